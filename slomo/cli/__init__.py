@@ -1,0 +1,1 @@
+"""The cli room; import its files."""

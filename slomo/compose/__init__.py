@@ -1,0 +1,1 @@
+"""The compose room; import its files."""

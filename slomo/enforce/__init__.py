@@ -1,0 +1,1 @@
+"""The enforce room; import its files."""

@@ -1,0 +1,144 @@
+"""Every error slomo raises on purpose, and the exit code each one ends the command line with.
+
+The tree (exit code in brackets; a class without one inherits its parent's)::
+
+    SlomoError [70]
+    ├── UsageError [2]                  what was asked for makes no sense
+    │   ├── UnknownNameError            no such NF, machine, metric, model; carries the nearest match
+    │   ├── InvalidValueError           a knob, rate or size outside its range
+    │   └── ConfigurationError          a file that cannot be read as what it claims to be (file, line, field)
+    ├── TestbedError [3]                the testbed could not run the experiment
+    │   └── StoreError                  the campaign's store is locked, corrupt or cannot be written
+    ├── MeasurementError [4]            what was measured cannot be used
+    │   ├── UnstableMeasurementError    replicates disagree beyond the limit
+    │   ├── MissingMetricError          a metric needed was not reported (missing is not zero)
+    │   └── IncompatibleMeasurementsError   measurements that must not be merged
+    └── PredictionError [5]             no prediction can be supported
+        └── UnsupportedPredictionError
+
+The shape follows ``AxError(message, hint)`` (Ax, exceptions/core.py) and DPDK DTS's severity-as-exit-code.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class SlomoError(Exception):
+    """Base of all errors of slomo.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, about which object, the value got and what was needed.
+    hint : str, optional
+        One action the reader can take.
+
+    Examples
+    --------
+    >>> str(SlomoError("no such thing", hint="look again"))
+    'no such thing\\nhint: look again'
+    """
+
+    exit_code = 70
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders in parallel campaigns; the keyword-only hint must survive the journey.
+        return (_rebuild, (type(self), self.message, self.hint))
+
+
+def _rebuild(kind: type[SlomoError], message: str, hint: str | None) -> SlomoError:
+    error = kind.__new__(kind)
+    SlomoError.__init__(error, message, hint=hint)
+    return error
+
+
+class UsageError(SlomoError):
+    """What was asked for makes no sense."""
+
+    exit_code = 2
+
+
+class UnknownNameError(UsageError):
+    """A name that nothing answers to.
+
+    Parameters
+    ----------
+    kind : str
+        What was looked for, for instance ``"network function"``.
+    name : str
+        The name given.
+    known : iterable of str
+        All names there are; the nearest one is offered.
+
+    Examples
+    --------
+    >>> print(UnknownNameError("metric", "L3MIS", ["L3MISS", "IPC"]))
+    unknown metric 'L3MIS'
+    hint: did you mean 'L3MISS'? Known: IPC, L3MISS
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str | None = None) -> None:
+        names = sorted(set(known))
+        if hint is None:
+            folded = {candidate.lower(): candidate for candidate in names}
+            near = difflib.get_close_matches(str(name).lower(), list(folded), n=1, cutoff=0.5)
+            guess = f"did you mean '{folded[near[0]]}'? " if near else ""
+            hint = f"{guess}Known: {', '.join(names) if names else 'none'}"
+        super().__init__(f"unknown {kind} '{name}'", hint=hint)
+        self.kind = kind
+        self.name = name
+
+
+class InvalidValueError(UsageError):
+    """A value outside the range it must have."""
+
+
+class ConfigurationError(UsageError):
+    """A file or mapping that cannot be read as what it claims to be."""
+
+
+class TestbedError(SlomoError):
+    """The testbed could not run the experiment."""
+
+    exit_code = 3
+    __test__ = False  # not a test class, whatever its name suggests to pytest
+
+
+class StoreError(TestbedError):
+    """The campaign's store is locked, corrupt, or cannot be written."""
+
+
+class MeasurementError(SlomoError):
+    """What was measured cannot be used."""
+
+    exit_code = 4
+
+
+class UnstableMeasurementError(MeasurementError):
+    """Replicates disagree beyond the limit."""
+
+
+class MissingMetricError(MeasurementError):
+    """A metric that is needed was not reported; missing is unknown, not zero."""
+
+
+class IncompatibleMeasurementsError(MeasurementError):
+    """Measurements that must not be merged, shown as a difference."""
+
+
+class PredictionError(SlomoError):
+    """No prediction can be supported."""
+
+    exit_code = 5
+
+
+class UnsupportedPredictionError(PredictionError):
+    """The mix lies outside what the models were profiled for."""

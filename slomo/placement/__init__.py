@@ -1,0 +1,1 @@
+"""The placement room; import its files."""

@@ -1,0 +1,1 @@
+"""The prediction room; import its files."""

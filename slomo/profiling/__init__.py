@@ -1,0 +1,1 @@
+"""The profiling room; import its files."""

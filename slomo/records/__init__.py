@@ -1,0 +1,1 @@
+"""The records room; import its files."""

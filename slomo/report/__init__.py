@@ -1,0 +1,1 @@
+"""The report room; import its files."""

@@ -1,0 +1,1 @@
+"""The service room; import its files."""

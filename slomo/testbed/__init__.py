@@ -1,0 +1,1 @@
+"""The testbed room; import its files."""

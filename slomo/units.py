@@ -1,0 +1,87 @@
+"""Quantities with units: parse what people write, convert, print what people read.
+
+Prefixes follow IEC 80000-13 (MiB = 2**20 bytes) and SI (Mpps = 1e6 packets per second, Gbit/s = 1e9 bits per second).
+"""
+
+import math
+import re
+
+from slomo.errors import InvalidValueError
+
+#: unit -> (dimension, factor to the dimension's base unit)
+UNITS: dict[str, tuple[str, float]] = {
+    "B": ("size", 1.0), "KB": ("size", 1e3), "MB": ("size", 1e6), "GB": ("size", 1e9),
+    "KiB": ("size", 2.0**10), "MiB": ("size", 2.0**20), "GiB": ("size", 2.0**30),
+    "pps": ("packet rate", 1.0), "kpps": ("packet rate", 1e3), "Mpps": ("packet rate", 1e6), "Gpps": ("packet rate", 1e9),
+    "bit/s": ("bit rate", 1.0), "kbit/s": ("bit rate", 1e3), "Mbit/s": ("bit rate", 1e6), "Gbit/s": ("bit rate", 1e9),
+    "B/s": ("byte rate", 1.0), "MB/s": ("byte rate", 1e6), "GB/s": ("byte rate", 1e9),
+    "MiB/s": ("byte rate", 2.0**20), "GiB/s": ("byte rate", 2.0**30),
+    "ns": ("time", 1e-9), "us": ("time", 1e-6), "ms": ("time", 1e-3), "s": ("time", 1.0), "min": ("time", 60.0), "h": ("time", 3600.0),
+    "Hz": ("frequency", 1.0), "kHz": ("frequency", 1e3), "MHz": ("frequency", 1e6), "GHz": ("frequency", 1e9),
+    "%": ("ratio", 0.01),
+}  # fmt: skip
+_QUANTITY = re.compile(r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%/]*)\s*$")
+
+
+def unit_factor(source: str, target: str) -> float:
+    """Return the factor that turns a number in `source` units into `target` units.
+
+    Raises
+    ------
+    InvalidValueError
+        If a unit is unknown or the two measure different things.
+
+    Examples
+    --------
+    >>> unit_factor("MiB", "KiB")
+    1024.0
+    """
+    for unit in (source, target):
+        if unit not in UNITS:
+            raise InvalidValueError(f"unknown unit '{unit}'", hint=f"known units: {', '.join(UNITS)}")
+    if UNITS[source][0] != UNITS[target][0]:
+        raise InvalidValueError(f"cannot convert {source} ({UNITS[source][0]}) to {target} ({UNITS[target][0]})")
+    return UNITS[source][1] / UNITS[target][1]
+
+
+def convert(value: float, source: str, target: str) -> float:
+    """Convert `value` from unit `source` to unit `target`.
+
+    Examples
+    --------
+    >>> convert(1.5, "Mpps", "kpps")
+    1500.0
+    """
+    return value * unit_factor(source, target)
+
+
+def parse_quantity(text: str | float, unit: str) -> float:
+    """Read a number with an optional unit and return it in `unit`.
+
+    A bare number is taken to be in `unit` already.
+
+    Raises
+    ------
+    InvalidValueError
+        If the text is no finite number, or carries a unit of another dimension.
+
+    Examples
+    --------
+    >>> parse_quantity("2 GiB", "MiB"), parse_quantity("40 %", "%"), parse_quantity(3, "MiB")
+    (2048.0, 40.0, 3.0)
+    """
+    match = _QUANTITY.match(str(text))
+    if match is None or not math.isfinite(float(match[1])):
+        raise InvalidValueError(f"'{text}' is not a quantity in {unit}", hint=f"write for instance '12 {unit}'")
+    return convert(float(match[1]), match[2] or unit, unit)
+
+
+def format_quantity(value: float, unit: str, digits: int = 3) -> str:
+    """Print a number with its unit, at most `digits` significant digits.
+
+    Examples
+    --------
+    >>> format_quantity(5.4752, "Mpps")
+    '5.48 Mpps'
+    """
+    return f"{value:.{digits}g} {unit}"

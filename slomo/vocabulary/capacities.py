@@ -1,0 +1,51 @@
+"""What a machine has of each shared resource: the caps of composition, free of any testbed or simulator."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from slomo.vocabulary.metrics import Cap, Metric
+
+
+@dataclass(frozen=True)
+class Capacities:
+    """Capacities of one socket.
+
+    Attributes
+    ----------
+    cores : int
+        Cores per socket; EXEC and FREQ of the socket are means over them.
+    llc_kib, ddio_kib : float
+        Last-level cache and the part devices may allocate in [KiB].
+    memory_gb_s, link_gb_s : float
+        Peak bandwidth of the memory channels and of the inter-socket links [GB/s].
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.metrics import metric
+    >>> Capacities(8, 20480, 2048, 68.3, 16.0).limit(metric("L3OCC"))
+    20480.0
+    """
+
+    cores: int
+    llc_kib: float = math.inf
+    ddio_kib: float = math.inf
+    memory_gb_s: float = math.inf
+    link_gb_s: float = math.inf
+
+    def limit(self, metric: Metric) -> float:
+        """Return the cap of `metric` on this socket in the metric's unit; infinite where nothing bounds it."""
+        scale = 1e9 / 2**20 if metric.unit == "MiB/s" else 1.0
+        bounds = {Cap.ONE: 1.0, Cap.LLC: float(self.llc_kib), Cap.DDIO: float(self.ddio_kib)}
+        bounds |= {Cap.MEMORY: self.memory_gb_s * scale, Cap.LINK: self.link_gb_s * scale}
+        return bounds.get(metric.cap, math.inf)
+
+    def to_dict(self) -> dict[str, float | int | None]:
+        """Return a JSON-ready mapping; an unknown (infinite) capacity becomes None."""
+        return {name: None if math.isinf(value) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, float | int | None]) -> "Capacities":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        filled = {name: math.inf if value is None else value for name, value in data.items()}
+        return cls(**{**filled, "cores": int(filled["cores"])})  # type: ignore[arg-type]

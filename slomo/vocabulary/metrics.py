@@ -1,0 +1,187 @@
+"""The one table of contentiousness metrics: name, unit, scope, kind, PCM column, how it composes, its cap.
+
+Composition, the simulator, the PCM reader and the documentation all derive from :data:`METRICS`. Names are those of
+Intel PCM as SLOMO (SIGCOMM'20, section 5, table of candidate metrics) uses them; units are PCM's, with amounts per
+sampling interval turned into rates per second (PCM 202604, src/pcm.cpp, print_csv; src/cpucounters.cpp).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from slomo.errors import UnknownNameError
+
+
+class Scope(StrEnum):
+    """What a value describes: one core, one socket, or the whole system."""
+
+    CORE = "core"
+    SOCKET = "socket"
+    SYSTEM = "system"
+
+
+class Kind(StrEnum):
+    """What sort of quantity a metric is; the kind decides how it may be composed."""
+
+    RATE = "rate"  # events per second
+    BANDWIDTH = "bandwidth"  # bytes per second
+    OCCUPANCY = "occupancy"  # bytes held
+    RATIO = "ratio"  # events per event
+    FREQUENCY = "frequency"  # share of nominal cycles
+    LATENCY = "latency"  # time per event
+    UTILISATION = "utilisation"  # share of a capacity
+
+
+class Rule(StrEnum):
+    """How a socket-level value follows from the core-level values of its tenants."""
+
+    SUM = "sum"
+    PER_CORE = "sum / cores"  # PCM divides socket EXEC and FREQ by the threads of the socket
+    WEIGHTED_MEAN = "weighted mean"
+    QUOTIENT = "quotient of composed metrics"
+
+
+class Cap(StrEnum):
+    """Which capacity of the machine bounds a composed value."""
+
+    NONE = "none"
+    ONE = "1"
+    LLC = "LLC size"
+    DDIO = "DDIO share of the LLC"
+    MEMORY = "peak memory bandwidth"
+    LINK = "inter-socket link"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One contentiousness metric.
+
+    Attributes
+    ----------
+    name : str
+        PCM's name, the key everywhere.
+    unit : str
+        Unit of every value stored under this name.
+    kind : Kind
+        Sort of quantity.
+    scopes : tuple of Scope
+        Where PCM reports it.
+    definition : str
+        One sentence.
+    rule : Rule
+        How the values of tenants compose to the socket's.
+    weight : str or None
+        For a weighted mean, the metric that weighs (``"L2REF"`` stands for L2MISS / (1 - L2HIT)).
+        For a quotient, ``"numerator/denominator"``.
+    cap : Cap
+        Capacity that bounds the composed value.
+    pcm_columns : tuple of str
+        Names of the column in row 2 of ``pcm -csv``, oldest first; empty where PCM's main tool has none.
+    per_interval : bool
+        PCM prints the amount per sampling interval; divide by the interval to get this unit.
+    pressure : bool
+        Whether more of it means more pressure on a neighbour (used for monotone models).
+    """
+
+    name: str
+    unit: str
+    kind: Kind
+    scopes: tuple[Scope, ...]
+    definition: str
+    rule: Rule
+    weight: str | None = None
+    cap: Cap = Cap.NONE
+    pcm_columns: tuple[str, ...] = ()
+    per_interval: bool = False
+    pressure: bool = False
+
+
+_ALL = (Scope.CORE, Scope.SOCKET, Scope.SYSTEM)
+_UNCORE = (Scope.SOCKET, Scope.SYSTEM)
+
+
+def _metric(name: str, unit: str, kind: Kind, definition: str, rule: Rule, weight: str | None = None, **rest: object) -> Metric:
+    settings: dict[str, object] = {"scopes": _ALL, "pcm_columns": (name,), **rest}
+    return Metric(name=name, unit=unit, kind=kind, definition=definition, rule=rule, weight=weight, **settings)  # type: ignore[arg-type]
+
+
+_TABLE = (
+    _metric("IPC", "instructions/cycle", Kind.RATIO, "Instructions per unhalted cycle.", Rule.WEIGHTED_MEAN, "FREQ"),
+    _metric("INST", "M/s", Kind.RATE, "Instructions retired.", Rule.SUM, per_interval=True),
+    _metric("EXEC", "instructions/nominal cycle", Kind.RATIO, "Instructions per nominal cycle, halted or not.", Rule.PER_CORE),
+    _metric("FREQ", "1", Kind.FREQUENCY, "Unhalted cycles per nominal cycle.", Rule.PER_CORE),
+    _metric("AFREQ", "1", Kind.FREQUENCY, "Frequency relative to nominal while not halted.", Rule.WEIGHTED_MEAN, "FREQ"),
+    _metric("L3MISS", "M/s", Kind.RATE, "Misses in the last-level cache.", Rule.SUM, per_interval=True, pressure=True),
+    _metric("L3MPI", "misses/instruction", Kind.RATIO, "Last-level cache misses per instruction.", Rule.QUOTIENT, "L3MISS/INST"),
+    _metric("L3HIT", "1", Kind.RATIO, "Share of last-level cache accesses that hit.", Rule.WEIGHTED_MEAN, "L2MISS", cap=Cap.ONE),
+    _metric("L3OCC", "KiB", Kind.OCCUPANCY, "Last-level cache held.", Rule.SUM, cap=Cap.LLC, pressure=True),
+    _metric("L2MISS", "M/s", Kind.RATE, "Misses in L2, that is the cache access rate CAR.", Rule.SUM, per_interval=True, pressure=True),
+    _metric("L2MPI", "misses/instruction", Kind.RATIO, "L2 misses per instruction.", Rule.QUOTIENT, "L2MISS/INST"),
+    _metric("L2HIT", "1", Kind.RATIO, "Share of L2 accesses that hit.", Rule.WEIGHTED_MEAN, "L2REF", cap=Cap.ONE),
+    _metric("LMB", "MiB/s", Kind.BANDWIDTH, "Memory bandwidth to the local node.", Rule.SUM, cap=Cap.MEMORY, per_interval=True, pressure=True),
+    _metric("RMB", "MiB/s", Kind.BANDWIDTH, "Memory bandwidth to remote nodes.", Rule.SUM, cap=Cap.LINK, per_interval=True, pressure=True),
+    _metric("READ", "GB/s", Kind.BANDWIDTH, "Read from memory, by cores and devices.", Rule.SUM, cap=Cap.MEMORY, per_interval=True, pressure=True),
+    _metric("WRITE", "GB/s", Kind.BANDWIDTH, "Written to memory, by cores and devices.", Rule.SUM, cap=Cap.MEMORY, per_interval=True, pressure=True),
+    _metric(
+        "LLCMISSLAT", "ns", Kind.LATENCY, "Mean latency of a last-level cache read miss.", Rule.WEIGHTED_MEAN, "L3MISS",
+        scopes=(Scope.SOCKET,), pcm_columns=("LLCRDMISSLAT (ns)",),
+    ),
+    _metric(
+        "UPI", "1", Kind.UTILISATION, "Utilisation of the inter-socket links (QPI before Skylake).", Rule.SUM,
+        scopes=_UNCORE, cap=Cap.ONE, pcm_columns=("QPI", "UPI"),
+    ),
+    _metric(
+        "DDIOOCC", "KiB", Kind.OCCUPANCY, "Last-level cache held by lines that devices wrote.", Rule.SUM,
+        cap=Cap.DDIO, pcm_columns=(), pressure=True,
+    ),
+    _metric("PCIEHIT", "M/s", Kind.RATE, "Lines that devices read or wrote and found in the last-level cache.", Rule.SUM, pcm_columns=(), pressure=True),
+    _metric("PCIEMISS", "M/s", Kind.RATE, "Lines that devices read or wrote and did not find there.", Rule.SUM, pcm_columns=(), pressure=True),
+)  # fmt: skip
+
+#: name -> Metric, in the order of documentation.
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
+
+#: Other names people use for a metric.
+ALIASES: dict[str, str] = {"CAR": "L2MISS", "QPI": "UPI", "LLCRDMISSLAT": "LLCMISSLAT", "LLC_OCCUPANCY": "L3OCC"}
+
+
+def metric(name: str) -> Metric:
+    """Look a metric up by name or alias.
+
+    Raises
+    ------
+    UnknownNameError
+        With the nearest name.
+
+    Examples
+    --------
+    >>> metric("CAR").name, metric("L3OCC").unit
+    ('L2MISS', 'KiB')
+    """
+    found = METRICS.get(ALIASES.get(name, name))
+    if found is None:
+        raise UnknownNameError("metric", name, [*METRICS, *ALIASES])
+    return found
+
+
+def metrics_of(scope: Scope) -> Iterator[Metric]:
+    """Yield the metrics reported at `scope`, in table order.
+
+    Examples
+    --------
+    >>> "UPI" in {m.name for m in metrics_of(Scope.CORE)}
+    False
+    """
+    return (item for item in METRICS.values() if scope in item.scopes)
+
+
+def canonical_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Resolve aliases, check that every name is a metric, and return them in table order.
+
+    Examples
+    --------
+    >>> canonical_names(["CAR", "IPC"])
+    ('IPC', 'L2MISS')
+    """
+    wanted = {metric(name).name for name in names}
+    return tuple(name for name in METRICS if name in wanted)

@@ -1,0 +1,116 @@
+"""A contentiousness vector: what one tenant, one socket or one system does to the shared resources.
+
+SLOMO (SIGCOMM'20) section 4.1: the vector V of PCM metrics. A metric that was not reported is absent, never zero
+(PCM prints 0 for counters it could not read, which would teach a model that an NF does nothing).
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.vocabulary.metrics import METRICS, Scope, metric
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, eq=True)
+class MetricVector(Mapping[str, float]):
+    """Metric values of one scope; absent means not reported.
+
+    Parameters
+    ----------
+    values : mapping of str to float
+        Metric name (or alias) -> value in the metric's unit. ``None`` and NaN count as not reported.
+    scope : Scope
+        What the values describe.
+
+    Raises
+    ------
+    UnknownNameError
+        For a name that is no metric.
+    InvalidValueError
+        For an infinite or negative value; no metric of the vocabulary can be negative.
+
+    Examples
+    --------
+    >>> v = MetricVector({"CAR": 41.5, "L3OCC": 2048.0, "IPC": float("nan")}, scope=Scope.CORE)
+    >>> v["L2MISS"], "IPC" in v, v.get("IPC")
+    (41.5, False, None)
+    """
+
+    values_: tuple[tuple[str, float], ...]
+    scope: Scope
+
+    def __init__(self, values: Mapping[str, float | None], scope: Scope = Scope.SOCKET) -> None:
+        checked = {metric(name).name: _checked(name, value) for name, value in values.items() if not _is_missing(value)}
+        object.__setattr__(self, "values_", tuple((name, checked[name]) for name in METRICS if name in checked))
+        object.__setattr__(self, "scope", Scope(scope))
+        object.__setattr__(self, "_table", MappingProxyType(dict(self.values_)))
+
+    def __getitem__(self, name: str) -> float:
+        table: Mapping[str, float] = self._table  # type: ignore[attr-defined]
+        key = metric(name).name
+        if key not in table:
+            raise MissingMetricError(
+                f"{key} was not reported in this {self.scope} vector, which has: {', '.join(table) or 'nothing'}",
+                hint="a missing counter is unknown, not zero; see which counters the testbed can read",
+            )
+        return table[key]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and metric(name).name in self._table  # type: ignore[attr-defined]
+
+    def get(self, name: str, default: float | None = None) -> float | None:  # type: ignore[override]
+        """Return the value of `name`, or `default` where it was not reported."""
+        return self[name] if name in self else default
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)  # type: ignore[attr-defined]
+
+    def __len__(self) -> int:
+        return len(self.values_)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (MetricVector, (dict(self.values_), self.scope))
+
+    def to_array(self, names: tuple[str, ...]) -> NDArray[np.float64]:
+        """Return the values of `names` in order, NaN where not reported, shape ``(len(names),)``."""
+        return np.array([self.get(name, math.nan) for name in names], dtype=np.float64)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {"schema_version": SCHEMA_VERSION, "scope": str(self.scope), "values": dict(self.values_)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> "MetricVector":
+        """Rebuild a vector from :meth:`to_dict`'s mapping."""
+        values = data["values"]
+        if not isinstance(values, Mapping):
+            raise InvalidValueError(f"a vector's values must be a mapping, got {type(values).__name__}")
+        return cls(values, scope=Scope(str(data["scope"])))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{name}</th><td>{value:.4g}</td><td>{METRICS[name].unit}</td></tr>"
+            for name, value in self.values_
+        )
+        return f"<table><caption>{self.scope}-level vector</caption>{rows}</table>"
+
+
+def _is_missing(value: float | None) -> bool:
+    return value is None or math.isnan(value)
+
+
+def _checked(name: str, value: float | None) -> float:
+    number = float(value)  # type: ignore[arg-type]
+    if not math.isfinite(number) or number < 0.0:
+        raise InvalidValueError(
+            f"{name} is {number:g} {metric(name).unit}, but no metric can be negative or infinite",
+            hint="drop the sample it came from; PCM prints such values in the first second of a run",
+        )
+    return number

@@ -1,0 +1,146 @@
+"""A workload: a network function, its configuration, and the traffic it serves.
+
+SLOMO (SIGCOMM'20) section 4.1 profiles per NF type, configuration, traffic and architecture; a workload is the first
+three of them. It is a value: two workloads with the same fields are the same workload, and :attr:`Workload.key` is a
+stable text for it.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
+
+from slomo.errors import InvalidValueError
+
+Setting = float | int | str | bool
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What arrives at an NF.
+
+    Attributes
+    ----------
+    packet_size_b : int
+        Frame size in bytes, 64 to 9000.
+    flow_count : int
+        Number of flows packets are drawn from, at least 1.
+    flow_distribution : str
+        ``"uniform"`` or ``"zipf"``.
+    zipf_exponent : float
+        Exponent of the Zipf law, used with ``"zipf"`` only.
+    offered_mpps : float or None
+        Offered load [Mpps]; ``None`` saturates the NF.
+
+    Raises
+    ------
+    InvalidValueError
+        For a value outside its range.
+
+    Examples
+    --------
+    >>> Traffic(packet_size_b=1500, flow_count=1000).packet_size_b
+    1500
+    """
+
+    packet_size_b: int = 64
+    flow_count: int = 100_000
+    flow_distribution: str = "uniform"
+    zipf_exponent: float = 1.0
+    offered_mpps: float | None = None
+
+    def __post_init__(self) -> None:
+        _require(64 <= self.packet_size_b <= 9000, "packet_size_b", self.packet_size_b, "64 to 9000 bytes")
+        _require(1 <= self.flow_count <= 100_000_000, "flow_count", self.flow_count, "1 to 100 000 000 flows")
+        _require(self.flow_distribution in ("uniform", "zipf"), "flow_distribution", self.flow_distribution, "'uniform' or 'zipf'")
+        _require(0.0 < self.zipf_exponent <= 3.0, "zipf_exponent", self.zipf_exponent, "above 0 and at most 3")
+        if self.offered_mpps is not None:
+            _require(math.isfinite(self.offered_mpps) and self.offered_mpps > 0.0, "offered_mpps", self.offered_mpps, "a rate above 0 Mpps")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A network function x configuration x traffic.
+
+    Attributes
+    ----------
+    nf : str
+        Name of the network function.
+    configuration : mapping of str to number or str
+        Settings that differ from the NF's defaults (knobs of the synthetic competitor, rule-set size, ...).
+    traffic : Traffic
+        What arrives.
+
+    Examples
+    --------
+    >>> Workload("synthetic", {"data_size_mib": 8}).key
+    'synthetic(data_size_mib=8)@64B,100000f'
+    >>> Workload("lpm").key
+    'lpm@64B,100000f'
+    """
+
+    nf: str
+    configuration: Mapping[str, Setting] = field(default_factory=dict)
+    traffic: Traffic = field(default_factory=Traffic)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "configuration", MappingProxyType(dict(sorted(self.configuration.items()))))
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Workload, (self.nf, dict(self.configuration), self.traffic))
+
+    @property
+    def key(self) -> str:
+        """Stable text that identifies this workload."""
+        inside = ",".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in self.configuration.items())
+        return f"{self.nf}{f'({inside})' if inside else ''}@{traffic_key(self.traffic)}"
+
+    def with_traffic(self, traffic: Traffic) -> "Workload":
+        """Return the same NF and configuration under other traffic."""
+        return replace(self, traffic=traffic, configuration=dict(self.configuration))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {"schema_version": SCHEMA_VERSION, "nf": self.nf, "configuration": dict(self.configuration), "traffic": asdict(self.traffic)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> "Workload":
+        """Rebuild a workload from :meth:`to_dict`'s mapping."""
+        configuration, traffic = data.get("configuration", {}), data.get("traffic", {})
+        if not isinstance(configuration, Mapping) or not isinstance(traffic, Mapping):
+            raise InvalidValueError(f"workload '{data.get('nf')}': configuration and traffic must be mappings")
+        return cls(str(data["nf"]), configuration, Traffic(**traffic))
+
+
+def traffic_key(traffic: Traffic) -> str:
+    """Return a short stable text for a traffic profile.
+
+    Examples
+    --------
+    >>> traffic_key(Traffic(packet_size_b=1500, offered_mpps=2.5))
+    '1500B,100000f,2.5Mpps'
+    """
+    zipf = "" if traffic.flow_distribution == "uniform" else f",zipf{traffic.zipf_exponent:g}"
+    load = "" if traffic.offered_mpps is None else f",{traffic.offered_mpps:g}Mpps"
+    return f"{traffic.packet_size_b}B,{traffic.flow_count}f{zipf}{load}"
+
+
+def canonical_json(data: object) -> str:
+    """Return the one JSON text for `data`: sorted keys, no blanks; the basis of all fingerprints.
+
+    Examples
+    --------
+    >>> canonical_json({"b": 1, "a": [1.5]})
+    '{"a":[1.5],"b":1}'
+    """
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _require(condition: bool, name: str, got: object, needed: str) -> None:
+    if not condition:
+        raise InvalidValueError(f"traffic: {name} is {got!r}, needed {needed}")
