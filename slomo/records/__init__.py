@@ -1,1 +1,1 @@
-"""The records room; import its files."""
+"""What was measured, as values: runs, measurements, their provenance, and the datasets made of them."""

@@ -1,0 +1,134 @@
+"""A measurement: replicates of one experiment, summarised, with a verdict on their stability.
+
+A measurement is values + metadata + verdict (pyperf's discipline); the raw replicates stay in it.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from slomo.errors import InvalidValueError
+from slomo.records.run import RunRecord
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.metrics import METRICS, Rule, Scope
+from slomo.vocabulary.vector import MetricVector
+
+
+class Stability(StrEnum):
+    """Whether replicates agree within the limit."""
+
+    STABLE = "stable"
+    UNSTABLE = "unstable"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Replicates of one co-location, summarised by medians.
+
+    Attributes
+    ----------
+    colocation : Colocation
+        What ran.
+    throughput_mpps : tuple of float
+        The target's throughput in every replicate [Mpps].
+    competition : MetricVector or None
+        SLOMO's V: socket-level metrics of the competitors running alone; None for a solo run.
+    beside : MetricVector or None
+        Socket-level metrics beside the target, less the target's own share; what the equilibrium needs.
+    contentiousness : MetricVector
+        Core-level metrics of the target beside its competitors.
+    latency_us : mapping of str to float
+        ``p50``, ``p95``, ``p99`` [us] where measured.
+    stability : Stability
+        Verdict over the replicates.
+    provenance : mapping
+        As in `RunRecord`.
+    """
+
+    colocation: Colocation
+    throughput_mpps: tuple[float, ...]
+    competition: MetricVector | None
+    beside: MetricVector | None
+    contentiousness: MetricVector
+    latency_us: Mapping[str, float]
+    loss: float | None
+    stability: Stability
+    provenance: Mapping[str, Any]
+
+    @property
+    def median_mpps(self) -> float:
+        """Median throughput over replicates [Mpps]."""
+        return statistics.median(self.throughput_mpps)
+
+    @property
+    def dispersion(self) -> float:
+        """Standard deviation over mean of the replicates; 0 for a single one."""
+        mean = statistics.fmean(self.throughput_mpps)
+        return statistics.stdev(self.throughput_mpps) / mean if len(self.throughput_mpps) > 1 and mean > 0 else 0.0
+
+
+def summarise(records: Sequence[RunRecord], *, limit: float = 0.05) -> Measurement:
+    """Summarise replicates of one co-location.
+
+    Parameters
+    ----------
+    records : sequence of RunRecord
+        At least one, all of the same co-location.
+    limit : float
+        Largest dispersion (standard deviation / mean) that still counts as stable.
+
+    Raises
+    ------
+    InvalidValueError
+        Without records, or with records of different co-locations.
+    """
+    if not records or any(record.colocation != records[0].colocation for record in records):
+        raise InvalidValueError("a measurement needs at least one run, all of one co-location")
+    throughput = tuple(record.target.throughput_mpps for record in records)
+    mean = statistics.fmean(throughput)
+    spread = statistics.stdev(throughput) / mean if len(throughput) > 1 and mean > 0 else 0.0
+    targets = [record.target for record in records]
+    latency = {name: [getattr(t, f"latency_{name}_us") for t in targets] for name in ("p50", "p95", "p99")}
+    losses = [t.loss for t in targets if t.loss is not None]
+    alone = [record.alone.socket for record in records if record.alone is not None]
+    return Measurement(
+        colocation=records[0].colocation,
+        throughput_mpps=throughput,
+        competition=median_vector(alone) if alone else None,
+        beside=median_vector([_others(record) for record in records]) if alone else None,
+        contentiousness=median_vector([t.vector for t in targets]),
+        latency_us={name: statistics.median(values) for name, values in latency.items() if None not in values},
+        loss=statistics.median(losses) if losses else None,
+        stability=Stability.STABLE if spread <= limit else Stability.UNSTABLE,
+        provenance=records[0].provenance,
+    )
+
+
+def median_vector(vectors: Sequence[MetricVector]) -> MetricVector:
+    """Return the metric-wise median; a metric missing from any vector stays missing.
+
+    Examples
+    --------
+    >>> dict(median_vector([MetricVector({"CAR": 1.0}), MetricVector({"CAR": 3.0})]))
+    {'L2MISS': 2.0}
+    """
+    names = [name for name in METRICS if all(name in vector for vector in vectors)]
+    return MetricVector({name: statistics.median(vector[name] for vector in vectors) for name in names}, scope=vectors[0].scope)
+
+
+def _others(record: RunRecord) -> MetricVector:
+    """Return the socket's vector beside the target less the target's own share.
+
+    Only metrics that add up can be subtracted; the others are taken as the socket shows them.
+    """
+    assert record.beside is not None
+    socket, own = record.beside.socket, record.target.vector
+    values: dict[str, float] = {}
+    for name, value in socket.items():
+        if METRICS[name].rule is not Rule.SUM:
+            values[name] = value
+        elif name in own:
+            values[name] = max(0.0, value - own[name])
+    return MetricVector(values, scope=Scope.SOCKET)

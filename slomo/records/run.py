@@ -1,0 +1,171 @@
+"""One run of one experiment, raw: what a testbed hands back.
+
+Two phases, as SLOMO (SIGCOMM'20) measures and its published scripts do: PCM runs once with only the competitors, before
+the target starts (its socket-level columns are the vector V), and again with the target beside them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from slomo.errors import InvalidValueError
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.vector import MetricVector
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class TenantSample:
+    """What one tenant did during one phase.
+
+    Attributes
+    ----------
+    throughput_mpps : float
+        Packets served [Mpps].
+    vector : MetricVector
+        Core-level metrics of the tenant's core.
+    loss : float or None
+        Share of offered packets dropped, 0 to 1; None where input saturates or is not counted.
+    latency_p50_us, latency_p95_us, latency_p99_us : float or None
+        Sojourn time percentiles [us].
+    """
+
+    throughput_mpps: float
+    vector: MetricVector
+    loss: float | None = None
+    latency_p50_us: float | None = None
+    latency_p95_us: float | None = None
+    latency_p99_us: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {**{key: value for key, value in self.__dict__.items() if key != "vector"}, "vector": self.vector.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "TenantSample":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        return cls(**{**data, "vector": MetricVector.from_dict(data["vector"])})
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase of a run: the tenants that ran, and the socket and system they shared.
+
+    Attributes
+    ----------
+    tenants : tuple of TenantSample
+        In the order of the co-location's tenants that took part.
+    socket : MetricVector
+        Metrics of the socket the target's core belongs to.
+    system : MetricVector or None
+        Metrics of the whole machine.
+    duration_s : float
+        Length of the measured window [s] (simulated time in the simulator).
+    """
+
+    tenants: tuple[TenantSample, ...]
+    socket: MetricVector
+    system: MetricVector | None = None
+    duration_s: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "tenants": [tenant.to_dict() for tenant in self.tenants],
+            "socket": self.socket.to_dict(),
+            "system": None if self.system is None else self.system.to_dict(),
+            "duration_s": self.duration_s,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Phase":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        return cls(
+            tenants=tuple(TenantSample.from_dict(item) for item in data["tenants"]),
+            socket=MetricVector.from_dict(data["socket"]),
+            system=None if data["system"] is None else MetricVector.from_dict(data["system"]),
+            duration_s=float(data["duration_s"]),
+        )
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run: a co-location, measured once.
+
+    Attributes
+    ----------
+    colocation : Colocation
+        What ran.
+    seed : int
+        Seed of everything random in the run.
+    alone : Phase or None
+        Competitors only, before the target starts; None where there are no competitors.
+    beside : Phase or None
+        Everybody; None where the co-location has no target. The first tenant is the target.
+    provenance : mapping
+        What was measured, where, with which versions (see `records.provenance`).
+    truth : RunRecord or None
+        The same run without measurement noise, where the testbed knows it.
+    """
+
+    colocation: Colocation
+    seed: int
+    alone: Phase | None
+    beside: Phase | None
+    provenance: Mapping[str, Any]
+    truth: "RunRecord | None" = None
+
+    def __post_init__(self) -> None:
+        for name, phase, expected in (
+            ("alone", self.alone, len(self.colocation.competitors)),
+            ("beside", self.beside, len(self.colocation.tenants)),
+        ):
+            if phase is not None and len(phase.tenants) != expected:
+                raise InvalidValueError(f"phase '{name}' of {self.colocation.label} reports {len(phase.tenants)} tenants, needed {expected}")
+
+    @property
+    def target(self) -> TenantSample:
+        """The target's sample beside its competitors."""
+        if self.beside is None or self.colocation.target is None:
+            raise InvalidValueError(f"{self.colocation.label}: there is no target in this run")
+        return self.beside.tenants[0]
+
+    def without_truth(self) -> "RunRecord":
+        """Return the record as an experimenter would see it."""
+        return replace(self, truth=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "colocation": self.colocation.to_dict(),
+            "seed": self.seed,
+            "alone": None if self.alone is None else self.alone.to_dict(),
+            "beside": None if self.beside is None else self.beside.to_dict(),
+            "provenance": dict(self.provenance),
+            "truth": None if self.truth is None else self.truth.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "RunRecord":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        return cls(
+            colocation=Colocation.from_dict(data["colocation"]),
+            seed=int(data["seed"]),
+            alone=None if data["alone"] is None else Phase.from_dict(data["alone"]),
+            beside=None if data["beside"] is None else Phase.from_dict(data["beside"]),
+            provenance=dict(data["provenance"]),
+            truth=None if data.get("truth") is None else cls.from_dict(data["truth"]),
+        )
+
+
+def tenant_fields() -> tuple[str, ...]:
+    """Return the scalar fields of a tenant's sample, in order.
+
+    Examples
+    --------
+    >>> tenant_fields()[0]
+    'throughput_mpps'
+    """
+    return tuple(name for name in asdict(TenantSample(0.0, MetricVector({}))) if name != "vector")
