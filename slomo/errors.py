@@ -35,8 +35,9 @@ class SlomoError(Exception):
 
     Examples
     --------
-    >>> str(SlomoError("no such thing", hint="look again"))
-    'no such thing\\nhint: look again'
+    >>> print(SlomoError("no such thing", hint="look again"))
+    no such thing
+    hint: look again
     """
 
     exit_code = 70

@@ -10,16 +10,38 @@ from slomo.errors import InvalidValueError
 
 #: unit -> (dimension, factor to the dimension's base unit)
 UNITS: dict[str, tuple[str, float]] = {
-    "B": ("size", 1.0), "KB": ("size", 1e3), "MB": ("size", 1e6), "GB": ("size", 1e9),
-    "KiB": ("size", 2.0**10), "MiB": ("size", 2.0**20), "GiB": ("size", 2.0**30),
-    "pps": ("packet rate", 1.0), "kpps": ("packet rate", 1e3), "Mpps": ("packet rate", 1e6), "Gpps": ("packet rate", 1e9),
-    "bit/s": ("bit rate", 1.0), "kbit/s": ("bit rate", 1e3), "Mbit/s": ("bit rate", 1e6), "Gbit/s": ("bit rate", 1e9),
-    "B/s": ("byte rate", 1.0), "MB/s": ("byte rate", 1e6), "GB/s": ("byte rate", 1e9),
-    "MiB/s": ("byte rate", 2.0**20), "GiB/s": ("byte rate", 2.0**30),
-    "ns": ("time", 1e-9), "us": ("time", 1e-6), "ms": ("time", 1e-3), "s": ("time", 1.0), "min": ("time", 60.0), "h": ("time", 3600.0),
-    "Hz": ("frequency", 1.0), "kHz": ("frequency", 1e3), "MHz": ("frequency", 1e6), "GHz": ("frequency", 1e9),
+    "B": ("size", 1.0),
+    "KB": ("size", 1e3),
+    "MB": ("size", 1e6),
+    "GB": ("size", 1e9),
+    "KiB": ("size", 2.0**10),
+    "MiB": ("size", 2.0**20),
+    "GiB": ("size", 2.0**30),
+    "pps": ("packet rate", 1.0),
+    "kpps": ("packet rate", 1e3),
+    "Mpps": ("packet rate", 1e6),
+    "Gpps": ("packet rate", 1e9),
+    "bit/s": ("bit rate", 1.0),
+    "kbit/s": ("bit rate", 1e3),
+    "Mbit/s": ("bit rate", 1e6),
+    "Gbit/s": ("bit rate", 1e9),
+    "B/s": ("byte rate", 1.0),
+    "MB/s": ("byte rate", 1e6),
+    "GB/s": ("byte rate", 1e9),
+    "MiB/s": ("byte rate", 2.0**20),
+    "GiB/s": ("byte rate", 2.0**30),
+    "ns": ("time", 1e-9),
+    "us": ("time", 1e-6),
+    "ms": ("time", 1e-3),
+    "s": ("time", 1.0),
+    "min": ("time", 60.0),
+    "h": ("time", 3600.0),
+    "Hz": ("frequency", 1.0),
+    "kHz": ("frequency", 1e3),
+    "MHz": ("frequency", 1e6),
+    "GHz": ("frequency", 1e9),
     "%": ("ratio", 0.01),
-}  # fmt: skip
+}
 _QUANTITY = re.compile(r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%/]*)\s*$")
 
 

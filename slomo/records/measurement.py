@@ -115,7 +115,9 @@ def median_vector(vectors: Sequence[MetricVector]) -> MetricVector:
     {'L2MISS': 2.0}
     """
     names = [name for name in METRICS if all(name in vector for vector in vectors)]
-    return MetricVector({name: statistics.median(vector[name] for vector in vectors) for name in names}, scope=vectors[0].scope)
+    return MetricVector(
+        {name: statistics.median(vector[name] for vector in vectors) for name in names}, scope=vectors[0].scope
+    )
 
 
 def _others(record: RunRecord) -> MetricVector:

@@ -40,7 +40,10 @@ class TenantSample:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
-        return {**{key: value for key, value in self.__dict__.items() if key != "vector"}, "vector": self.vector.to_dict()}
+        return {
+            **{key: value for key, value in self.__dict__.items() if key != "vector"},
+            "vector": self.vector.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "TenantSample":
@@ -122,7 +125,9 @@ class RunRecord:
             ("beside", self.beside, len(self.colocation.tenants)),
         ):
             if phase is not None and len(phase.tenants) != expected:
-                raise InvalidValueError(f"phase '{name}' of {self.colocation.label} reports {len(phase.tenants)} tenants, needed {expected}")
+                raise InvalidValueError(
+                    f"phase '{name}' of {self.colocation.label} reports {len(phase.tenants)} tenants, needed {expected}"
+                )
 
     @property
     def target(self) -> TenantSample:

@@ -98,7 +98,9 @@ class Colocation:
             "machine": self.machine,
             "target": self.target.to_dict() if self.target else None,
             "competitors": [workload.to_dict() for workload in self.competitors],
-            "isolation": None if self.isolation is None else [[i.llc_way_mask, i.memory_bandwidth_percent] for i in self.isolation],
+            "isolation": None
+            if self.isolation is None
+            else [[i.llc_way_mask, i.memory_bandwidth_percent] for i in self.isolation],
         }
 
     @classmethod

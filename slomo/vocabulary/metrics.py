@@ -100,7 +100,9 @@ _ALL = (Scope.CORE, Scope.SOCKET, Scope.SYSTEM)
 _UNCORE = (Scope.SOCKET, Scope.SYSTEM)
 
 
-def _metric(name: str, unit: str, kind: Kind, definition: str, rule: Rule, weight: str | None = None, **rest: object) -> Metric:
+def _metric(
+    name: str, unit: str, kind: Kind, definition: str, rule: Rule, weight: str | None = None, **rest: object
+) -> Metric:
     settings: dict[str, object] = {"scopes": _ALL, "pcm_columns": (name,), **rest}
     return Metric(name=name, unit=unit, kind=kind, definition=definition, rule=rule, weight=weight, **settings)  # type: ignore[arg-type]
 
@@ -108,35 +110,136 @@ def _metric(name: str, unit: str, kind: Kind, definition: str, rule: Rule, weigh
 _TABLE = (
     _metric("IPC", "instructions/cycle", Kind.RATIO, "Instructions per unhalted cycle.", Rule.WEIGHTED_MEAN, "FREQ"),
     _metric("INST", "M/s", Kind.RATE, "Instructions retired.", Rule.SUM, per_interval=True),
-    _metric("EXEC", "instructions/nominal cycle", Kind.RATIO, "Instructions per nominal cycle, halted or not.", Rule.PER_CORE),
+    _metric(
+        "EXEC",
+        "instructions/nominal cycle",
+        Kind.RATIO,
+        "Instructions per nominal cycle, halted or not.",
+        Rule.PER_CORE,
+    ),
     _metric("FREQ", "1", Kind.FREQUENCY, "Unhalted cycles per nominal cycle.", Rule.PER_CORE),
-    _metric("AFREQ", "1", Kind.FREQUENCY, "Frequency relative to nominal while not halted.", Rule.WEIGHTED_MEAN, "FREQ"),
+    _metric(
+        "AFREQ", "1", Kind.FREQUENCY, "Frequency relative to nominal while not halted.", Rule.WEIGHTED_MEAN, "FREQ"
+    ),
     _metric("L3MISS", "M/s", Kind.RATE, "Misses in the last-level cache.", Rule.SUM, per_interval=True, pressure=True),
-    _metric("L3MPI", "misses/instruction", Kind.RATIO, "Last-level cache misses per instruction.", Rule.QUOTIENT, "L3MISS/INST"),
-    _metric("L3HIT", "1", Kind.RATIO, "Share of last-level cache accesses that hit.", Rule.WEIGHTED_MEAN, "L2MISS", cap=Cap.ONE),
+    _metric(
+        "L3MPI",
+        "misses/instruction",
+        Kind.RATIO,
+        "Last-level cache misses per instruction.",
+        Rule.QUOTIENT,
+        "L3MISS/INST",
+    ),
+    _metric(
+        "L3HIT",
+        "1",
+        Kind.RATIO,
+        "Share of last-level cache accesses that hit.",
+        Rule.WEIGHTED_MEAN,
+        "L2MISS",
+        cap=Cap.ONE,
+    ),
     _metric("L3OCC", "KiB", Kind.OCCUPANCY, "Last-level cache held.", Rule.SUM, cap=Cap.LLC, pressure=True),
-    _metric("L2MISS", "M/s", Kind.RATE, "Misses in L2, that is the cache access rate CAR.", Rule.SUM, per_interval=True, pressure=True),
+    _metric(
+        "L2MISS",
+        "M/s",
+        Kind.RATE,
+        "Misses in L2, that is the cache access rate CAR.",
+        Rule.SUM,
+        per_interval=True,
+        pressure=True,
+    ),
     _metric("L2MPI", "misses/instruction", Kind.RATIO, "L2 misses per instruction.", Rule.QUOTIENT, "L2MISS/INST"),
     _metric("L2HIT", "1", Kind.RATIO, "Share of L2 accesses that hit.", Rule.WEIGHTED_MEAN, "L2REF", cap=Cap.ONE),
-    _metric("LMB", "MiB/s", Kind.BANDWIDTH, "Memory bandwidth to the local node.", Rule.SUM, cap=Cap.MEMORY, per_interval=True, pressure=True),
-    _metric("RMB", "MiB/s", Kind.BANDWIDTH, "Memory bandwidth to remote nodes.", Rule.SUM, cap=Cap.LINK, per_interval=True, pressure=True),
-    _metric("READ", "GB/s", Kind.BANDWIDTH, "Read from memory, by cores and devices.", Rule.SUM, cap=Cap.MEMORY, per_interval=True, pressure=True),
-    _metric("WRITE", "GB/s", Kind.BANDWIDTH, "Written to memory, by cores and devices.", Rule.SUM, cap=Cap.MEMORY, per_interval=True, pressure=True),
     _metric(
-        "LLCMISSLAT", "ns", Kind.LATENCY, "Mean latency of a last-level cache read miss.", Rule.WEIGHTED_MEAN, "L3MISS",
-        scopes=(Scope.SOCKET,), pcm_columns=("LLCRDMISSLAT (ns)",),
+        "LMB",
+        "MiB/s",
+        Kind.BANDWIDTH,
+        "Memory bandwidth to the local node.",
+        Rule.SUM,
+        cap=Cap.MEMORY,
+        per_interval=True,
+        pressure=True,
     ),
     _metric(
-        "UPI", "1", Kind.UTILISATION, "Utilisation of the inter-socket links (QPI before Skylake).", Rule.SUM,
-        scopes=_UNCORE, cap=Cap.ONE, pcm_columns=("QPI", "UPI"),
+        "RMB",
+        "MiB/s",
+        Kind.BANDWIDTH,
+        "Memory bandwidth to remote nodes.",
+        Rule.SUM,
+        cap=Cap.LINK,
+        per_interval=True,
+        pressure=True,
     ),
     _metric(
-        "DDIOOCC", "KiB", Kind.OCCUPANCY, "Last-level cache held by lines that devices wrote.", Rule.SUM,
-        cap=Cap.DDIO, pcm_columns=(), pressure=True,
+        "READ",
+        "GB/s",
+        Kind.BANDWIDTH,
+        "Read from memory, by cores and devices.",
+        Rule.SUM,
+        cap=Cap.MEMORY,
+        per_interval=True,
+        pressure=True,
     ),
-    _metric("PCIEHIT", "M/s", Kind.RATE, "Lines that devices read or wrote and found in the last-level cache.", Rule.SUM, pcm_columns=(), pressure=True),
-    _metric("PCIEMISS", "M/s", Kind.RATE, "Lines that devices read or wrote and did not find there.", Rule.SUM, pcm_columns=(), pressure=True),
-)  # fmt: skip
+    _metric(
+        "WRITE",
+        "GB/s",
+        Kind.BANDWIDTH,
+        "Written to memory, by cores and devices.",
+        Rule.SUM,
+        cap=Cap.MEMORY,
+        per_interval=True,
+        pressure=True,
+    ),
+    _metric(
+        "LLCMISSLAT",
+        "ns",
+        Kind.LATENCY,
+        "Mean latency of a last-level cache read miss.",
+        Rule.WEIGHTED_MEAN,
+        "L3MISS",
+        scopes=(Scope.SOCKET,),
+        pcm_columns=("LLCRDMISSLAT (ns)",),
+    ),
+    _metric(
+        "UPI",
+        "1",
+        Kind.UTILISATION,
+        "Utilisation of the inter-socket links (QPI before Skylake).",
+        Rule.SUM,
+        scopes=_UNCORE,
+        cap=Cap.ONE,
+        pcm_columns=("QPI", "UPI"),
+    ),
+    _metric(
+        "DDIOOCC",
+        "KiB",
+        Kind.OCCUPANCY,
+        "Last-level cache held by lines that devices wrote.",
+        Rule.SUM,
+        cap=Cap.DDIO,
+        pcm_columns=(),
+        pressure=True,
+    ),
+    _metric(
+        "PCIEHIT",
+        "M/s",
+        Kind.RATE,
+        "Lines that devices read or wrote and found in the last-level cache.",
+        Rule.SUM,
+        pcm_columns=(),
+        pressure=True,
+    ),
+    _metric(
+        "PCIEMISS",
+        "M/s",
+        Kind.RATE,
+        "Lines that devices read or wrote and did not find there.",
+        Rule.SUM,
+        pcm_columns=(),
+        pressure=True,
+    ),
+)
 
 #: name -> Metric, in the order of documentation.
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}

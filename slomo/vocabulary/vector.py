@@ -67,7 +67,7 @@ class MetricVector(Mapping[str, float]):
 
     def get(self, name: str, default: float | None = None) -> float | None:  # type: ignore[override]
         """Return the value of `name`, or `default` where it was not reported."""
-        return self[name] if name in self else default
+        return self._table.get(metric(name).name, default)  # type: ignore[attr-defined, no-any-return]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._table)  # type: ignore[attr-defined]

@@ -54,10 +54,20 @@ class Traffic:
     def __post_init__(self) -> None:
         _require(64 <= self.packet_size_b <= 9000, "packet_size_b", self.packet_size_b, "64 to 9000 bytes")
         _require(1 <= self.flow_count <= 100_000_000, "flow_count", self.flow_count, "1 to 100 000 000 flows")
-        _require(self.flow_distribution in ("uniform", "zipf"), "flow_distribution", self.flow_distribution, "'uniform' or 'zipf'")
+        _require(
+            self.flow_distribution in ("uniform", "zipf"),
+            "flow_distribution",
+            self.flow_distribution,
+            "'uniform' or 'zipf'",
+        )
         _require(0.0 < self.zipf_exponent <= 3.0, "zipf_exponent", self.zipf_exponent, "above 0 and at most 3")
         if self.offered_mpps is not None:
-            _require(math.isfinite(self.offered_mpps) and self.offered_mpps > 0.0, "offered_mpps", self.offered_mpps, "a rate above 0 Mpps")
+            _require(
+                math.isfinite(self.offered_mpps) and self.offered_mpps > 0.0,
+                "offered_mpps",
+                self.offered_mpps,
+                "a rate above 0 Mpps",
+            )
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,10 @@ class Workload:
     @property
     def key(self) -> str:
         """Stable text that identifies this workload."""
-        inside = ",".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in self.configuration.items())
+        inside = ",".join(
+            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+            for name, value in self.configuration.items()
+        )
         return f"{self.nf}{f'({inside})' if inside else ''}@{traffic_key(self.traffic)}"
 
     def with_traffic(self, traffic: Traffic) -> "Workload":
@@ -106,7 +119,12 @@ class Workload:
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {"schema_version": SCHEMA_VERSION, "nf": self.nf, "configuration": dict(self.configuration), "traffic": asdict(self.traffic)}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "nf": self.nf,
+            "configuration": dict(self.configuration),
+            "traffic": asdict(self.traffic),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> "Workload":

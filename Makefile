@@ -1,0 +1,66 @@
+# Everything a person needs, from nothing but Python 3.11+ and make.
+#
+#   make demo    set up, then run the main job: profile, train, compose, predict, check
+#   make test    set up, then style, types, floors and every test
+#   make bench   the benchmarks, side by side with the alternatives (minutes)
+#   make clean   remove what make made
+
+SHELL := /bin/sh
+VENV ?= .venv
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+BIN := $(VENV)/bin
+WORKERS ?= 2
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint types floors unit native bench datasets docs clean
+
+demo: $(VENV)/.runtime
+	$(BIN)/slomo demo --out demo-output
+
+test: lint types floors unit
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "slomo needs Python 3.11 or newer; none found on PATH. hint: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@echo "setting up $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "installing Debian's python3-venv"; apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); \
+		else echo "$(PYTHON) cannot make virtual environments. hint: install your distribution's python3-venv" >&2; exit 2; fi; }
+
+$(VENV)/.runtime: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+floors: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+native:
+	@sh synthetic_nf/install-debian-packages.sh || echo "continuing without them: the tests that need them will say so" >&2
+
+unit: $(VENV)/.dev native
+	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+bench: $(VENV)/.dev
+	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+datasets: $(VENV)/.runtime
+	$(BIN)/python datasets/make.py
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-output
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,59 @@
+"""What import-linter cannot see: nobody goes through their own room's front."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "slomo"
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Return the dotted names that `path` imports, with names resolved one level for `from a import b`."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import in line {node.lineno}"
+            names.add(node.module or "")
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_module_imports_its_own_facade(path: Path) -> None:
+    """A module imports files, never the `__init__` of its own room or of the whole library."""
+    room = "slomo." + path.relative_to(PACKAGE).parts[0] if len(path.relative_to(PACKAGE).parts) > 1 else "slomo"
+    facades = {"slomo"} if room.startswith(("slomo.cli", "slomo.report")) else {"slomo", room}
+
+    assert not imported_modules(path) & facades
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_module_begins_with_its_docstring(path: Path) -> None:
+    """Python itself sees a docstring in every module."""
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_nothing_is_pickled_or_evaluated(path: Path) -> None:
+    """No module can execute what a stranger wrote into a file."""
+    banned = {"pickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
+    calls = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+
+    assert not {name.split(".")[0] for name in imported_modules(path)} & banned
+    assert not calls & {"eval", "exec", "compile"}
+
+
+def test_no_file_grows_beyond_one_subject() -> None:
+    """Source files stay within 450 lines and none is a drawer."""
+    long = {str(p): n for p in MODULES if (n := len(p.read_text(encoding="utf-8").splitlines())) > 450}
+    drawers = [p for p in MODULES if p.stem in {"utils", "helpers", "common", "misc"}]
+
+    assert not long
+    assert not drawers
