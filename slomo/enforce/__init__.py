@@ -1,1 +1,0 @@
-"""The enforce room; import its files."""

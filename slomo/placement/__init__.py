@@ -1,1 +1,0 @@
-"""The placement room; import its files."""

@@ -1,1 +1,0 @@
-"""The service room; import its files."""
