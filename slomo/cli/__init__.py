@@ -1,1 +1,1 @@
-"""The cli room; import its files."""
+"""The command line: one file per command, imported when used."""

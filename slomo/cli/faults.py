@@ -1,0 +1,102 @@
+"""Errors at the door: one shape on stderr, the exit code from the error's class, never a traceback.
+
+DPDK DTS takes the exit code from the error's class; uv prints `hint:` after the message; datasette has one JSON shape
+for all errors. Set ``SLOMO_DEBUG=1`` to see tracebacks.
+"""
+
+import errno
+import json
+import os
+import sys
+
+import click
+
+from slomo.errors import ConfigurationError, SlomoError, UsageError
+
+INTERRUPTED = 130
+_BROKEN_PIPE = 141
+
+
+def report(error: BaseException, *, as_json: bool = False) -> int:
+    """Print `error` on stderr and return the exit code.
+
+    Parameters
+    ----------
+    error : BaseException
+        What ended the command.
+    as_json : bool
+        Print one JSON object ``{"error": {"type", "message", "hint", "exit_code"}}`` instead of text.
+
+    Returns
+    -------
+    int
+        2 usage or configuration, 3 testbed, 4 measurement, 5 prediction, 70 internal fault, 130 interrupted.
+
+    Raises
+    ------
+    BaseException
+        The error itself where ``SLOMO_DEBUG`` is set.
+    """
+    if isinstance(error, (click.exceptions.Exit, SystemExit)):
+        code = error.exit_code if isinstance(error, click.exceptions.Exit) else error.code
+        return code if isinstance(code, int) else 0
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return UsageError.exit_code
+    if isinstance(error, BrokenPipeError):
+        # The reader went away (`slomo nf list | head -1`); nothing more can or need be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    if os.environ.get("SLOMO_DEBUG", "") not in ("", "0"):
+        raise error
+    name, message, hint, code = describe(error)
+    if as_json:
+        click.echo(json.dumps({"error": {"type": name, "message": message, "hint": hint, "exit_code": code}}), err=True)
+    else:
+        click.echo(f"{name}: {message}" + (f"\nhint: {hint}" if hint else ""), err=True)
+    return code
+
+
+def describe(error: BaseException) -> tuple[str, str, str | None, int]:
+    """Return the error's name, message, hint and exit code.
+
+    Examples
+    --------
+    >>> describe(ValueError("boom"))[3]
+    70
+    >>> describe(OSError(28, "No space left on device", "out.parquet"))[:2]
+    ('ConfigurationError', "cannot write 'out.parquet': No space left on device")
+    """
+    if isinstance(error, SlomoError):
+        return type(error).__name__, error.message, error.hint, error.exit_code
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        return "Interrupted", str(error) or "stopped at your request", getattr(error, "hint", None), INTERRUPTED
+    if isinstance(error, click.UsageError):
+        command = error.ctx.command_path if error.ctx else "slomo"
+        return UsageError.__name__, error.format_message(), f"see `{command} --help`", UsageError.exit_code
+    if isinstance(error, click.ClickException):
+        return UsageError.__name__, error.format_message(), None, UsageError.exit_code
+    if isinstance(error, OSError) and error.filename is not None:
+        return _file_fault(error)
+    if isinstance(error, MemoryError):
+        return "MemoryError", "this machine has not enough memory for what was asked", "ask for fewer runs or jobs at a time", 70
+    fault = f"BUG: {type(error).__name__}: {error}"
+    return "InternalError", fault, "please report it, with what SLOMO_DEBUG=1 shows for the same command", SlomoError.exit_code
+
+
+_READING = {errno.ENOENT: "read", errno.EISDIR: "read"}
+_HINTS = {
+    errno.ENOENT: "check the path",
+    errno.EISDIR: "name a file, not a directory",
+    errno.ENOSPC: "free some space, then run the same command again; finished runs are kept",
+    errno.EACCES: "choose a place you may write to, or ask for the right",
+    errno.EROFS: "choose a place you may write to",
+}
+
+
+def _file_fault(error: OSError) -> tuple[str, str, str | None, int]:
+    verb = _READING.get(error.errno or 0, "write")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        verb = "open"
+    message = f"cannot {verb} '{os.fsdecode(error.filename)}': {error.strerror}"
+    return ConfigurationError.__name__, message, _HINTS.get(error.errno or 0), ConfigurationError.exit_code

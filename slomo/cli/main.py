@@ -1,0 +1,105 @@
+"""The `slomo` command: find the sub-command, run it, turn errors into messages and exit codes.
+
+The library raises, only `main` prints errors and returns the code (memray's commands); sub-commands are imported when
+used, so that `slomo --help` and shell completion stay quick.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from slomo.cli import faults
+
+#: sub-command -> the line `slomo --help` shows; the file is slomo/cli/<name>.py, its object `command`.
+COMMANDS = {
+    "profile": "Measure network functions alone, under pressure and in mixes.",
+    "train": "Fit one sensitivity model per network function of a dataset.",
+    "predict": "Predict what a network function loses beside others.",
+    "evaluate": "Check every model against mixes that were never trained on.",
+    "dataset": "Import, show, list, export and merge datasets.",
+    "nf": "List and show network functions.",
+    "machine": "List and show machines.",
+    "demo": "Profile, train, predict and check, on the simulator, with a report.",
+    "completion": "Print the script that completes names in a shell.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a sub-command only when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the work, not of the alphabet."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command `cmd_name`."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"slomo.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or raise with the nearest name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from slomo.errors import UnknownNameError
+
+            raise UnknownNameError("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"slomo {version('slomo')}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--config", metavar="FILE", help="Settings file (default: ./slomo.toml, then ~/.config/slomo/slomo.toml).")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version and exit.")
+def cli(config: str | None) -> None:  # noqa: ARG001 - read from the root context by options.settings
+    """Predict how much a network function slows down when it shares a server.
+
+    The main job, end to end and without a rack: `slomo demo --out demo-output`.
+
+    Settings come from the command line, then SLOMO_<NAME> in the environment, then the settings file, then defaults.
+    Results go to stdout, everything else to stderr. Exit codes: 0 done, 2 usage or configuration, 3 testbed,
+    4 measurement, 5 prediction unsupported, 70 internal fault, 130 interrupted.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Command line without the program's name; the process's own by default.
+
+    Examples
+    --------
+    >>> main(["completion", "bash"]) == 0
+    _slomo_completion() {
+    ...
+    True
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        result: Any = cli.main(args=words, prog_name="slomo", standalone_mode=False)
+    except BaseException as error:
+        return faults.report(error, as_json="--json" in words)
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""What commands print: plain aligned tables for people, one JSON document for machines.
+
+uv's rule: data on stdout, everything else on stderr, readable without colour.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+
+def emit_json(document: Any) -> None:
+    """Print one JSON document on stdout; what is not finite becomes null, for JSON has no NaN."""
+    click.echo(json.dumps(jsonable(document), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def jsonable(value: Any) -> Any:
+    """Return `value` with numpy numbers, tuples and enumerations turned into what JSON has.
+
+    Examples
+    --------
+    >>> jsonable({"interval": (1.0, float("nan"))})
+    {'interval': [1.0, None]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [jsonable(item) for item in value]
+    if hasattr(value, "tolist"):
+        return jsonable(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def note(text: str) -> None:
+    """Say something on stderr."""
+    click.echo(text, err=True)
+
+
+def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table on stdout: numbers to the right, text to the left, no decoration."""
+    click.echo(format_table(headers, rows))
+
+
+def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return an aligned plain-text table.
+
+    Examples
+    --------
+    >>> print(format_table(["nf", "Mpps"], [["lpm", 5.4], ["stats", 13.25]]))
+    nf      Mpps
+    lpm     5.40
+    stats  13.25
+    """
+    texts = [[cell(value) for value in row] for row in rows]
+    widths = [max([len(header), *(len(row[i]) for row in texts)]) for i, header in enumerate(headers)]
+    right = [all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) and bool(rows) for i in range(len(headers))]
+    lines = [list(headers), *texts]
+    return "\n".join(
+        "  ".join(text.rjust(width) if flush else text.ljust(width) for text, width, flush in zip(line, widths, right, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def cell(value: object) -> str:
+    """Return the text of one table cell; unknown is a dash.
+
+    Examples
+    --------
+    >>> cell(None), cell(0.5), cell(7)
+    ('-', '0.50', '7')
+    """
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,144 @@
+"""Settings of the front doors: command line over environment over file over default.
+
+The order is the one people know from pip and git (nearest wins); only the command line and the service read settings,
+the library takes arguments. A table of settings, as datasette keeps one, makes the documentation provable.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+
+FILE_NAME = "slomo.toml"
+PREFIX = "SLOMO_"
+_FILE_LIMIT_B = 1 << 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the front doors assume when nothing else is said.
+
+    Attributes
+    ----------
+    machine : str
+        Name of a shipped machine or path of a machine file.
+    testbed : str
+        Alias of the testbed experiments run on.
+    models : str
+        Directory of saved models.
+    model : str
+        Name of the sensitivity model predictions use.
+    coverage : float
+        Coverage of prediction intervals, above 0 and below 1.
+    seed : int
+        Seed of everything random, 0 or more.
+    jobs : int
+        Processes a campaign may use; 0 takes every core.
+
+    Examples
+    --------
+    >>> Settings(coverage=0.8).coverage, Settings().model
+    (0.8, 'slomo-xgb')
+    """
+
+    machine: str = "e5-2620v4"
+    testbed: str = "simulated"
+    models: str = "slomo-models"
+    model: str = "slomo-xgb"
+    coverage: float = 0.9
+    seed: int = 0
+    jobs: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.coverage < 1.0:
+            raise InvalidValueError(f"coverage is {self.coverage:g}, needed a share above 0 and below 1", hint="90 % is written 0.9")
+        for name in ("seed", "jobs"):
+            if getattr(self, name) < 0:
+                raise InvalidValueError(f"{name} is {getattr(self, name)}, needed 0 or more")
+
+
+#: setting -> its type, in the order of documentation.
+SETTINGS: dict[str, type] = {item.name: type(item.default) for item in fields(Settings)}
+
+
+def load_settings(
+    given: Mapping[str, Any] | None = None, *, environment: Mapping[str, str] | None = None, file: str | Path | None = None
+) -> Settings:
+    """Return the settings in force.
+
+    Parameters
+    ----------
+    given : mapping, optional
+        Settings from the command line; ``None`` values count as not given.
+    environment : mapping, optional
+        Environment variables, ``SLOMO_MACHINE`` and so on; the process's own by default.
+    file : path, optional
+        Settings file; by default the first of ``$SLOMO_CONFIG``, ``./slomo.toml``, ``$XDG_CONFIG_HOME/slomo/slomo.toml``.
+
+    Raises
+    ------
+    ConfigurationError
+        For a file or variable that does not hold what it should.
+    UnknownNameError
+        For a setting that does not exist.
+
+    Examples
+    --------
+    >>> load_settings({"seed": 7}, environment={"SLOMO_SEED": "3", "SLOMO_MODEL": "dobrescu"}, file=None).model
+    'dobrescu'
+    """
+    environment = os.environ if environment is None else environment
+    values = _from_file(_find_file(file, environment))
+    for name in SETTINGS:
+        variable = PREFIX + name.upper()
+        if environment.get(variable):
+            values[name] = _converted(name, environment[variable], f"environment variable {variable}")
+    for name, value in (given or {}).items():
+        if name not in SETTINGS:
+            raise UnknownNameError("setting", name, SETTINGS)
+        if value is not None:
+            values[name] = _converted(name, value, f"--{name}")
+    return Settings(**values)
+
+
+def _find_file(file: str | Path | None, environment: Mapping[str, str]) -> Path | None:
+    named = file or environment.get(PREFIX + "CONFIG")
+    if named:
+        if not Path(named).is_file():
+            raise ConfigurationError(f"there is no settings file '{named}'", hint=f"create it, or unset {PREFIX}CONFIG and drop --config")
+        return Path(named)
+    home = Path(environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "/")) / ".config")
+    return next((path for path in (Path(FILE_NAME), home / "slomo" / FILE_NAME) if path.is_file()), None)
+
+
+def _from_file(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        if path.stat().st_size > _FILE_LIMIT_B:
+            raise ConfigurationError(f"settings file '{path}' is larger than {_FILE_LIMIT_B} bytes")
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"settings file '{path}' is no TOML: {error}", hint='write for instance: machine = "silver-4110"') from error
+    unknown = [name for name in table if name not in SETTINGS]
+    if unknown:
+        raise UnknownNameError(f"setting in '{path}'", unknown[0], SETTINGS)
+    return {name: _converted(name, value, f"'{name}' in '{path}'") for name, value in table.items()}
+
+
+def _converted(name: str, value: Any, source: str) -> Any:
+    kind = SETTINGS[name]
+    usable = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    try:
+        if not usable or (kind is int and isinstance(value, float)):
+            raise ValueError
+        return kind(value)
+    except ValueError:
+        raise ConfigurationError(f"{source} is {value!r}, needed {_NEEDED[kind]}") from None
+
+
+_NEEDED: dict[type, str] = {str: "a text", int: "a whole number", float: "a number"}

@@ -1,0 +1,216 @@
+"""The figures of a report: sensitivity surface, predicted against measured, error distribution, pair matrix.
+
+They follow SLOMO (SIGCOMM'20): its Fig. 5 (slowdown over occupancy and access rate), its error comparison with Dobrescu
+and Bubble-Up, and the pairwise slowdown tables of ResQ (NSDI'18). Colours are Okabe and Ito's and cividis, both safe
+for colour-blind readers; every curve differs in marker or dash too.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from slomo.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Okabe and Ito's colours, the darkest first.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
+_MARKERS = "osD^vPX*<>"
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+_INK = "#222222"
+_SEQUENTIAL = "cividis"
+_BANDS_PERCENT = (5.0, 10.0)
+
+
+def sensitivity_surface(
+    access_rate_m_s: ArrayLike, occupancy_mib: ArrayLike, slowdown_percent: ArrayLike, *, target: str, llc_mib: float | None = None
+) -> "Figure":
+    """Draw a target's slowdown over its competitors' cache access rate and occupancy.
+
+    Parameters
+    ----------
+    access_rate_m_s : array of float, shape (n,)
+        Competitors' L2MISS [M/s].
+    occupancy_mib : array of float, shape (n,)
+        Competitors' L3OCC [MiB].
+    slowdown_percent : array of float, shape (n,)
+        Slowdown of the target [%].
+    target : str
+        Name for the title.
+    llc_mib : float, optional
+        Size of the last-level cache [MiB], drawn as a line.
+
+    Raises
+    ------
+    InvalidValueError
+        With fewer than three points that have all three values.
+
+    Examples
+    --------
+    >>> figure = sensitivity_surface([10, 50, 90], [2, 8, 15], [1, 5, 20], target="lpm")
+    >>> figure.axes[0].get_ylabel()
+    "competitors' cache occupancy [MiB]"
+    """
+    x, y, z = _finite_columns(access_rate_m_s, occupancy_mib, slowdown_percent)
+    if len(x) < 3:
+        raise InvalidValueError(f"a sensitivity surface of '{target}' needs 3 points or more, got {len(x)}")
+    figure, axes = _axes(f"Sensitivity of {target}", "competitors' cache access rate, L2MISS [M/s]", "competitors' cache occupancy [MiB]")
+    top = max(float(z.max()), 1.0)
+    if _spans_a_plane(x, y):
+        axes.tricontourf(x, y, np.clip(z, 0, top), levels=np.linspace(0, top, 13), cmap=_SEQUENTIAL, alpha=0.85, antialiased=False)
+    points = axes.scatter(x, y, c=z, cmap=_SEQUENTIAL, vmin=0, vmax=top, s=26, edgecolors="white", linewidths=0.5, zorder=3)
+    bar = figure.colorbar(points, ax=axes, pad=0.02)
+    bar.set_label("slowdown [%]")
+    bar.outline.set_visible(False)
+    if llc_mib is not None:
+        axes.axhline(llc_mib, color=_INK, linewidth=1, linestyle="--")
+        axes.annotate(f"LLC {llc_mib:.3g} MiB", (0.01, llc_mib), xycoords=("axes fraction", "data"), va="bottom", fontsize=8, color=_INK)
+    axes.set_xlim(0, x.max() * 1.03)
+    axes.set_ylim(0, max(float(y.max()), llc_mib or 0.0) * 1.07)
+    return figure
+
+
+def predicted_against_measured(measured_percent: ArrayLike, predicted_percent: ArrayLike, names: Sequence[str], *, title: str = "") -> "Figure":
+    """Draw predicted over measured slowdown, with lines at 5 and 10 % of the solo throughput.
+
+    Parameters
+    ----------
+    measured_percent, predicted_percent : array of float, shape (n,)
+        Slowdown [%].
+    names : sequence of str, length n
+        The NF each point belongs to; one colour and marker per NF.
+    title : str
+        Title above the axes.
+
+    Examples
+    --------
+    >>> predicted_against_measured([1, 20], [2, 18], ["lpm", "stats"]).axes[0].get_xlabel()
+    'measured slowdown [%]'
+    """
+    measured, predicted = np.asarray(measured_percent, float), np.asarray(predicted_percent, float)
+    figure, axes = _axes(title or "Mixes never trained on", "measured slowdown [%]", "predicted slowdown [%]", size=(6.4, 5.2))
+    low, high = _limits(measured, predicted)
+    line = np.array([low, high])
+    axes.plot(line, line, color=_INK, linewidth=1)
+    for band, dash in zip(_BANDS_PERCENT, ("--", ":"), strict=True):
+        for sign in (1, -1):
+            axes.plot(line, line + sign * band, color="#767676", linewidth=0.9, linestyle=dash, label=f"± {band:g} % of solo" if sign > 0 else None)
+    for index, name in enumerate(dict.fromkeys(names)):
+        chosen = np.array([item == name for item in names])
+        style = {"color": COLOURS[index % len(COLOURS)], "marker": _MARKERS[index % len(_MARKERS)]}
+        axes.scatter(measured[chosen], predicted[chosen], s=22, alpha=0.75, linewidths=0.3, edgecolors="white", label=name, **style)
+    axes.set_xlim(low, high)
+    axes.set_ylim(low, high)
+    axes.set_aspect("equal")
+    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return figure
+
+
+def error_cdf(errors_percent: Mapping[str, ArrayLike], *, title: str = "Prediction error on mixes never trained on") -> "Figure":
+    """Draw the distribution of absolute throughput errors of several models.
+
+    Parameters
+    ----------
+    errors_percent : mapping of str to array of float
+        Model -> absolute errors relative to the measured throughput [%].
+    title : str
+        Title above the axes.
+
+    Examples
+    --------
+    >>> error_cdf({"slomo-xgb": [1, 2, 3], "dobrescu": [4, 9, 20]}).axes[0].get_ylabel()
+    'share of predictions [%]'
+    """
+    figure, axes = _axes(title, "absolute error of throughput [%]", "share of predictions [%]")
+    farthest = 1.0
+    for index, (name, values) in enumerate(errors_percent.items()):
+        errors = np.sort(np.abs(np.asarray(values, float)))
+        errors = errors[np.isfinite(errors)]
+        if not len(errors):
+            continue
+        farthest = max(farthest, float(np.percentile(errors, 98)))
+        share = 100.0 * np.arange(1, len(errors) + 1) / len(errors)
+        label = f"{name} (mean {errors.mean():.1f} %)"
+        axes.step(np.r_[0, errors], np.r_[0, share], where="post", color=COLOURS[index % len(COLOURS)], linestyle=_DASHES[index % 5], linewidth=2, label=label)
+    for band in _BANDS_PERCENT:
+        axes.axvline(band, color="#767676", linewidth=0.8, linestyle=":")
+        axes.annotate(f"{band:g} %", (band, 1), xytext=(3, 2), textcoords="offset points", fontsize=8, color="#555555")
+    axes.set_xlim(0, farthest * 1.03)
+    axes.set_ylim(0, 101)
+    axes.legend(fontsize=9, frameon=False, loc="lower right")
+    return figure
+
+
+def pair_matrix(slowdown_percent: ArrayLike, targets: Sequence[str], competitors: Sequence[str], *, title: str = "Slowdown of pairs") -> "Figure":
+    """Draw the slowdown of every target beside every competitor as a labelled matrix.
+
+    Parameters
+    ----------
+    slowdown_percent : array of float, shape (len(targets), len(competitors))
+        Slowdown [%]; NaN where not known.
+    targets, competitors : sequence of str
+        Row and column names.
+    title : str
+        Title above the axes.
+
+    Examples
+    --------
+    >>> pair_matrix([[0, 10]], ["lpm"], ["lpm", "stats"]).axes[0].get_xlabel()
+    'competitor'
+    """
+    values = np.asarray(slowdown_percent, float)
+    size = (2.9 + 0.62 * len(competitors), 1.9 + 0.46 * len(targets))
+    figure, axes = _axes(title, "competitor", "target", size=size)
+    top = max(float(np.nanmax(values)) if np.isfinite(values).any() else 0.0, 1.0)
+    image = axes.imshow(values, cmap=_SEQUENTIAL, vmin=0, vmax=top, aspect="auto")
+    axes.set_xticks(range(len(competitors)), competitors, rotation=40, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(targets)), targets)
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    for row, column in np.argwhere(np.isfinite(values)):
+        colour = "black" if values[row, column] > 0.55 * top else "white"
+        axes.text(column, row, f"{max(values[row, column], 0.0):.0f}", ha="center", va="center", fontsize=8.5, color=colour)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    bar = figure.colorbar(image, ax=axes, pad=0.02)
+    bar.set_label("slowdown [%]")
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _axes(title: str, xlabel: str, ylabel: str, size: tuple[float, float] = (6.4, 4.2)) -> "tuple[Figure, Axes]":
+    from matplotlib.figure import Figure  # pyplot would keep every figure alive and choose a back end
+
+    figure = Figure(figsize=size, dpi=120, layout="constrained", facecolor="white")
+    axes = figure.subplots()
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=_INK)
+    axes.set_xlabel(xlabel, color=_INK)
+    axes.set_ylabel(ylabel, color=_INK)
+    axes.grid(visible=True, color="#E4E4E4", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(colors=_INK, labelsize=9)
+    return figure, axes
+
+
+def _finite_columns(*columns: ArrayLike) -> tuple[NDArray[np.float64], ...]:
+    table = np.column_stack([np.asarray(column, float) for column in columns])
+    table = table[np.isfinite(table).all(axis=1)]
+    return tuple(table.T)
+
+
+def _spans_a_plane(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
+    """Say whether points can be triangulated: not all on one line, in units of their own spread."""
+    spread = np.column_stack([(x - x.mean()) / (np.ptp(x) or 1.0), (y - y.mean()) / (np.ptp(y) or 1.0)])
+    return bool(np.linalg.svd(spread, compute_uv=False)[-1] > 1e-3)
+
+
+def _limits(*columns: NDArray[np.float64]) -> tuple[float, float]:
+    finite = np.concatenate([column[np.isfinite(column)] for column in columns])
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+    margin = max(0.04 * (high - low), 1.0)
+    return min(low, 0.0) - margin, high + margin

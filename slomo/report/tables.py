@@ -1,0 +1,120 @@
+"""The tables of a report: accuracy per model, accuracy per NF, predicted beside measured slowdown.
+
+Columns are those SLOMO (SIGCOMM'20) section 6 judges predictors by: mean absolute error, tail, share within bounds, bias.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+#: key of `evaluate --json` -> heading with unit.
+ACCURACY_COLUMNS = {
+    "mape": "mean error [%]",
+    "p95": "p95 error [%]",
+    "within_5": "within 5 % [%]",
+    "within_10": "within 10 % [%]",
+    "bias": "bias [%]",
+    "coverage": "coverage [%]",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as a value: rendered as text by the command line and as HTML by a report.
+
+    Attributes
+    ----------
+    headers : tuple of str
+        Column headings.
+    rows : tuple of tuple
+        Cells: text, numbers, or None for unknown.
+    caption : str
+        One sentence.
+
+    Examples
+    --------
+    >>> Table(("nf",), (("lpm",),)).rows[0][0]
+    'lpm'
+    """
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        assert all(len(row) == len(self.headers) for row in self.rows), "BUG: a row of a table is longer or shorter than its headings"
+
+
+def accuracy_table(models: Mapping[str, Mapping[str, Any]], caption: str = "") -> Table:
+    """Return one row per model with the columns of `evaluate --json`.
+
+    Parameters
+    ----------
+    models : mapping of str to mapping
+        Model -> figures in percent, the value of key ``models`` in `evaluate --json`.
+    caption : str
+        One sentence.
+
+    Examples
+    --------
+    >>> accuracy_table({"none": {"mape": 9.5}}).rows[0][:2]
+    ('none', 9.5)
+    """
+    rows = tuple((name, *(figures.get(key) for key in ACCURACY_COLUMNS)) for name, figures in models.items())
+    return Table(("model", *ACCURACY_COLUMNS.values()), rows, caption)
+
+
+def accuracy_per_nf_table(per_nf: Mapping[str, Mapping[str, Mapping[str, Any]]], caption: str = "") -> Table:
+    """Return one row per model and NF.
+
+    Parameters
+    ----------
+    per_nf : mapping
+        NF -> model -> figures in percent.
+    caption : str
+        One sentence.
+
+    Examples
+    --------
+    >>> accuracy_per_nf_table({"lpm": {"none": {"mape": 9.5}}}).rows[0][:3]
+    ('lpm', 'none', 9.5)
+    """
+    rows = tuple(
+        (nf, name, *(figures.get(key) for key in ACCURACY_COLUMNS)) for nf, models in per_nf.items() for name, figures in models.items()
+    )
+    return Table(("NF", "model", *ACCURACY_COLUMNS.values()), rows, caption)
+
+
+def mixes_table(
+    targets: Sequence[str], beside: Sequence[str], measured: ArrayLike, predicted: ArrayLike, *, verdicts: Sequence[str] | None = None, caption: str = ""
+) -> Table:
+    """Return one row per mix: predicted and measured slowdown and their difference.
+
+    Parameters
+    ----------
+    targets, beside : sequence of str, length n
+        Target and competitors of each mix, as text.
+    measured, predicted : array of float, shape (n,)
+        Slowdown [%].
+    verdicts : sequence of str, optional
+        Verdict of each prediction.
+    caption : str
+        One sentence.
+
+    Examples
+    --------
+    >>> mixes_table(["lpm"], ["2 x stats"], [10.0], [12.0]).rows[0]
+    ('lpm', '2 x stats', 12.0, 10.0, 2.0)
+    """
+    first, second = np.asarray(measured, float), np.asarray(predicted, float)
+    headers = ["target", "beside", "predicted slowdown [%]", "measured slowdown [%]", "difference [points]"]
+    rows: list[tuple[object, ...]] = [
+        (target, others, float(p), float(m), float(p - m)) for target, others, m, p in zip(targets, beside, first, second, strict=True)
+    ]
+    if verdicts is not None:
+        headers.append("verdict")
+        rows = [(*row, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
+    return Table(tuple(headers), tuple(rows), caption)

@@ -1,0 +1,106 @@
+"""Workloads as people write them: the inverse of `Workload.key`, for command lines and notebooks.
+
+Grammar: ``NF[(knob=value,...)][@64B,100000f,zipf1.1,2.5Mpps][:count]``; every part but the name may be left out.
+"""
+
+import re
+from typing import Any
+
+from slomo.errors import InvalidValueError
+from slomo.vocabulary.workload import Setting, Traffic, Workload
+
+_SHAPE = re.compile(r"^(?P<nf>[A-Za-z0-9][\w.+-]*)(?:\((?P<knobs>[^()]*)\))?(?:@(?P<traffic>[^:@()]+))?(?::(?P<count>[^:]*))?$")
+_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
+_TRAFFIC = {
+    "packet_size_b": re.compile(r"^(\d+)B$"),
+    "flow_count": re.compile(r"^(\d+)f$"),
+    "zipf_exponent": re.compile(rf"^zipf{_NUMBER}$"),
+    "offered_mpps": re.compile(rf"^{_NUMBER}Mpps$"),
+}
+_MOST_INSTANCES = 4096
+
+
+def parse_workload(text: str) -> Workload:
+    """Read one workload.
+
+    Raises
+    ------
+    InvalidValueError
+        Where the text does not follow the grammar, or a value is outside its range.
+
+    Examples
+    --------
+    >>> parse_workload("synthetic(data_size_mib=8)@1500B,1000f").key
+    'synthetic(data_size_mib=8)@1500B,1000f'
+    >>> parse_workload("lpm") == Workload("lpm")
+    True
+    """
+    workload, count = parse_instances(text)
+    if count != 1:
+        raise InvalidValueError(f"'{text}' names {count} instances, needed one workload", hint="leave ':count' out")
+    return workload
+
+
+def parse_instances(text: str) -> tuple[Workload, int]:
+    """Read a workload and how many instances of it.
+
+    Raises
+    ------
+    InvalidValueError
+        Where the text does not follow the grammar, or a value is outside its range.
+
+    Examples
+    --------
+    >>> workload, count = parse_instances("stats@64B:3")
+    >>> workload.nf, count
+    ('stats', 3)
+    """
+    match = _SHAPE.match(text.strip())
+    if match is None:
+        raise InvalidValueError(f"'{text}' names no workload", hint="write NF, NF:count or NF(knob=value)@1500B,1000f:count")
+    return Workload(match["nf"], _configuration(match["knobs"], text), _traffic(match["traffic"], text)), _count(match["count"], text)
+
+
+def _count(text: str | None, whole: str) -> int:
+    if text is None:
+        return 1
+    if not re.fullmatch(r"[+]?\d{1,9}", text) or not 1 <= int(text) <= _MOST_INSTANCES:
+        raise InvalidValueError(f"'{whole}': number of instances is '{text}', needed 1 to {_MOST_INSTANCES}", hint="write for instance stats:3")
+    return int(text)
+
+
+def _configuration(text: str | None, whole: str) -> dict[str, Setting]:
+    pairs: dict[str, Setting] = {}
+    for part in filter(None, (text or "").split(",")):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value):
+            raise InvalidValueError(f"'{whole}': '{part}' is no setting", hint="write for instance synthetic(data_size_mib=8,iterations=2)")
+        pairs[name] = _setting(value)
+    return pairs
+
+
+def _setting(text: str) -> Setting:
+    if text in ("True", "False", "true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _traffic(text: str | None, whole: str) -> Traffic:
+    values: dict[str, Any] = {}
+    for part in filter(None, (text or "").split(",")):
+        name = next((name for name, shape in _TRAFFIC.items() if shape.match(part.strip())), None)
+        if name is None:
+            raise InvalidValueError(
+                f"'{whole}': '{part}' says nothing about traffic", hint="write for instance @1500B,1000f,zipf1.1,2.5Mpps (size, flows, law, load)"
+            )
+        number = _TRAFFIC[name].match(part.strip())
+        assert number is not None
+        values[name] = int(number[1]) if name in ("packet_size_b", "flow_count") else float(number[1])
+    if "zipf_exponent" in values:
+        values["flow_distribution"] = "zipf"
+    return Traffic(**values)
