@@ -1,0 +1,227 @@
+"""Compose the contentiousness of several tenants into the one vector their neighbour feels.
+
+SLOMO (SIGCOMM'20) section 6: core-level vectors of the competitors in, the socket-level vector V that PCM would show
+for all of them out. Every competitor contributes its own vector.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.compose.operators import PUBLISHED_CORES, physical, published, rule_of
+from slomo.compose.saturation import saturate
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.metrics import METRICS, Rule, Scope, canonical_names
+from slomo.vocabulary.vector import MetricVector
+
+SCHEMA_VERSION = 1
+Compat = Literal["slomo"]
+
+
+@dataclass(frozen=True)
+class Composition:
+    """One vector for several tenants, and how it came about.
+
+    Attributes
+    ----------
+    vector : MetricVector
+        Socket-level vector.
+    rules : mapping of str to str
+        Metric -> rule that composed it.
+    capped : tuple of str
+        Metrics lowered to what the machine has.
+    """
+
+    vector: MetricVector
+    rules: Mapping[str, str]
+    capped: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", MappingProxyType(dict(self.rules)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Composition, (self.vector, dict(self.rules), self.capped))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "vector": self.vector.to_dict(),
+            "rules": dict(self.rules),
+            "capped": list(self.capped),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Composition":
+        """Rebuild from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            For another schema version.
+        """
+        if data.get("schema_version") != SCHEMA_VERSION:
+            raise ConfigurationError(
+                f"a composition of schema version {data.get('schema_version')} cannot be read, needed {SCHEMA_VERSION}",
+                hint="write it again with this version of slomo",
+            )
+        return cls(MetricVector.from_dict(data["vector"]), dict(data["rules"]), tuple(data["capped"]))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{name}</th><td>{value:.4g}</td><td>{METRICS[name].unit}</td>"
+            f"<td>{self.rules[name]}{', capped' if name in self.capped else ''}</td></tr>"
+            for name, value in self.vector.items()
+        )
+        return f"<table><caption>Composed vector</caption>{rows}</table>"
+
+
+def compose(
+    vectors: Sequence[MetricVector], capacities: Capacities | None = None, compat: Compat | None = None
+) -> Composition:
+    """Compose the vectors of tenants into the socket-level vector of all of them.
+
+    Parameters
+    ----------
+    vectors : sequence of MetricVector
+        One per tenant, in any order (the order cannot change a bit of the result). Core-level vectors are brought to
+        the socket's scope: EXEC and FREQ are divided by its cores. Socket-level ones are taken to be so already.
+    capacities : Capacities, optional
+        What the socket has: caps, and the number of cores. Without it nothing is capped and EXEC and FREQ stay in units
+        of one core.
+    compat : {"slomo"}, optional
+        Compose as the published scripts do: plain means of IPC, AFREQ, L2HIT and L3HIT, EXEC and FREQ over the cores
+        (8 where no capacities are given), plain sums of the rest, misses per instruction too, no caps.
+
+    Returns
+    -------
+    Composition
+        A metric that any of the vectors lacks is missing. No vectors at all compose to 0 for everything that adds up.
+
+    Raises
+    ------
+    UnknownNameError
+        For a `compat` there is none of.
+
+    Examples
+    --------
+    >>> stats = MetricVector({"CAR": 40.0, "L3OCC": 2048.0, "L3HIT": 0.9}, scope=Scope.CORE)
+    >>> snort = MetricVector({"CAR": 10.0, "L3OCC": 8192.0, "L3HIT": 0.5}, scope=Scope.CORE)
+    >>> dict(compose([stats, snort]).vector)
+    {'L3HIT': 0.82, 'L3OCC': 10240.0, 'L2MISS': 50.0}
+    >>> round(compose([stats, snort], compat="slomo").vector["L3HIT"], 3)
+    0.7
+
+    References
+    ----------
+    SLOMO (SIGCOMM'20), section 6; published rule: cmu-snap/SLOMO, ``e2e_parsing.py``.
+    """
+    _check(compat)
+    if not vectors:
+        zeros = [name for name, found in METRICS.items() if found.rule is Rule.SUM]
+        return Composition(MetricVector(dict.fromkeys(zeros, 0.0)), {name: rule_of(name, compat) for name in zeros})
+    names = canonical_names(name for name in METRICS if all(name in vector for vector in vectors))
+    known = canonical_names(name for vector in vectors for name in vector)
+    values = np.array([[v.to_array(known) / _divisors(known, v.scope, capacities, compat) for v in vectors]])
+    everywhere = np.ones((1, len(vectors)), dtype=bool)
+    composed, capped = _composed(values, known, capacities, compat, everywhere)
+    row = {name: float(composed[0, known.index(name)]) for name in names}
+    vector = MetricVector(row)
+    return Composition(
+        vector,
+        {name: rule_of(name, compat) for name in vector},
+        tuple(name for name in vector if capped[0, known.index(name)]),
+    )
+
+
+def compose_arrays(
+    values: NDArray[np.float64],
+    names: tuple[str, ...],
+    capacities: Capacities | None = None,
+    compat: Compat | None = None,
+    present: NDArray[np.bool_] | None = None,
+    *,
+    scope: Scope = Scope.CORE,
+) -> NDArray[np.float64]:
+    """Compose many mixes at once; the same numbers as :func:`compose`, to the bit.
+
+    Parameters
+    ----------
+    values : ndarray of shape (mixes, competitors, metrics)
+        Metric values in the vocabulary's units; NaN where not reported.
+    names : tuple of str
+        Metric names in the order of the last axis.
+    capacities, compat
+        As for :func:`compose`.
+    present : ndarray of bool, shape (mixes, competitors), optional
+        Which places hold a competitor; all by default. Mixes of several sizes share one rectangle this way.
+    scope : Scope
+        Scope of the values.
+
+    Returns
+    -------
+    ndarray of shape (mixes, metrics)
+        NaN where a competitor did not report the metric, and for means over nobody.
+
+    Raises
+    ------
+    InvalidValueError
+        When the shapes do not belong together.
+
+    Examples
+    --------
+    >>> mixes = np.array([[[40.0, 0.9], [10.0, 0.5]]])
+    >>> compose_arrays(mixes, ("L2MISS", "L3HIT")).round(6).tolist()
+    [[50.0, 0.82]]
+    """
+    _check(compat)
+    values = np.asarray(values, dtype=np.float64)
+    expected = values.shape[:2]
+    present = np.ones(expected, dtype=bool) if present is None else np.asarray(present, dtype=bool)
+    if values.ndim != 3 or values.shape[2] != len(names) or present.shape != expected:
+        raise InvalidValueError(
+            f"values {values.shape}, {len(names)} names and a mask {present.shape} do not belong together",
+            hint="needed: (mixes, competitors, metrics), one name per metric, mask (mixes, competitors)",
+        )
+    divisors = _divisors(names, scope, capacities, compat)
+    return _composed(values / divisors, names, capacities, compat, present)[0]
+
+
+def _composed(
+    values: NDArray[np.float64],
+    names: tuple[str, ...],
+    capacities: Capacities | None,
+    compat: Compat | None,
+    present: NDArray[np.bool_],
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Compose values of socket scope; return them and where they were capped, both of shape (mixes, metrics)."""
+    columns = {name: values[:, :, i].T for i, name in enumerate(names)}
+    operator = physical if compat is None else published
+    composed = np.empty((len(values), len(names)))
+    for i, name in enumerate(names):
+        composed[:, i] = operator(name, columns, present.T)
+    if compat is not None:
+        return composed, np.zeros(composed.shape, dtype=bool)
+    return saturate(composed, names, capacities)
+
+
+def _divisors(
+    names: tuple[str, ...], scope: Scope, capacities: Capacities | None, compat: Compat | None
+) -> NDArray[np.float64]:
+    """Return the divisor that brings each metric to socket scope: the cores for EXEC and FREQ, else 1."""
+    unknown = 1 if compat is None else PUBLISHED_CORES
+    cores = capacities.cores if capacities is not None else unknown
+    shared = scope is Scope.CORE
+    return np.array(
+        [cores if shared and METRICS[name].rule is Rule.PER_CORE else 1 for name in names], dtype=np.float64
+    )
+
+
+def _check(compat: str | None) -> None:
+    if compat not in (None, "slomo"):
+        raise UnknownNameError("composition rule", str(compat), ["slomo"])

@@ -1,0 +1,146 @@
+"""One rule per kind of metric: how the values of several tenants become the value of their socket.
+
+SLOMO (SIGCOMM'20) section 6 composes by an operator that belongs to the metric; which one is column `rule` of the
+vocabulary's table. The published scripts (cmu-snap/SLOMO, e2e_parsing.py) are kept as ``compat="slomo"``: they sum
+misses *per instruction*, which no socket shows, and average ratios without weights.
+
+All operators reduce axis 0 (competitors) of arrays of shape ``(competitors, mixes)``. Sums add in sorted order, so that
+the result does not depend on the order of the competitors, to the last bit.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.vocabulary.metrics import METRICS, Rule
+
+Floats = NDArray[np.float64]
+
+#: Metrics the published scripts average over the competitors; they divide EXEC and FREQ by the cores and sum the rest.
+PUBLISHED_MEANS = frozenset({"IPC", "AFREQ", "L2HIT", "L3HIT"})
+#: Cores per socket of both of SLOMO's machines, the divisor in its scripts; used where no capacities are given.
+PUBLISHED_CORES = 8
+#: Smallest miss ratio used to derive references from misses; below it the ratio is rounding of the counter.
+_SMALLEST_MISS_RATIO = 1e-9
+
+
+def ordered_sum(values: Floats) -> Floats:
+    """Add along axis 0 in ascending order, so that any order of the summands gives the same bits.
+
+    Parameters
+    ----------
+    values : ndarray of shape (competitors, ...)
+        Summands; NaN anywhere makes the sum NaN.
+
+    Returns
+    -------
+    ndarray of shape (...)
+
+    Examples
+    --------
+    >>> tenths = np.array([0.1, 0.7, 0.2])
+    >>> bool(ordered_sum(tenths) == ordered_sum(tenths[::-1])), bool(sum(tenths) == sum(tenths[::-1]))
+    (True, False)
+    """
+    rows = [np.asarray(row) for row in values]
+    if not rows:
+        return np.zeros(values.shape[1:])
+    # A sorting network of element-wise minima and maxima: at most a dozen rows, but a hundred thousand columns.
+    for last in range(len(rows) - 1, 0, -1):
+        for i in range(last):
+            rows[i], rows[i + 1] = np.minimum(rows[i], rows[i + 1]), np.maximum(rows[i], rows[i + 1])
+    total = rows[0]
+    for row in rows[1:]:
+        total = total + row
+    return np.asarray(total, dtype=np.float64)
+
+
+def rule_of(name: str, compat: str | None = None) -> str:
+    """Return the rule that composes metric `name`, in words.
+
+    Examples
+    --------
+    >>> rule_of("L3OCC"), rule_of("L3MPI"), rule_of("L3MPI", "slomo"), rule_of("IPC")
+    ('sum', 'quotient of composed metrics: L3MISS/INST', 'sum', 'weighted mean: by FREQ')
+    """
+    found = METRICS[name]
+    if compat is not None:
+        if name in PUBLISHED_MEANS:
+            return "mean"
+        return str(found.rule) if found.rule is Rule.PER_CORE else str(Rule.SUM)
+    if found.rule is Rule.WEIGHTED_MEAN:
+        return f"{found.rule}: by {found.weight}"
+    return f"{found.rule}: {found.weight}" if found.rule is Rule.QUOTIENT else str(found.rule)
+
+
+def published(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:
+    """Compose metric `name` as SLOMO's scripts do; EXEC and FREQ come already divided by the cores.
+
+    Parameters
+    ----------
+    columns : mapping of str to ndarray of shape (competitors, mixes)
+        Values by metric; NaN where not reported.
+    present : ndarray of bool, shape (competitors, mixes)
+        Which places of the rectangle hold a competitor.
+
+    Returns
+    -------
+    ndarray of shape (mixes,)
+    """
+    total = ordered_sum(np.where(present, columns[name], 0.0))
+    return _divided(total, present.sum(axis=0)) if name in PUBLISHED_MEANS else total
+
+
+def physical(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:
+    """Compose metric `name` by the rule of the vocabulary; the default.
+
+    Parameters and result are those of :func:`published`. A ratio whose weights were not reported is unknown, unless all
+    competitors show the same value.
+    """
+    found = METRICS[name]
+    values = np.where(present, columns[name], 0.0)
+    if found.rule in (Rule.SUM, Rule.PER_CORE):
+        return ordered_sum(values)
+    if found.rule is Rule.QUOTIENT:
+        above, below = (_column(part, columns, present) for part in str(found.weight).split("/"))
+    else:
+        below = _weights(str(found.weight), columns, present)
+        above = below * values
+    return _mean(values, ordered_sum(above), ordered_sum(below), present)
+
+
+def _mean(values: Floats, above: Floats, below: Floats, present: NDArray[np.bool_]) -> Floats:
+    """Return above / below, kept within the competitors' values.
+
+    No mean leaves the range of what it averages: clipping takes rounding away, so that one vector composes to itself.
+    Where all weights are zero there were no events to average over, and the plain mean stands in.
+    """
+    low = np.where(present, values, np.inf).min(axis=0, initial=np.inf)
+    high = np.where(present, values, -np.inf).max(axis=0, initial=-np.inf)
+    plain = _divided(ordered_sum(values), present.sum(axis=0))
+    composed = np.where(below == 0.0, plain, _divided(above, below))
+    clipped = np.where(low == high, low, np.minimum(np.maximum(composed, low), high))
+    return np.where(present.any(axis=0), clipped, np.nan)
+
+
+def _column(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:
+    """Return the values of `name` with absent competitors at 0, NaN where nobody asked for the metric."""
+    return np.where(present, columns.get(name, np.nan), 0.0)
+
+
+def _weights(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:
+    """Return how much each competitor counts in a mean: events of kind `name`."""
+    if name != "L2REF":
+        return _column(name, columns, present)
+    # PCM counts no references to L2: they are misses over the miss ratio.
+    misses, ratio = _column("L2MISS", columns, present), 1.0 - _column("L2HIT", columns, present)
+    return misses / np.maximum(ratio, _SMALLEST_MISS_RATIO)
+
+
+def _divided(above: Floats, below: NDArray[Any]) -> Floats:
+    """Divide; NaN where nothing can be divided by."""
+    result = np.full(np.shape(above), np.nan)
+    np.divide(above, below, out=result, where=np.asarray(below) > 0)
+    return result

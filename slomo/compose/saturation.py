@@ -1,0 +1,64 @@
+"""Keep composed values within what the machine has.
+
+Competitors profiled apart can together ask for more than there is: occupancies cannot exceed the cache, reads and
+writes share the memory channels. Capping is this project's addition; the published composition (SLOMO, SIGCOMM'20)
+has none.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.metrics import METRICS, Cap
+
+#: Metrics that draw on one capacity together.
+SHARED: tuple[tuple[str, ...], ...] = (("READ", "WRITE"),)
+
+
+def saturate(
+    values: NDArray[np.float64], names: tuple[str, ...], capacities: Capacities | None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Cap socket-level values at the machine's capacities.
+
+    Metrics that share a capacity are scaled down together, which keeps their proportion.
+
+    Parameters
+    ----------
+    values : ndarray of shape (mixes, metrics)
+        Composed values; NaN (not reported) stays NaN.
+    names : tuple of str
+        The metrics, in the order of the columns.
+    capacities : Capacities or None
+        What the socket has; None caps nothing but shares, which end at 1.
+
+    Returns
+    -------
+    values : ndarray of shape (mixes, metrics)
+    capped : ndarray of bool, shape (mixes, metrics)
+        Where a value had to be lowered.
+
+    Examples
+    --------
+    >>> eight_cores = Capacities(cores=8, llc_kib=20480, memory_gb_s=60.0)
+    >>> capped, where = saturate(np.array([[60.0, 20.0]]), ("READ", "WRITE"), eight_cores)
+    >>> capped.tolist(), where.tolist()
+    ([[45.0, 15.0]], [[True, True]])
+    """
+    limits = np.array([_limit(name, capacities) for name in names])
+    result = np.minimum(values, limits)
+    for group in SHARED:
+        columns = [names.index(name) for name in group if name in names]
+        limit = _limit(group[0], capacities)
+        if len(columns) < 2 or np.isinf(limit):
+            continue
+        # A missing member must not hide that the other one alone is too much: NaN counts as nothing here only.
+        asked = np.nansum(values[:, columns], axis=1)
+        scale = np.where(asked > limit, limit / np.maximum(asked, limit), 1.0)
+        result[:, columns] = np.minimum(values[:, columns] * scale[:, np.newaxis], limit)
+    return result, result < values
+
+
+def _limit(name: str, capacities: Capacities | None) -> float:
+    if capacities is None:
+        return 1.0 if METRICS[name].cap is Cap.ONE else np.inf
+    return capacities.limit(METRICS[name])
