@@ -1,0 +1,376 @@
+"""The profile dataset: every measurement of a campaign as one tidy table, with the environment it was made in.
+
+SLOMO (SIGCOMM'20) section 4.1: the pairs (V, P) that train sensitivity models, and the core-level vectors that make
+contentiousness profiles, stand in one table with one row per measurement and target.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from slomo.errors import IncompatibleMeasurementsError, InvalidValueError, MissingMetricError, UnknownNameError
+from slomo.records import provenance, rows, schema, tables
+from slomo.records.measurement import Measurement
+from slomo.records.run import RunRecord
+from slomo.records.schema import Plan
+from slomo.vocabulary.metrics import METRICS, canonical_names
+from slomo.vocabulary.workload import Workload
+
+
+class ProfileDataset:
+    """Measurements as a tidy frame with a schema, plus their environment. Treat it as a value.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per measurement and target; columns of `slomo.records.schema`. Vector columns left out
+        were not reported.
+    environment : mapping, optional
+        What was measured where (`slomo.records.provenance`); JSON only.
+
+    Raises
+    ------
+    ConfigurationError
+        Where the frame does not keep the schema.
+
+    Examples
+    --------
+    >>> empty = ProfileDataset.from_measurements([], {"testbed": "simulated"})
+    >>> len(empty), empty.targets
+    (0, ())
+    """
+
+    def __init__(self, frame: pd.DataFrame, environment: Mapping[str, Any] | None = None) -> None:
+        self._frame = schema.check_frame(frame)
+        self._environment: dict[str, Any] = json.loads(
+            json.dumps(dict(environment or {}), sort_keys=True, allow_nan=False)
+        )
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The table, as a copy."""
+        return self._frame.copy()
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """The environment the measurements share, as a copy."""
+        found: dict[str, Any] = json.loads(json.dumps(self._environment))
+        return found
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Keys of the workloads that were targets, in order of appearance."""
+        return tuple(map(str, self._frame[schema.TARGET].unique()))
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Names of the machines measured, in order of appearance."""
+        return tuple(map(str, self._frame[schema.MACHINE].unique()))
+
+    @property
+    def throughput(self) -> NDArray[np.float64]:
+        """The target's throughput of every row [Mpps], shape ``(n_rows,)``."""
+        return self._frame[schema.THROUGHPUT].to_numpy(dtype=np.float64, copy=True)
+
+    @property
+    def traffic_names(self) -> tuple[str, ...]:
+        """Imported traffic columns, ``traffic.<name>``."""
+        return tuple(name for name in self._frame.columns if name.startswith(schema.TRAFFIC_PREFIX))
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProfileDataset):
+            return NotImplemented
+        return self._environment == other._environment and self._frame.equals(other._frame)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        places = ", ".join(self.machines) or "no machine"
+        return f"ProfileDataset({len(self)} rows, {len(self.targets)} targets on {places})"
+
+    def select(
+        self, target: str | None = None, machine: str | None = None, plan: str | Sequence[str] | None = None
+    ) -> "ProfileDataset":
+        """Return the rows of one target (workload key or NF name), machine and plan.
+
+        Raises
+        ------
+        UnknownNameError
+            For a target, machine or plan that does not occur, with the nearest that does.
+        """
+        keep = np.ones(len(self), dtype=bool)
+        if target is not None:
+            by_key = self._frame[schema.TARGET] == target
+            keep &= (by_key if by_key.any() else self._matching(schema.NF, target, "target", self.targets)).to_numpy(
+                dtype=bool
+            )
+        if machine is not None:
+            keep &= self._matching(schema.MACHINE, machine, "machine", self.machines).to_numpy(dtype=bool)
+        if plan is not None:
+            wanted = [plan] if isinstance(plan, str) else list(plan)
+            for name in wanted:
+                if name not in list(Plan):
+                    raise UnknownNameError("plan", name, Plan)
+            keep &= self._frame[schema.PLAN].isin(wanted).to_numpy(dtype=bool)
+        return self._with(self._frame[keep])
+
+    def vectors(self, prefix: str, names: Iterable[str] | None = None) -> pd.DataFrame:
+        """Return one vector family as a frame with a column per metric; NaN where not reported.
+
+        Parameters
+        ----------
+        prefix : {'competition', 'beside', 'own'}
+            The competition alone, the competition beside the target, or the target itself.
+        names : iterable of str, optional
+            Metrics in the order wanted; all that were reported by default.
+
+        Raises
+        ------
+        MissingMetricError
+            For a metric no row reports.
+        """
+        wanted = self.metric_names(prefix) if names is None else tuple(canonical_names([name])[0] for name in names)
+        lacking = [
+            name for name in wanted if len(self) and self._frame[schema.metric_column(prefix, name)].isna().all()
+        ]
+        if lacking:
+            there = ", ".join(self.metric_names(prefix)) or "none"
+            raise MissingMetricError(
+                f"no row of this dataset reports {prefix}.{', '.join(lacking)}; it has: {there}",
+                hint="missing is unknown, not zero; measure these counters too, or use a model that does without",
+            )
+        return self._frame[[schema.metric_column(prefix, name) for name in wanted]].set_axis(list(wanted), axis=1)
+
+    def metric_names(self, prefix: str) -> tuple[str, ...]:
+        """Return the metrics of a family that were measured, in table order.
+
+        The zeros of solo rows do not count as measured where there are other rows.
+        """
+        schema.metric_column(prefix, "IPC")
+        contended = self._frame[self._frame[schema.COMPETITOR_COUNT] > 0]
+        judged = contended if len(contended) and prefix != "own" else self._frame
+        return tuple(name for name in METRICS if bool(judged[schema.metric_column(prefix, name)].notna().any()))
+
+    def workload(self, target: str) -> Workload:
+        """Return the workload with this key.
+
+        Raises
+        ------
+        UnknownNameError
+            Where the dataset has no such target.
+        """
+        chosen = self.select(target=target)._frame
+        return rows.workload_from_columns({str(name): value for name, value in chosen.iloc[0].items()})
+
+    def competitors(self, row: int) -> tuple[Workload, ...]:
+        """Return the competitors of row number `row`, one entry per instance."""
+        return rows.competitors_from_cell(str(self._frame[schema.COMPETITORS].iloc[row]))
+
+    def solo_mpps(self, target: str, machine: str | None = None) -> float:
+        """Return the solo throughput of a target [Mpps]: see :meth:`solo_source` for where it comes from.
+
+        Raises
+        ------
+        MissingMetricError
+            Where the dataset has neither solo rows of it, nor a stated value, nor imported measurements.
+        """
+        return self._solo(target, machine)[0]
+
+    def solo_source(self, target: str, machine: str | None = None) -> str:
+        """Say what the solo throughput rests on: ``measured``, ``stated`` or ``best measured``.
+
+        ``best measured`` is the highest throughput of an imported table that lacks solo runs; slowdowns are
+        then relative to it.
+        """
+        return self._solo(target, machine)[1]
+
+    def _solo(self, target: str, machine: str | None) -> tuple[float, str]:
+        chosen = self.select(target=target, machine=machine)._frame
+        solo = chosen.loc[chosen[schema.PLAN] == Plan.SOLO, schema.THROUGHPUT]
+        if len(solo):
+            return float(solo.median()), "measured"
+        stated = self._environment.get("stated_solo_mpps", {})
+        for name in (target, str(chosen[schema.TARGET].iloc[0])):
+            if isinstance(stated, Mapping) and name in stated:
+                return float(stated[name]), "stated"
+        imported = chosen.loc[chosen[schema.PLAN] == Plan.IMPORTED, schema.THROUGHPUT]
+        if len(imported):
+            return float(imported.max()), "best measured"
+        raise MissingMetricError(
+            f"solo throughput of '{target}' is not in this dataset: none of its {len(chosen)} rows is solo",
+            hint="profile it with the solo plan and merge the two datasets",
+        )
+
+    def merge(self, other: "ProfileDataset") -> "ProfileDataset":
+        """Return the rows of both; a measurement that both hold appears once.
+
+        Raises
+        ------
+        IncompatibleMeasurementsError
+            Where the environments differ in what must agree, or one measurement has other numbers in the other dataset.
+        """
+        environment = provenance.merge_environments(self._environment, other._environment)
+        both = pd.concat(
+            [part for part in (self._frame, other._frame) if len(part)] or [self._frame], ignore_index=True
+        )
+        both = both.drop_duplicates(ignore_index=True)
+        again = both[both.duplicated(subset=list(schema.IDENTITY), keep=False)]
+        if len(again):
+            raise IncompatibleMeasurementsError(
+                _conflict(again), hint="one of them was measured under other conditions; keep the datasets apart"
+            )
+        return ProfileDataset(both, environment)
+
+    @classmethod
+    def from_measurements(
+        cls,
+        measurements: Iterable[Measurement],
+        environment: Mapping[str, Any] | None = None,
+        *,
+        plan: str | None = None,
+    ) -> "ProfileDataset":
+        """Build a dataset of summarised measurements, one row each.
+
+        Parameters
+        ----------
+        measurements : iterable of Measurement
+            All with a target.
+        environment : mapping, optional
+            What they share.
+        plan : str, optional
+            Plan of the rows with competitors, where it is not to be told from these.
+        """
+        chosen = None if plan is None else Plan(plan)
+        return cls._from_rows([rows.measurement_row(item, chosen) for item in measurements], environment)
+
+    @classmethod
+    def from_records(
+        cls,
+        records: Iterable[RunRecord],
+        environment: Mapping[str, Any] | None = None,
+        *,
+        plan: str | None = None,
+        limit: float = 0.05,
+    ) -> "ProfileDataset":
+        """Build a dataset of raw runs: replicates are summarised, and a mix yields one row per tenant as target.
+
+        Parameters
+        ----------
+        records : iterable of RunRecord
+            In any order; those of one co-location are its replicates. Runs without a target are left out.
+        environment : mapping, optional
+            What they share.
+        plan : str, optional
+            Plan of the rows with competitors, where it is not to be told from these.
+        limit : float
+            Largest dispersion that still counts as stable.
+        """
+        return cls._from_rows(rows.record_rows(records, None if plan is None else Plan(plan), limit=limit), environment)
+
+    @classmethod
+    def _from_rows(cls, listed: Sequence[rows.Row], environment: Mapping[str, Any] | None) -> "ProfileDataset":
+        if not listed:
+            return cls(pd.DataFrame({name: [] for name in schema.BASE_COLUMNS}), environment)
+        return cls(pd.DataFrame(listed).drop_duplicates(ignore_index=True), environment)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write to a parquet file (exact; the same bytes for the same dataset).
+
+        Raises
+        ------
+        StoreError
+            Where the file cannot be written.
+        """
+        tables.write_parquet(Path(path), self._frame, self._environment)
+
+    @classmethod
+    def read_parquet(cls, path: str | Path) -> "ProfileDataset":
+        """Read a parquet file written by :meth:`to_parquet`; ConfigurationError for anything else."""
+        return cls(*tables.read_parquet(Path(path)))
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write to a CSV file (exact; read it elsewhere with ``comment='#'``); StoreError where that fails."""
+        tables.write_csv(Path(path), self._frame, self._environment)
+
+    @classmethod
+    def read_csv(cls, path: str | Path) -> "ProfileDataset":
+        """Read a CSV file written by :meth:`to_csv`; ConfigurationError, with line and column, for anything else."""
+        return cls(*tables.read_csv(Path(path)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back; what was not reported is None."""
+        columns = {name: [_plain(value) for value in self._frame[name].tolist()] for name in self._frame.columns}
+        reported = {
+            name: values
+            for name, values in columns.items()
+            if name not in schema.METRIC_COLUMNS or any(v is not None for v in values)
+        }
+        return {"schema_version": schema.SCHEMA_VERSION, "environment": self.environment, "columns": reported}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ProfileDataset":
+        """Rebuild a dataset from :meth:`to_dict`'s mapping."""
+        environment = tables.check_head("dataset", dict(data))
+        if not isinstance(data.get("columns"), Mapping):
+            raise InvalidValueError("a dataset's 'columns' must be a mapping of column name to list of values")
+        return cls(
+            pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in data["columns"].items()}),
+            environment,
+        )
+
+    def _matching(self, column: str, name: str, kind: str, known: Sequence[str]) -> "pd.Series[bool]":
+        found = self._frame[column] == name
+        if not found.any():
+            raise UnknownNameError(kind, name, known)
+        return found
+
+    def _with(self, frame: pd.DataFrame) -> "ProfileDataset":
+        made = object.__new__(ProfileDataset)
+        made._frame, made._environment = frame.reset_index(drop=True), self._environment
+        return made
+
+    def _repr_html_(self) -> str:
+        plans = self._frame[schema.PLAN].value_counts()
+        caption = f"{len(self)} rows: " + ", ".join(f"{plans[plan]} {plan}" for plan in Plan if plan in plans.index)
+        grouped = self._frame.groupby([schema.MACHINE, schema.TARGET], sort=False)[schema.THROUGHPUT].agg(
+            ["size", "min", "max"]
+        )
+        body = "".join(
+            f"<tr><td>{escape(str(row[0]))}</td><td>{escape(str(row[1]))}</td>"
+            f"<td>{row[2]:.0f}</td><td>{row[3]:.3g} to {row[4]:.3g}</td></tr>"
+            for row in grouped.reset_index().itertuples(index=False)
+        )
+        head = "<tr><th>machine</th><th>target</th><th>rows</th><th>throughput [Mpps]</th></tr>"
+        return f"<table><caption>{escape(caption)}</caption>{head}{body}</table>"
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _conflict(again: pd.DataFrame) -> str:
+    first = again.iloc[0]
+    twin = again[(again[list(schema.IDENTITY)] == first[list(schema.IDENTITY)]).all(axis=1)].iloc[1]
+    lines = [
+        f"  {name}: {first[name]} | {twin[name]}"
+        for name in again.columns
+        if first[name] != twin[name] and not _both_missing(first[name], twin[name])
+    ]
+    what = f"run {first[schema.RUN_KEY]} of '{first[schema.TARGET]}' on {first[schema.MACHINE]}"
+    return f"these measurements must not be merged, {what} has other numbers (first | second):\n" + "\n".join(
+        lines[:12]
+    )
+
+
+def _both_missing(left: Any, right: Any) -> bool:
+    return _plain(left) is None and _plain(right) is None

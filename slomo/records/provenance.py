@@ -1,0 +1,201 @@
+"""What was measured, where and with what, and which of it must agree before two datasets may be merged.
+
+Refusing to merge unlike measurements with a readable difference follows pyperf's metadata check and DPDK DTS's
+testbed fingerprints.
+"""
+
+import importlib.metadata
+import platform
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from slomo.errors import IncompatibleMeasurementsError
+from slomo.vocabulary.colocation import Colocation
+
+SCHEMA_VERSION = 1
+
+#: Parts of an environment that must agree wherever both sides state them.
+MUST_MATCH: tuple[str, ...] = (
+    "testbed", "machine", "settings", "environment", "simulator", "noise", "protocol", "source",
+    "machines", "network_functions",
+)  # fmt: skip
+
+#: Among them, tables of named things: only names that both sides have are compared.
+BY_NAME: tuple[str, ...] = ("machines", "network_functions")
+
+_PACKAGES = ("slomo", "numpy", "pandas", "pyarrow", "numba")
+
+
+def versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
+    """Return the versions of the interpreter and of `packages`; one that is not installed is left out.
+
+    Examples
+    --------
+    >>> sorted(versions(["numpy"]))
+    ['numpy', 'python']
+    """
+    found = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def platform_fingerprint() -> dict[str, str]:
+    """Return what identifies the kind of host, without its name or address.
+
+    Examples
+    --------
+    >>> sorted(platform_fingerprint())
+    ['architecture', 'kernel', 'system']
+    """
+    return {"system": platform.system(), "kernel": platform.release(), "architecture": platform.machine()}
+
+
+def describe_environment(
+    testbed: str,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    machines: Mapping[str, Any] | None = None,
+    network_functions: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    host: bool = True,
+) -> dict[str, Any]:
+    """Describe the environment of a dataset.
+
+    Parameters
+    ----------
+    testbed : str
+        Alias of the testbed.
+    settings : mapping, optional
+        What the testbed itself says must be equal (`Testbed.environment`).
+    machines, network_functions : mapping of str to anything JSON, optional
+        Name -> definition or fingerprint.
+    seed : int, optional
+        Seed of the campaign.
+    host : bool
+        Also state versions and the platform. Leave out where the result must not depend on them, as in the simulator.
+
+    Examples
+    --------
+    >>> describe_environment("simulated", {"scale": 8}, host=False)["settings"]
+    {'scale': 8}
+    """
+    stated: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "testbed": testbed, "settings": dict(settings or {})}
+    stated |= {"machines": dict(machines)} if machines else {}
+    stated |= {"network_functions": dict(network_functions)} if network_functions else {}
+    stated |= {} if seed is None else {"seed": seed}
+    return stated | ({"versions": versions(), "platform": platform_fingerprint()} if host else {})
+
+
+def describe_run(
+    colocation: Colocation, seed: int, testbed: str, settings: Mapping[str, Any] | None = None, *, host: bool = True
+) -> dict[str, Any]:
+    """Describe one run: machine, NFs with configuration and traffic, seed, testbed, versions.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.workload import Workload
+    >>> describe_run(Colocation("silver-4110", Workload("lpm")), 7, "simulated", host=False)["target"]["nf"]
+    'lpm'
+    """
+    what = colocation.to_dict()
+    stated = {
+        "schema_version": SCHEMA_VERSION,
+        "run_key": colocation.key,
+        "machine": colocation.machine,
+        "target": what["target"],
+        "competitors": what["competitors"],
+        "seed": seed,
+        "testbed": testbed,
+        "settings": dict(settings or {}),
+    }
+    return stated | ({"versions": versions(), "platform": platform_fingerprint()} if host else {})
+
+
+def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what differs in the parts that must agree, as lines ``key: left | right``; empty where nothing does.
+
+    Examples
+    --------
+    >>> difference({"testbed": "simulated", "seed": 1}, {"testbed": "host", "seed": 2})
+    ('testbed: simulated | host',)
+    >>> difference({"machines": {"a": {"llc": 8}}}, {"machines": {"a": {"llc": 16}, "b": {}}})
+    ('machines.a.llc: 8 | 16',)
+    """
+    lines: list[str] = []
+    for key in MUST_MATCH:
+        if key not in left or key not in right:
+            continue
+        mine, yours = left[key], right[key]
+        if key in BY_NAME and isinstance(mine, Mapping) and isinstance(yours, Mapping):
+            shared = mine.keys() & yours.keys()
+            mine, yours = ({name: side[name] for name in shared} for side in (mine, yours))
+        lines += _compare(key, mine, yours)
+    return tuple(lines)
+
+
+def require_compatible(left: Mapping[str, Any], right: Mapping[str, Any]) -> None:
+    """Raise unless measurements from both environments may stand in one dataset.
+
+    Raises
+    ------
+    IncompatibleMeasurementsError
+        With the difference.
+    """
+    lines = difference(left, right)
+    if lines:
+        raise IncompatibleMeasurementsError(
+            "these measurements must not be merged, their environments differ (first | second):\n  "
+            + "\n  ".join(lines),
+            hint="keep them as two datasets, or measure one of them again in the other's environment",
+        )
+
+
+def merge_environments(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the environment of a merged dataset: tables are united, what differs is listed once per side.
+
+    Examples
+    --------
+    >>> merge_environments({"seed": 1, "machines": {"a": 1}}, {"seed": 2, "machines": {"b": 2}})
+    {'seed': [1, 2], 'machines': {'a': 1, 'b': 2}}
+    """
+    require_compatible(left, right)
+    return _united(left, right)
+
+
+def _united(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(left)
+    for key, value in right.items():
+        mine = merged.get(key)
+        if key not in merged or mine == value:
+            merged[key] = value
+        elif isinstance(mine, Mapping) and isinstance(value, Mapping):
+            merged[key] = _united(mine, value)
+        else:
+            known = list(mine) if isinstance(mine, list) else [mine]
+            merged[key] = known + [
+                item for item in (value if isinstance(value, list) else [value]) if item not in known
+            ]
+    return merged
+
+
+def _compare(path: str, left: Any, right: Any) -> list[str]:
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        keys = sorted({*map(str, left), *map(str, right)})
+        return [
+            line
+            for key in keys
+            for line in _compare(f"{path}.{key}", left.get(key, _NOT_STATED), right.get(key, _NOT_STATED))
+        ]
+    return [] if left == right else [f"{path}: {_short(left)} | {_short(right)}"]
+
+
+_NOT_STATED = "not stated"
+
+
+def _short(value: Any, limit: int = 80) -> str:
+    text = str(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

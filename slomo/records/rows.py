@@ -1,0 +1,241 @@
+"""Measurements and runs turned into rows of a profile dataset.
+
+Solo rows carry zero for every metric that adds up (no competitors, no pressure); a run of a mix is read once per
+tenant, each in turn as the target ("rotation"), so that one run of n NFs checks n predictions.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.records import schema
+from slomo.records.measurement import Measurement, Stability, summarise
+from slomo.records.run import Phase, RunRecord
+from slomo.records.schema import Plan
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.metrics import METRICS, Rule, Scope
+from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.workload import Traffic, Workload, canonical_json
+
+#: NF whose knobs make the pressure; a run in which every competitor is one of it belongs to the pressure plan.
+SYNTHETIC = "synthetic"
+
+Row = dict[str, Any]
+
+
+def plan_of(colocation: Colocation) -> Plan:
+    """Return the plan a co-location belongs to by its competitors.
+
+    Examples
+    --------
+    >>> str(plan_of(Colocation("silver-4110", Workload("lpm"), (Workload("synthetic"),))))
+    'pressure'
+    """
+    if not colocation.competitors:
+        return Plan.SOLO
+    return Plan.PRESSURE if all(workload.nf == SYNTHETIC for workload in colocation.competitors) else Plan.MIX
+
+
+def workload_columns(workload: Workload) -> Row:
+    """Return the columns that describe a target."""
+    traffic = workload.traffic
+    return {
+        schema.NF: workload.nf,
+        schema.TARGET: workload.key,
+        schema.CONFIGURATION: canonical_json(dict(workload.configuration)),
+        schema.PACKET_SIZE: traffic.packet_size_b,
+        schema.FLOW_COUNT: traffic.flow_count,
+        schema.FLOW_DISTRIBUTION: traffic.flow_distribution,
+        schema.ZIPF_EXPONENT: traffic.zipf_exponent,
+        schema.OFFERED: math.nan if traffic.offered_mpps is None else traffic.offered_mpps,
+    }
+
+
+def workload_from_columns(row: Mapping[str, Any]) -> Workload:
+    """Rebuild the target of a row."""
+    offered = float(row[schema.OFFERED])
+    traffic = Traffic(
+        packet_size_b=int(row[schema.PACKET_SIZE]),
+        flow_count=int(row[schema.FLOW_COUNT]),
+        flow_distribution=str(row[schema.FLOW_DISTRIBUTION]),
+        zipf_exponent=float(row[schema.ZIPF_EXPONENT]),
+        offered_mpps=None if math.isnan(offered) else offered,
+    )
+    return Workload(str(row[schema.NF]), json_mapping(str(row[schema.CONFIGURATION])), traffic)
+
+
+def json_mapping(text: str) -> dict[str, Any]:
+    """Read a JSON object of a dataset's cell."""
+    found = _json(text)
+    if not isinstance(found, dict):
+        raise InvalidValueError(f"{text[:80]!r} is no JSON object")
+    return found
+
+
+def competitors_from_cell(text: str) -> tuple[Workload, ...]:
+    """Rebuild the competitors of a row."""
+    found = _json(text)
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise InvalidValueError(f"{text[:80]!r} is no JSON list of workloads")
+    return tuple(Workload.from_dict(item) for item in found)
+
+
+def colocation_columns(colocation: Colocation, plan: Plan) -> Row:
+    """Return the columns that describe an experiment with a target."""
+    if colocation.target is None:
+        raise InvalidValueError(f"{colocation.label}: a dataset needs runs with a target")
+    described = colocation.to_dict()
+    return {
+        schema.MACHINE: colocation.machine,
+        **workload_columns(colocation.target),
+        schema.COMPETITORS: canonical_json(described["competitors"]),
+        schema.COMPETITOR_COUNT: len(colocation.competitors),
+        schema.ISOLATION: canonical_json(described["isolation"]),
+        schema.PLAN: str(plan),
+    }
+
+
+def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mpps: float = math.nan) -> Row:
+    """Return the row of a measurement, about its target."""
+    solo = not measurement.colocation.competitors
+    plan = plan_of(measurement.colocation) if plan is None or solo else plan
+    provenance = measurement.provenance
+    return {
+        **colocation_columns(measurement.colocation, plan),
+        schema.TENANT: 0,
+        schema.THROUGHPUT: measurement.median_mpps,
+        schema.THROUGHPUT_CV: measurement.dispersion,
+        schema.REPLICATES: len(measurement.throughput_mpps),
+        schema.LOSS: math.nan if measurement.loss is None else measurement.loss,
+        **{name: measurement.latency_us.get(name.split("_")[1], math.nan) for name in schema.LATENCIES},
+        schema.STABILITY: str(measurement.stability),
+        schema.SEED: int(provenance.get("seed", 0)),
+        schema.RUN_KEY: measurement.colocation.key,
+        schema.TRUTH: truth_mpps,
+        **_vector_columns("competition", _no_pressure() if solo else measurement.competition),
+        **_vector_columns("beside", _no_pressure() if solo else measurement.beside),
+        **_vector_columns("own", measurement.contentiousness),
+    }
+
+
+def record_rows(records: Iterable[RunRecord], plan: Plan | None = None, *, limit: float = 0.05) -> list[Row]:
+    """Return the rows of raw runs: replicates summarised, runs of mixes rotated.
+
+    Parameters
+    ----------
+    records : iterable of RunRecord
+        Runs of one co-location are its replicates.
+    plan : Plan, optional
+        Where it is not to be told from the competitors.
+    limit : float
+        Dispersion above which replicates count as unstable.
+    """
+    groups: dict[str, list[RunRecord]] = {}
+    for record in records:
+        if record.colocation.target is not None:
+            groups.setdefault(record.colocation.key, []).append(record)
+    rows: list[Row] = []
+    for group in groups.values():
+        first = group[0]
+        chosen = plan_of(first.colocation) if plan is None or not first.colocation.competitors else plan
+        rows += _group_rows(_Group(group, first.colocation.key, min(r.seed for r in group), chosen, limit))
+    return rows
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Replicates of one co-location."""
+
+    records: Sequence[RunRecord]
+    run_key: str
+    seed: int
+    plan: Plan
+    limit: float
+
+
+def _group_rows(group: _Group) -> list[Row]:
+    tenants = len(group.records[0].colocation.tenants) if group.plan is Plan.MIX else 1
+    rows = []
+    for slot in range(tenants):
+        turned = [rotate(record, slot) for record in group.records]
+        row = measurement_row(summarise(turned, limit=group.limit), group.plan, _truth(group.records, slot))
+        if slot:
+            row |= _vector_columns("beside", _beside(turned))
+        rows.append({**row, schema.TENANT: slot, schema.SEED: group.seed, schema.RUN_KEY: group.run_key})
+    return rows
+
+
+def rotate(record: RunRecord, slot: int) -> RunRecord:
+    """Return a run as seen by its tenant `slot`; only the first one's competition was measured alone.
+
+    Examples
+    --------
+    >>> from slomo.records.run import TenantSample
+    >>> pair = Phase((TenantSample(2.0, MetricVector({})), TenantSample(3.0, MetricVector({}))), MetricVector({}))
+    >>> run = RunRecord(Colocation("silver-4110", Workload("lpm"), (Workload("nat"),)), 0, None, pair, {})
+    >>> rotate(run, 1).target.throughput_mpps, rotate(run, 1).colocation.target.nf
+    (3.0, 'nat')
+    """
+    if slot == 0:
+        return record
+    if record.beside is None:
+        raise InvalidValueError(f"{record.colocation.label}: there is no phase beside the target")
+    colocation = record.colocation
+    tenants, isolation = colocation.tenants, colocation.isolation
+    turned = replace(
+        colocation,
+        target=tenants[slot],
+        competitors=(*tenants[:slot], *tenants[slot + 1 :]),
+        isolation=None if isolation is None else (isolation[slot], *isolation[:slot], *isolation[slot + 1 :]),
+    )
+    samples = record.beside.tenants
+    beside = replace(record.beside, tenants=(samples[slot], *samples[:slot], *samples[slot + 1 :]))
+    return replace(record, colocation=turned, alone=None, beside=beside, truth=None)
+
+
+def _truth(records: Sequence[RunRecord], slot: int) -> float:
+    known = [
+        r.truth.beside.tenants[slot].throughput_mpps
+        for r in records
+        if r.truth is not None and r.truth.beside is not None
+    ]
+    return statistics.median(known) if known and len(known) == len(records) else math.nan
+
+
+def _beside(records: Sequence[RunRecord]) -> MetricVector:
+    """Return the median over replicates of the socket beside the target, less the target's own share."""
+    phases: list[Phase] = [record.beside for record in records if record.beside is not None]
+    values: dict[str, float] = {}
+    for name, metric in METRICS.items():
+        try:
+            shares = [phase.tenants[0].vector[name] if metric.rule is Rule.SUM else 0.0 for phase in phases]
+            values[name] = statistics.median(
+                max(0.0, phase.socket[name] - share) for phase, share in zip(phases, shares, strict=True)
+            )
+        except MissingMetricError:
+            continue
+    return MetricVector(values, scope=Scope.SOCKET)
+
+
+def _no_pressure() -> MetricVector:
+    return MetricVector({name: 0.0 for name, metric in METRICS.items() if metric.rule is Rule.SUM})
+
+
+def _vector_columns(prefix: str, vector: MetricVector | None) -> Row:
+    return {f"{prefix}.{name}": math.nan if vector is None else vector.get(name, math.nan) for name in METRICS}
+
+
+def _json(text: str) -> Any:
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidValueError(f"{text[:80]!r} is no JSON: {error}") from None
+
+
+#: Verdict of a row whose replicates are not known.
+UNREPEATED = str(Stability.STABLE)

@@ -1,0 +1,223 @@
+"""The columns of a profile dataset: names, types, and the check every frame passes before it counts as one.
+
+One row per (measurement, target). The vector columns follow SLOMO (SIGCOMM'20) section 4.1: the competition's vector V,
+measured alone and beside the target, and the target's own core-level vector, which is its contentiousness.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from slomo.errors import ConfigurationError, UnknownNameError
+from slomo.vocabulary.metrics import METRICS
+
+SCHEMA_VERSION = 1
+
+
+class Plan(StrEnum):
+    """Which plan a row comes from; it decides what the row may be used for."""
+
+    SOLO = "solo"
+    PRESSURE = "pressure"
+    MIX = "mix"
+    IMPORTED = "imported"
+
+
+MACHINE, NF, TARGET, CONFIGURATION = "machine", "nf", "target", "configuration"
+PACKET_SIZE, FLOW_COUNT, FLOW_DISTRIBUTION = "packet_size_b", "flow_count", "flow_distribution"
+ZIPF_EXPONENT, OFFERED = "zipf_exponent", "offered_mpps"
+COMPETITORS, COMPETITOR_COUNT, ISOLATION, PLAN, TENANT = (
+    "competitors",
+    "competitor_count",
+    "isolation",
+    "plan",
+    "tenant",
+)
+THROUGHPUT, THROUGHPUT_CV, REPLICATES, LOSS = "throughput_mpps", "throughput_cv", "replicates", "loss"
+LATENCIES = ("latency_p50_us", "latency_p95_us", "latency_p99_us")
+STABILITY, SEED, RUN_KEY, TRUTH = "stability", "seed", "run_key", "truth_mpps"
+
+#: What makes a row one measurement: the experiment, which of its tenants the row is about, and the seed.
+IDENTITY = (RUN_KEY, TENANT, SEED)
+
+_TEXT = (MACHINE, NF, TARGET, CONFIGURATION, FLOW_DISTRIBUTION, COMPETITORS, ISOLATION, PLAN, STABILITY, RUN_KEY)
+_INTEGER = (PACKET_SIZE, FLOW_COUNT, COMPETITOR_COUNT, TENANT, REPLICATES, SEED)
+
+#: Columns every dataset has, in order.
+BASE_COLUMNS: tuple[str, ...] = (
+    MACHINE, NF, TARGET, CONFIGURATION, PACKET_SIZE, FLOW_COUNT, FLOW_DISTRIBUTION, ZIPF_EXPONENT, OFFERED,
+    COMPETITORS, COMPETITOR_COUNT, ISOLATION, PLAN, TENANT, THROUGHPUT, THROUGHPUT_CV, REPLICATES, LOSS, *LATENCIES,
+    STABILITY, SEED, RUN_KEY, TRUTH,
+)  # fmt: skip
+
+#: Vector families: the competition alone, the competition beside the target, the target itself.
+PREFIXES = ("competition", "beside", "own")
+TRAFFIC_PREFIX = "traffic."
+
+#: All vector columns, family by family, in the vocabulary's order.
+METRIC_COLUMNS: tuple[str, ...] = tuple(f"{prefix}.{name}" for prefix in PREFIXES for name in METRICS)
+
+
+def metric_column(prefix: str, name: str) -> str:
+    """Return the column that holds metric `name` of vector family `prefix`.
+
+    Examples
+    --------
+    >>> metric_column("own", "L3OCC")
+    'own.L3OCC'
+    """
+    if prefix not in PREFIXES:
+        raise UnknownNameError("vector family", prefix, PREFIXES)
+    return f"{prefix}.{name}"
+
+
+def column_kind(name: str) -> str:
+    """Return ``'text'``, ``'integer'`` or ``'number'`` for a column.
+
+    Raises
+    ------
+    UnknownNameError
+        For a column no dataset has, with the nearest one.
+
+    Examples
+    --------
+    >>> column_kind("nf"), column_kind("seed"), column_kind("competition.IPC"), column_kind("traffic.mtbr")
+    ('text', 'integer', 'number', 'number')
+    """
+    if name in _TEXT:
+        return "text"
+    if name in _INTEGER:
+        return "integer"
+    if (
+        name in BASE_COLUMNS
+        or name in METRIC_COLUMNS
+        or (name.startswith(TRAFFIC_PREFIX) and len(name) > len(TRAFFIC_PREFIX))
+    ):
+        return "number"
+    raise UnknownNameError("dataset column", name, [*BASE_COLUMNS, *METRIC_COLUMNS, "traffic.<name>"])
+
+
+def check_frame(frame: pd.DataFrame, source: str = "dataset", lines: Sequence[int] | None = None) -> pd.DataFrame:
+    """Return `frame` with every column of the schema in order and in its type, or say what is wrong with it.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        At least the base columns; vector columns that are absent were not reported.
+    source : str
+        File or object named in errors.
+    lines : sequence of int, optional
+        Line of the file each row stands on; row numbers from 0 otherwise.
+
+    Raises
+    ------
+    ConfigurationError
+        For missing or unknown columns, infinite or negative counters, or a row that contradicts itself.
+    """
+    missing = [name for name in BASE_COLUMNS if name not in frame.columns]
+    if missing:
+        raise ConfigurationError(
+            f"{source}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}", hint=_IMPORT_HINT
+        )
+    extra = [name for name in frame.columns if name not in BASE_COLUMNS and name not in METRIC_COLUMNS]
+    for name in extra:
+        _check_extra(str(name), source)
+    place = _Place(source, lines)
+    order = [*BASE_COLUMNS, *sorted(map(str, extra)), *METRIC_COLUMNS]
+    columns = {
+        name: _typed(frame[name], name, place) if name in frame.columns else _absent(len(frame)) for name in order
+    }
+    checked = pd.DataFrame(columns)
+    _check_rows(checked, place)
+    return checked
+
+
+_IMPORT_HINT = "a table measured elsewhere is read with `slomo dataset import` and a mapping"
+
+
+class _Place:
+    """Says where a row stands: a line of a file, or a row of a frame."""
+
+    def __init__(self, source: str, lines: Sequence[int] | None) -> None:
+        self.source, self.lines = source, lines
+
+    def __call__(self, row: int, column: str) -> str:
+        where = f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+        return f"{self.source}, {where}, column '{column}'"
+
+
+def _check_extra(name: str, source: str) -> None:
+    try:
+        column_kind(name)
+    except UnknownNameError as unknown:
+        raise ConfigurationError(f"{source}: unknown column '{name}'", hint=unknown.hint) from None
+
+
+def _absent(length: int) -> Any:
+    return np.full(length, math.nan)
+
+
+def _typed(values: "pd.Series[Any]", name: str, place: _Place) -> "pd.Series[Any]":
+    kind = column_kind(name)
+    values = values.reset_index(drop=True)
+    if kind == "text":
+        return values.astype(str)
+    numbers = _numbers(values, name, place)
+    if kind == "number":
+        return pd.Series(numbers)
+    wrong = np.flatnonzero(~np.isfinite(numbers) | (numbers != np.floor(np.nan_to_num(numbers))))
+    if wrong.size:
+        raise ConfigurationError(f"{place(int(wrong[0]), name)}: got {values[int(wrong[0])]!r}, needed a whole number")
+    return values.astype("int64")
+
+
+def _numbers(values: "pd.Series[Any]", name: str, place: _Place) -> Any:
+    try:
+        numbers = values.to_numpy(dtype=np.float64, na_value=math.nan)
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            f"{place(_first_text(values), name)}: {values[_first_text(values)]!r} is no number"
+        ) from None
+    signed = name.startswith(TRAFFIC_PREFIX)
+    wrong = np.flatnonzero(np.isinf(numbers) | (False if signed else numbers < 0.0))
+    if wrong.size:
+        row = int(wrong[0])
+        raise ConfigurationError(
+            f"{place(row, name)}: got {numbers[row]:g}, needed a finite number{'' if signed else ' of 0 or more'}",
+            hint="leave the cell empty where the counter could not be read, or drop the measurement",
+        )
+    return numbers
+
+
+def _first_text(values: Iterable[Any]) -> int:
+    for row, value in enumerate(values):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return row
+    return 0
+
+
+def _check_rows(frame: pd.DataFrame, place: _Place) -> None:
+    _require(frame[THROUGHPUT].notna(), THROUGHPUT, "nothing", "a throughput in Mpps", place)
+    _require(frame[REPLICATES] >= 1, REPLICATES, "less than 1", "at least one replicate", place)
+    _require(frame[PLAN].isin(list(Plan)), PLAN, "an unknown plan", f"one of {', '.join(Plan)}", place)
+    _require(
+        (frame[PLAN] == Plan.SOLO) == (frame[COMPETITOR_COUNT] == 0),
+        COMPETITOR_COUNT,
+        "another number",
+        "0 in solo rows and only there",
+        place,
+    )
+    repeated = frame.duplicated(subset=list(IDENTITY))
+    _require(~repeated, RUN_KEY, "a measurement listed before", "one row per run, tenant and seed", place)
+
+
+def _require(holds: "pd.Series[bool]", column: str, got: str, needed: str, place: _Place) -> None:
+    wrong = np.flatnonzero(~holds.to_numpy(dtype=bool))
+    if wrong.size:
+        raise ConfigurationError(f"{place(int(wrong[0]), column)}: got {got}, needed {needed}")

@@ -1,0 +1,66 @@
+"""Datasets by path: parquet, CSV, or a directory with measurements, provenance and card.
+
+The directory layout is the one of the shipped datasets: ``measurements.parquet``, ``provenance.json``, ``CARD.md``.
+"""
+
+import json
+from pathlib import Path
+
+from slomo.errors import ConfigurationError, UsageError
+from slomo.records.profile import ProfileDataset
+from slomo.records.tables import write_atomically
+
+MEASUREMENTS, PROVENANCE, CARD = "measurements.parquet", "provenance.json", "CARD.md"
+_SUFFIXES = ".parquet, .csv, or a directory that holds measurements.parquet or measurements.csv"
+
+
+def load_dataset(path: str | Path) -> ProfileDataset:
+    """Read a dataset from a file (by suffix) or a dataset directory.
+
+    Raises
+    ------
+    ConfigurationError
+        Where there is no dataset at `path`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_dataset(ProfileDataset.from_measurements([], {"testbed": "simulated"}), Path(folder, "a.parquet"))
+    ...     load_dataset(Path(folder, "a.parquet")).environment
+    {'testbed': 'simulated'}
+    """
+    place = Path(path)
+    if place.is_dir():
+        place = next((place / name for name in (MEASUREMENTS, "measurements.csv") if (place / name).is_file()), place)
+    if place.is_dir():
+        raise ConfigurationError(f"{place}: holds no dataset", hint=f"needed: {_SUFFIXES}")
+    readers = {".parquet": ProfileDataset.read_parquet, ".csv": ProfileDataset.read_csv}
+    if place.suffix not in readers:
+        raise ConfigurationError(f"{place}: no dataset is stored as '{place.suffix}'", hint=f"needed: {_SUFFIXES}")
+    return readers[place.suffix](place)
+
+
+def save_dataset(dataset: ProfileDataset, path: str | Path, card: str | None = None) -> None:
+    """Write a dataset: ``.parquet`` or ``.csv`` by suffix, else a dataset directory with provenance (and card).
+
+    Raises
+    ------
+    StoreError
+        Where it cannot be written.
+    UsageError
+        For another suffix.
+    """
+    place = Path(path)
+    if place.suffix == ".parquet":
+        dataset.to_parquet(place)
+    elif place.suffix == ".csv":
+        dataset.to_csv(place)
+    elif place.suffix and not place.is_dir():
+        raise UsageError(f"{place}: no dataset is stored as '{place.suffix}'", hint=f"needed: {_SUFFIXES}")
+    else:
+        dataset.to_parquet(place / MEASUREMENTS)
+        text = json.dumps(dataset.environment, sort_keys=True, indent=2) + "\n"
+        write_atomically(place / PROVENANCE, lambda file: file.write(text.encode()))
+        if card is not None:
+            write_atomically(place / CARD, lambda file: file.write(card.encode()))
