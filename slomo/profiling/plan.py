@@ -1,0 +1,183 @@
+"""An experiment plan: which co-locations are to be measured, how often, from which seed.
+
+A plan is a value that does not know its testbed, so that it can be shown, estimated, stored and run again elsewhere
+(SLOMO, SIGCOMM'20, section 4.1: the offline profiling runs of one network function).
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slomo.errors import IncompatibleMeasurementsError, InvalidValueError
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.workload import canonical_json
+
+SCHEMA_VERSION = 1
+_SEED_BITS = 53  # a seed must survive JSON readers and float64 columns unchanged
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run that a plan asks for.
+
+    Attributes
+    ----------
+    colocation : Colocation
+        What runs.
+    replicate : int
+        0 for the first run of this co-location, 1 for its first repetition, ...
+    seed : int
+        Seed of everything random in it, from the plan's seed, the co-location and the replicate.
+    """
+
+    colocation: Colocation
+    replicate: int
+    seed: int
+
+    @property
+    def label(self) -> str:
+        """Short text for people."""
+        return self.colocation.label + (f" (repetition {self.replicate})" if self.replicate else "")
+
+
+@dataclass(frozen=True)
+class ExperimentPlan:
+    """The co-locations of one campaign.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    colocations : tuple of Colocation
+        All different; their order is the order of the dataset's rows.
+    replicates : int
+        Runs of each co-location, 1 or more.
+    maximum_replicates : int or None
+        A co-location whose throughput disperses beyond `dispersion_limit` is run again up to this often;
+        None means `replicates`.
+    dispersion_limit : float
+        Largest standard deviation over mean that counts as stable, above 0.
+    seed : int
+        Seed that all runs' seeds are derived from.
+
+    Raises
+    ------
+    InvalidValueError
+        For an empty plan, a co-location asked for twice, or a count or limit out of range.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.workload import Workload
+    >>> plan = ExperimentPlan("solo", (Colocation("silver-4110", Workload("lpm")),), replicates=2)
+    >>> [run.replicate for run in plan.runs()]
+    [0, 1]
+    """
+
+    name: str
+    colocations: tuple[Colocation, ...]
+    replicates: int = 1
+    maximum_replicates: int | None = None
+    dispersion_limit: float = 0.05
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "colocations", tuple(self.colocations))
+        if not self.colocations:
+            raise InvalidValueError(f"plan '{self.name}' has no co-location to measure")
+        if len({colocation.key for colocation in self.colocations}) < len(self.colocations):
+            raise InvalidValueError(
+                f"plan '{self.name}' asks for the same co-location twice", hint="raise `replicates` instead"
+            )
+        if self.replicates < 1 or self.most_replicates < self.replicates:
+            raise InvalidValueError(
+                f"plan '{self.name}': replicates are {self.replicates} to {self.most_replicates}, "
+                "needed 1 or more, and the maximum not below"
+            )
+        if not self.dispersion_limit > 0.0:
+            raise InvalidValueError(f"plan '{self.name}': dispersion limit is {self.dispersion_limit}, needed above 0")
+
+    def __len__(self) -> int:
+        return len(self.colocations)
+
+    @property
+    def most_replicates(self) -> int:
+        """Most runs of one co-location."""
+        return self.replicates if self.maximum_replicates is None else self.maximum_replicates
+
+    @property
+    def machine(self) -> str:
+        """Names of the machines the plan needs, comma separated."""
+        return ", ".join(dict.fromkeys(colocation.machine for colocation in self.colocations))
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of everything the plan asks for: 16 hexadecimal digits."""
+        return hashlib.sha256(canonical_json(self.to_dict()).encode()).hexdigest()[:16]
+
+    def run(self, colocation: Colocation, replicate: int) -> PlannedRun:
+        """Return the run of `colocation` with number `replicate`."""
+        return PlannedRun(colocation, replicate, run_seed(self.seed, colocation.key, replicate))
+
+    def runs(self) -> tuple[PlannedRun, ...]:
+        """Return every run the plan is sure to need, in order."""
+        return tuple(
+            self.run(colocation, replicate) for colocation in self.colocations for replicate in range(self.replicates)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "name": self.name,
+            "replicates": self.replicates,
+            "maximum_replicates": self.maximum_replicates,
+            "dispersion_limit": self.dispersion_limit,
+            "seed": self.seed,
+            "colocations": [colocation.to_dict() for colocation in self.colocations],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ExperimentPlan":
+        """Rebuild a plan from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        IncompatibleMeasurementsError
+            For a mapping of another schema version.
+        """
+        if data.get("schema_version") != SCHEMA_VERSION:
+            raise IncompatibleMeasurementsError(
+                f"plan '{data.get('name')}' has schema version {data.get('schema_version')}, needed {SCHEMA_VERSION}"
+            )
+        fields = {key: value for key, value in data.items() if key != "schema_version"}
+        return cls(**{**fields, "colocations": tuple(Colocation.from_dict(item) for item in data["colocations"])})
+
+
+def run_seed(seed: int, colocation_key: str, replicate: int) -> int:
+    """Return the seed of one run: the same for the same plan seed, co-location and replicate, whatever ran before.
+
+    Examples
+    --------
+    >>> run_seed(0, "abc", 0) == run_seed(0, "abc", 0) != run_seed(0, "abc", 1)
+    True
+    """
+    digest = hashlib.sha256(f"{seed}:{colocation_key}:{replicate}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> (64 - _SEED_BITS)
+
+
+def combine(name: str, plans: Iterable[ExperimentPlan]) -> ExperimentPlan:
+    """Join plans into one campaign; a co-location asked for by several is run once.
+
+    Raises
+    ------
+    InvalidValueError
+        If the plans disagree on seed or replicates.
+    """
+    parts = tuple(plans)
+    settings = {(p.replicates, p.maximum_replicates, p.dispersion_limit, p.seed) for p in parts}
+    if len(settings) != 1:
+        raise InvalidValueError(f"plan '{name}': its parts differ in seed or replicates: {sorted(settings, key=str)}")
+    replicates, maximum, limit, seed = settings.pop()
+    colocations = {colocation.key: colocation for part in parts for colocation in part.colocations}
+    return ExperimentPlan(name, tuple(colocations.values()), replicates, maximum, limit, seed)
