@@ -1,0 +1,39 @@
+"""`slomo machine`: the machines there are, and what their cores share."""
+
+import click
+
+from slomo.cli.options import complete_machines, json_option
+from slomo.cli.output import emit_json, emit_table
+
+
+@click.group()
+def command() -> None:
+    """List and show machines."""
+
+
+@command.command("list")
+@json_option
+def list_machines(as_json: bool) -> None:
+    """List the machines slomo ships."""
+    from slomo.vocabulary.machine import load_machine, machine_names
+
+    machines = [load_machine(name) for name in machine_names()]
+    if as_json:
+        emit_json([{"name": machine.name, "description": machine.description} for machine in machines])
+        return
+    rows = [(m.name, m.sockets, m.cores_per_socket, m.llc_mib, m.memory_peak_gb_s, m.description) for m in machines]
+    emit_table(("name", "sockets", "cores per socket", "LLC [MiB]", "memory [GB/s]", "description"), rows)
+
+
+@command.command("show")
+@click.argument("name", metavar="NAME|FILE", shell_complete=complete_machines)
+@json_option
+def show_machine(name: str, as_json: bool) -> None:
+    """Show everything known about one machine, with its source."""
+    from slomo.vocabulary.machine import load_machine
+
+    table = load_machine(name).to_dict()
+    if as_json:
+        emit_json(table)
+    else:
+        emit_table(("field", "value"), [(field, str(value)) for field, value in table.items() if field != "schema_version"])

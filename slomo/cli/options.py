@@ -1,0 +1,124 @@
+"""Options that several commands share, the names they complete in a shell, and the settings behind their defaults."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from slomo.config import Settings, load_settings
+
+if TYPE_CHECKING:
+    from slomo.vocabulary.network_function import NetworkFunction
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def settings(**given: Any) -> Settings:
+    """Return the settings in force, with what this command line says on top."""
+    return load_settings(given, file=click.get_current_context().find_root().params.get("config"))
+
+
+def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
+    """Load the network functions of one's own that ``--nf FILE`` names.
+
+    Raises
+    ------
+    ConfigurationError
+        Where a file does not exist or does not describe a network function.
+    """
+    from slomo.errors import ConfigurationError
+    from slomo.vocabulary.network_function import load_network_function
+
+    for path in paths:
+        if not path.endswith((".yaml", ".yml")):
+            raise ConfigurationError(f"--nf '{path}' is no YAML file", hint="a shipped network function needs no --nf; name it where it is used")
+    return [load_network_function(path) for path in paths]
+
+
+def complete_network_functions(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a network function."""
+    from slomo.vocabulary.network_function import network_function_names
+
+    return _starting_with(network_function_names(), incomplete)
+
+
+def complete_machines(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a machine."""
+    from slomo.vocabulary.machine import machine_names
+
+    return _starting_with(machine_names(), incomplete)
+
+
+def complete_models(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a model."""
+    from slomo.models.registry import model_names
+
+    return _starting_with(model_names(), incomplete)
+
+
+def complete_metrics(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a metric, with the equals sign that follows it."""
+    from slomo.vocabulary.metrics import METRICS
+
+    return _starting_with((f"{name}=" for name in METRICS), incomplete)
+
+
+def _starting_with(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def json_option(command: Command) -> Command:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout; errors become JSON on stderr.")(command)
+
+
+def machine_option(command: Command) -> Command:
+    """Add ``--machine``."""
+    text = "Machine: a name of `slomo machine list` or a YAML file. [setting: machine]"
+    return click.option("--machine", metavar="NAME|FILE", shell_complete=complete_machines, help=text)(command)
+
+
+def models_option(command: Command) -> Command:
+    """Add ``--models``."""
+    text = "Directory of saved models. [setting: models]"
+    return click.option("--models", metavar="DIR", shell_complete=_directories, help=text)(command)
+
+
+def seed_option(command: Command) -> Command:
+    """Add ``--seed``."""
+    return click.option("--seed", type=int, metavar="N", help="Seed of everything random, 0 or more. [setting: seed]")(command)
+
+
+def coverage_option(command: Command) -> Command:
+    """Add ``--coverage``."""
+    text = "Coverage of prediction intervals, above 0 and below 1. [setting: coverage]"
+    return click.option("--coverage", type=float, metavar="SHARE", help=text)(command)
+
+
+def jobs_option(command: Command) -> Command:
+    """Add ``--jobs``."""
+    return click.option("--jobs", type=int, metavar="N", help="Processes to use; 0 takes every core. [setting: jobs]")(command)
+
+
+def own_nf_option(command: Command) -> Command:
+    """Add ``--nf``, repeatable."""
+    text = "YAML file of a network function of your own, repeatable."
+    return click.option("--nf", "nf_files", multiple=True, metavar="FILE", shell_complete=_files, help=text)(command)
+
+
+def compat_option(command: Command) -> Command:
+    """Add ``--compat``."""
+    text = "`slomo` composes contentiousness by the published rule, for comparison."
+    return click.option("--compat", type=click.Choice(["slomo"]), help=text)(command)
+
+
+def _files(_: click.Context, __: click.Parameter, incomplete: str) -> Any:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _directories(_: click.Context, __: click.Parameter, incomplete: str) -> Any:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="dir")]

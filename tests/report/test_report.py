@@ -1,0 +1,111 @@
+"""Figures, tables and the self-contained page."""
+
+import re
+
+import numpy as np
+import pytest
+
+from slomo.errors import InvalidValueError
+from slomo.report import figures
+from slomo.report.html import Section, png_bytes, render_html
+from slomo.report.tables import ACCURACY_COLUMNS, Table, accuracy_per_nf_table, accuracy_table, mixes_table
+
+RANDOM = np.random.default_rng(7)
+
+
+def surface() -> object:
+    return figures.sensitivity_surface(RANDOM.uniform(0, 90, 50), RANDOM.uniform(0, 20, 50), RANDOM.uniform(0, 30, 50), target="lpm", llc_mib=20)
+
+
+def test_surface_shows_every_complete_point() -> None:
+    """Points that lack a value are left out, the others are drawn."""
+    figure = figures.sensitivity_surface([1, 2, 3, np.nan], [1, 3, 2, 1], [1, 2, 3, 4], target="lpm")
+
+    assert len(figure.axes[0].collections[-1].get_offsets()) == 3
+
+
+def test_surface_of_points_on_a_line_is_drawn_without_filling() -> None:
+    """A design that varies one knob only still gives a figure."""
+    figure = figures.sensitivity_surface([1, 2, 3], [1, 2, 3], [1, 2, 3], target="lpm")
+
+    assert png_bytes(figure).startswith(b"\x89PNG")
+
+
+def test_surface_needs_three_points() -> None:
+    """Two points span no surface."""
+    with pytest.raises(InvalidValueError, match="3 points"):
+        figures.sensitivity_surface([1, 2], [1, 2], [1, 2], target="lpm")
+
+
+def test_every_axis_names_what_it_shows_and_its_unit() -> None:
+    """Axes of numbers carry a unit in brackets."""
+    drawn = [
+        surface(),
+        figures.predicted_against_measured([1, 2], [1, 3], ["a", "b"]),
+        figures.error_cdf({"none": [1, 2]}),
+    ]
+    for figure in drawn:
+        assert figure.axes[0].get_xlabel().endswith("]")  # type: ignore[attr-defined]
+        assert figure.axes[0].get_ylabel().endswith("]")  # type: ignore[attr-defined]
+
+
+def test_error_distribution_ends_at_every_prediction() -> None:
+    """Each curve climbs to 100 % and names its mean."""
+    figure = figures.error_cdf({"good": [1, 2, 3, 2], "bad": [10, 20, np.nan]})
+    lines = [line for line in figure.axes[0].lines if "mean" in str(line.get_label())]
+
+    assert [max(line.get_ydata()) for line in lines] == [100.0, 100.0]
+    assert "good (mean 2.0 %)" in [line.get_label() for line in lines]
+
+
+def test_matrix_prints_known_cells_only() -> None:
+    """An unknown pair stays blank; it is not zero."""
+    figure = figures.pair_matrix([[0.4, np.nan], [12.0, 30.0]], ["a", "b"], ["a", "b"])
+
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0", "12", "30"]
+
+
+def test_same_figure_gives_the_same_bytes() -> None:
+    """Reports of the same numbers are equal."""
+    assert png_bytes(figures.error_cdf({"none": [1, 2]})) == png_bytes(figures.error_cdf({"none": [1, 2]}))
+
+
+def test_page_needs_nothing_else() -> None:
+    """The page holds its figures and asks no other file or server for anything."""
+    page = render_html("Report", [Section("Errors", "text", figure=figures.error_cdf({"none": [1, 2]}), alternative="error curves")])
+
+    assert 'src="data:image/png;base64,' in page
+    assert 'alt="error curves"' in page
+    assert not re.search(r"(?:src|href)=\"(?!data:)", page)
+    assert "http" not in page
+
+
+def test_page_shows_markup_instead_of_obeying_it() -> None:
+    """A network function named like a script runs nowhere."""
+    evil = "<script>alert(1)</script>"
+    page = render_html(evil, [Section(evil, evil, Table((evil,), ((evil,),), evil))], lead=evil, footer=evil)
+
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") == 9
+
+
+def test_unknown_numbers_are_dashes() -> None:
+    """What is not known is not shown as zero."""
+    page = render_html("Report", [Section("Table", table=Table(("a", "b"), ((None, float("nan")),)))])
+
+    assert page.count("–</td>") == 2
+
+
+def test_accuracy_tables_have_the_columns_of_evaluate() -> None:
+    """Tables and JSON speak of the same figures."""
+    row = dict.fromkeys(ACCURACY_COLUMNS, 1.0)
+
+    assert accuracy_table({"none": row}).rows == (("none", *[1.0] * 6),)
+    assert accuracy_per_nf_table({"lpm": {"none": row}}).rows == (("lpm", "none", *[1.0] * 6),)
+
+
+def test_difference_is_predicted_less_measured() -> None:
+    """A prediction above the measurement has a positive difference."""
+    table = mixes_table(["lpm"], ["stats"], [10.0], [12.5], verdicts=["supported"])
+
+    assert table.rows == (("lpm", "stats", 12.5, 10.0, 2.5, "supported"),)
