@@ -1,0 +1,148 @@
+"""Whether a prediction is backed by measurements: supported, extrapolated or unsupported, with reasons in words.
+
+SLOMO (SIGCOMM'20) sections 4.1 and 7: a sensitivity model holds for the pressures it was trained on. Range per metric
+finds the plain cases, Mahalanobis distance the unusual combinations of usual values.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import ConfigurationError
+from slomo.models.base import Floats
+from slomo.models.checked_json import array, finite, texts
+from slomo.vocabulary.metrics import METRICS
+
+#: A value this share of the measured span outside it is within the noise of a counter.
+SLACK = 0.02
+#: Beyond this share of the span outside it, no tree and no line knows anything.
+FAR = 0.5
+
+
+class Verdict(StrEnum):
+    """How well a prediction is backed by measurements."""
+
+    SUPPORTED = "supported"
+    EXTRAPOLATED = "extrapolated"
+    UNSUPPORTED = "unsupported"
+
+
+_ORDER = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
+
+
+@dataclass(frozen=True, eq=False)
+class Applicability:
+    """The pressures an NF was profiled under.
+
+    Parameters
+    ----------
+    feature_names : tuple of str
+        Metrics that are checked.
+    low, high : ndarray, shape (features,)
+        Range measured.
+    centre : ndarray, shape (features,)
+        Mean of the measured pressures, in shares of the range.
+    precision : ndarray, shape (features, features)
+        Inverse covariance of the same.
+    reach : float
+        Largest Mahalanobis distance among the measured pressures.
+
+    Examples
+    --------
+    >>> measured = np.array([[0.0, 0.0], [50.0, 10.0], [100.0, 20.0]])
+    >>> profiled = applicability(("L2MISS", "L3MISS"), measured)
+    >>> verdicts, reasons = profiled.check(np.array([[60.0, 12.0], [120.0, 20.0], [np.nan, 0.0]]))
+    >>> [str(verdict) for verdict in verdicts]
+    ['supported', 'extrapolated', 'unsupported']
+    >>> reasons[1][0]
+    'L2MISS 120 M/s; the profile covers 0 to 100 M/s'
+    """
+
+    feature_names: tuple[str, ...]
+    low: Floats
+    high: Floats
+    centre: Floats
+    precision: Floats
+    reach: float
+
+    def codes(self, vectors: Floats) -> NDArray[np.int8]:
+        """Return 0, 1 or 2 (supported, extrapolated, unsupported) per row; fast, for big batches."""
+        outside, distance = self._outside(vectors), self._distance(vectors)
+        worst = outside.max(axis=1, initial=0.0)
+        codes = ((worst > SLACK) | (distance > self.reach * (1.0 + FAR))).astype(np.int8)
+        return np.where((worst > FAR) | np.isnan(vectors).any(axis=1), 2, codes).astype(np.int8)
+
+    def check(self, vectors: Floats) -> tuple[list[Verdict], list[tuple[str, ...]]]:
+        """Return a verdict and its reasons for each row of shape ``(n, len(feature_names))``."""
+        codes = self.codes(vectors)
+        reasons = [self._reasons(row) if code else () for row, code in zip(vectors, codes, strict=True)]
+        return [_ORDER[code] for code in codes], reasons
+
+    def _span(self) -> Floats:
+        return np.maximum(self.high - self.low, 1e-9 * np.maximum(np.abs(self.high), 1.0))
+
+    def _outside(self, vectors: Floats) -> Floats:
+        beyond = np.maximum(np.maximum(vectors - self.high, self.low - vectors), 0.0)
+        return np.nan_to_num(beyond / self._span(), nan=np.inf)
+
+    def _distance(self, vectors: Floats) -> Floats:
+        away = (np.nan_to_num(vectors) - self.low) / self._span() - self.centre
+        squared = ((away @ self.precision) * away).sum(axis=1)
+        return np.sqrt(np.maximum(squared, 0.0))
+
+    def _reasons(self, row: Floats) -> tuple[str, ...]:
+        outside, reasons = self._outside(row[None, :])[0], []
+        for i, name in enumerate(self.feature_names):
+            unit = METRICS[name].unit if name in METRICS else ""
+            if np.isnan(row[i]):
+                reasons.append(f"{name} is not known for every competitor; missing is not zero")
+            elif outside[i] > SLACK:
+                reasons.append(f"{name} {row[i]:.4g} {unit}; the profile covers {self.low[i]:.4g} to {self.high[i]:.4g} {unit}".rstrip())
+        if not reasons:
+            distance = self._distance(row[None, :])[0]
+            reasons.append(f"a combination unlike any profiled: distance {distance:.3g}, the profile reaches {self.reach:.3g}")
+        return tuple(reasons)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        arrays = {name: getattr(self, name).tolist() for name in ("low", "high", "centre", "precision")}
+        return {"feature_names": list(self.feature_names), **arrays, "reach": self.reach}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Applicability":
+        """Rebuild from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            Where the tables do not fit the names.
+        """
+        names = texts(data, "feature_names")
+        low, high, centre = (array(data, name, 1) for name in ("low", "high", "centre"))
+        precision = array(data, "precision", 2).reshape(-1, len(names)) if names else np.zeros((0, 0))
+        if not low.shape == high.shape == centre.shape == (len(names),) or precision.shape != (len(names), len(names)):
+            raise ConfigurationError("an applicability range whose tables do not fit its names", hint="train the model again")
+        return cls(names, low, high, centre, precision, finite(data, "reach"))
+
+
+def applicability(names: Sequence[str], vectors: Floats) -> Applicability:
+    """Return what the measured pressures `vectors`, shape ``(n, len(names))``, cover.
+
+    Examples
+    --------
+    >>> applicability(("L2MISS",), np.array([[0.0], [10.0]])).high.tolist()
+    [10.0]
+    """
+    low, high = vectors.min(axis=0), vectors.max(axis=0)
+    draft = Applicability(tuple(names), low, high, np.zeros(len(names)), np.zeros((len(names), len(names))), 0.0)
+    shares = (vectors - low) / draft._span()
+    centre = shares.mean(axis=0)
+    # a ridge of (2 % of the range) squared: nothing closer than counter noise counts as far
+    covariance = (shares - centre).T @ (shares - centre) / max(len(vectors), 1) + SLACK**2 * np.eye(len(names))
+    ready = Applicability(tuple(names), low, high, centre, np.linalg.inv(covariance), 0.0)
+    reach = float(ready._distance(vectors).max())
+    return Applicability(tuple(names), low, high, centre, ready.precision, reach)

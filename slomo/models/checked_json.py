@@ -1,0 +1,148 @@
+"""Read JSON that a stranger may have written: bounded size, no NaN, every field of the type it must have.
+
+Model files travel between people and orchestrators; loading one may fail, but must never run code, fill the memory or
+put a number into a model that is none.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import ConfigurationError
+
+#: No file of a model is larger.
+MAX_BYTES = 64 * 2**20
+HINT = "the file was damaged or not written by slomo; train the model again"
+
+
+def read_text(path: Path, sha256: str | None = None) -> str:
+    """Return the text of a model file after checking its size and, if given, its fingerprint.
+
+    Raises
+    ------
+    ConfigurationError
+        Where the file is missing, too large, no text, or not the one the manifest describes.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise ConfigurationError(f"{path} has {size} bytes, needed at most {MAX_BYTES}", hint=HINT)
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read model file {path}: {error.strerror or error}", hint="check the folder given with --models") from None
+    if sha256 is not None and hashlib.sha256(raw).hexdigest() != sha256:
+        raise ConfigurationError(f"{path} is not the file its manifest describes (sha256 differs)", hint=HINT)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path} is no text", hint=HINT) from None
+
+
+def parse_object(content: str, label: str) -> dict[str, Any]:
+    """Return the JSON object in `content`.
+
+    Raises
+    ------
+    ConfigurationError
+        For anything but one finite JSON object.
+
+    Examples
+    --------
+    >>> parse_object('{"a": NaN}', "model.json")
+    Traceback (most recent call last):
+    slomo.errors.ConfigurationError: model.json holds NaN, needed finite numbers
+    hint: the file was damaged or not written by slomo; train the model again
+    """
+
+    def refuse(token: str) -> NoReturn:
+        raise ConfigurationError(f"{label} holds {token}, needed finite numbers", hint=HINT)
+
+    try:
+        data = json.loads(content, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{label} is no JSON ({error})", hint=HINT) from None
+    if not isinstance(data, dict):
+        raise ConfigurationError(f"{label} holds a {type(data).__name__}, needed an object", hint=HINT)
+    return data
+
+
+def field(data: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
+    """Return ``data[name]`` after checking its type."""
+    value = data.get(name)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        wanted = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
+        raise ConfigurationError(f"field '{name}' is {type(value).__name__}, needed {wanted}", hint=HINT)
+    return value
+
+
+def mapping(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a field that is an object."""
+    found: dict[str, Any] = field(data, name, dict)
+    return found
+
+
+def text(data: Mapping[str, Any], name: str) -> str:
+    """Return a field that is a text."""
+    return str(field(data, name, str))
+
+
+def texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return a field that is a list of texts."""
+    values = field(data, name, list)
+    if not all(isinstance(value, str) for value in values):
+        raise ConfigurationError(f"field '{name}' must list texts", hint=HINT)
+    return tuple(values)
+
+
+def finite(data: Mapping[str, Any], name: str) -> float:
+    """Return a field that is a finite number.
+
+    Examples
+    --------
+    >>> finite({"slope": -2}, "slope")
+    -2.0
+    """
+    value = float(field(data, name, (int, float)))
+    if not math.isfinite(value):
+        raise ConfigurationError(f"field '{name}' is {value}, needed a finite number", hint=HINT)
+    return value
+
+
+def integer(data: Mapping[str, Any], name: str) -> int:
+    """Return a field that is a whole number."""
+    return int(field(data, name, int))
+
+
+def array(data: Mapping[str, Any], name: str, dimensions: int) -> NDArray[np.float64]:
+    """Return a field that is a rectangular nest of finite numbers.
+
+    Examples
+    --------
+    >>> array({"low": [0.0, 1.0]}, "low", 1).shape
+    (2,)
+    """
+    values = field(data, name, list)
+    try:
+        result = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigurationError(f"field '{name}' is no rectangle of numbers", hint=HINT) from None
+    if result.ndim != dimensions and result.size:
+        raise ConfigurationError(f"field '{name}' has {result.ndim} dimensions, needed {dimensions}", hint=HINT)
+    if not np.isfinite(result).all():
+        raise ConfigurationError(f"field '{name}' holds numbers that are not finite", hint=HINT)
+    return result
+
+
+def check_version(data: Mapping[str, Any], needed: int, label: str) -> None:
+    """Refuse a file of another schema version."""
+    if data.get("schema_version") != needed:
+        raise ConfigurationError(
+            f"{label} has schema version {data.get('schema_version')!r}, needed {needed}",
+            hint="train the models again with this version of slomo",
+        )

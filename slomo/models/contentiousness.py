@@ -1,0 +1,145 @@
+"""What an NF puts on others, as a function of the pressure on it.
+
+SLOMO (SIGCOMM'20) section 4.1: contentiousness is measured while the NF runs against each synthetic setting, because
+solo it overstates the pressure an NF exerts once it is slowed down itself. The published medians per number of
+competitors are kept; the function of the pressure is this project's refinement.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slomo.models.base import Floats
+from slomo.models.checked_json import array, mapping, texts
+from slomo.errors import ConfigurationError
+from slomo.vocabulary.metrics import Scope, canonical_names
+from slomo.vocabulary.vector import MetricVector
+
+
+@dataclass(frozen=True, eq=False)
+class ContentiousnessProfile:
+    """Core-level vector of an NF, solo, by number of competitors, and under any pressure.
+
+    Parameters
+    ----------
+    metric_names : tuple of str
+        Metrics the NF was seen with.
+    pressure_names : tuple of str
+        Metrics of the others' composed vector that it responds to.
+    solo : MetricVector
+        Core-level vector without competitors.
+    by_count : mapping of int to MetricVector
+        Median vector per number of competitors, as published.
+    scale, limit : ndarray, shape (pressure_names,)
+        Half-saturation of each pressure, and the largest one measured.
+    weights : ndarray, shape (1 + p + p (p + 1) / 2, metric_names)
+        Coefficients over the basis 1, u, u u', where u = p / (p + scale).
+    low, high : ndarray, shape (metric_names,)
+        Range measured; nothing beyond it is returned.
+    """
+
+    metric_names: tuple[str, ...]
+    pressure_names: tuple[str, ...]
+    solo: MetricVector
+    by_count: Mapping[int, MetricVector]
+    scale: Floats
+    limit: Floats
+    weights: Floats
+    low: Floats
+    high: Floats
+
+    def at_count(self, count: int) -> MetricVector:
+        """Return the published median vector beside `count` competitors; the nearest count measured stands in.
+
+        Examples
+        --------
+        >>> constant_profile(MetricVector({"CAR": 4.0}, scope=Scope.CORE)).at_count(3)["CAR"]
+        4.0
+        """
+        if count <= 0 or not self.by_count:
+            return self.solo
+        return self.by_count[min(self.by_count, key=lambda known: (abs(known - count), known))]
+
+    def under(self, pressure: Floats) -> Floats:
+        """Return vectors of shape ``(n, len(metric_names))`` under pressures of shape ``(n, len(pressure_names))``.
+
+        Examples
+        --------
+        >>> profile = constant_profile(MetricVector({"CAR": 4.0}, scope=Scope.CORE))
+        >>> profile.under(np.zeros((2, 0))).tolist()
+        [[4.0], [4.0]]
+        """
+        return np.clip(pressure_basis(pressure, self.scale, self.limit) @ self.weights, self.low, self.high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {
+            "metric_names": list(self.metric_names),
+            "pressure_names": list(self.pressure_names),
+            "solo": self.solo.to_dict(),
+            "by_count": {str(count): vector.to_dict() for count, vector in self.by_count.items()},
+            **{name: getattr(self, name).tolist() for name in ("scale", "limit", "weights", "low", "high")},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ContentiousnessProfile":
+        """Rebuild from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            Where shapes do not fit the names.
+        """
+        names, pressures = texts(data, "metric_names"), texts(data, "pressure_names")
+        scale, limit, low, high = (array(data, name, 1) for name in ("scale", "limit", "low", "high"))
+        weights = array(data, "weights", 2).reshape(-1, len(names)) if names else np.zeros((basis_size(len(pressures)), 0))
+        canonical_names((*names, *pressures))
+        fits = scale.shape == limit.shape == (len(pressures),) and low.shape == high.shape == (len(names),)
+        if not fits or len(weights) != basis_size(len(pressures)) or (scale <= 0).any():
+            raise ConfigurationError("a contentiousness profile whose tables do not fit its names", hint="train the model again")
+        counts = {int(count): MetricVector.from_dict(vector) for count, vector in mapping(data, "by_count").items()}
+        return cls(names, pressures, MetricVector.from_dict(mapping(data, "solo")), counts, scale, limit, weights, low, high)
+
+
+def basis_size(pressures: int) -> int:
+    """Return the number of basis functions over `pressures` metrics.
+
+    Examples
+    --------
+    >>> basis_size(2)
+    6
+    """
+    return 1 + pressures + pressures * (pressures + 1) // 2
+
+
+def pressure_basis(pressure: Floats, scale: Floats, limit: Floats) -> Floats:
+    """Return 1, the saturating shares u = p / (p + scale), and their products u_j u_k for k <= j, along the last axis.
+
+    Pressures beyond what was measured count as the largest one measured.
+
+    Examples
+    --------
+    >>> pressure_basis(np.array([[1.0, 9.0]]), np.array([1.0, 1.0]), np.array([5.0, 1.0])).tolist()
+    [[1.0, 0.5, 0.5, 0.25, 0.25, 0.25]]
+    """
+    kept = np.minimum(np.maximum(pressure, 0.0), limit)
+    share = kept / (kept + scale)
+    row, column = np.tril_indices(pressure.shape[-1])
+    return np.concatenate([np.ones((*share.shape[:-1], 1)), share, share[..., row] * share[..., column]], axis=-1)
+
+
+def constant_profile(solo: MetricVector) -> ContentiousnessProfile:
+    """Return a profile that answers with the solo vector under any pressure; for NFs measured solo only.
+
+    Examples
+    --------
+    >>> constant_profile(MetricVector({"CAR": 4.0}, scope=Scope.CORE)).pressure_names
+    ()
+    """
+    names = tuple(solo)
+    values = solo.to_array(names)
+    nothing = np.zeros(0)
+    vector = MetricVector(dict(solo), scope=Scope.CORE)
+    return ContentiousnessProfile(names, (), vector, {}, nothing, nothing, values[None, :], values, values)

@@ -1,0 +1,139 @@
+"""A library of models: one NFModel per machine and workload, found by name, saved and loaded as data.
+
+Loading reads an index only; an NF's files are read when it is first asked for. Neither needs scikit-learn or xgboost.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from slomo.errors import UnknownNameError, UsageError
+from slomo.models import storage
+from slomo.models.nf_model import NFModel
+from slomo.vocabulary.workload import Workload
+
+Key = tuple[str, str]
+
+
+class ModelLibrary(Mapping[Key, NFModel]):
+    """Trained models by ``(machine, workload key)``.
+
+    Parameters
+    ----------
+    models : iterable of NFModel
+        In any order.
+
+    Examples
+    --------
+    >>> len(ModelLibrary([]))
+    0
+    """
+
+    def __init__(self, models: Iterable[NFModel] = ()) -> None:
+        self._models: dict[Key, NFModel | storage.Entry] = {(m.machine, m.workload.key): m for m in models}
+
+    def __getitem__(self, key: Key) -> NFModel:
+        found = self._models[key]
+        if isinstance(found, storage.Entry):
+            found = self._models[key] = storage.read_model(found)
+        return found
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(sorted(self._models))
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Machines there are models for."""
+        return tuple(sorted({machine for machine, _ in self._models}))
+
+    def workloads(self, machine: str) -> tuple[str, ...]:
+        """Return the workload keys there are models for on `machine`."""
+        return tuple(key for owner, key in self if owner == machine)
+
+    def find(self, workload: Workload | str, machine: str | None = None) -> NFModel:
+        """Return the model of a workload, given as value, key or NF name.
+
+        An NF name stands for the only workload of that NF; with several, for the one with default traffic and
+        configuration.
+
+        Raises
+        ------
+        UnknownNameError
+            With the nearest name, or with the machines that have the NF.
+        UsageError
+            Where the machine or the traffic is left open and several would do.
+        """
+        machine = self._machine(machine)
+        name = workload.key if isinstance(workload, Workload) else str(workload)
+        if (machine, name) in self._models:
+            return self[machine, name]
+        nf = workload.nf if isinstance(workload, Workload) else name
+        same = [key for key in self.workloads(machine) if nf_of(key) == nf]
+        if len(same) == 1 and (not isinstance(workload, Workload) or self[machine, same[0]].traffic):
+            return self[machine, same[0]]
+        if Workload(nf).key in same and not isinstance(workload, Workload):
+            return self[machine, Workload(nf).key]
+        raise self._not_found(name, nf, machine, same, exact=isinstance(workload, Workload))
+
+    def _machine(self, machine: str | None) -> str:
+        if machine is None and len(self.machines) == 1:
+            return self.machines[0]
+        if machine is None:
+            raise UsageError(f"the models are for several machines: {', '.join(self.machines) or 'none'}", hint="name one with --machine")
+        if machine not in self.machines:
+            raise UnknownNameError("machine with models", machine, self.machines)
+        return machine
+
+    def _not_found(self, name: str, nf: str, machine: str, same: list[str], *, exact: bool) -> UsageError:
+        if same and not exact:
+            return UsageError(f"'{name}' was profiled as {len(same)} workloads on {machine}: {', '.join(same)}", hint="name one of them in full")
+        if same:
+            return UnknownNameError("profiled workload", name, same)
+        elsewhere = sorted({owner for owner, key in self._models if nf_of(key) == nf})
+        hint = f"it has models on {', '.join(elsewhere)}; profile it on {machine} first" if elsewhere else None
+        known = {nf_of(key) for key in self.workloads(machine)}
+        return UnknownNameError(f"network function with a model on {machine}", nf, known, hint=hint)
+
+    def save(self, directory: str | Path) -> Path:
+        """Write every model as JSON below `directory`, one folder per NF, and an index; return the directory.
+
+        Raises
+        ------
+        ConfigurationError
+            Where the directory cannot be written, or a model of one's own cannot be saved as data.
+        """
+        return storage.write_library(Path(directory), [self[key] for key in self])
+
+    @classmethod
+    def load(cls, directory: str | Path) -> "ModelLibrary":
+        """Read a library's index; models are read, and checked, when first used.
+
+        Raises
+        ------
+        ConfigurationError
+            For a folder that is no library, a damaged file, or another schema version.
+        """
+        library = cls()
+        library._models.update({(entry.machine, entry.workload): entry for entry in storage.read_index(Path(directory))})
+        return library
+
+    def merge(self, other: "ModelLibrary") -> "ModelLibrary":
+        """Return both libraries in one; `other` wins where both have a model."""
+        return ModelLibrary([*(self[key] for key in self if key not in other), *other.values()])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td>{machine}</td><td>{key}</td><td>{self[machine, key].solo_mpps:.3f}</td></tr>" for machine, key in self)
+        return f"<table><tr><th>machine</th><th>workload</th><th>solo [Mpps]</th></tr>{rows}</table>"
+
+
+def nf_of(key: str) -> str:
+    """Return the NF's name in a workload key.
+
+    Examples
+    --------
+    >>> nf_of("synthetic(data_size_mib=8)@64B,100000f")
+    'synthetic'
+    """
+    return key.split("@", 1)[0].split("(", 1)[0]

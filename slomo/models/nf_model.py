@@ -1,0 +1,121 @@
+"""All that is known about one NF on one machine: its sensitivity, its contentiousness, and how far to trust them.
+
+SLOMO (SIGCOMM'20) section 4.1: one model per NF type, configuration, traffic and architecture.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import MissingMetricError, UnknownNameError
+from slomo.models.applicability import Applicability
+from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
+from slomo.models.contentiousness import ContentiousnessProfile
+from slomo.models.intervals import ConformalCalibration
+from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.workload import Workload
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class NFModel:
+    """Everything trained for one NF on one machine.
+
+    Attributes
+    ----------
+    workload : Workload
+        The NF, its configuration and its traffic.
+    machine : str
+        Where it was measured.
+    capacities : Capacities or None
+        What one socket of that machine has; None for measured tables of unknown machines.
+    solo_mpps : float
+        Throughput without competitors [Mpps].
+    solo_vector : MetricVector
+        Core-level vector without competitors.
+    sensitivity : mapping of str to SensitivityModel
+        One model per family.
+    contentiousness : ContentiousnessProfile
+        What it puts on others.
+    calibration : mapping of str to ConformalCalibration
+        Interval widths per family.
+    applicability : Applicability
+        Pressures it was profiled under.
+    manifest : mapping
+        What was measured, where, units, ranges, errors, versions.
+    traffic : mapping of str to float
+        Values of the ``traffic.*`` features that stand for :attr:`workload`.
+    """
+
+    workload: Workload
+    machine: str
+    capacities: Capacities | None
+    solo_mpps: float
+    solo_vector: MetricVector
+    sensitivity: Mapping[str, SensitivityModel]
+    contentiousness: ContentiousnessProfile
+    calibration: Mapping[str, ConformalCalibration]
+    applicability: Applicability
+    manifest: Mapping[str, Any]
+    traffic: Mapping[str, float] = field(default_factory=dict)
+
+    def model(self, name: str) -> SensitivityModel:
+        """Return the sensitivity model of family `name`.
+
+        Raises
+        ------
+        UnknownNameError
+            With the families that were trained.
+        """
+        if name not in self.sensitivity:
+            raise UnknownNameError(f"trained model of '{self.workload.nf}'", name, self.sensitivity)
+        return self.sensitivity[name]
+
+    def inputs(self, name: str, vector: Mapping[str, float], traffic: Mapping[str, float] | None = None) -> Floats:
+        """Return the row, shape ``(1, features)``, that family `name` reads for a competition given directly.
+
+        Parameters
+        ----------
+        name : str
+            Family.
+        vector : mapping of str to float
+            Socket-level vector of the competition.
+        traffic : mapping of str to float, optional
+            Values of traffic attributes (with or without the prefix ``traffic.``) that differ from :attr:`traffic`.
+
+        Raises
+        ------
+        MissingMetricError
+            Where the vector lacks a metric that the model reads.
+        """
+        given = {key if key.startswith(TRAFFIC_PREFIX) else TRAFFIC_PREFIX + key: value for key, value in (traffic or {}).items()}
+        unknown = [key for key in given if key not in self.traffic]
+        if unknown:
+            raise UnknownNameError(f"traffic attribute of '{self.workload.nf}'", unknown[0], self.traffic)
+        known = {**self.traffic, **given}
+        names = self.model(name).feature_names
+        missing = [item for item in names if item not in known and (item.startswith(TRAFFIC_PREFIX) or item not in vector)]
+        if missing:
+            raise MissingMetricError(
+                f"the competition's vector lacks {', '.join(missing)}, which model '{name}' of '{self.workload.nf}' reads",
+                hint="missing is not zero; give the value, or train without it",
+            )
+        return np.array([[float(known[item] if item in known else vector[item]) for item in names]])
+
+    def predict_vector(self, name: str, vector: Mapping[str, float], traffic: Mapping[str, float] | None = None) -> float:
+        """Return throughput [Mpps] beside a competition given directly by its socket-level vector."""
+        return float(self.model(name).predict_mpps(self.inputs(name, vector, traffic))[0])
+
+    def _repr_html_(self) -> str:
+        errors = self.manifest.get("cross_validation", {})
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{name}</th><td>{errors.get(name, {}).get('mape_percent', float('nan')):.2f}</td>"
+            f"<td>{len(model.feature_names)}</td></tr>"
+            for name, model in self.sensitivity.items()
+        )
+        head = "<tr><th>model</th><th>error in cross-validation [%]</th><th>features</th></tr>"
+        return f"<table><caption>{self.workload.key} on {self.machine}: {self.solo_mpps:.3f} Mpps solo</caption>{head}{rows}</table>"

@@ -1,0 +1,178 @@
+"""Models as files: one folder per NF with a manifest, slomo's JSON, and xgboost's own JSON; never a pickle.
+
+The manifest lists every file with its sha256; names are checked against a pattern, so that no file outside the folder
+can be named (path traversal), and every number is checked before it enters a model.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import ConfigurationError, SlomoError
+from slomo.models.applicability import Applicability
+from slomo.models.checked_json import HINT, check_version, field, finite, mapping, parse_object, read_text, text
+from slomo.models.contentiousness import ContentiousnessProfile
+from slomo.models.intervals import ConformalCalibration
+from slomo.models.nf_model import SCHEMA_VERSION, NFModel
+from slomo.models.sensitivity import sensitivity_from_dict
+from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.workload import Workload, canonical_json
+
+INDEX, MANIFEST, MODEL = "library.json", "manifest.json", "model.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where the files of one model are."""
+
+    folder: Path
+    machine: str
+    workload: str
+
+
+def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
+    """Write `models` below `directory`; every folder is complete before the index names it."""
+    rows = []
+    try:
+        for model in models:
+            folder = folder_name(model.machine, model.workload.key)
+            _write_model(directory / folder, model)
+            rows.append({"machine": model.machine, "workload": model.workload.key, "folder": folder})
+        _write(directory / INDEX, {"schema_version": SCHEMA_VERSION, "models": rows})
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write models to {directory}: {error.strerror or error}", hint="choose a folder that can be written, with space left"
+        ) from None
+    return directory
+
+
+def read_index(directory: Path) -> list[Entry]:
+    """Return the entries of a library's index."""
+    path = directory / INDEX
+    data = parse_object(read_text(path), str(path))
+    check_version(data, SCHEMA_VERSION, str(path))
+    entries = []
+    for row in field(data, "models", list):
+        if not isinstance(row, dict):
+            raise ConfigurationError(f"{path} lists something that is no model", hint=HINT)
+        entries.append(Entry(directory / _safe(text(row, "folder"), path), text(row, "machine"), text(row, "workload")))
+    return entries
+
+
+def read_model(entry: Entry) -> NFModel:
+    """Read and check the files of one model.
+
+    Raises
+    ------
+    ConfigurationError
+        For anything that is not a whole, unharmed model of this schema version.
+    """
+    path = entry.folder / MANIFEST
+    manifest = parse_object(read_text(path), str(path))
+    check_version(manifest, SCHEMA_VERSION, str(path))
+    try:
+        files = {_safe(name, path): str(digest) for name, digest in mapping(manifest, "files").items()}
+        if MODEL not in files:
+            raise ConfigurationError(f"{path} lists no {MODEL}", hint=HINT)
+        contents = {name: read_text(entry.folder / name, digest) for name, digest in files.items()}
+        model = _assemble(parse_object(contents[MODEL], str(entry.folder / MODEL)), contents, manifest)
+    except SlomoError as error:
+        raise ConfigurationError(f"model in {entry.folder}: {error.message}", hint=error.hint) from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        raise ConfigurationError(f"model in {entry.folder} is damaged: {error!r}", hint=HINT) from None
+    if (model.machine, model.workload.key) != (entry.machine, entry.workload):
+        raise ConfigurationError(f"{entry.folder} holds {model.workload.key} on {model.machine}, the index says {entry.workload} on {entry.machine}", hint=HINT)
+    return model
+
+
+def folder_name(machine: str, key: str) -> str:
+    """Return the folder of a model: readable, unique, and harmless on every file system.
+
+    Examples
+    --------
+    >>> folder_name("silver-4110", "lpm@64B,100000f")
+    'silver-4110.lpm-64B-100000f.b171fc61'
+    """
+    digest = hashlib.sha256(canonical_json([machine, key]).encode()).hexdigest()[:8]
+    return f"{_plain(machine)}.{_plain(key)}.{digest}"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:48] or "x"
+
+
+def _safe(name: str, where: Path) -> str:
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise ConfigurationError(f"{where} names the file '{name[:80]}', needed a plain name inside its own folder", hint=HINT)
+    return name
+
+
+def _write(path: Path, data: Mapping[str, Any]) -> str:
+    return _write_text(path, json.dumps(data, sort_keys=True, indent=1, allow_nan=False) + "\n")
+
+
+def _write_text(path: Path, content: str) -> str:
+    """Write a file in one step and return its sha256."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".part")
+    raw = content.encode("utf-8")
+    draft.write_bytes(raw)
+    draft.replace(path)
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _write_model(folder: Path, model: NFModel) -> None:
+    data: dict[str, Any] = {
+        "workload": model.workload.to_dict(),
+        "machine": model.machine,
+        "capacities": None if model.capacities is None else model.capacities.to_dict(),
+        "solo_mpps": model.solo_mpps,
+        "solo_vector": model.solo_vector.to_dict(),
+        "traffic": dict(model.traffic),
+        "contentiousness": model.contentiousness.to_dict(),
+        "applicability": model.applicability.to_dict(),
+        "calibration": {name: calibration.to_dict() for name, calibration in model.calibration.items()},
+        "sensitivity": {},
+    }
+    files = {}
+    for name, sensitivity in model.sensitivity.items():
+        description = sensitivity.to_dict()
+        source = getattr(sensitivity, "source", None)
+        if source is not None:
+            file = f"{_plain(name)}.xgboost.json"
+            files[file] = _write_text(folder / file, source)
+            description["file"] = file
+        data["sensitivity"][name] = description
+    files[MODEL] = _write_text(folder / MODEL, json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n")
+    _write(folder / MANIFEST, {**model.manifest, "schema_version": SCHEMA_VERSION, "files": files})
+
+
+def _assemble(data: Mapping[str, Any], contents: Mapping[str, str], manifest: Mapping[str, Any]) -> NFModel:
+    sensitivity = {}
+    for name, description in mapping(data, "sensitivity").items():
+        file = description.get("file")
+        if file is not None and file not in contents:
+            raise ConfigurationError(f"model '{name}' needs the file '{str(file)[:80]}', which its manifest does not list", hint=HINT)
+        sensitivity[name] = sensitivity_from_dict(description, None if file is None else contents[file])
+    solo = finite(data, "solo_mpps")
+    if solo <= 0:
+        raise ConfigurationError(f"solo throughput is {solo} Mpps, needed more than 0", hint=HINT)
+    return NFModel(
+        workload=Workload.from_dict(mapping(data, "workload")),
+        machine=text(data, "machine"),
+        capacities=None if data.get("capacities") is None else Capacities.from_dict(mapping(data, "capacities")),
+        solo_mpps=solo,
+        solo_vector=MetricVector.from_dict(mapping(data, "solo_vector")),
+        sensitivity=sensitivity,
+        contentiousness=ContentiousnessProfile.from_dict(mapping(data, "contentiousness")),
+        calibration={name: ConformalCalibration.from_dict(item) for name, item in mapping(data, "calibration").items()},
+        applicability=Applicability.from_dict(mapping(data, "applicability")),
+        manifest={name: value for name, value in manifest.items() if name != "files"},
+        traffic={name: finite(mapping(data, "traffic"), name) for name in mapping(data, "traffic")},
+    )
