@@ -1,0 +1,270 @@
+"""Check predictions against mixes that were run: errors per NF and overall, for every model, coverage of the intervals.
+
+SLOMO (SIGCOMM'20) section 8 judges by mean absolute percentage error of throughput against Dobrescu (NSDI'12) and
+Bubble-Up (MICRO'11); Yala (ASPLOS'25) adds the shares within 5 and 10 %. Every tenant of a mix is a target once, and
+all models are judged on the same rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import InvalidValueError
+from slomo.models.library import ModelLibrary
+from slomo.prediction.predictor import Predictor
+from slomo.vocabulary.workload import Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from slomo.compose.composition import Compat
+    from slomo.records.profile import ProfileDataset
+
+SCHEMA_VERSION = 1
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far predictions were off, all in percent.
+
+    Attributes
+    ----------
+    predictions : int
+        How many were judged.
+    mape, p95 : float
+        Mean and 95th percentile of the absolute error of throughput, relative to the measured one [%].
+    within_5, within_10 : float
+        Share of predictions at most 5 and 10 % off [%].
+    bias : float
+        Mean signed error [%]; above 0 means that predictions promise too much throughput.
+    coverage : float
+        Share of measured throughputs inside their interval [%].
+    width : float
+        Mean width of the intervals relative to the measured throughput [%].
+    """
+
+    predictions: int
+    mape: float
+    p95: float
+    within_5: float
+    within_10: float
+    bias: float
+    coverage: float
+    width: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return a JSON-ready mapping."""
+        return dict(self.__dict__)
+
+
+def errors(measured_mpps: Floats, predicted_mpps: Floats, low_mpps: Floats, high_mpps: Floats) -> Errors:
+    """Summarise how far predictions are from measurements.
+
+    Parameters
+    ----------
+    measured_mpps, predicted_mpps, low_mpps, high_mpps : ndarray of shape (n,)
+        Measured and predicted throughput and the ends of the intervals [Mpps].
+
+    Raises
+    ------
+    InvalidValueError
+        Without predictions, or where a measured throughput is not above 0.
+
+    Examples
+    --------
+    >>> e = errors(np.array([2.0, 4.0]), np.array([2.06, 3.6]), np.array([1.9, 3.5]), np.array([2.1, 3.9]))
+    >>> round(e.mape, 2), e.within_5, e.within_10, round(e.bias, 2), e.coverage
+    (6.5, 50.0, 100.0, -3.5, 50.0)
+    """
+    if not len(measured_mpps) or not np.all(measured_mpps > 0.0):
+        raise InvalidValueError(
+            f"errors relative to {len(measured_mpps)} measured throughputs, some not above 0 Mpps",
+            hint="evaluate on mixes in which every tenant forwards packets",
+        )
+    signed = 100.0 * (predicted_mpps - measured_mpps) / measured_mpps
+    size = np.abs(signed)
+    inside = (low_mpps <= measured_mpps) & (measured_mpps <= high_mpps)
+    # Exactly 5 % off counts as within 5 %, whatever rounding does to it.
+    return Errors(
+        predictions=len(size),
+        mape=float(size.mean()),
+        p95=float(np.percentile(size, 95)),
+        within_5=float(100.0 * (size <= 5.0 + 1e-9).mean()),
+        within_10=float(100.0 * (size <= 10.0 + 1e-9).mean()),
+        bias=float(signed.mean()),
+        coverage=float(100.0 * inside.mean()),
+        width=float(100.0 * ((high_mpps - low_mpps) / measured_mpps).mean()),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Errors of every model over the same mixes.
+
+    Attributes
+    ----------
+    machine : str
+        Where the mixes ran.
+    mixes : int
+        How many different mixes.
+    nominal_coverage : float
+        What the intervals promise, 0 to 1.
+    models : mapping of str to Errors
+        Model -> errors over all predictions.
+    per_nf : mapping of str to mapping
+        Target -> model -> errors.
+    rows : mapping of str to sequence
+        Every prediction, column by column; see :meth:`to_frame`.
+    """
+
+    machine: str
+    mixes: int
+    nominal_coverage: float
+    models: Mapping[str, Errors]
+    per_nf: Mapping[str, Mapping[str, Errors]]
+    rows: Mapping[str, Sequence[Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping: errors in percent, by model and by target."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "machine": self.machine,
+            "mixes": self.mixes,
+            "predictions": len(self.rows["target"]) // max(len(self.models), 1),
+            "nominal_coverage": 100.0 * self.nominal_coverage,
+            "models": {name: found.to_dict() for name, found in self.models.items()},
+            "per_nf": {
+                nf: {name: found.to_dict() for name, found in by_model.items()} for nf, by_model in self.per_nf.items()
+            },
+        }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return one row per prediction: target, competitor_count, model, measured, predicted, interval, error."""
+        import pandas as pd
+
+        return pd.DataFrame(dict(self.rows))
+
+    def _repr_html_(self) -> str:
+        names = ("mape", "p95", "within_5", "within_10", "bias", "coverage")
+        head = "".join(f"<th>{name} [%]</th>" for name in names)
+        body = "".join(
+            f"<tr><th style='text-align:left'>{escape(model)}</th>"
+            + "".join(f"<td>{getattr(found, name):.1f}</td>" for name in names)
+            + "</tr>"
+            for model, found in self.models.items()
+        )
+        caption = f"{self.mixes} mixes on {escape(self.machine)}"
+        return f"<table><caption>{caption}</caption><tr><th>model</th>{head}</tr>{body}</table>"
+
+
+def evaluate(
+    library: ModelLibrary,
+    dataset: "ProfileDataset",
+    models: Sequence[str] | None = None,
+    coverage: float = 0.9,
+    *,
+    compat: "Compat | None" = None,
+) -> Evaluation:
+    """Predict every mix of a dataset with every model and compare with what was measured.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        Trained models of every NF in the mixes.
+    dataset : ProfileDataset
+        Its rows of plan ``mix`` are used, all on one machine; they must not be those the intervals were calibrated on.
+    models : sequence of str, optional
+        Names of models; all that the targets have in common by default.
+    coverage : float
+        Nominal coverage of the intervals, above 0 and below 1.
+    compat : {"slomo"}, optional
+        Compose by the published rule.
+
+    Raises
+    ------
+    InvalidValueError
+        Without mixes, or with mixes of several machines.
+    UnknownNameError
+        For NFs or models the library lacks.
+    """
+    from slomo.records import schema  # loads pandas, which predicting does without
+
+    machine = _one_machine(dataset)
+    mixes = dataset.select(plan=schema.Plan.MIX)
+    frame = mixes.frame
+    targets = [mixes.workload(key) for key in mixes.targets]
+    by_key = {workload.key: workload for workload in targets}
+    wanted = [by_key[str(key)] for key in frame[schema.TARGET]]
+    competitors = [mixes.competitors(row) for row in range(len(frame))]
+    names = _models_of(library, targets, machine) if models is None else tuple(models)
+    parts = [
+        _rows_of(Predictor(library, machine, name, compat), wanted, competitors, mixes.throughput, coverage)
+        for name in names
+    ]
+    rows = {column: np.concatenate([part[column] for part in parts]).tolist() for column in parts[0]}
+    return Evaluation(
+        machine=machine,
+        mixes=int(frame[schema.RUN_KEY].nunique()),
+        nominal_coverage=coverage,
+        models=MappingProxyType({name: _errors_of(part) for name, part in zip(names, parts, strict=True)}),
+        per_nf=MappingProxyType(
+            {
+                nf: MappingProxyType({name: _errors_of(part, nf) for name, part in zip(names, parts, strict=True)})
+                for nf in sorted({workload.nf for workload in targets})
+            }
+        ),
+        rows=MappingProxyType(rows),
+    )
+
+
+def _one_machine(dataset: "ProfileDataset") -> str:
+    from slomo.records import schema
+
+    frame = dataset.frame
+    machines = sorted(frame.loc[frame[schema.PLAN] == schema.Plan.MIX, schema.MACHINE].unique())
+    if len(machines) != 1:
+        found = f"mixes on {', '.join(machines)}" if machines else f"no mixes among {len(frame)} rows"
+        raise InvalidValueError(
+            f"evaluation needs mixes on one machine, the dataset has {found}",
+            hint="run the 'mixes' plan, or select one machine of the dataset",
+        )
+    return str(machines[0])
+
+
+def _models_of(library: ModelLibrary, targets: Sequence[Workload], machine: str) -> tuple[str, ...]:
+    """Return the models all targets have, in the order of the first target's."""
+    sensitivities = [library.find(workload, machine).sensitivity for workload in targets]
+    return tuple(name for name in sensitivities[0] if all(name in found for found in sensitivities))
+
+
+def _rows_of(
+    predictor: Predictor,
+    targets: Sequence[Workload],
+    competitors: Sequence[tuple[Workload, ...]],
+    measured_mpps: Floats,
+    coverage: float,
+) -> dict[str, NDArray[Any]]:
+    """Return what one model predicts for every row, as columns."""
+    batch = predictor.predict_batch(targets, competitors, coverage)
+    return {
+        "target": np.array([workload.nf for workload in targets], dtype=object),
+        "competitor_count": np.array([len(names) for names in competitors]),
+        "model": np.full(len(targets), predictor.model, dtype=object),
+        "solo_mpps": batch.solo_mpps,
+        "measured_mpps": measured_mpps,
+        "predicted_mpps": batch.throughput_mpps,
+        "low_mpps": batch.low_mpps,
+        "high_mpps": batch.high_mpps,
+        "error_percent": 100.0 * (batch.throughput_mpps - measured_mpps) / measured_mpps,
+    }
+
+
+def _errors_of(rows: Mapping[str, NDArray[Any]], nf: str | None = None) -> Errors:
+    keep = slice(None) if nf is None else rows["target"] == nf
+    return errors(*(rows[name][keep] for name in ("measured_mpps", "predicted_mpps", "low_mpps", "high_mpps")))

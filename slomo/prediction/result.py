@@ -1,0 +1,209 @@
+"""What a prediction says: throughput, slowdown, interval, verdict, and which metric carries the loss.
+
+SLOMO (SIGCOMM'20) section 4.1: slowdown = 1 - P / P_solo. Interval and verdict are this project's additions: an
+operator has to know how far a number can be trusted before placing by it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.compose.composition import Composition
+from slomo.errors import ConfigurationError
+from slomo.models.applicability import Verdict
+from slomo.prediction.explanation import Explanation
+from slomo.vocabulary.workload import Workload
+
+SCHEMA_VERSION = 1
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Throughput of a target beside competitors.
+
+    Attributes
+    ----------
+    target : Workload
+        The NF asked about.
+    competitors : tuple of Workload
+        What runs beside it, one entry per instance.
+    machine, model : str
+        Where, and by which sensitivity model.
+    solo_mpps, throughput_mpps : float
+        Throughput alone and predicted [Mpps].
+    interval : tuple of float
+        Where the throughput lies with probability `coverage` [Mpps].
+    coverage : float
+        Nominal coverage of the interval, 0 to 1.
+    verdict : Verdict
+        Whether what was measured supports the prediction.
+    reasons : tuple of str
+        What speaks against it.
+    explanation : Explanation or None
+        The loss divided over metrics; None where it was not asked for.
+    composition : Composition or None
+        The vector the model read; None where it reads none.
+
+    Examples
+    --------
+    >>> p = Prediction(Workload("lpm"), (), "silver-4110", "slomo", 5.0, 4.0, (3.8, 4.2), 0.9, Verdict.SUPPORTED)
+    >>> round(p.slowdown, 2), p.carrier
+    (0.2, None)
+    """
+
+    target: Workload
+    competitors: tuple[Workload, ...]
+    machine: str
+    model: str
+    solo_mpps: float
+    throughput_mpps: float
+    interval: tuple[float, float]
+    coverage: float
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    explanation: Explanation | None = None
+    composition: Composition | None = None
+
+    @property
+    def slowdown(self) -> float:
+        """Share of the solo throughput that is lost, 1 - P / P_solo; NaN where the latter is unknown."""
+        return 1.0 - self.throughput_mpps / self.solo_mpps if self.solo_mpps > 0.0 else math.nan
+
+    @property
+    def carrier(self) -> tuple[str, float] | None:
+        """Metric that carries most of the loss and its share of it; None where nothing is lost or nobody asked."""
+        return None if self.explanation is None else self.explanation.carrier
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back.
+
+        ``target`` and ``competitors`` are names as a command line takes them; ``workloads`` spells them out.
+        """
+        carrier = self.carrier
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "target": label(self.target),
+            "competitors": [label(workload) for workload in self.competitors],
+            "machine": self.machine,
+            "model": self.model,
+            "solo_mpps": _plain(self.solo_mpps),
+            "throughput_mpps": self.throughput_mpps,
+            "slowdown": _plain(self.slowdown),
+            "interval": list(self.interval),
+            "coverage": self.coverage,
+            "verdict": str(self.verdict),
+            "reasons": list(self.reasons),
+            "carrier": None if carrier is None else {"metric": carrier[0], "share": carrier[1]},
+            "explanation": None if self.explanation is None else self.explanation.to_dict(),
+            "composition": None if self.composition is None else self.composition.to_dict(),
+            "workloads": [self.target.to_dict(), *(workload.to_dict() for workload in self.competitors)],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Prediction":
+        """Rebuild from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            For another schema version.
+        """
+        if data.get("schema_version") != SCHEMA_VERSION:
+            raise ConfigurationError(
+                f"a prediction of schema version {data.get('schema_version')} cannot be read, needed {SCHEMA_VERSION}",
+                hint="predict again with this version of slomo",
+            )
+        target, *competitors = (Workload.from_dict(item) for item in data["workloads"])
+        solo, explanation, composition = data["solo_mpps"], data["explanation"], data["composition"]
+        return cls(
+            target=target,
+            competitors=tuple(competitors),
+            machine=str(data["machine"]),
+            model=str(data["model"]),
+            solo_mpps=math.nan if solo is None else float(solo),
+            throughput_mpps=float(data["throughput_mpps"]),
+            interval=(float(data["interval"][0]), float(data["interval"][1])),
+            coverage=float(data["coverage"]),
+            verdict=Verdict(data["verdict"]),
+            reasons=tuple(data["reasons"]),
+            explanation=None if explanation is None else Explanation.from_dict(explanation),
+            composition=None if composition is None else Composition.from_dict(composition),
+        )
+
+    def _repr_html_(self) -> str:
+        beside = ", ".join(label(workload) for workload in self.competitors) or "nobody"
+        carrier = self.carrier
+        rows = {
+            "throughput": f"{self.throughput_mpps:.3g} Mpps (alone {self.solo_mpps:.3g} Mpps)",
+            "slowdown": f"{100 * self.slowdown:.1f} %",
+            f"{100 * self.coverage:g} % interval": f"{self.interval[0]:.3g} to {self.interval[1]:.3g} Mpps",
+            "verdict": "; ".join([str(self.verdict), *self.reasons]),
+            "carried by": "-" if carrier is None else f"{carrier[0]} ({100 * carrier[1]:.0f} % of the loss)",
+        }
+        body = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(text)}</td></tr>"
+            for name, text in rows.items()
+        )
+        title = f"{label(self.target)} beside {beside} on {self.machine}, model {self.model}"
+        return f"<table><caption>{escape(title)}</caption>{body}</table>"
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionBatch:
+    """Predictions of many mixes, as arrays; row i belongs to mix i.
+
+    Attributes
+    ----------
+    machine, model : str
+        Where, and by which sensitivity model.
+    coverage : float
+        Nominal coverage of the intervals, 0 to 1.
+    target : ndarray of int, shape (n,)
+        Index of the target in `workloads`.
+    competitors : ndarray of int, shape (n, most competitors)
+        Indices of the competitors in ascending order; -1 where there are fewer.
+    workloads : tuple of Workload
+        What the indices stand for.
+    solo_mpps, throughput_mpps, low_mpps, high_mpps : ndarray, shape (n,)
+        Alone, predicted, and the interval's ends [Mpps].
+    """
+
+    machine: str
+    model: str
+    coverage: float
+    target: NDArray[np.int64]
+    competitors: NDArray[np.int64]
+    workloads: tuple[Workload, ...]
+    solo_mpps: Floats
+    throughput_mpps: Floats
+    low_mpps: Floats
+    high_mpps: Floats
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    @property
+    def slowdown(self) -> Floats:
+        """Share of the solo throughput that is lost, shape (n,)."""
+        return 1.0 - self.throughput_mpps / self.solo_mpps
+
+
+def label(workload: Workload) -> str:
+    """Return the shortest text that names a workload: its NF, and its key where it differs from the NF's defaults.
+
+    Examples
+    --------
+    >>> label(Workload("lpm")), label(Workload("synthetic", {"data_size_mib": 8}))
+    ('lpm', 'synthetic(data_size_mib=8)@64B,100000f')
+    """
+    return workload.nf if workload == Workload(workload.nf) else workload.key
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,68 @@
+"""Explanations divide the whole loss, and name the metric that carries it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slomo.prediction.explanation import GROUPS, Explanation, explain
+from slomo.vocabulary.metrics import METRICS
+
+NAMES = ("L2MISS", "L3OCC", "READ", "DDIOOCC", "L3HIT", "traffic.mtbr")
+
+
+def test_every_metric_belongs_to_one_group():
+    """The groups partition the vocabulary."""
+    listed = [name for names in GROUPS.values() for name in names]
+    assert sorted(listed) == sorted(METRICS)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_parts_add_up_to_the_loss(seed):
+    """Parts of metrics plus the unattributed rest are the loss, for any model."""
+    random = np.random.default_rng(seed)
+    weights, pairs = random.normal(size=6), random.normal(size=(6, 6))
+
+    def model(rows):
+        return 10.0 - rows @ weights - np.einsum("ni,ij,nj->n", rows, pairs, rows)
+
+    vector = random.uniform(0.0, 3.0, 6)
+    found = explain(model, NAMES, vector, solo_mpps=10.0)
+    assert found.loss_mpps == pytest.approx(10.0 - model(vector[np.newaxis])[0])
+    assert sum(found.metrics.values()) + found.unattributed_mpps == pytest.approx(found.loss_mpps)
+    assert sum(found.groups.values()) == pytest.approx(sum(found.metrics.values()))
+
+
+def test_the_only_cause_carries_everything():
+    """A model that reads one metric loses everything to it, and metrics it ignores lose nothing."""
+    found = explain(lambda rows: 5.0 - 0.1 * rows[:, 2], NAMES, np.full(6, 10.0), solo_mpps=5.0)
+    assert found.carrier == ("READ", 1.0)
+    assert found.metrics["L3OCC"] == 0.0
+    assert found.unattributed_mpps == 0.0
+
+
+def test_symmetric_groups_share_an_interaction_evenly():
+    """What two groups cost only together is halved between them."""
+    found = explain(lambda rows: 4.0 - rows[:, 0] * rows[:, 1], ("L3OCC", "READ"), np.array([1.0, 1.0]), solo_mpps=4.0)
+    assert found.groups == {"cache": 0.5, "memory bandwidth": 0.5}
+
+
+def test_ratios_and_traffic_cause_nothing():
+    """A metric without a value for no competition, and the target's own traffic, stay unattributed."""
+    found = explain(lambda rows: 4.0 - rows[:, 4] - rows[:, 5], NAMES, np.ones(6), solo_mpps=4.0)
+    assert found.unattributed_mpps == pytest.approx(2.0)
+    assert "L3HIT" not in found.metrics
+    assert "traffic.mtbr" not in found.metrics
+
+
+def test_no_loss_has_no_carrier():
+    """Nothing lost, nobody to blame."""
+    assert explain(lambda rows: np.full(len(rows), 4.0), NAMES, np.ones(6), solo_mpps=4.0).carrier is None
+    assert Explanation(0.1, {}, 0.1).carrier is None
+
+
+def test_explanation_survives_json():
+    """An explanation rebuilt from its mapping is equal."""
+    found = Explanation(0.5, {"L3OCC": 0.4}, 0.1)
+    assert Explanation.from_dict(found.to_dict()) == found
