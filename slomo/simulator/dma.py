@@ -1,0 +1,95 @@
+"""What the network card does: write arriving packets into the cache (DDIO), read departing ones.
+
+A line that is cached is updated in place; otherwise it is allocated in the DDIO ways only, evicting what was there
+(Intel DDIO; ResQ, NSDI'18, section 4.2; "leaky DMA" is what happens when there are more buffers than DDIO space). A card
+on another socket, and processors without DDIO, write to memory.
+"""
+
+from slomo.simulator.compilation import compiled
+from slomo.simulator.hierarchy import (
+    drop_from_l2,
+    llc_drop,
+    llc_insert,
+    llc_lookup,
+    llc_promote,
+    memory_read,
+    memory_write,
+)
+from slomo.simulator.memory import request
+from slomo.simulator.state import (
+    C_RX_HIT,
+    C_RX_MISS,
+    C_TX_HIT,
+    C_TX_MISS,
+    DIRTY,
+    M_DDIO_MASK,
+    M_L2_SETS,
+    M_L2_WAYS,
+    M_SOCKETS,
+    OWNER_SHIFT,
+    T_DATA_LINES,
+    T_DOMAIN,
+    T_NIC_LOCAL,
+    T_SLOTS,
+    State,
+)
+from slomo.simulator.cache import find, set_of
+
+
+@compiled
+def buffer_line(state: State, tenant: int, sequence: int, part: int) -> int:
+    """Return the line of a packet's buffer: part 0 is its metadata, parts 1 and up its bytes."""
+    slot = sequence % state.tenants[tenant, T_SLOTS]
+    return ((2 * tenant) << OWNER_SHIFT) + slot * (state.tenants[tenant, T_DATA_LINES] + 1) + part
+
+
+@compiled
+def receive_line(state: State, tenant: int, line: int, now: float) -> None:
+    """Let the card write one line of an arriving packet."""
+    drop_from_l2(state, tenant, line)
+    domain = state.tenants[tenant, T_DOMAIN]
+    position = llc_lookup(state, domain, line)
+    if state.tenants[tenant, T_NIC_LOCAL] and state.machine[M_DDIO_MASK]:
+        if position >= 0:
+            state.counters[tenant, C_RX_HIT] += 1
+            llc_promote(state, position, DIRTY)
+        else:
+            state.counters[tenant, C_RX_MISS] += 1
+            llc_insert(state, domain, line, DIRTY, state.machine[M_DDIO_MASK], now)
+        return
+    if position >= 0:
+        llc_drop(state, position)
+    state.counters[tenant, C_RX_MISS] += 1
+    memory_write(state, tenant, now)
+    if not state.tenants[tenant, T_NIC_LOCAL]:
+        request(state.channels, state.machine[M_SOCKETS], now, 1.0, state.timing)
+
+
+@compiled
+def send_line(state: State, tenant: int, line: int, now: float) -> None:
+    """Let the card read one line of a departing packet, from a cache if one has it, else from memory."""
+    sets = state.machine[M_L2_SETS]
+    ways = state.machine[M_L2_WAYS]
+    if not state.tenants[tenant, T_NIC_LOCAL]:
+        request(state.channels, state.machine[M_SOCKETS], now, 1.0, state.timing)
+    if llc_lookup(state, state.tenants[tenant, T_DOMAIN], line) >= 0:
+        state.counters[tenant, C_TX_HIT] += 1
+    elif find(state.l2, (tenant * sets + set_of(line, sets)) * ways, ways, line) >= 0:
+        state.counters[tenant, C_TX_HIT] += 1
+    else:
+        state.counters[tenant, C_TX_MISS] += 1
+        memory_read(state, tenant, now)
+
+
+@compiled
+def receive_packet(state: State, tenant: int, sequence: int, now: float) -> None:
+    """Let the card write a whole packet into its buffer."""
+    for part in range(1, state.tenants[tenant, T_DATA_LINES] + 1):
+        receive_line(state, tenant, buffer_line(state, tenant, sequence, part), now)
+
+
+@compiled
+def send_packet(state: State, tenant: int, sequence: int, now: float) -> None:
+    """Let the card read a whole packet from its buffer."""
+    for part in range(1, state.tenants[tenant, T_DATA_LINES] + 1):
+        send_line(state, tenant, buffer_line(state, tenant, sequence, part), now)

@@ -1,0 +1,164 @@
+"""The many-core loop: the core whose clock is earliest goes next, for a few accesses at a time.
+
+Interleaving whole packets against a shared memory channel biases throughput, so cores are interleaved by accesses: a core
+runs until it is `slack` nanoseconds ahead of the next one. The error of that choice is shown in docs/concepts/simulator.md.
+"""
+
+from slomo.simulator.compilation import compiled, kernel
+from slomo.simulator.dma import buffer_line
+from slomo.simulator.hierarchy import access
+from slomo.simulator.random_numbers import next_bits
+from slomo.simulator.state import (
+    D_ACCESS_CREDIT,
+    D_ACCESSES,
+    D_MLP,
+    D_WRITE_CREDIT,
+    D_WRITES,
+    DIRTY,
+    F_GAP,
+    F_PACKET_MLP,
+    F_THROTTLE,
+    M_LLC_SETS,
+    M_LLC_WAYS,
+    S_BASE,
+    S_CURSOR,
+    S_LINES,
+    S_PATTERN,
+    S_ZIPF,
+    SEQUENTIAL,
+    T_FIRST_STRUCTURE,
+    T_LAST_STRUCTURE,
+    T_HEAD,
+    T_OPERATION,
+    T_REMAINING,
+    T_TOUCHED_LINES,
+    T_WRITES_LEFT,
+    T_WRITTEN_LINES,
+    X_SLACK,
+    ZIPF,
+    ZIPF_PIECES,
+    State,
+)
+from slomo.simulator.traffic import begin_packet, end_packet
+
+
+@compiled
+def next_line(state: State, tenant: int, structure: int, pattern: int, lines: int) -> int:
+    """Choose the line of a data structure that is accessed next."""
+    if pattern == SEQUENTIAL:
+        cursor = state.structures[structure, S_CURSOR]
+        state.structures[structure, S_CURSOR] = cursor + 1 if cursor + 1 < lines else 0
+        return cursor
+    bits = next_bits(state.random, tenant)
+    if pattern == ZIPF:
+        table = state.zipf[state.structures[structure, S_ZIPF]]
+        piece = bits & (ZIPF_PIECES - 1)
+        low, high = table[piece], table[piece + 1]
+        return low + ((bits >> 10) * (high - low) >> 21) if high > low else low
+    return (bits * lines) >> 31
+
+
+@compiled
+def read_packet(state: State, tenant: int, until: float) -> None:
+    """Let the core touch the packet's metadata and bytes, up to time `until`."""
+    row = state.tenants[tenant]
+    rates = state.rates[tenant]
+    now = state.clock[tenant]
+    while row[T_REMAINING] > 0 and now <= until:
+        part = row[T_TOUCHED_LINES] + 1 - row[T_REMAINING]
+        dirty = DIRTY if part <= row[T_WRITTEN_LINES] else 0
+        line = buffer_line(state, tenant, row[T_HEAD], part)
+        now += rates[F_GAP] + access(state, tenant, line, dirty, now, rates[F_THROTTLE]) / rates[F_PACKET_MLP]
+        row[T_REMAINING] -= 1
+    state.clock[tenant] = now
+
+
+@compiled
+def use_structure(state: State, tenant: int, structure: int, until: float) -> None:
+    """Let the core work on one of its data structures, up to time `until`."""
+    row = state.tenants[tenant]
+    gap = state.rates[tenant, F_GAP]
+    throttle = state.rates[tenant, F_THROTTLE]
+    parallel = state.demand[structure, D_MLP]
+    base = state.structures[structure, S_BASE]
+    lines = state.structures[structure, S_LINES]
+    pattern = state.structures[structure, S_PATTERN]
+    remaining, writes = row[T_REMAINING], row[T_WRITES_LEFT]
+    now = state.clock[tenant]
+    while remaining > 0 and now <= until:
+        line = base + next_line(state, tenant, structure, pattern, lines)
+        dirty = DIRTY if remaining <= writes else 0
+        now += gap + access(state, tenant, line, dirty, now, throttle) / parallel
+        remaining -= 1
+    row[T_REMAINING] = remaining
+    state.clock[tenant] = now
+
+
+@compiled
+def next_operation(state: State, tenant: int) -> None:
+    """Go on to the next data structure, or finish the packet; fractions of accesses are carried to the next packet."""
+    row = state.tenants[tenant]
+    structure = row[T_FIRST_STRUCTURE] + row[T_OPERATION]
+    if structure >= row[T_LAST_STRUCTURE]:
+        end_packet(state, tenant)
+        return
+    demand = state.demand[structure]
+    demand[D_ACCESS_CREDIT] += demand[D_ACCESSES]
+    demand[D_WRITE_CREDIT] += demand[D_WRITES]
+    count = int(demand[D_ACCESS_CREDIT])
+    writes = min(count, int(demand[D_WRITE_CREDIT]))
+    demand[D_ACCESS_CREDIT] -= count
+    demand[D_WRITE_CREDIT] -= writes
+    row[T_REMAINING] = count
+    row[T_WRITES_LEFT] = writes
+    row[T_OPERATION] += 1
+
+
+@compiled
+def advance(state: State, tenant: int, until: float) -> None:
+    """Run one core until its clock passes `until`."""
+    row = state.tenants[tenant]
+    while state.clock[tenant] <= until:
+        operation = row[T_OPERATION]
+        if operation < 0:
+            begin_packet(state, tenant)
+        elif row[T_REMAINING] == 0:
+            next_operation(state, tenant)
+        elif operation == 0:
+            read_packet(state, tenant, until)
+        else:
+            use_structure(state, tenant, row[T_FIRST_STRUCTURE] + operation - 1, until)
+
+
+@kernel
+def run_until(state: State, end: float) -> None:
+    """Run all cores, earliest first, until every clock has reached `end` [ns]."""
+    clock = state.clock
+    slack = state.timing[X_SLACK]
+    while True:
+        tenant = 0
+        earliest = clock[0]
+        second = end
+        for other in range(1, clock.size):
+            if clock[other] < earliest:
+                second = min(second, earliest)
+                earliest = clock[other]
+                tenant = other
+            else:
+                second = min(second, clock[other])
+        if earliest >= end:
+            return
+        advance(state, tenant, min(second + slack, end))
+
+
+@kernel
+def prefill(state: State, rounds: int) -> None:
+    """Touch every data structure once, tenants in turn and rare lines first, so that warm-up starts near the truth."""
+    limit = state.machine[M_LLC_SETS] * state.machine[M_LLC_WAYS]
+    for part in range(rounds):
+        for tenant in range(state.clock.size):
+            for structure in range(state.tenants[tenant, T_FIRST_STRUCTURE], state.tenants[tenant, T_LAST_STRUCTURE]):
+                lines = min(limit, state.structures[structure, S_LINES])
+                for offset in range(lines * part // rounds, lines * (part + 1) // rounds):
+                    line = state.structures[structure, S_BASE] + lines - 1 - offset
+                    access(state, tenant, line, 0, 0.0, 1.0)

@@ -1,0 +1,199 @@
+"""Lay a machine and its tenants out as the kernel's arrays, scaled down together where asked.
+
+Cache sets, footprints and packet buffers shrink by the same factor, so that reuse distances keep their ratio to the caches'
+sizes (set sampling: Kessler, Hill and Wood, IEEE ToC 43(6), 1994). Rates, latencies and bandwidths are not scaled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slomo.errors import InvalidValueError
+from slomo.simulator import state as s
+from slomo.simulator.cache import empty_cache
+from slomo.simulator.program import LINE_B, Program, Structure
+from slomo.simulator.random_numbers import seeded
+from slomo.vocabulary.machine import Machine
+
+#: ResQ (NSDI'18) Fig. 3: linear to about 90 % load, then steep to 40 % of the unloaded speed. The text gives no value at the
+#: knee; 0.85 is read off the shape of such curves on Broadwell (Intel MLC, loaded latency).
+SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL = 0.9, 0.85, 0.4
+#: Utilisation is averaged over this long before latency follows it: memory controllers' queues turn over in about 1 us.
+WINDOW_NS = 2000.0
+#: A core may run this far ahead of the next one; see docs/concepts/simulator.md for the error.
+SLACK_NS = 100.0
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One tenant's place: its program, core, memory, way mask and throttle."""
+
+    program: Program
+    core: int
+    memory_socket: int
+    way_mask: int
+    mba_percent: float
+
+
+def build(machine: Machine, seats: Sequence[Seat], *, seed: int, scale: int, slack_ns: float = SLACK_NS) -> s.State:
+    """Return the state of an empty machine with its tenants seated and nothing run yet."""
+    sets = [_sets(machine.llc_mib * 2**20, machine.llc_ways, scale), _sets(machine.l2_kib * 2**10, machine.l2_ways, scale)]
+    tenants = _tenant_rows(machine, seats, scale)
+    structures, demand, zipf = _structure_rows(seats, scale)
+    queue = int((tenants[:, s.T_QUEUE_LIMIT] + tenants[:, s.T_SLOTS] + tenants[:, s.T_BURST]).max()) + 1
+    count = len(seats)
+    state = s.State(
+        machine=_machine_row(machine, sets),
+        timing=_timing_row(machine, slack_ns),
+        llc=empty_cache(machine.llc_domains * sets[0], machine.llc_ways),
+        l2=empty_cache(count * sets[1], machine.l2_ways),
+        tenants=tenants,
+        rates=_rate_rows(machine, seats, tenants),
+        clock=np.zeros(count),
+        random=seeded(seed, count),
+        structures=structures,
+        demand=demand,
+        zipf=zipf,
+        arrivals=np.zeros((count, queue)),
+        latency=np.zeros((count, s.LATENCY_SAMPLES)),
+        occupancy=np.zeros(2 * count, dtype=np.int64),
+        counters=np.zeros((count, s.C_COLUMNS), dtype=np.int64),
+        sums=np.zeros((count, s.A_COLUMNS)),
+        channels=_channel_rows(machine, seats),
+    )
+    _stagger(state)
+    return state
+
+
+def _sets(size_b: float, ways: int, scale: int) -> int:
+    return max(1, round(size_b / LINE_B / ways / scale))
+
+
+def _machine_row(machine: Machine, sets: Sequence[int]) -> s.Ints:
+    row = np.zeros(s.M_COLUMNS, dtype=np.int64)
+    row[s.M_LLC_SETS], row[s.M_L2_SETS] = sets
+    row[s.M_LLC_WAYS], row[s.M_L2_WAYS] = machine.llc_ways, machine.l2_ways
+    row[s.M_INCLUSIVE] = machine.llc_policy == "inclusive"
+    row[s.M_DDIO_MASK] = machine.ddio_way_mask
+    row[s.M_SOCKETS] = machine.sockets
+    return row
+
+
+def _timing_row(machine: Machine, slack_ns: float) -> s.Floats:
+    row = np.zeros(s.X_COLUMNS)
+    row[s.X_L2_HIT], row[s.X_LLC_HIT] = machine.l2_hit_ns, machine.llc_hit_ns
+    row[s.X_DRAM_LOCAL], row[s.X_DRAM_REMOTE] = machine.dram_local_ns, machine.dram_remote_ns
+    row[s.X_WINDOW], row[s.X_SLACK] = WINDOW_NS, slack_ns
+    row[s.X_KNEE], row[s.X_SPEED_AT_KNEE], row[s.X_SPEED_FULL] = SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL
+    return row
+
+
+def _tenant_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
+    rows = np.zeros((len(seats), s.T_COLUMNS), dtype=np.int64)
+    names = _accelerators(seats)
+    first = 0
+    for row, seat in zip(rows, seats, strict=True):
+        program = seat.program
+        socket = machine.socket_of(seat.core)
+        row[s.T_DOMAIN], row[s.T_SOCKET] = machine.llc_domain_of(seat.core), socket
+        row[s.T_MEMORY_SOCKET], row[s.T_WAY_MASK] = seat.memory_socket, seat.way_mask
+        row[s.T_OPERATION] = -1
+        row[s.T_FIRST_STRUCTURE], row[s.T_LAST_STRUCTURE] = first, first + len(program.structures)
+        first += len(program.structures)
+        row[s.T_SLOTS] = max(4, round(program.packet_buffers / scale))
+        row[s.T_DATA_LINES], row[s.T_TOUCHED_LINES] = program.data_lines, program.touched_lines
+        row[s.T_WRITTEN_LINES] = program.written_lines
+        row[s.T_BURST] = max(1, min(program.burst, int(row[s.T_SLOTS]) // 4))
+        row[s.T_SATURATED] = program.offered_mpps is None
+        row[s.T_QUEUE_LIMIT] = program.packet_buffers
+        row[s.T_NIC_LOCAL] = socket == machine.nic_socket and seat.memory_socket == socket
+        row[s.T_ACCELERATOR] = -1
+        if program.accelerator is not None:
+            row[s.T_ACCELERATOR] = machine.sockets + 1 + names.index(program.accelerator[0])
+    return rows
+
+
+def _accelerators(seats: Sequence[Seat]) -> list[str]:
+    return sorted({seat.program.accelerator[0] for seat in seats if seat.program.accelerator is not None})
+
+
+def _rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Floats:
+    rows = np.zeros((len(seats), s.F_COLUMNS))
+    for row, seat, numbers in zip(rows, seats, tenants, strict=True):
+        program = seat.program
+        row[s.F_GAP] = program.compute_cycles / machine.frequency_ghz / program.accesses
+        row[s.F_PACKET_MLP] = program.packet_mlp
+        row[s.F_INTERARRIVAL] = 1e3 / arrival_mpps(machine, program)
+        row[s.F_THROTTLE] = 100.0 / seat.mba_percent
+        row[s.F_ACCELERATOR] = program.accelerator[1] if program.accelerator else 0.0
+        # a saturated ring delays a packet by its full length, of which the scaled ring is a part
+        saturated = program.offered_mpps is None
+        row[s.F_RING_FACTOR] = program.packet_buffers / numbers[s.T_SLOTS] if saturated else 1.0
+    return rows
+
+
+def arrival_mpps(machine: Machine, program: Program) -> float:
+    """Return the packets that reach the NIC's port per second [Mpps]: the offered load, at most the line rate."""
+    line_rate = machine.line_rate_mpps(program.packet_size_b)
+    return line_rate if program.offered_mpps is None else min(line_rate, program.offered_mpps)
+
+
+def _structure_rows(seats: Sequence[Seat], scale: int) -> tuple[s.Ints, s.Floats, s.Ints]:
+    every = [(tenant, item) for tenant, seat in enumerate(seats) for item in seat.program.structures]
+    numbers = np.zeros((len(every), s.S_COLUMNS), dtype=np.int64)
+    demand = np.zeros((len(every), s.D_COLUMNS))
+    tables: list[s.Ints] = [np.zeros(s.ZIPF_PIECES + 1, dtype=np.int64)]
+    base, owner = 0, -1
+    for row, wish, (tenant, item) in zip(numbers, demand, every, strict=True):
+        base = base if tenant == owner else 0
+        owner = tenant
+        lines = max(1, round(item.size_b / LINE_B / scale))
+        row[s.S_BASE], row[s.S_LINES] = ((2 * tenant + 1) << s.OWNER_SHIFT) + base, lines
+        row[s.S_PATTERN] = {"sequential": s.SEQUENTIAL, "zipf": s.ZIPF}.get(item.pattern, s.RANDOM)
+        if item.pattern == "zipf":
+            row[s.S_ZIPF] = len(tables)
+            tables.append(zipf_table(lines, item.zipf_exponent))
+        wish[s.D_ACCESSES], wish[s.D_WRITES] = item.reads + item.writes, item.writes
+        wish[s.D_MLP] = item.mlp
+        base += lines
+        _check_size(item, base)
+    return numbers, demand, np.stack(tables)
+
+
+def _check_size(item: Structure, lines: int) -> None:
+    if lines >= 1 << 31:
+        raise InvalidValueError(f"data structure '{item.name}': {item.size_b / 2**20:g} MiB is more than the simulator can address")
+
+
+def zipf_table(lines: int, exponent: float) -> s.Ints:
+    """Return the inverse distribution function of a Zipf law over `lines` ranks in equal pieces of probability.
+
+    Examples
+    --------
+    >>> table = zipf_table(1000, 1.0)
+    >>> int(table[0]), int(table[-1])
+    (0, 1000)
+    """
+    weight = np.arange(1, lines + 1, dtype=np.float64) ** -exponent
+    cumulative = np.cumsum(weight) / weight.sum()
+    edges = np.arange(1, s.ZIPF_PIECES) / s.ZIPF_PIECES
+    inside = np.searchsorted(cumulative, edges, side="right")
+    return np.concatenate(([0], inside, [lines])).astype(np.int64)
+
+
+def _channel_rows(machine: Machine, seats: Sequence[Seat]) -> s.Floats:
+    rows = np.zeros((machine.sockets + 1 + len(_accelerators(seats)), s.H_COLUMNS))
+    rows[:, s.H_FACTOR] = 1.0
+    rows[: machine.sockets, s.H_SERVICE] = LINE_B / machine.usable_memory_gb_s
+    rows[machine.sockets, s.H_SERVICE] = LINE_B / machine.link_gb_s
+    rows[machine.sockets + 1 :, s.H_SERVICE] = 1.0
+    return rows
+
+
+def _stagger(state: s.State) -> None:
+    """Spread the carried fractions, so that equal tenants do not move in step."""
+    for tenant in range(len(state.clock)):
+        first, last = state.tenants[tenant, s.T_FIRST_STRUCTURE], state.tenants[tenant, s.T_LAST_STRUCTURE]
+        state.demand[first:last, s.D_ACCESS_CREDIT] = (0.37 * (tenant + 1)) % 1.0
+        state.clock[tenant] = 7.0 * tenant

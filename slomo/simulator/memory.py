@@ -1,0 +1,63 @@
+"""Memory channels, the inter-socket link and accelerators: shared servers that slow down as they fill up.
+
+Latency follows ResQ (NSDI'18) Fig. 3: the speed of an access falls linearly until about 90 % load and then steeply to
+40 % of the unloaded value. Utilisation is measured over a short window; a backlog of work that has been asked for and not
+yet served delays every request, so that no channel ever moves more than its capacity.
+"""
+
+from slomo.simulator.compilation import compiled
+from slomo.simulator.state import (
+    H_BACKLOG,
+    H_BUSY_TOTAL,
+    H_FACTOR,
+    H_LAST,
+    H_SERVICE,
+    H_UTILISATION,
+    H_WINDOW_BUSY,
+    H_WINDOW_START,
+    X_KNEE,
+    X_SPEED_AT_KNEE,
+    X_SPEED_FULL,
+    X_WINDOW,
+    Floats,
+)
+
+
+@compiled
+def latency_factor(utilisation: float, timing: Floats) -> float:
+    """Return how many times the unloaded latency an access takes at `utilisation` (0 to 1)."""
+    knee, at_knee = timing[X_KNEE], timing[X_SPEED_AT_KNEE]
+    if utilisation <= knee:
+        return 1.0 / (1.0 - (1.0 - at_knee) * utilisation / knee)
+    beyond = min(1.0, (utilisation - knee) / (1.0 - knee))
+    return 1.0 / (at_knee - (at_knee - timing[X_SPEED_FULL]) * beyond * beyond)
+
+
+@compiled
+def roll_window(channels: Floats, channel: int, now: float, timing: Floats) -> None:
+    """Close the utilisation window, if it is over, and derive the latency of the next one from it."""
+    elapsed = now - channels[channel, H_WINDOW_START]
+    if elapsed < timing[X_WINDOW]:
+        return
+    fresh = min(1.0, channels[channel, H_WINDOW_BUSY] / elapsed)
+    utilisation = 0.5 * (channels[channel, H_UTILISATION] + fresh)
+    channels[channel, H_UTILISATION] = utilisation
+    channels[channel, H_FACTOR] = latency_factor(utilisation, timing)
+    channels[channel, H_WINDOW_START] = now
+    channels[channel, H_WINDOW_BUSY] = 0.0
+
+
+@compiled
+def request(channels: Floats, channel: int, now: float, work: float, timing: Floats) -> float:
+    """Ask a channel for `work` units of service at time `now`; return how long it waits [ns] before it is served."""
+    roll_window(channels, channel, now, timing)
+    elapsed = now - channels[channel, H_LAST]
+    if elapsed > 0.0:
+        channels[channel, H_BACKLOG] = max(0.0, channels[channel, H_BACKLOG] - elapsed)
+        channels[channel, H_LAST] = now
+    wait = channels[channel, H_BACKLOG]
+    service = work * channels[channel, H_SERVICE]
+    channels[channel, H_BACKLOG] = wait + service
+    channels[channel, H_WINDOW_BUSY] += service
+    channels[channel, H_BUSY_TOTAL] += service
+    return wait

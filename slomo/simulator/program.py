@@ -1,0 +1,185 @@
+"""What one tenant does per packet, in numbers: an NF's document with its settings and traffic filled in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.vocabulary.knobs import knobs
+from slomo.vocabulary.network_function import NetworkFunction
+from slomo.vocabulary.workload import Setting, Traffic, Workload
+
+LINE_B = 64
+#: In flight at once where a document says nothing: one core's ten line-fill buffers are rarely all in use.
+DEFAULT_MLP = {"random": 4.0, "zipf": 4.0, "chain": 1.0, "sequential": 16.0}
+DEFAULT_PACKET_BUFFERS = 2048
+DEFAULT_BURST = 32
+
+
+@dataclass(frozen=True)
+class Structure:
+    """One data structure: size [B], reads and writes per packet, pattern, accesses in flight."""
+
+    name: str
+    size_b: float
+    reads: float
+    writes: float
+    pattern: str
+    zipf_exponent: float
+    mlp: float
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one packet costs, and how packets come and go."""
+
+    compute_cycles: float
+    instructions: float
+    packet_size_b: int
+    touched_lines: int
+    written_lines: int
+    packet_mlp: float
+    packet_buffers: int
+    burst: int
+    offered_mpps: float | None
+    accelerator: tuple[str, float] | None
+    structures: tuple[Structure, ...]
+
+    @property
+    def data_lines(self) -> int:
+        """Cache lines of a packet's bytes."""
+        return -(-self.packet_size_b // LINE_B)
+
+    @property
+    def accesses(self) -> float:
+        """Line accesses of the core per packet, the packet's metadata included."""
+        return 1.0 + self.touched_lines + sum(item.reads + item.writes for item in self.structures)
+
+
+def program(nf: NetworkFunction, workload: Workload) -> Program:
+    """Fill an NF's document with a workload's settings and traffic.
+
+    Raises
+    ------
+    ConfigurationError
+        If the NF has no ``simulated`` section.
+    UnknownNameError, InvalidValueError
+        For a setting the NF does not have, or one out of range.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.network_function import load_network_function
+    >>> knobs_set = Workload("synthetic", {"data_size_mib": 8, "reads_per_packet": 100})
+    >>> program(load_network_function("synthetic"), knobs_set).structures[0].size_b
+    8388608.0
+    """
+    if nf.simulated is None:
+        raise ConfigurationError(f"network function '{nf.name}' has no 'simulated' section", hint="give one, or use a testbed with real machines")
+    return _Filler(nf, workload).program()
+
+
+class _Filler:
+    """Replaces ``$setting`` by its value throughout one document."""
+
+    def __init__(self, nf: NetworkFunction, workload: Workload) -> None:
+        self.nf = nf
+        self.traffic: Traffic = workload.traffic
+        self.document: Mapping[str, Any] = nf.simulated or {}
+        self.own = dict(workload.configuration)
+        self.sizes = {f"{item['name']}_mib" for item in self.document.get("structures", ()) if "size_mib" in item}
+        self.settings: dict[str, Setting] = {**nf.settings}
+        for name, value in self.own.items():
+            self._check(name, value)
+            self.settings[name] = value
+
+    def _check(self, name: str, value: Setting) -> None:
+        known = {*self.nf.settings, *self.sizes, "packet_buffers", "burst", "packet_size_b"}
+        if name not in known:
+            raise UnknownNameError(f"setting of '{self.nf.name}'", name, known)
+        if name in knobs():
+            knobs()[name].check(value)
+        if name == "instances" and value != 1:
+            raise InvalidValueError(f"'{self.nf.name}': one workload is one instance, got instances = {value}", hint="list it that many times")
+        if isinstance(value, int | float) and not 0 <= value <= 1e9:
+            raise InvalidValueError(f"'{self.nf.name}': {name} is {value}, needed 0 to 1e9")
+
+    def number(self, value: object, default: float = 0.0) -> float:
+        """Return a number, or the product a text such as ``$reads * $iterations`` stands for."""
+        if value is None:
+            return default
+        product = 1.0
+        for factor in str(value).split("*"):
+            product *= float(self._lookup(factor.strip()))
+        return product
+
+    def _lookup(self, text: str) -> Setting:
+        if not text.startswith("$"):
+            return text
+        if text[1:] not in self.settings:
+            raise UnknownNameError(f"setting of '{self.nf.name}'", text[1:], self.settings)
+        return self.settings[text[1:]]
+
+    def structure(self, item: Mapping[str, Any]) -> Structure:
+        """Fill in one data structure."""
+        pattern = str(self._lookup(str(item.get("pattern", "random"))))
+        exponent = self.number(item.get("zipf_exponent"), 1.0)
+        size_b = self.number(self.own.get(f"{item['name']}_mib", item.get("size_mib"))) * 2**20
+        if "bytes_per_flow" in item:
+            size_b += self.number(item["bytes_per_flow"]) * self.traffic.flow_count
+            if self.traffic.flow_distribution == "zipf" and pattern == "random":
+                pattern, exponent = "zipf", self.traffic.zipf_exponent
+        mlp = item.get("mlp", DEFAULT_MLP)
+        if isinstance(mlp, Mapping):
+            mlp = mlp.get(pattern, DEFAULT_MLP[pattern])
+        return Structure(
+            name=str(item["name"]),
+            size_b=max(float(LINE_B), size_b),
+            reads=self.number(item.get("reads")),
+            writes=self.number(item.get("writes")),
+            pattern=pattern,
+            zipf_exponent=exponent,
+            mlp=1.0 if pattern == "chain" else float(mlp),
+        )
+
+    def per_packet(self, what: str, size_b: int) -> float:
+        """Return the compute cycles or the instructions of one packet."""
+        total = self.number(self.document["compute_cycles" if what == "cycles" else what])
+        total += self.number(self.document.get(f"{what}_per_byte")) * max(0, size_b - LINE_B)
+        for item in self.document.get("structures", ()):
+            accesses = self.number(item.get("reads")) + self.number(item.get("writes"))
+            total += accesses * self.number(item.get(f"{what}_per_access"))
+        return total
+
+    def offered_mpps(self) -> float | None:
+        """Return the offered load: the traffic's, else the NF's own; None saturates."""
+        if self.traffic.offered_mpps is not None:
+            return self.traffic.offered_mpps
+        return self.number(self.document.get("offered_mpps")) or None
+
+    def accelerator(self) -> tuple[str, float] | None:
+        """Return the accelerator's name and its time per packet [ns], if any."""
+        item = self.document.get("accelerator")
+        if item is None:
+            return None
+        return str(item["name"]), self.number(item["service_ns"]) * self.number(item.get("requests"), 1.0)
+
+    def program(self) -> Program:
+        """Fill in everything."""
+        packet = self.document.get("packet", {})
+        size_b = int(self.number(self.own.get("packet_size_b", self.document.get("packet_size_b")), self.traffic.packet_size_b))
+        lines = -(-size_b // LINE_B)
+        buffers = self.own.get("packet_buffers", self.document.get("packet_buffers"))
+        burst = self.own.get("burst", self.document.get("burst"))
+        return Program(
+            compute_cycles=self.per_packet("cycles", size_b),
+            instructions=self.per_packet("instructions", size_b),
+            packet_size_b=size_b,
+            touched_lines=lines if packet.get("touch") == "payload" else 1,
+            written_lines=min(lines, int(packet.get("written_lines", 1))),
+            packet_mlp=float(packet.get("mlp", 6.0)),
+            packet_buffers=max(32, int(self.number(buffers, DEFAULT_PACKET_BUFFERS))),
+            burst=max(1, int(self.number(burst, DEFAULT_BURST))),
+            offered_mpps=self.offered_mpps(),
+            accelerator=self.accelerator(),
+            structures=tuple(self.structure(item) for item in self.document.get("structures", ())),
+        )

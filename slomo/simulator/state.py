@@ -1,0 +1,93 @@
+"""The simulator's state: plain arrays the kernels share, and the names of their columns.
+
+Kernels see numbers only. Everything a tenant, a structure or a memory channel knows sits in one row of one array, so a
+simulation is its state: copy the arrays and it can be continued from there.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Words = NDArray[np.uint64]
+
+
+class State(NamedTuple):
+    """All arrays of one simulation; the columns are the constants below."""
+
+    machine: Ints  # (M_COLUMNS,)
+    timing: Floats  # (X_COLUMNS,)
+    llc: Ints  # (domains * sets * ways,) packed entries, most recently used first in each set
+    l2: Ints  # (tenants * sets * ways,) packed entries, likewise
+    tenants: Ints  # (tenants, T_COLUMNS)
+    rates: Floats  # (tenants, F_COLUMNS)
+    clock: Floats  # (tenants,) [ns]
+    random: Words  # (tenants,) one xorshift generator each
+    structures: Ints  # (structures, S_COLUMNS)
+    demand: Floats  # (structures, D_COLUMNS)
+    zipf: Ints  # (tables, ZIPF_PIECES + 1) inverse distribution functions
+    arrivals: Floats  # (tenants, queue) arrival times [ns] of queued packets
+    latency: Floats  # (tenants, LATENCY_SAMPLES) [ns]
+    occupancy: Ints  # (2 * tenants,) LLC lines held: packet buffers, then data
+    counters: Ints  # (tenants, C_COLUMNS)
+    sums: Floats  # (tenants, A_COLUMNS)
+    channels: Floats  # (sockets + 1 + accelerators, H_COLUMNS): memory channels, the link, accelerators
+
+
+def zero_counters(state: State) -> None:
+    """Forget everything counted so far; the state of the caches and clocks stays."""
+    state.counters[:] = 0
+    state.sums[:] = 0.0
+    state.channels[:, H_BUSY_TOTAL] = 0.0
+    state.channels[:, H_READS] = 0.0
+    state.channels[:, H_WRITES] = 0.0
+
+
+def copy_state(state: State) -> State:
+    """Return an independent copy from which the simulation can be continued."""
+    arrays: tuple[Any, ...] = tuple(array.copy() for array in state)
+    return State(*arrays)
+
+
+# An entry of a cache: line << 7 | dirty << 6 | way. A line is owner << 32 | number; owners are 2 * tenant for packet
+# buffers and 2 * tenant + 1 for data. Empty entries are negative.
+WAY_BITS = 0x3F
+DIRTY = 0x40
+LINE_SHIFT = 7
+EMPTY_LINE = -1
+OWNER_SHIFT = 32
+
+# machine
+M_LLC_SETS, M_LLC_WAYS, M_L2_SETS, M_L2_WAYS, M_INCLUSIVE, M_DDIO_MASK, M_SOCKETS, M_COLUMNS = range(8)
+# timing [ns]
+X_L2_HIT, X_LLC_HIT, X_DRAM_LOCAL, X_DRAM_REMOTE, X_WINDOW, X_SPEED_AT_KNEE, X_KNEE, X_SPEED_FULL, X_SLACK, X_COLUMNS = range(10)
+# tenants
+(
+    T_DOMAIN, T_SOCKET, T_MEMORY_SOCKET, T_WAY_MASK, T_OPERATION, T_REMAINING, T_WRITES_LEFT, T_FIRST_STRUCTURE,
+    T_LAST_STRUCTURE, T_SLOTS, T_DATA_LINES, T_TOUCHED_LINES, T_WRITTEN_LINES, T_HEAD, T_FILLED, T_SENT, T_BURST,
+    T_SATURATED, T_QUEUE_LIMIT, T_ARRIVED, T_NIC_LOCAL, T_ACCELERATOR, T_SAMPLES, T_COLUMNS,
+) = range(24)  # fmt: skip
+# rates
+F_GAP, F_PACKET_MLP, F_INTERARRIVAL, F_NEXT_ARRIVAL, F_THROTTLE, F_ACCELERATOR, F_RING_FACTOR, F_COLUMNS = range(8)
+# structures
+S_BASE, S_LINES, S_PATTERN, S_CURSOR, S_ZIPF, S_COLUMNS = range(6)
+RANDOM, SEQUENTIAL, ZIPF = range(3)
+# demand
+D_ACCESSES, D_WRITES, D_MLP, D_ACCESS_CREDIT, D_WRITE_CREDIT, D_COLUMNS = range(6)
+# counters
+(
+    C_PACKETS, C_L2_HIT, C_L2_MISS, C_L3_HIT, C_L3_MISS, C_READ_LOCAL, C_READ_REMOTE, C_WRITE_LOCAL, C_WRITE_REMOTE,
+    C_RX_HIT, C_RX_MISS, C_TX_HIT, C_TX_MISS, C_LOST, C_ARRIVED, C_COLUMNS,
+) = range(16)  # fmt: skip
+# sums
+A_IDLE, A_DRAM_LATENCY, A_COLUMNS = range(3)
+# channels
+(
+    H_SERVICE, H_WINDOW_START, H_WINDOW_BUSY, H_FACTOR, H_BACKLOG, H_LAST, H_UTILISATION, H_BUSY_TOTAL, H_READS,
+    H_WRITES, H_COLUMNS,
+) = range(11)  # fmt: skip
+
+ZIPF_PIECES = 1024
+LATENCY_SAMPLES = 4096

@@ -1,0 +1,113 @@
+"""Packets in and out of an NF: arrivals, the receive ring, bursts, departures, latencies.
+
+Under saturation the ring is always full: the card writes a packet into every buffer as soon as it is free, a whole ring
+ahead of the core (ResQ, NSDI'18, section 4.2). Under a given load packets arrive as a Poisson process and are lost when
+the ring is full.
+"""
+
+import math
+
+from slomo.simulator.compilation import compiled
+from slomo.simulator.dma import receive_packet, send_packet
+from slomo.simulator.memory import request
+from slomo.simulator.random_numbers import next_bits
+from slomo.simulator.state import (
+    A_IDLE,
+    C_ARRIVED,
+    C_LOST,
+    C_PACKETS,
+    F_ACCELERATOR,
+    F_INTERARRIVAL,
+    F_NEXT_ARRIVAL,
+    F_RING_FACTOR,
+    LATENCY_SAMPLES,
+    T_ACCELERATOR,
+    T_ARRIVED,
+    T_BURST,
+    T_FILLED,
+    T_HEAD,
+    T_OPERATION,
+    T_QUEUE_LIMIT,
+    T_REMAINING,
+    T_SAMPLES,
+    T_SATURATED,
+    T_SENT,
+    T_SLOTS,
+    T_TOUCHED_LINES,
+    State,
+)
+
+
+@compiled
+def admit(state: State, tenant: int, now: float) -> None:
+    """Queue, or lose, every packet that arrived up to `now`."""
+    row = state.tenants[tenant]
+    rates = state.rates[tenant]
+    while rates[F_NEXT_ARRIVAL] <= now:
+        state.counters[tenant, C_ARRIVED] += 1
+        if row[T_ARRIVED] - row[T_HEAD] < row[T_QUEUE_LIMIT]:
+            state.arrivals[tenant, row[T_ARRIVED] % state.arrivals.shape[1]] = rates[F_NEXT_ARRIVAL]
+            row[T_ARRIVED] += 1
+        else:
+            state.counters[tenant, C_LOST] += 1
+        uniform = (next_bits(state.random, tenant) + 1) / 2147483648.0
+        rates[F_NEXT_ARRIVAL] -= rates[F_INTERARRIVAL] * math.log(uniform)
+
+
+@compiled
+def refill(state: State, tenant: int, now: float) -> None:
+    """Let the card write waiting packets into the buffers that are free."""
+    row = state.tenants[tenant]
+    limit = row[T_SENT] + row[T_SLOTS]
+    if not row[T_SATURATED]:
+        limit = min(limit, row[T_ARRIVED])
+    while row[T_FILLED] < limit:
+        if row[T_SATURATED]:
+            state.arrivals[tenant, row[T_FILLED] % state.arrivals.shape[1]] = now
+        receive_packet(state, tenant, row[T_FILLED], now)
+        row[T_FILLED] += 1
+
+
+@compiled
+def flush(state: State, tenant: int, now: float) -> None:
+    """Send what has been processed, note its latency, and hand the buffers back."""
+    row = state.tenants[tenant]
+    while row[T_SENT] < row[T_HEAD]:
+        send_packet(state, tenant, row[T_SENT], now)
+        arrived = state.arrivals[tenant, row[T_SENT] % state.arrivals.shape[1]]
+        state.latency[tenant, row[T_SAMPLES] % LATENCY_SAMPLES] = (now - arrived) * state.rates[tenant, F_RING_FACTOR]
+        row[T_SAMPLES] += 1
+        row[T_SENT] += 1
+
+
+@compiled
+def begin_packet(state: State, tenant: int) -> None:
+    """Take the next packet from the ring, or sleep until one arrives."""
+    row = state.tenants[tenant]
+    now = state.clock[tenant]
+    if not row[T_SATURATED]:
+        admit(state, tenant, now)
+        if row[T_HEAD] == row[T_ARRIVED]:
+            flush(state, tenant, now)
+            state.clock[tenant] = max(now, state.rates[tenant, F_NEXT_ARRIVAL])
+            state.sums[tenant, A_IDLE] += state.clock[tenant] - now
+            return
+    refill(state, tenant, now)
+    row[T_OPERATION] = 0
+    row[T_REMAINING] = row[T_TOUCHED_LINES] + 1
+
+
+@compiled
+def end_packet(state: State, tenant: int) -> None:
+    """Count the packet and, at the end of a burst, send the burst."""
+    row = state.tenants[tenant]
+    accelerator = row[T_ACCELERATOR]
+    if accelerator >= 0:
+        work = state.rates[tenant, F_ACCELERATOR]
+        now = state.clock[tenant]
+        state.clock[tenant] = now + work + request(state.channels, accelerator, now, work, state.timing)
+    state.counters[tenant, C_PACKETS] += 1
+    row[T_HEAD] += 1
+    row[T_OPERATION] = -1
+    if row[T_HEAD] - row[T_SENT] >= row[T_BURST]:
+        flush(state, tenant, state.clock[tenant])

@@ -1,0 +1,116 @@
+"""Read the short YAML documents people write, and say file, line and field when one is wrong.
+
+Safe loading only, bounded in size; every node's line is remembered while PyYAML composes the document, so that an error of
+JSON Schema (draft 2020-12) can point at the line it is about.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slomo.errors import ConfigurationError
+
+MAXIMUM_BYTES = 1_000_000
+Position = tuple[str | int, ...]
+
+
+def read_document(path: Path) -> str:
+    """Return a document's text, refusing what is missing, huge or not text."""
+    try:
+        size = path.stat().st_size
+        if size > MAXIMUM_BYTES:
+            raise ConfigurationError(f"{path}: {size} bytes, needed at most {MAXIMUM_BYTES}")
+        return path.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise ConfigurationError(f"{path}: cannot be read: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path}: is not text in UTF-8") from None
+
+
+def parse_document(text: str, name: str) -> tuple[dict[str, Any], dict[Position, int]]:
+    """Parse YAML; return the mapping and the line of every field.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is not YAML, or not a mapping.
+
+    Examples
+    --------
+    >>> parse_document("a: 1\\nb: {c: 2}\\n", "x.yaml")[1][("b", "c")]
+    2
+    """
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as problem:
+        mark = getattr(problem, "problem_mark", None)
+        where = f"{name}:{mark.line + 1}" if mark else name
+        raise ConfigurationError(f"{where}: is not YAML: {getattr(problem, 'problem', None) or problem}") from None
+    if not isinstance(data, dict) or node is None:
+        raise ConfigurationError(f"{name}:1: is {type(data).__name__}, needed a mapping of fields")
+    lines: dict[Position, int] = {}
+    _collect_lines(node, (), lines)
+    return data, lines
+
+
+def _collect_lines(node: yaml.Node, position: Position, lines: dict[Position, int]) -> None:
+    lines.setdefault(position, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            inside = (*position, str(key.value))
+            lines[inside] = key.start_mark.line + 1
+            _collect_lines(value, inside, lines)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _collect_lines(value, (*position, index), lines)
+
+
+def load_schema(folder: str, name: str) -> dict[str, Any]:
+    """Return a JSON Schema shipped in a folder of the vocabulary."""
+    text = (resources.files("slomo.vocabulary") / folder / name).read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def validate(data: Mapping[str, Any], schema: Mapping[str, Any], name: str, lines: Mapping[Position, int]) -> None:
+    """Check a document against a JSON Schema.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming file, line, field, what was found and what was needed.
+    """
+    import jsonschema
+
+    errors = list(jsonschema.Draft202012Validator(schema).iter_errors(data))
+    if not errors:
+        return
+    error = jsonschema.exceptions.best_match(errors)
+    position: Position = tuple(error.absolute_path)
+    extra = _unexpected_field(error)
+    if extra is not None:
+        position = (*position, extra)
+    field = _dotted(position) or "the document"
+    raise ConfigurationError(f"{name}:{_line(position, lines)}: field '{field}': {error.message}", hint=error.schema.get("description"))
+
+
+def _unexpected_field(error: Any) -> str | None:
+    if error.validator != "additionalProperties" or not isinstance(error.instance, Mapping):
+        return None
+    known = error.schema.get("properties", {})
+    return next((str(key) for key in error.instance if key not in known), None)
+
+
+def _line(position: Position, lines: Mapping[Position, int]) -> int:
+    while position and position not in lines:
+        position = position[:-1]
+    return lines.get(position, 1)
+
+
+def _dotted(position: Sequence[str | int]) -> str:
+    return ".".join(str(part) for part in position)

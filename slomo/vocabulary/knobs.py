@@ -1,0 +1,113 @@
+"""The knobs of the synthetic competitor, read from their single truth: ``synthetic_nf/knobs.yaml``.
+
+SLOMO (SIGCOMM'20) section 4.1 trains on a synthetic NF whose pressure is dialled by the size of its data, its accesses per
+packet and its packet buffers.
+"""
+
+import functools
+import math
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.vocabulary.documents import parse_document
+from slomo.vocabulary.workload import Setting
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One knob.
+
+    Attributes
+    ----------
+    name, unit, description : str
+        Unit is empty for a choice.
+    kind : str
+        ``"real"``, ``"integer"`` or ``"choice"``.
+    range : tuple
+        Lowest and highest value, or the choices.
+    default : number or str
+        Value where nothing is said.
+    """
+
+    name: str
+    unit: str
+    kind: str
+    range: tuple[Setting, ...]
+    default: Setting
+    description: str
+
+    def check(self, value: Setting) -> Setting:
+        """Return `value` as this knob's kind.
+
+        Raises
+        ------
+        InvalidValueError
+            If it is outside the knob's range or of another kind.
+
+        Examples
+        --------
+        >>> knobs()["reads_per_packet"].check(1000)
+        1000
+        """
+        if self.kind == "choice":
+            if value not in self.range:
+                raise self._fault(value, "one of " + ", ".join(map(str, self.range)))
+            return value
+        low, high = float(self.range[0]), float(self.range[1])
+        needed = f"{low:g} to {high:g} {self.unit}".rstrip()
+        if isinstance(value, bool | str) or not math.isfinite(value) or not low <= value <= high:
+            raise self._fault(value, needed)
+        if self.kind == "integer" and value != int(value):
+            raise self._fault(value, f"a whole number, {needed}")
+        return value
+
+    def _fault(self, value: Setting, needed: str) -> InvalidValueError:
+        return InvalidValueError(f"synthetic competitor: {self.name} is {value!r}, needed {needed}", hint=self.description)
+
+
+@functools.cache
+def knobs() -> dict[str, Knob]:
+    """Return all knobs by name, in the order of the file.
+
+    Examples
+    --------
+    >>> knobs()["data_size_mib"].unit
+    'MiB'
+    """
+    text = (resources.files("synthetic_nf") / "knobs.yaml").read_text(encoding="utf-8")
+    data, _ = parse_document(text, "synthetic_nf/knobs.yaml")
+    return {str(item["name"]): _knob(item) for item in data["knobs"]}
+
+
+def _knob(item: dict[str, Any]) -> Knob:
+    try:
+        return Knob(
+            name=str(item["name"]),
+            unit=str(item.get("unit") or ""),
+            kind=str(item["kind"]),
+            range=tuple(item["range"]),
+            default=item["default"],
+            description=str(item["description"]).strip(),
+        )
+    except KeyError as problem:
+        raise ConfigurationError(f"synthetic_nf/knobs.yaml: knob '{item.get('name')}' lacks {problem}") from None
+
+
+def knob(name: str) -> Knob:
+    """Look a knob up.
+
+    Raises
+    ------
+    UnknownNameError
+        With the nearest name.
+
+    Examples
+    --------
+    >>> knob("iterations").default
+    1
+    """
+    if name not in knobs():
+        raise UnknownNameError("knob of the synthetic competitor", name, knobs())
+    return knobs()[name]

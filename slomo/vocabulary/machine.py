@@ -1,0 +1,224 @@
+"""A machine: what its cores share, in numbers with sources.
+
+One YAML file per machine in ``machines/``; the fields are those a line-level simulation needs (SLOMO, SIGCOMM'20,
+section 3, lists the shared resources: last-level cache, DDIO space, memory bandwidth).
+"""
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.documents import load_schema, parse_document, read_document, validate
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One server.
+
+    Attributes
+    ----------
+    name, description, source : str
+        Short name, what it is, where its numbers come from.
+    sockets, cores_per_socket : int
+        Hyper-threading is taken to be off.
+    frequency_ghz : float
+        Nominal clock [GHz]; turbo is taken to be off.
+    l2_kib, l2_ways, l2_hit_ns
+        Private L2 of each core: size [KiB], ways, latency of a hit [ns].
+    llc_mib, llc_ways, llc_hit_ns
+        One last-level cache domain: size [MiB], ways, latency of a hit [ns].
+    llc_policy : str
+        ``"inclusive"`` of L2, or ``"victim"``: filled by what L2 evicts.
+    llc_domains_per_socket : int
+        Last-level caches per socket; cores are divided evenly among them.
+    ddio_ways : int
+        Highest ways of the LLC in which devices may allocate; 0 where devices write to memory.
+    memory_peak_gb_s : float
+        Nominal bandwidth of one socket's populated memory channels [GB/s].
+    memory_efficiency : float
+        Share of it that mixed reads and writes can reach, 0 to 1.
+    dram_local_ns, dram_remote_ns : float
+        Unloaded latency of memory on this and on another socket [ns].
+    link_gb_s : float
+        Bandwidth of a socket's links to the others, per direction [GB/s].
+    nic_gbps : float
+        Line rate of one NIC port [Gbit/s].
+    nic_socket : int
+        Socket the NIC is attached to.
+
+    Examples
+    --------
+    >>> machine = load_machine("e5-2620v4")
+    >>> machine.cores, machine.llc_mib, machine.llc_policy
+    (16, 20.0, 'inclusive')
+    """
+
+    name: str
+    description: str
+    source: str
+    sockets: int
+    cores_per_socket: int
+    frequency_ghz: float
+    l2_kib: float
+    l2_ways: int
+    l2_hit_ns: float
+    llc_mib: float
+    llc_ways: int
+    llc_policy: str
+    llc_domains_per_socket: int
+    llc_hit_ns: float
+    ddio_ways: int
+    memory_peak_gb_s: float
+    memory_efficiency: float
+    dram_local_ns: float
+    dram_remote_ns: float
+    link_gb_s: float
+    nic_gbps: float
+    nic_socket: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.type in (float, "float"):
+                object.__setattr__(self, field.name, float(getattr(self, field.name)))
+        self._require(self.ddio_ways < self.llc_ways, "ddio_ways", f"fewer than the LLC's {self.llc_ways} ways")
+        self._require(self.nic_socket < self.sockets, "nic_socket", f"0 to {self.sockets - 1}")
+        divides = self.cores_per_socket % self.llc_domains_per_socket == 0
+        self._require(divides, "llc_domains_per_socket", f"a divisor of {self.cores_per_socket} cores")
+        self._require(self.llc_policy in ("inclusive", "victim"), "llc_policy", "'inclusive' or 'victim'")
+        for name in ("frequency_ghz", "memory_peak_gb_s", "memory_efficiency", "dram_local_ns", "link_gb_s", "nic_gbps"):
+            value = getattr(self, name)
+            self._require(math.isfinite(value) and value > 0.0, name, "a number above 0")
+
+    def _require(self, condition: bool, name: str, needed: str) -> None:
+        if not condition:
+            raise InvalidValueError(f"machine '{self.name}': {name} is {getattr(self, name)!r}, needed {needed}")
+
+    @property
+    def cores(self) -> int:
+        """Cores of the whole machine."""
+        return self.sockets * self.cores_per_socket
+
+    @property
+    def llc_domains(self) -> int:
+        """Last-level caches of the whole machine."""
+        return self.sockets * self.llc_domains_per_socket
+
+    @property
+    def full_way_mask(self) -> int:
+        """Mask of all LLC ways."""
+        return (1 << self.llc_ways) - 1
+
+    @property
+    def ddio_way_mask(self) -> int:
+        """Mask of the LLC ways in which devices allocate: the highest ones, as Intel ships them."""
+        return self.full_way_mask & ~((1 << (self.llc_ways - self.ddio_ways)) - 1)
+
+    @property
+    def usable_memory_gb_s(self) -> float:
+        """Memory bandwidth of one socket that mixed traffic can reach [GB/s]."""
+        return self.memory_peak_gb_s * self.memory_efficiency
+
+    def socket_of(self, core: int) -> int:
+        """Return the socket of a core.
+
+        Examples
+        --------
+        >>> load_machine("e5-2620v4").socket_of(8)
+        1
+        """
+        if not 0 <= core < self.cores:
+            raise InvalidValueError(f"machine '{self.name}': core {core} asked for, it has cores 0 to {self.cores - 1}")
+        return core // self.cores_per_socket
+
+    def llc_domain_of(self, core: int) -> int:
+        """Return the last-level cache of a core."""
+        socket = self.socket_of(core)
+        inside = (core % self.cores_per_socket) * self.llc_domains_per_socket // self.cores_per_socket
+        return socket * self.llc_domains_per_socket + inside
+
+    def line_rate_mpps(self, packet_size_b: int) -> float:
+        """Return the packets per second a port carries [Mpps]; 20 B of preamble and gap go with each frame.
+
+        Examples
+        --------
+        >>> round(load_machine("e5-2620v4").line_rate_mpps(64), 2)
+        59.52
+        """
+        return self.nic_gbps * 1e3 / (8.0 * (packet_size_b + 20))
+
+    def capacities(self) -> Capacities:
+        """Return what one socket has of each shared resource, the caps of composition."""
+        llc_kib = self.llc_mib * 1024 * self.llc_domains_per_socket
+        return Capacities(
+            cores=self.cores_per_socket,
+            llc_kib=llc_kib,
+            ddio_kib=llc_kib * self.ddio_ways / self.llc_ways,
+            memory_gb_s=self.usable_memory_gb_s,
+            link_gb_s=self.link_gb_s,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Machine":
+        """Rebuild a machine from :meth:`to_dict`'s mapping."""
+        known = {field.name for field in fields(cls)}
+        missing = sorted(known - set(data))
+        if missing:
+            raise ConfigurationError(f"machine '{data.get('name')}' lacks: {', '.join(missing)}")
+        return cls(**{name: data[name] for name in known})
+
+
+@functools.cache
+def machine_names() -> tuple[str, ...]:
+    """Return the names of the shipped machines, sorted.
+
+    Examples
+    --------
+    >>> "silver-4110" in machine_names()
+    True
+    """
+    files = resources.files("slomo.vocabulary") / "machines"
+    return tuple(sorted(file.name[:-5] for file in files.iterdir() if file.name.endswith(".yaml")))
+
+
+@functools.lru_cache(maxsize=64)
+def load_machine(name_or_path: str) -> Machine:
+    """Load a shipped machine by name, or one of your own from a YAML file.
+
+    Raises
+    ------
+    UnknownNameError
+        For a name no machine has, with the nearest one.
+    ConfigurationError
+        For a file that is not a machine: names file, line and field.
+
+    Examples
+    --------
+    >>> load_machine("silver-4110").llc_ways
+    11
+    """
+    name = str(name_or_path)
+    if name in machine_names():
+        text = (resources.files("slomo.vocabulary") / "machines" / f"{name}.yaml").read_text(encoding="utf-8")
+        return _parsed(text, f"{name}.yaml", name)
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or "/" in name:
+        return _parsed(read_document(path), name, path.stem)
+    raise UnknownNameError("machine", name, machine_names())
+
+
+def _parsed(text: str, file: str, name: str) -> Machine:
+    data, lines = parse_document(text, file)
+    validate(data, load_schema("machines", "schema.json"), file, lines)
+    return Machine.from_dict({"name": name, **data})

@@ -1,0 +1,168 @@
+"""A network function: what it is, how it is simulated, how it is started on a real machine.
+
+One short YAML file each in ``network_functions/``, checked against ``schema.json`` there; a user's own NF is a file of the
+same shape. The shipped ones are those of ResQ (NSDI'18) Table 1 and SLOMO (SIGCOMM'20) Table 1.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from slomo.errors import UnknownNameError
+from slomo.vocabulary.documents import load_schema, parse_document, read_document, validate
+from slomo.vocabulary.knobs import knobs
+from slomo.vocabulary.workload import Setting
+
+SCHEMA_VERSION = 1
+SYNTHETIC_KNOBS = "synthetic-knobs"
+
+
+@dataclass(frozen=True)
+class NetworkFunction:
+    """One network function.
+
+    Attributes
+    ----------
+    name, description : str
+        Short name (kebab-case) and one sentence.
+    klass : str
+        ``"sensitive"``, ``"neutral"`` or ``"insensitive"`` as ResQ classes them, ``"competitor"``, or empty.
+    tags : tuple of str
+        Where it belongs, for instance ``"resq"`` or ``"slomo"``.
+    source : str
+        Where its numbers come from.
+    settings : mapping of str to number or str
+        Settings a workload may change, with their defaults.
+    simulated : mapping or None
+        What a packet costs, for the simulator.
+    host : mapping or None
+        How to start it on a real machine.
+
+    Examples
+    --------
+    >>> load_network_function("lpm").klass
+    'sensitive'
+    """
+
+    name: str
+    description: str
+    klass: str = ""
+    tags: tuple[str, ...] = ()
+    source: str = ""
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    simulated: Mapping[str, Any] | None = None
+    host: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (NetworkFunction.from_dict, (self.to_dict(),))
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "name": self.name,
+            "description": self.description,
+            "class": self.klass,
+            "tags": list(self.tags),
+            "source": self.source,
+            "settings": dict(self.settings),
+            "simulated": self.simulated,
+            "host": self.host,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "NetworkFunction":
+        """Rebuild an NF from :meth:`to_dict`'s mapping, or from a document's fields."""
+        settings = data.get("settings") or {}
+        if settings == SYNTHETIC_KNOBS:
+            settings = {name: knob.default for name, knob in knobs().items()}
+        return cls(
+            name=str(data["name"]),
+            description=str(data["description"]),
+            klass=str(data.get("class", "")),
+            tags=tuple(data.get("tags", ())),
+            source=str(data.get("source", "")),
+            settings=settings,
+            simulated=data.get("simulated"),
+            host=data.get("host"),
+        )
+
+
+@functools.cache
+def network_function_names() -> tuple[str, ...]:
+    """Return the names of the shipped NFs, sorted.
+
+    Examples
+    --------
+    >>> "ip-router" in network_function_names()
+    True
+    """
+    files = resources.files("slomo.vocabulary") / "network_functions"
+    return tuple(sorted(file.name[:-5] for file in files.iterdir() if file.name.endswith(".yaml")))
+
+
+def load_network_function(name_or_path: str) -> NetworkFunction:
+    """Load a shipped NF by name, or one of your own from a YAML file.
+
+    Raises
+    ------
+    UnknownNameError
+        For a name no NF has, with the nearest one.
+    ConfigurationError
+        For a file that is not an NF: names file, line and field.
+
+    Examples
+    --------
+    >>> load_network_function("l2fwd").name
+    'l2fwd'
+    """
+    name = str(name_or_path)
+    if name in network_function_names():
+        return _shipped(name)
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or "/" in name:
+        return parse_network_function(read_document(path), name, default_name=path.stem)
+    raise UnknownNameError("network function", name, network_function_names())
+
+
+@functools.cache
+def _shipped(name: str) -> NetworkFunction:
+    text = (resources.files("slomo.vocabulary") / "network_functions" / f"{name}.yaml").read_text(encoding="utf-8")
+    return parse_network_function(text, f"{name}.yaml", default_name=name)
+
+
+def parse_network_function(text: str, file: str, *, default_name: str = "own-nf") -> NetworkFunction:
+    """Parse one NF document.
+
+    Parameters
+    ----------
+    text : str
+        The YAML text.
+    file : str
+        Name of the file, for errors.
+    default_name : str
+        Name of the NF where the document gives none.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming file, line and field.
+
+    Examples
+    --------
+    >>> parse_network_function("description: nothing\\n", "x.yaml", default_name="nop").name
+    'nop'
+    """
+    data, lines = parse_document(text, file)
+    validate(data, load_schema("network_functions", "schema.json"), file, lines)
+    return NetworkFunction.from_dict({"name": default_name, **data})
