@@ -5,7 +5,7 @@ and variation comes by wrapping (google/vizier's experimenters; Ax's simulated b
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from slomo.records.run import RunRecord
 from slomo.vocabulary.colocation import Colocation
@@ -26,7 +26,6 @@ class Testbed(Protocol):
         True where two runs at the same time would disturb each other (a real machine).
     """
 
-    __test__: ClassVar[bool] = False  # not a test class, whatever its name suggests to pytest
     name: str
     exclusive: bool
 

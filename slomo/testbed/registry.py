@@ -1,0 +1,71 @@
+"""One place that turns an alias into a testbed; whoever has an instance passes it through.
+
+Every family of plug-ins has one lazy registry (a string alias or an instance, as scikit-learn's scorers).
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from slomo.errors import UnknownNameError, UsageError
+from slomo.records.profile import ProfileDataset
+from slomo.records.run import RunRecord
+from slomo.testbed.base import Testbed
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.network_function import NetworkFunction
+
+#: aliases there are
+TESTBEDS = ("simulated", "replay")
+
+
+def make_testbed(
+    testbed: str | Testbed = "simulated",
+    machine: str | Machine = "e5-2620v4",
+    network_functions: Iterable[NetworkFunction] = (),
+    source: ProfileDataset | Iterable[RunRecord] | str | Path | None = None,
+) -> Testbed:
+    """Return a testbed.
+
+    Parameters
+    ----------
+    testbed : str or Testbed
+        Alias, or an instance that is returned as it is.
+    machine : str or Machine
+        What is simulated.
+    network_functions : iterable of NetworkFunction
+        NFs of one's own, for the simulator.
+    source : ProfileDataset, iterable of RunRecord or path, optional
+        What is replayed; a path is that of a dataset.
+
+    Raises
+    ------
+    UnknownNameError
+        For an alias or machine there is not.
+    UsageError
+        For a replay of nothing.
+
+    Examples
+    --------
+    >>> make_testbed("simulated", "silver-4110").name
+    'simulated'
+    """
+    if not isinstance(testbed, str):
+        return testbed
+    if testbed == "simulated":
+        from slomo.testbed.simulated import SimulatedTestbed
+
+        return SimulatedTestbed(machine, network_functions)
+    if testbed == "replay":
+        return _replay(source)
+    raise UnknownNameError("testbed", testbed, TESTBEDS)
+
+
+def _replay(source: ProfileDataset | Iterable[RunRecord] | str | Path | None) -> Testbed:
+    from slomo.testbed.replay import ReplayTestbed
+
+    if source is None:
+        raise UsageError("testbed 'replay' has nothing to replay", hint="give a recorded dataset as its source")
+    if isinstance(source, str | Path):
+        from slomo.records.storage import load_dataset
+
+        source = load_dataset(source)
+    return ReplayTestbed(source)

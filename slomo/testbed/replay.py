@@ -1,0 +1,131 @@
+"""A testbed that answers from what was recorded: the same questions, without the rack.
+
+Profilers and models are tested against real measurements this way (Ax's and vizier's replayed back ends).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from slomo.errors import TestbedError
+from slomo.records import schema
+from slomo.records.profile import ProfileDataset
+from slomo.records.rows import competitors_from_cell, workload_from_columns
+from slomo.records.run import Phase, RunRecord, TenantSample
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.metrics import METRICS, Rule, Scope
+from slomo.vocabulary.vector import MetricVector
+
+_NOTHING = MetricVector({}, scope=Scope.CORE)
+
+
+class ReplayTestbed:
+    """Recorded runs as a testbed.
+
+    Parameters
+    ----------
+    source : ProfileDataset or iterable of RunRecord
+        Raw records (for instance `profiling.store.stored_records`) are given back exactly. Rows of a dataset tell
+        nothing about the single competitors: their samples are empty, their throughput is not known (NaN).
+    environment : mapping, optional
+        Environment of raw records; a dataset brings its own.
+
+    Examples
+    --------
+    >>> from slomo.testing.builders import ToyTestbed, toy_plan
+    >>> colocation = toy_plan().colocations[1]
+    >>> replay = ReplayTestbed([ToyTestbed().run(colocation)])
+    >>> round(replay.run(colocation).target.throughput_mpps, 3)
+    4.545
+    """
+
+    name = "replay"
+    exclusive = False
+
+    def __init__(
+        self, source: ProfileDataset | Iterable[RunRecord], environment: Mapping[str, Any] | None = None
+    ) -> None:
+        if isinstance(source, ProfileDataset):
+            self._environment: dict[str, Any] = source.environment
+            records: Iterable[RunRecord] = (
+                _record(row) for row in source.frame.to_dict("records") if row[schema.TENANT] == 0
+            )
+        else:
+            self._environment = dict(environment or {"testbed": self.name})
+            records = source
+        self._recorded: dict[str, list[RunRecord]] = {}
+        for record in records:
+            self._recorded.setdefault(record.colocation.key, []).append(record)
+
+    def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
+        """Return the run that was recorded: the one with this seed, else one of its replicates chosen by the seed.
+
+        Raises
+        ------
+        TestbedError
+            If this co-location was not recorded.
+        """
+        recorded = self._recorded.get(colocation.key)
+        if not recorded:
+            raise TestbedError(
+                f"{colocation.label} was not recorded; there are {len(self._recorded)} other co-locations",
+                hint="ask for a co-location of the recording, or run it on the testbed it was made with",
+            )
+        same = [record for record in recorded if record.seed == seed]
+        return same[0] if same else recorded[seed % len(recorded)]
+
+    @property
+    def colocations(self) -> tuple[Colocation, ...]:
+        """Everything that can be asked for, in the order of the recording."""
+        return tuple(records[0].colocation for records in self._recorded.values())
+
+    def environment(self) -> Mapping[str, Any]:
+        """Return the environment of the recording."""
+        return self._environment
+
+    def estimate_s(self, colocation: Colocation) -> float:  # noqa: ARG002
+        """Return next to nothing [s]."""
+        return 1e-4
+
+
+def _record(row: Mapping[Any, Any]) -> RunRecord:
+    competitors = competitors_from_cell(str(row[schema.COMPETITORS]))
+    colocation = Colocation.from_dict(
+        {
+            "machine": row[schema.MACHINE],
+            "target": workload_from_columns(row).to_dict(),
+            "competitors": [workload.to_dict() for workload in competitors],
+            "isolation": _isolation(row),
+        }
+    )
+    own = _vector(row, "own", Scope.CORE)
+    target = TenantSample(
+        float(row[schema.THROUGHPUT]),
+        own,
+        loss=_known(row[schema.LOSS]),
+        **{n: _known(row[n]) for n in schema.LATENCIES},
+    )
+    others = tuple(TenantSample(float("nan"), _NOTHING) for _ in competitors)
+    alone = Phase(others, _vector(row, "competition", Scope.SOCKET)) if competitors else None
+    beside = Phase((target, *others), _together(_vector(row, "beside", Scope.SOCKET), own))
+    stated = {"testbed": "replay", "run_key": colocation.key, "seed": int(row[schema.SEED])}
+    return RunRecord(colocation, int(row[schema.SEED]), alone, beside, stated)
+
+
+def _isolation(row: Mapping[Any, Any]) -> Any:
+    import json
+
+    return json.loads(str(row[schema.ISOLATION]))
+
+
+def _vector(row: Mapping[Any, Any], prefix: str, scope: Scope) -> MetricVector:
+    return MetricVector({name: row[schema.metric_column(prefix, name)] for name in METRICS}, scope=scope)
+
+
+def _together(beside: MetricVector, own: MetricVector) -> MetricVector:
+    """Return the socket's vector again from the others' share and the target's; only amounts add up."""
+    added = {name: value + own.get(name, 0.0) for name, value in beside.items() if METRICS[name].rule is Rule.SUM}  # type: ignore[operator]
+    return MetricVector({**dict(beside), **added}, scope=Scope.SOCKET)
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else float(value)

@@ -1,0 +1,158 @@
+"""The built-in simulator as a testbed: a rack for people who have none.
+
+Both phases of SLOMO's protocol (SIGCOMM'20, section 4.1) are played line by line; competitors keep their cores from the
+first phase to the second, as processes do that nobody restarts.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.records.provenance import describe_environment, describe_run, platform_fingerprint, versions
+from slomo.records.run import Phase, RunRecord, TenantSample
+from slomo.simulator.engine import DEFAULT_ACCESSES, DEFAULT_SCALE, Tenant, simulate
+from slomo.simulator.result import TenantResult
+from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.machine import Machine, load_machine
+from slomo.vocabulary.network_function import NetworkFunction, load_network_function, network_function_names
+from slomo.vocabulary.workload import Workload, canonical_json
+
+#: Raised whenever the simulator gives other numbers, so that measurements from before and after are never merged.
+SIMULATOR_VERSION = 1
+#: Wall time of one phase on one core of a 2020s server: fixed part, and part per million accesses measured [s].
+_PHASE_S, _PER_MILLION_S = 0.01, 0.06
+
+
+class SimulatedTestbed:
+    """A simulated machine.
+
+    Parameters
+    ----------
+    machine : str or Machine
+        Name, YAML file, or the machine itself.
+    network_functions : iterable of NetworkFunction
+        NFs of one's own; they go before shipped ones of the same name.
+    scale, accesses : int
+        Fidelity of the simulator (`simulator.engine.simulate`).
+
+    Raises
+    ------
+    UnknownNameError
+        For a machine there is not.
+
+    Examples
+    --------
+    >>> testbed = SimulatedTestbed("e5-2620v4")
+    >>> testbed.machine.cores_per_socket
+    8
+    """
+
+    name = "simulated"
+    exclusive = False
+
+    def __init__(
+        self,
+        machine: str | Machine = "e5-2620v4",
+        network_functions: Iterable[NetworkFunction] = (),
+        *,
+        scale: int = DEFAULT_SCALE,
+        accesses: int = DEFAULT_ACCESSES,
+    ) -> None:
+        self.machine = machine if isinstance(machine, Machine) else load_machine(machine)
+        self.scale = scale
+        self.accesses = accesses
+        self._own = {function.name: function for function in network_functions}
+        self._host = {"versions": versions(), "platform": platform_fingerprint()}
+
+    def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
+        """Simulate the competitors alone, then everybody.
+
+        Raises
+        ------
+        InvalidValueError
+            For another machine, more tenants than cores on the NIC's socket, or an impossible setting.
+        UnknownNameError
+            For an NF there is not, with the nearest name.
+        """
+        seats = self._seats(colocation)
+        competitors = seats[len(seats) - len(colocation.competitors) :]
+        alone = self._phase(competitors, seed + 1) if competitors else None
+        beside = self._phase(seats, seed) if colocation.target is not None else None
+        stated = describe_run(colocation, seed, self.name, self._settings(), host=False)
+        return RunRecord(colocation, seed, alone, beside, {**stated, **self._host})
+
+    def environment(self) -> Mapping[str, Any]:
+        """Return machine, simulator settings and the fingerprint of every NF's definition."""
+        names = {*network_function_names(), *self._own}
+        return describe_environment(
+            self.name,
+            self._settings(),
+            machines={self.machine.name: self.machine.to_dict()},
+            network_functions={name: _fingerprint(self._function(name)) for name in sorted(names)},
+            host=False,  # the simulator gives the same numbers everywhere
+        )
+
+    def estimate_s(self, colocation: Colocation) -> float:
+        """Return the expected wall time of one run on one core [s]."""
+        phases = (colocation.target is not None) + bool(colocation.competitors)
+        return phases * (_PHASE_S + _PER_MILLION_S * self.accesses / 1e6)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"simulator": SIMULATOR_VERSION, "scale": self.scale, "accesses": self.accesses}
+
+    def _function(self, name: str) -> NetworkFunction:
+        if name in self._own:
+            return self._own[name]
+        if name not in network_function_names():  # a path would be read, but a co-location names functions
+            raise UnknownNameError("network function", name, {*network_function_names(), *self._own})
+        return load_network_function(name)
+
+    def _seats(self, colocation: Colocation) -> list[Tenant]:
+        """Give every tenant a core of the NIC's socket, the target first."""
+        machine, tenants = self.machine, colocation.tenants
+        if colocation.machine != machine.name:
+            raise InvalidValueError(
+                f"{colocation.label}: this testbed simulates '{machine.name}'",
+                hint=f"make a testbed of machine '{colocation.machine}'",
+            )
+        if len(tenants) + (colocation.target is None) > machine.cores_per_socket:
+            raise InvalidValueError(
+                f"{colocation.label}: {len(tenants)} tenants, but machine '{machine.name}' has "
+                f"{machine.cores_per_socket} cores on the NIC's socket, one per tenant and one for the target",
+                hint=f"at most {machine.cores_per_socket - 1} competitors beside one target",
+            )
+        first = machine.nic_socket * machine.cores_per_socket + (colocation.target is None)
+        isolation = colocation.isolation or (Isolation(),) * len(tenants)
+        return [self._seat(workload, first + place, isolation[place]) for place, workload in enumerate(tenants)]
+
+    def _seat(self, workload: Workload, core: int, isolation: Isolation) -> Tenant:
+        return Tenant(
+            workload,
+            self._function(workload.nf),
+            core,
+            llc_way_mask=isolation.llc_way_mask,
+            mba_percent=isolation.memory_bandwidth_percent,
+        )
+
+    def _phase(self, seats: list[Tenant], seed: int) -> Phase:
+        result = simulate(self.machine, seats, seed=seed, scale=self.scale, accesses=self.accesses)
+        samples = (_sample(tenant, seat.workload) for tenant, seat in zip(result.tenants, seats, strict=True))
+        return Phase(
+            tenants=tuple(samples),
+            socket=result.sockets[self.machine.nic_socket],
+            system=result.system,
+            duration_s=result.duration_us / 1e6,
+        )
+
+
+def _sample(tenant: TenantResult, workload: Workload) -> TenantSample:
+    latency = {f"latency_{name}_us": tenant.latency_us.get(name) for name in ("p50", "p95", "p99")}
+    # A saturating generator offers whatever the line carries; what does not fit is no loss of the NF's.
+    loss = None if workload.traffic.offered_mpps is None else tenant.loss
+    return TenantSample(tenant.throughput_mpps, tenant.vector, loss=loss, **latency)
+
+
+def _fingerprint(function: NetworkFunction) -> str:
+    costs = {"settings": dict(function.settings), "simulated": function.simulated}
+    return hashlib.sha256(canonical_json(costs).encode()).hexdigest()[:16]
