@@ -1,0 +1,226 @@
+"""The text of Intel PCM's ``-csv`` files of every release since 2016, split into samples of named numbers.
+
+Layouts after PCM's own writers (opcm/pcm src/pcm.cpp print_csv_header and print_csv, src/pcm-memory.cpp): two header
+rows (group above metric; the group named once per block until 2020, in every cell since), ``;`` until 2019 and ``,``
+since, or one header row ``Group - metric`` where somebody flattened them. Columns go by name, never by place.
+"""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import ConfigurationError
+from slomo.records.tables import check_cells, check_size, read_text
+
+MAX_BYTES = 512 * 2**20
+MAX_COLUMNS = 200_000
+_PREAMBLE_LINES = 200
+_EMPTY_HINT = "PCM leaves such a file where it could not read counters; see what it wrote to stderr"
+_INSIDE_BLANKS = re.compile(r"\s+")
+_MISSING = {"", "n/a", "na", "-"}
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a file was written.
+
+    Attributes
+    ----------
+    tool : str
+        ``pcm`` or ``pcm-memory``.
+    separator : str
+        Between cells.
+    header : str
+        ``sparse`` (group named once), ``repeated`` (in every cell) or ``flattened`` (one row).
+    """
+
+    tool: str
+    separator: str
+    header: str
+
+
+@dataclass(frozen=True)
+class PcmText:
+    """Samples of named numbers.
+
+    Attributes
+    ----------
+    dialect : Dialect
+        How the file was written.
+    keys : tuple of (group, metric)
+        Column names, each once.
+    values : array of float, shape (n_samples, n_keys)
+        NaN where the cell was empty or ``N/A``; infinite or NaN-like text is kept apart in `broken`.
+    broken : array of bool, shape (n_samples, n_keys)
+        The cell held a value that is no finite number (``-nan``, ``inf``, garbage).
+    stamps : tuple of str
+        Date and time of each sample as text.
+    starts : frozenset of int
+        Samples that are the first of a run.
+    cut_lines : int
+        Lines that had too few cells.
+    """
+
+    dialect: Dialect
+    keys: tuple[Key, ...]
+    values: NDArray[np.float64]
+    broken: NDArray[np.bool_]
+    stamps: tuple[str, ...]
+    starts: frozenset[int]
+    cut_lines: int
+
+
+@dataclass
+class _Header:
+    rows: list[list[str]]
+    names: list[Key]
+    kind: str
+    first_line: int
+
+
+@dataclass
+class _Body:
+    rows: list[list[str]] = field(default_factory=list)
+    starts: set[int] = field(default_factory=lambda: {0})
+
+
+def read_pcm_text(path: Path) -> PcmText:
+    """Read the samples of a ``pcm -csv`` or ``pcm-memory -csv`` file.
+
+    Raises
+    ------
+    ConfigurationError
+        Where the file is empty, too large, or no such file.
+    """
+    check_size(path, MAX_BYTES)
+    text = read_text(path)
+    if not text.strip("\0 \n"):
+        raise ConfigurationError(f"{path}: is empty, needed the output of `pcm -csv`", hint=_EMPTY_HINT)
+    separator = _separator(text)
+    lines = _split(path, text, separator)
+    header, rest = _find_header(path, lines)
+    body, cut = _whole_rows(header, rest)
+    if not body.rows:
+        raise ConfigurationError(f"{path}: has a header but no sample", hint=_EMPTY_HINT)
+    tool = "pcm" if not any(metric.startswith("Mem Read") for _, metric in header.names) else "pcm-memory"
+    return _numbers(path, header, body, Dialect(tool, separator, header.kind), cut)
+
+
+def _separator(text: str) -> str:
+    start = "".join(text.splitlines(keepends=True)[:4])
+    return max((";", ",", "\t"), key=start.count)
+
+
+def _split(path: Path, text: str, separator: str) -> Iterator[list[str]]:
+    csv.field_size_limit(10_000_000)
+    reader = csv.reader(io.StringIO(text.replace("\0", "")), delimiter=separator)
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                yield [cell.strip() for cell in row]
+    except csv.Error as error:
+        raise ConfigurationError(f"{path}, line {reader.line_num}: not readable as CSV: {error}") from None
+
+
+def _find_header(path: Path, lines: Iterator[list[str]]) -> tuple[_Header, Iterator[list[str]]]:
+    previous: list[str] | None = None
+    for number, row in zip(range(_PREAMBLE_LINES), lines, strict=False):
+        if len(row) > MAX_COLUMNS:
+            raise ConfigurationError(f"{path}: has {len(row)} columns, at most {MAX_COLUMNS} are read")
+        folded = [cell.lower() for cell in row]
+        if previous is not None and "date" in folded and "time" in folded:
+            kind = "repeated" if sum(map(bool, previous)) > len(previous) / 2 or len(previous) < 4 else "sparse"
+            return _Header([previous, row], _paired(previous, row), kind, number), lines
+        if sum(" - " in cell for cell in row) >= max(1, len([c for c in row if c]) - 2) and any(
+            "time" in cell for cell in folded
+        ):
+            return _Header([row], [_flattened(cell) for cell in row], "flattened", number), lines
+        previous = row
+    raise ConfigurationError(
+        f"{path}: this is no output of `pcm -csv`: no header with Date and Time in its first {_PREAMBLE_LINES} lines",
+        hint="any other table is read with a mapping of kind 'table'",
+    )
+
+
+def _paired(groups: Sequence[str], metrics: Sequence[str]) -> list[Key]:
+    names: list[Key] = []
+    group = ""
+    for place, metric in enumerate(metrics):
+        group = (groups[place] if place < len(groups) else "") or group
+        names.append((group, metric))
+    return names
+
+
+def _flattened(cell: str) -> Key:
+    group, _, metric = cell.rpartition(" - ")
+    return group.strip(), metric.strip()
+
+
+def _whole_rows(header: _Header, lines: Iterator[list[str]]) -> tuple[_Body, int]:
+    """Keep complete rows, note where a run begins anew, count the rest (PCM may still be writing)."""
+    body = _Body()
+    named = [place for place, (_, metric) in enumerate(header.names) if metric]
+    needed = named[-1] + 1
+    lengths: dict[int, int] = {}
+    rows: list[list[str]] = []
+    for row in lines:
+        if row in header.rows:
+            body.starts.add(len(rows))
+            continue
+        rows.append(row)
+        lengths[len(row)] = lengths.get(len(row), 0) + 1
+    usual = max(lengths, key=lambda length: (lengths[length], length), default=needed)
+    complete = [row for row in rows if len(row) >= (usual if needed <= usual else needed)]
+    kept_before = np.cumsum([0] + [len(row) >= max(usual, needed) for row in rows])
+    body.rows = complete
+    body.starts = {int(kept_before[start]) for start in body.starts if start < len(kept_before)}
+    return body, len(rows) - len(complete)
+
+
+def _numbers(path: Path, header: _Header, body: _Body, dialect: Dialect, cut: int) -> PcmText:
+    check_cells(path, len(body.rows), len(header.names))
+    places: dict[Key, int] = {}
+    for place, key in enumerate(header.names):
+        if key[1] and key[1].lower() not in ("date", "time"):
+            places.setdefault(key, place)
+    stamp_places = [place for place, (_, metric) in enumerate(header.names) if metric.lower() in ("date", "time")][:2]
+    values = np.full((len(body.rows), len(places)), math.nan)
+    broken = np.zeros(values.shape, dtype=bool)
+    for sample, row in enumerate(body.rows):
+        for column, place in enumerate(places.values()):
+            values[sample, column], broken[sample, column] = number(row[place], decimal_comma=dialect.separator == ";")
+    stamps = tuple(" ".join(row[place] for place in stamp_places) for row in body.rows)
+    return PcmText(dialect, tuple(places), values, broken, stamps, frozenset(body.starts), cut)
+
+
+def number(cell: str, *, decimal_comma: bool = False) -> tuple[float, bool]:
+    """Read one cell: its value (NaN where there is none) and whether it holds something that is no finite number.
+
+    Examples
+    --------
+    >>> number(" 10 080"), number("2%")
+    ((10080.0, False), (2.0, False))
+    >>> number("N/A"), number("-nan")
+    ((nan, False), (nan, True))
+    """
+    plain = _INSIDE_BLANKS.sub("", cell)
+    try:
+        value = float(plain)
+    except ValueError:
+        plain = plain.rstrip("%")
+        if plain.lower() in _MISSING:
+            return math.nan, False
+        try:
+            value = float(plain.replace(",", ".", 1) if decimal_comma else plain)
+        except ValueError:
+            return math.nan, True
+    return (value, False) if math.isfinite(value) else (math.nan, True)
