@@ -1,0 +1,18 @@
+#!/bin/sh
+# Build slomo-nf without DPDK, meson or hyperscan: a C compiler is enough.
+# usage: build-portable.sh [OUTPUT]        (default ./slomo-nf-portable; the compiler is $CC, else cc)
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+output=${1:-slomo-nf-portable}
+compiler=${CC:-cc}
+if ! command -v "$compiler" >/dev/null 2>&1; then
+	echo "build-portable.sh: there is no C compiler '$compiler'" >&2
+	echo "hint: install gcc, or set CC" >&2
+	exit 3
+fi
+cd "$here/src"
+exec "$compiler" -std=gnu11 -O3 -Wall -Wextra -Wno-maybe-uninitialized ${CFLAGS:-} -o "$(cd - >/dev/null && case $output in /*) echo "$output" ;; *) echo "$PWD/$output" ;; esac)" \
+	main.c options.c message.c clock.c cores.c memory.c histogram.c statistics.c worker.c calibrate.c \
+	pcap_file.c traffic.c text_file.c headers.c flow_burst.c access_patterns.c \
+	nf_registry.c nf_synthetic.c nf_l2fwd.c nf_router.c nf_firewall.c nf_flowstats.c nf_nat.c nf_maglev.c nf_dpi.c \
+	platform_plain.c packet_io_plain.c lpm_plain.c classifier_plain.c flow_table_plain.c matcher_plain.c -pthread
