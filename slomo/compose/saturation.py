@@ -5,6 +5,8 @@ writes share the memory channels. Capping is this project's addition; the publis
 has none.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,6 +58,22 @@ def saturate(
         scale = np.where(asked > limit, limit / np.maximum(asked, limit), 1.0)
         result[:, columns] = np.minimum(values[:, columns] * scale[:, np.newaxis], limit)
     return result, result < values
+
+
+def at_limit(vector: Mapping[str, float], capacities: Capacities | None) -> tuple[str, ...]:
+    """Return the metrics of a composed vector that stand at their cap.
+
+    Examples
+    --------
+    >>> at_limit({"READ": 45.0, "WRITE": 15.0, "L3OCC": 9.0}, Capacities(cores=8, llc_kib=20480, memory_gb_s=60.0))
+    ('READ', 'WRITE')
+    """
+    full = 1.0 - 1e-12  # scaling to a cap may end one rounding below it
+    found = {name for name, value in vector.items() if value >= full * _limit(name, capacities)}
+    for group in SHARED:
+        if sum(vector.get(name, 0.0) for name in group) >= full * _limit(group[0], capacities):
+            found |= {name for name in group if vector.get(name, 0.0) > 0.0}
+    return tuple(name for name in vector if name in found)
 
 
 def _limit(name: str, capacities: Capacities | None) -> float:

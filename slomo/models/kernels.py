@@ -87,8 +87,10 @@ def _equilibrium(members, inner, caps, rounds, outer, out):  # type: ignore[no-u
     for mix in range(members.shape[0]):
         present = 0
         for slot in range(slots):
-            vector[slot] = start[members[mix, slot]] if members[mix, slot] >= 0 else 0.0
-            present += members[mix, slot] >= 0
+            vector[slot] = 0.0
+            if members[mix, slot] >= 0:
+                vector[slot] = start[members[mix, slot]]
+                present += 1
         for turn in range(rounds + 1):
             total[:] = 0.0
             for slot in range(slots):

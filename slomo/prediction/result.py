@@ -167,7 +167,7 @@ class PredictionBatch:
     target : ndarray of int, shape (n,)
         Index of the target in `workloads`.
     competitors : ndarray of int, shape (n, most competitors)
-        Indices of the competitors in ascending order; -1 where there are fewer.
+        Indices of the competitors; -1 where there are fewer.
     workloads : tuple of Workload
         What the indices stand for.
     solo_mpps, throughput_mpps, low_mpps, high_mpps : ndarray, shape (n,)

@@ -1,0 +1,93 @@
+"""Turn the names in a batch of mixes into arrays of indices.
+
+Predicting a mix takes three microseconds, so looking names up one by one would cost as much as predicting.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import InvalidValueError
+from slomo.models.nf_model import NFModel
+from slomo.vocabulary.workload import Workload
+
+Named = Workload | str
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Who takes part in each mix of a batch.
+
+    Attributes
+    ----------
+    models : tuple of NFModel
+        What the indices stand for.
+    target : ndarray of int, shape (mixes,)
+        The target of each mix.
+    places : ndarray of int, shape (mixes, places)
+        Its competitors, in any order; -1 where there is none.
+    """
+
+    models: tuple[NFModel, ...]
+    target: Indices
+    places: Indices
+
+
+def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], models: Sequence[NFModel]) -> Members:
+    """Check arrays of indices into `models`.
+
+    Raises
+    ------
+    InvalidValueError
+        For indices that stand for nothing, or shapes that do not belong together.
+
+    Examples
+    --------
+    >>> from_indices(np.array([0]), np.array([[3]]), [])
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: mix 0 is target 0 beside [3], but there are models of 0 workloads, counted from 0
+    hint: -1 marks an empty place of a competitor
+    """
+    subject, beside = target.astype(np.int64), places.astype(np.int64)
+    if subject.ndim != 1 or beside.ndim != 2 or len(subject) != len(beside):
+        raise InvalidValueError(
+            f"targets of shape {subject.shape} and mixes of shape {beside.shape} do not belong together",
+            hint="needed: targets (mixes,) and competitors (mixes, places), -1 for an empty place",
+        )
+    wrong = (subject < 0) | (subject >= len(models)) | ((beside < -1) | (beside >= len(models))).any(axis=1)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InvalidValueError(
+            f"mix {row} is target {subject[row]} beside {beside[row].tolist()}, "
+            f"but there are models of {len(models)} workloads, counted from 0",
+            hint="-1 marks an empty place of a competitor",
+        )
+    return Members(tuple(models), subject, beside)
+
+
+def from_names(targets: Sequence[Named], mixes: Sequence[Sequence[Named]], find: Callable[[Named], NFModel]) -> Members:
+    """Look up every name once.
+
+    Raises
+    ------
+    InvalidValueError
+        Where there are not as many targets as mixes.
+    """
+    if len(targets) != len(mixes):
+        raise InvalidValueError(f"{len(targets)} targets for {len(mixes)} mixes, needed one target per mix")
+    named = [*targets, *chain.from_iterable(mixes)]
+    # A workload's hash spells its key out; its identity is there already, and the list above keeps it alive.
+    handles = [name if isinstance(name, str) else id(name) for name in named]
+    distinct = {handle: find(name) for handle, name in dict(zip(handles, named, strict=True)).items()}
+    models = tuple({id(model): model for model in distinct.values()}.values())
+    number = {id(model): i for i, model in enumerate(models)}
+    codes = {handle: number[id(model)] for handle, model in distinct.items()}
+    flat = np.fromiter(map(codes.__getitem__, handles), dtype=np.int64, count=len(handles))
+    sizes = np.fromiter(map(len, mixes), dtype=np.int64, count=len(mixes))
+    places = np.full((len(mixes), int(sizes.max(initial=0))), -1, dtype=np.int64)
+    places[np.arange(places.shape[1]) < sizes[:, np.newaxis]] = flat[len(targets) :]
+    return Members(models, flat[: len(targets)], places)
