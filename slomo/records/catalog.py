@@ -1,0 +1,87 @@
+"""The datasets that ship with the project: one directory each, with measurements, provenance and a card.
+
+The card follows datasheets for datasets (Gebru et al., CACM 2021): what was measured, how, and what it is not good for.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from slomo.errors import UnknownNameError
+from slomo.records.profile import ProfileDataset
+from slomo.records.storage import CARD, MEASUREMENTS, load_dataset
+
+#: Environment variable that names another folder of datasets.
+VARIABLE = "SLOMO_DATASETS"
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """One dataset of the catalog.
+
+    Attributes
+    ----------
+    name : str
+        Name of its directory.
+    path : Path
+        The directory.
+    summary : str
+        First sentence of its card, empty where it has none.
+    """
+
+    name: str
+    path: Path
+    summary: str
+
+    def load(self) -> ProfileDataset:
+        """Read the dataset."""
+        return load_dataset(self.path)
+
+
+def catalog(folder: str | Path | None = None) -> tuple[CatalogEntry, ...]:
+    """List the datasets in a folder, by name.
+
+    Parameters
+    ----------
+    folder : str or Path, optional
+        Folder with one directory per dataset; by default ``$SLOMO_DATASETS``, else ``datasets`` in a checkout.
+
+    Examples
+    --------
+    >>> catalog("/nowhere")
+    ()
+    """
+    place = Path(folder) if folder is not None else _default_folder()
+    if not place.is_dir():
+        return ()
+    found = sorted(item for item in place.iterdir() if (item / MEASUREMENTS).is_file())
+    return tuple(CatalogEntry(item.name, item, _summary(item / CARD)) for item in found)
+
+
+def find_dataset(name: str, folder: str | Path | None = None) -> ProfileDataset:
+    """Load a shipped dataset by name, or any dataset by path.
+
+    Raises
+    ------
+    UnknownNameError
+        With the nearest name.
+    """
+    if Path(name).exists():
+        return load_dataset(name)
+    entries = {entry.name: entry for entry in catalog(folder)}
+    if name not in entries:
+        raise UnknownNameError("dataset", name, entries)
+    return entries[name].load()
+
+
+def _default_folder() -> Path:
+    return Path(os.environ.get(VARIABLE) or Path(__file__).resolve().parents[2] / "datasets")
+
+
+def _summary(card: Path) -> str:
+    try:
+        text = card.read_text(encoding="utf-8")[:4000]
+    except OSError:
+        return ""
+    lines = [line.strip() for line in text.splitlines()]
+    return next((line for line in lines if line and not line.startswith(("#", "---", "|"))), "")
