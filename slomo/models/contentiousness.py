@@ -5,11 +5,13 @@ solo it overstates the pressure an NF exerts once it is slowed down itself. The 
 competitors are kept; the function of the pressure is this project's refinement.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.models.base import Floats
 from slomo.models.checked_json import array, mapping, texts
@@ -126,8 +128,14 @@ def pressure_basis(pressure: Floats, scale: Floats, limit: Floats) -> Floats:
     """
     kept = np.minimum(np.maximum(pressure, 0.0), limit)
     share = kept / (kept + scale)
-    row, column = np.tril_indices(pressure.shape[-1])
+    row, column = _pairs(pressure.shape[-1])
     return np.concatenate([np.ones((*share.shape[:-1], 1)), share, share[..., row] * share[..., column]], axis=-1)
+
+
+@functools.cache
+def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the indices j and k of all pairs k <= j below `count`."""
+    return np.tril_indices(count)
 
 
 def constant_profile(solo: MetricVector) -> ContentiousnessProfile:

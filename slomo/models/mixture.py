@@ -5,6 +5,7 @@ is its contentiousness under the pressure of the *other* competitors, solved for
 point; the target takes no part, as V is measured before it starts.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -192,7 +193,9 @@ def _stacked(models: Sequence[NFModel], pressures: tuple[str, ...], names: tuple
     return _Stack(*(np.ascontiguousarray([table[i] for table in tables]) for i in range(9)))
 
 
+@functools.lru_cache(maxsize=4096)
 def _tables(profile: ContentiousnessProfile, pressures: tuple[str, ...], names: tuple[str, ...]) -> tuple[Floats, ...]:
+    """Lay out one NF's profile; kept per profile, as this costs more than solving one mix."""
     scale = profile.scale if profile.pressure_names else np.ones(len(pressures))
     limit = profile.limit if profile.pressure_names else np.zeros(len(pressures))
     inner, outer = _columns(profile, pressures, len(pressures)), _columns(profile, names, len(pressures))
