@@ -200,11 +200,8 @@ def _composed(
     present: NDArray[np.bool_],
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Compose values of socket scope; return them and where they were capped, both of shape (mixes, metrics)."""
-    columns = {name: values[:, :, i].T for i, name in enumerate(names)}
     operator = physical if compat is None else published
-    composed = np.empty((len(values), len(names)))
-    for i, name in enumerate(names):
-        composed[:, i] = operator(name, columns, present.T)
+    composed = operator(names, np.moveaxis(values, 1, 0), present.T)
     if compat is not None:
         return composed, np.zeros(composed.shape, dtype=bool)
     return saturate(composed, names, capacities)

@@ -4,11 +4,11 @@ SLOMO (SIGCOMM'20) section 6 composes by an operator that belongs to the metric;
 vocabulary's table. The published scripts (cmu-snap/SLOMO, e2e_parsing.py) are kept as ``compat="slomo"``: they sum
 misses *per instruction*, which no socket shows, and average ratios without weights.
 
-All operators reduce axis 0 (competitors) of arrays of shape ``(competitors, mixes)``. Sums add in sorted order, so that
+All operators reduce axis 0, the competitors. Sums add in sorted order, so that
 the result does not depend on the order of the competitors, to the last bit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,38 +75,57 @@ def rule_of(name: str, compat: str | None = None) -> str:
     return f"{found.rule}: {found.weight}" if found.rule is Rule.QUOTIENT else str(found.rule)
 
 
-def published(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:
-    """Compose metric `name` as SLOMO's scripts do; EXEC and FREQ come already divided by the cores.
+def published(names: Sequence[str], values: Floats, present: NDArray[np.bool_]) -> Floats:
+    """Compose all metrics as SLOMO's scripts do; EXEC and FREQ come already divided by the cores.
 
     Parameters
     ----------
-    columns : mapping of str to ndarray of shape (competitors, mixes)
-        Values by metric; NaN where not reported.
+    names : sequence of str
+        Metrics, in the order of the last axis.
+    values : ndarray of shape (competitors, mixes, metrics)
+        Values of socket scope; NaN where not reported.
     present : ndarray of bool, shape (competitors, mixes)
         Which places of the rectangle hold a competitor.
 
     Returns
     -------
-    ndarray of shape (mixes,)
+    ndarray of shape (mixes, metrics)
     """
-    total = ordered_sum(np.where(present, columns[name], 0.0))
-    return _divided(total, present.sum(axis=0)) if name in PUBLISHED_MEANS else total
+    total = ordered_sum(np.where(present[:, :, np.newaxis], values, 0.0))
+    count = np.sum(present, axis=0)
+    for i, name in enumerate(names):
+        if name in PUBLISHED_MEANS:
+            total[:, i] = _divided(total[:, i], count)
+    return total
 
 
-def physical(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:
-    """Compose metric `name` by the rule of the vocabulary; the default.
+def physical(names: Sequence[str], values: Floats, present: NDArray[np.bool_]) -> Floats:
+    """Compose all metrics by the rules of the vocabulary; the default.
 
     Parameters and result are those of :func:`published`. A ratio whose weights were not reported is unknown, unless all
     competitors show the same value.
     """
-    found = METRICS[name]
-    values = np.where(present, columns[name], 0.0)
-    if found.rule in (Rule.SUM, Rule.PER_CORE):
-        return ordered_sum(values)
+    columns = np.where(present[:, :, np.newaxis], values, 0.0)
+    composed = ordered_sum(columns)
+    by_name = {name: columns[:, :, i] for i, name in enumerate(names)}
+    for i, name in enumerate(names):
+        if METRICS[name].rule in (Rule.WEIGHTED_MEAN, Rule.QUOTIENT):
+            composed[:, i] = _ratio(name, by_name, present)
+    return composed
+
+
+def _ratio(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:
+    """Compose one ratio from columns in which absent competitors have 0."""
+    found, values = METRICS[name], columns[name]
+    unknown = np.full(values.shape, np.nan)
     if found.rule is Rule.QUOTIENT:
-        above, below = (_column(part, columns, present) for part in str(found.weight).split("/"))
+        above, below = (columns.get(part, unknown) for part in str(found.weight).split("/"))
+    elif found.weight == "L2REF":
+        # PCM counts no references to L2: they are misses over the miss ratio.
+        below = columns.get("L2MISS", unknown) / np.maximum(1.0 - values, _SMALLEST_MISS_RATIO)
+        above = below * values
     else:
-        below = _weights(str(found.weight), columns, present)
+        below = columns.get(str(found.weight), unknown)
         above = below * values
     return _mean(values, ordered_sum(above), ordered_sum(below), present)
 
@@ -123,20 +142,6 @@ def _mean(values: Floats, above: Floats, below: Floats, present: NDArray[np.bool
     composed = np.where(below == 0.0, plain, _divided(above, below))
     clipped = np.where(low == high, low, np.minimum(np.maximum(composed, low), high))
     return np.where(present.any(axis=0), clipped, np.nan)
-
-
-def _column(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:
-    """Return the values of `name` with absent competitors at 0, NaN where nobody asked for the metric."""
-    return np.where(present, columns.get(name, np.nan), 0.0)
-
-
-def _weights(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:
-    """Return how much each competitor counts in a mean: events of kind `name`."""
-    if name != "L2REF":
-        return _column(name, columns, present)
-    # PCM counts no references to L2: they are misses over the miss ratio.
-    misses, ratio = _column("L2MISS", columns, present), 1.0 - _column("L2HIT", columns, present)
-    return misses / np.maximum(ratio, _SMALLEST_MISS_RATIO)
 
 
 def _divided(above: Floats, below: NDArray[Any]) -> Floats:
