@@ -55,7 +55,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.coverage < 1.0:
-            raise InvalidValueError(f"coverage is {self.coverage:g}, needed a share above 0 and below 1", hint="90 % is written 0.9")
+            raise InvalidValueError(
+                f"coverage is {self.coverage:g}, needed a share above 0 and below 1", hint="90 % is written 0.9"
+            )
         for name in ("seed", "jobs"):
             if getattr(self, name) < 0:
                 raise InvalidValueError(f"{name} is {getattr(self, name)}, needed 0 or more")
@@ -66,7 +68,10 @@ SETTINGS: dict[str, type] = {item.name: type(item.default) for item in fields(Se
 
 
 def load_settings(
-    given: Mapping[str, Any] | None = None, *, environment: Mapping[str, str] | None = None, file: str | Path | None = None
+    given: Mapping[str, Any] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    file: str | Path | None = None,
 ) -> Settings:
     """Return the settings in force.
 
@@ -77,7 +82,8 @@ def load_settings(
     environment : mapping, optional
         Environment variables, ``SLOMO_MACHINE`` and so on; the process's own by default.
     file : path, optional
-        Settings file; by default the first of ``$SLOMO_CONFIG``, ``./slomo.toml``, ``$XDG_CONFIG_HOME/slomo/slomo.toml``.
+        Settings file; by default the first of ``$SLOMO_CONFIG``, ``./slomo.toml`` and
+        ``$XDG_CONFIG_HOME/slomo/slomo.toml``.
 
     Raises
     ------
@@ -109,7 +115,9 @@ def _find_file(file: str | Path | None, environment: Mapping[str, str]) -> Path 
     named = file or environment.get(PREFIX + "CONFIG")
     if named:
         if not Path(named).is_file():
-            raise ConfigurationError(f"there is no settings file '{named}'", hint=f"create it, or unset {PREFIX}CONFIG and drop --config")
+            raise ConfigurationError(
+                f"there is no settings file '{named}'", hint=f"create it, or unset {PREFIX}CONFIG and drop --config"
+            )
         return Path(named)
     home = Path(environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "/")) / ".config")
     return next((path for path in (Path(FILE_NAME), home / "slomo" / FILE_NAME) if path.is_file()), None)
@@ -123,7 +131,9 @@ def _from_file(path: Path | None) -> dict[str, Any]:
             raise ConfigurationError(f"settings file '{path}' is larger than {_FILE_LIMIT_B} bytes")
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"settings file '{path}' is no TOML: {error}", hint='write for instance: machine = "silver-4110"') from error
+        raise ConfigurationError(
+            f"settings file '{path}' is no TOML: {error}", hint='write for instance: machine = "silver-4110"'
+        ) from error
     unknown = [name for name in table if name not in SETTINGS]
     if unknown:
         raise UnknownNameError(f"setting in '{path}'", unknown[0], SETTINGS)

@@ -25,7 +25,9 @@ def test_nearest_source_wins(tmp_path: Path) -> None:
     assert found.models == Settings().models
 
 
-def test_file_is_found_in_the_working_directory_then_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_found_in_the_working_directory_then_in_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A project's slomo.toml is nearer than the user's."""
     home, project = tmp_path / "home", tmp_path / "project"
     (home / ".config" / "slomo").mkdir(parents=True)

@@ -16,7 +16,7 @@ def command(shell: str, as_json: bool) -> None:
     bash:  eval "$(slomo completion bash)"
     zsh:   eval "$(slomo completion zsh)"
     fish:  slomo completion fish | source
-    """
+    """  # noqa: D301 - the escape is click's sign to keep the lines
     from slomo.cli.main import cli
 
     kind = get_completion_class(shell)

@@ -79,9 +79,19 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
     if isinstance(error, OSError) and error.filename is not None:
         return _file_fault(error)
     if isinstance(error, MemoryError):
-        return "MemoryError", "this machine has not enough memory for what was asked", "ask for fewer runs or jobs at a time", 70
+        return (
+            "MemoryError",
+            "this machine has not enough memory for what was asked",
+            "ask for fewer runs or jobs at a time",
+            70,
+        )
     fault = f"BUG: {type(error).__name__}: {error}"
-    return "InternalError", fault, "please report it, with what SLOMO_DEBUG=1 shows for the same command", SlomoError.exit_code
+    return (
+        "InternalError",
+        fault,
+        "please report it, with what SLOMO_DEBUG=1 shows for the same command",
+        SlomoError.exit_code,
+    )
 
 
 _READING = {errno.ENOENT: "read", errno.EISDIR: "read"}

@@ -36,4 +36,6 @@ def show_machine(name: str, as_json: bool) -> None:
     if as_json:
         emit_json(table)
     else:
-        emit_table(("field", "value"), [(field, str(value)) for field, value in table.items() if field != "schema_version"])
+        emit_table(
+            ("field", "value"), [(field, str(value)) for field, value in table.items() if field != "schema_version"]
+        )

@@ -30,11 +30,11 @@ COMMANDS = {
 class LazyGroup(click.Group):
     """A group that imports a sub-command only when it is used."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order of the work, not of the alphabet."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import and return the command `cmd_name`."""
         if cmd_name not in COMMANDS:
             return None
@@ -42,7 +42,9 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or raise with the nearest name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             from slomo.errors import UnknownNameError
@@ -50,7 +52,7 @@ class LazyGroup(click.Group):
             raise UnknownNameError("command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the table of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -65,9 +67,18 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--config", metavar="FILE", help="Settings file (default: ./slomo.toml, then ~/.config/slomo/slomo.toml).")
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version and exit.")
-def cli(config: str | None) -> None:  # noqa: ARG001 - read from the root context by options.settings
+@click.option(
+    "--config", metavar="FILE", help="Settings file (default: ./slomo.toml, then ~/.config/slomo/slomo.toml)."
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+def cli(config: str | None) -> None:  # read by options.settings
     """Predict how much a network function slows down when it shares a server.
 
     The main job, end to end and without a rack: `slomo demo --out demo-output`.

@@ -31,7 +31,10 @@ def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
 
     for path in paths:
         if not path.endswith((".yaml", ".yml")):
-            raise ConfigurationError(f"--nf '{path}' is no YAML file", hint="a shipped network function needs no --nf; name it where it is used")
+            raise ConfigurationError(
+                f"--nf '{path}' is no YAML file",
+                hint="a shipped network function needs no --nf; name it where it is used",
+            )
     return [load_network_function(path) for path in paths]
 
 
@@ -69,7 +72,9 @@ def _starting_with(names: Iterable[str], incomplete: str) -> list[str]:
 
 def json_option(command: Command) -> Command:
     """Add ``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout; errors become JSON on stderr.")(command)
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document on stdout; errors become JSON on stderr."
+    )(command)
 
 
 def machine_option(command: Command) -> Command:
@@ -86,7 +91,9 @@ def models_option(command: Command) -> Command:
 
 def seed_option(command: Command) -> Command:
     """Add ``--seed``."""
-    return click.option("--seed", type=int, metavar="N", help="Seed of everything random, 0 or more. [setting: seed]")(command)
+    return click.option("--seed", type=int, metavar="N", help="Seed of everything random, 0 or more. [setting: seed]")(
+        command
+    )
 
 
 def coverage_option(command: Command) -> Command:
@@ -97,7 +104,9 @@ def coverage_option(command: Command) -> Command:
 
 def jobs_option(command: Command) -> Command:
     """Add ``--jobs``."""
-    return click.option("--jobs", type=int, metavar="N", help="Processes to use; 0 takes every core. [setting: jobs]")(command)
+    return click.option("--jobs", type=int, metavar="N", help="Processes to use; 0 takes every core. [setting: jobs]")(
+        command
+    )
 
 
 def own_nf_option(command: Command) -> Command:

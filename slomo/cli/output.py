@@ -59,10 +59,16 @@ def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> st
     """
     texts = [[cell(value) for value in row] for row in rows]
     widths = [max([len(header), *(len(row[i]) for row in texts)]) for i, header in enumerate(headers)]
-    right = [all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) and bool(rows) for i in range(len(headers))]
+    right = [
+        all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) and bool(rows)
+        for i in range(len(headers))
+    ]
     lines = [list(headers), *texts]
     return "\n".join(
-        "  ".join(text.rjust(width) if flush else text.ljust(width) for text, width, flush in zip(line, widths, right, strict=True)).rstrip()
+        "  ".join(
+            text.rjust(width) if flush else text.ljust(width)
+            for text, width, flush in zip(line, widths, right, strict=True)
+        ).rstrip()
         for line in lines
     )
 

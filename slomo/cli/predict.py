@@ -1,7 +1,6 @@
 """`slomo predict`: what a network function loses beside others, from saved models, without a rack."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,43 +17,182 @@ from slomo.cli.options import (
     seed_option,
     settings,
 )
-from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.output import emit_json, format_table
+
+if TYPE_CHECKING:
+    from slomo.prediction.result import Prediction
 
 
 @click.command()
-@click.option("--target", required=True, metavar="NF", shell_complete=complete_network_functions, help="The network function asked about.")
 @click.option(
-    "--with", "beside", multiple=True, metavar="NF[:COUNT]", shell_complete=complete_network_functions, help="A competitor, repeatable; none means alone."
+    "--target",
+    required=True,
+    metavar="NF",
+    shell_complete=complete_network_functions,
+    help="The network function asked about.",
+)
+@click.option(
+    "--with",
+    "beside",
+    multiple=True,
+    metavar="NF[:COUNT]",
+    shell_complete=complete_network_functions,
+    help="A competitor, repeatable.",
 )
 @models_option
 @machine_option
-@click.option("--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model to ask. [setting: model]")
+@click.option(
+    "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model to ask. [setting: model]"
+)
 @coverage_option
 @compat_option
-@click.option("--explain", is_flag=True, help="Show which metric carries the loss, and the composed vector.")
-@click.option("--strict", is_flag=True, help="Refuse (exit code 5) instead of giving a verdict of `unsupported`.")
+@click.option("--explain", is_flag=True, help="Show which metrics carry the loss, and the composed vector.")
+@click.option("--strict", is_flag=True, help="Refuse, with exit code 5, what the measurements do not support.")
 @click.option(
-    "--vector", "vector", multiple=True, metavar="METRIC=VALUE", shell_complete=complete_metrics, help="The competition's vector, instead of --with; repeatable."
+    "--vector",
+    multiple=True,
+    metavar="METRIC=VALUE",
+    shell_complete=complete_metrics,
+    help="The competition's socket-level vector, instead of --with; repeatable.",
 )
-@click.option("--traffic", "traffic", multiple=True, metavar="NAME=VALUE", help="Traffic the target was imported with, beside --vector; repeatable.")
+@click.option(
+    "--traffic",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Traffic attribute the target was imported with, beside --vector; repeatable.",
+)
 @own_nf_option
 @seed_option
 @json_option
-def command(
+def command(explain: bool, as_json: bool, **given: Any) -> None:
+    """Predict what a network function loses beside others.
+
+    NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic. Without --with the answer
+    is what was measured alone.
+
+    Example: slomo predict --target lpm --with stats:2 --with snort
+    """
+    prediction = _predicted(**given)
+    if as_json:
+        emit_json(prediction.to_dict())
+        return
+    click.echo(_text(prediction))
+    if explain:
+        click.echo(_explanation(prediction))
+
+
+def _predicted(
     target: str,
     beside: tuple[str, ...],
     vector: tuple[str, ...],
     traffic: tuple[str, ...],
-    explain: bool,
     strict: bool,
-    as_json: bool,
-    compat: str | None,
+    compat: Any,
     nf_files: tuple[str, ...],
     **given: Any,
-) -> None:
-    """Predict what a network function loses beside others.
+) -> "Prediction":
+    from slomo.errors import UsageError
+    from slomo.workflow import load_models, predict, predict_vector
 
-    NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic.
-    Example: slomo predict --target lpm --with stats:2 --with snort
-    """
-    from slomo.workflow import predict, predict_from_vector
+    if vector and beside:
+        raise UsageError(
+            "--vector and --with were given, needed one of them", hint="--vector stands for all competitors together"
+        )
+    if traffic and not vector:
+        raise UsageError(
+            "--traffic was given without --vector", hint="with --with, write the traffic into the name: lpm@1500B,1000f"
+        )
+    chosen = settings(**given)
+    library = load_models(chosen.models)
+    machine = _machine(given["machine"], chosen.machine, library.machines)
+    _check_own(nf_files, machine, library)
+    common = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage, "strict": strict}
+    if vector:
+        return predict_vector(
+            target, _pairs("--vector", vector), library, traffic=_pairs("--traffic", traffic), **common
+        )
+    return predict(target, beside, library, compat=compat, **common)
+
+
+def _machine(asked: str | None, default: str, known: tuple[str, ...]) -> str | None:
+    """Return the machine asked for; else the setting's where the models know it; else leave it to the models."""
+    if asked is None:
+        return default if default in known else None
+    if asked.endswith((".yaml", ".yml")):
+        from slomo.vocabulary.machine import load_machine
+
+        return load_machine(asked).name
+    return asked
+
+
+def _check_own(files: tuple[str, ...], machine: str | None, library: Any) -> None:
+    """Refuse a file that is unsound or not profiled; models need no file to predict an NF of one's own."""
+    if files:
+        from slomo.cli.options import own_network_functions
+
+        for function in own_network_functions(files):
+            library.find(function.name, machine)
+
+
+def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, float]:
+    from slomo.errors import InvalidValueError
+
+    pairs: dict[str, float] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        try:
+            pairs[name.strip()] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name.strip():
+            raise InvalidValueError(
+                f"{option} '{text}' is no pair of a name and a number",
+                hint=f"write for instance {option} {name.strip() or 'L3OCC'}=1024",
+            )
+    return pairs
+
+
+def _text(prediction: "Prediction") -> str:
+    from slomo.prediction.result import label
+
+    counts: dict[str, int] = {}
+    for workload in prediction.competitors:
+        counts[label(workload)] = counts.get(label(workload), 0) + 1
+    beside = " + ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items())
+    given = (
+        "a given vector"
+        if prediction.composition is not None and prediction.composition.vector and not beside
+        else "nobody"
+    )
+    low, high = prediction.interval
+    lines = [f"{label(prediction.target)} beside {beside or given} on {prediction.machine}, model {prediction.model}"]
+    lines.append(f"  alone       {prediction.solo_mpps:.3f} Mpps")
+    interval = f"{100 * prediction.coverage:g} % interval {low:.3f} to {high:.3f}"
+    lines.append(f"  predicted   {prediction.throughput_mpps:.3f} Mpps  ({interval})")
+    lines.append(f"  slowdown    {100 * prediction.slowdown:.1f} %")
+    if prediction.carrier is not None:
+        lines.append(f"  carried by  {prediction.carrier[0]} ({100 * prediction.carrier[1]:.0f} % of the loss)")
+    lines.append(f"  verdict     {'; '.join([str(prediction.verdict), *prediction.reasons])}")
+    return "\n".join(lines)
+
+
+def _explanation(prediction: "Prediction") -> str:
+    from slomo.vocabulary.metrics import METRICS
+
+    parts = []
+    if prediction.explanation is not None and prediction.explanation.loss_mpps > 0:
+        loss = prediction.explanation.loss_mpps
+        shares = sorted(prediction.explanation.metrics.items(), key=lambda item: -item[1])
+        rows = [(name, part, 100 * part / loss) for name, part in shares]
+        parts.append(
+            format_table(
+                ("metric", "loss [Mpps]", "share [%]"),
+                [*rows, ("not attributed", prediction.explanation.unattributed_mpps, None)],
+            )
+        )
+    if prediction.composition is not None:
+        vector, rules = prediction.composition.vector, prediction.composition.rules
+        capped = set(getattr(prediction.composition, "capped", ()))
+        rows_ = [(n, v, METRICS[n].unit, rules.get(n, "-"), "yes" if n in capped else "") for n, v in vector.items()]
+        parts.append(format_table(("composed metric", "value", "unit", "rule", "at its cap"), rows_))
+    return "\n\n".join(["", *parts]) if parts else ""

@@ -30,7 +30,9 @@ class ProgressBar:
     def __enter__(self) -> "ProgressBar":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.finish()
 
     def start(self, total: int, done: int = 0) -> None:
@@ -38,10 +40,25 @@ class ProgressBar:
         if not sys.stderr.isatty():
             return
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("elapsed"), TimeElapsedColumn())
-        self._bar = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("elapsed"),
+            TimeElapsedColumn(),
+        )
+        self._bar = Progress(
+            *columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True), transient=True
+        )
         self._task = self._bar.add_task(self.what, total=total, completed=done)
         self._bar.start()
 
@@ -61,4 +78,11 @@ def announce_compilation() -> None:
     """Say on stderr, in one line, when the simulator is about to be compiled."""
     from slomo.simulator.compilation import on_first_compile
 
-    on_first_compile(lambda line: note(f"note: {line}"))
+    said: set[str] = set()
+
+    def say(line: str) -> None:
+        if line not in said:  # campaigns simulate in several threads, each of which may be the first
+            said.add(line)
+            note(f"note: {line}")
+
+    on_first_compile(say)

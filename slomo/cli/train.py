@@ -9,24 +9,36 @@ from slomo.cli.output import emit_json, emit_table, note
 @click.command()
 @click.argument("dataset", type=click.Path())
 @models_option
-@click.option("--model", "names", multiple=True, metavar="NAME", shell_complete=complete_models, help="Model to fit, repeatable; all by default.")
+@click.option(
+    "--model",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_models,
+    help="Model to fit, repeatable; all by default.",
+)
 @click.option("--target", "targets", multiple=True, metavar="NF", help="Fit this network function only, repeatable.")
 @seed_option
 @json_option
-def command(dataset: str, models: str | None, names: tuple[str, ...], targets: tuple[str, ...], seed: int | None, as_json: bool) -> None:
+def command(
+    dataset: str, models: str | None, names: tuple[str, ...], targets: tuple[str, ...], seed: int | None, as_json: bool
+) -> None:
     """Fit one sensitivity model per network function of DATASET, and save them as data.
 
     Rows of plans `solo` and `pressure` (and imported rows) are fitted; rows of `mix` only set the width of intervals.
     """
-    from slomo.records.storage import load_dataset
+    from slomo.records.catalog import find_dataset
     from slomo.workflow import train
 
     chosen = settings(models=models, seed=seed)
-    library = train(load_dataset(dataset), models=names or None, targets=targets or None, seed=chosen.seed)
+    library = train(find_dataset(dataset), models=names or None, targets=targets or None, seed=chosen.seed)
     library.save(chosen.models)
     rows = [(machine, key, model.solo_mpps, ", ".join(model.sensitivity)) for (machine, key), model in library.items()]
     if as_json:
-        entries = [{"machine": m, "target": key, "solo_mpps": solo, "models": names.split(", ")} for m, key, solo, names in rows]
+        entries = [
+            {"machine": m, "target": key, "solo_mpps": solo, "models": names.split(", ")}
+            for m, key, solo, names in rows
+        ]
         emit_json({"models": chosen.models, "network_functions": entries})
     else:
         emit_table(("machine", "target", "solo [Mpps]", "models"), rows)

@@ -27,7 +27,12 @@ _BANDS_PERCENT = (5.0, 10.0)
 
 
 def sensitivity_surface(
-    access_rate_m_s: ArrayLike, occupancy_mib: ArrayLike, slowdown_percent: ArrayLike, *, target: str, llc_mib: float | None = None
+    access_rate_m_s: ArrayLike,
+    occupancy_mib: ArrayLike,
+    slowdown_percent: ArrayLike,
+    *,
+    target: str,
+    llc_mib: float | None = None,
 ) -> "Figure":
     """Draw a target's slowdown over its competitors' cache access rate and occupancy.
 
@@ -58,23 +63,38 @@ def sensitivity_surface(
     x, y, z = _finite_columns(access_rate_m_s, occupancy_mib, slowdown_percent)
     if len(x) < 3:
         raise InvalidValueError(f"a sensitivity surface of '{target}' needs 3 points or more, got {len(x)}")
-    figure, axes = _axes(f"Sensitivity of {target}", "competitors' cache access rate, L2MISS [M/s]", "competitors' cache occupancy [MiB]")
+    figure, axes = _axes(
+        f"Sensitivity of {target}", "competitors' cache access rate, L2MISS [M/s]", "competitors' cache occupancy [MiB]"
+    )
     top = max(float(z.max()), 1.0)
     if _spans_a_plane(x, y):
-        axes.tricontourf(x, y, np.clip(z, 0, top), levels=np.linspace(0, top, 13), cmap=_SEQUENTIAL, alpha=0.85, antialiased=False)
-    points = axes.scatter(x, y, c=z, cmap=_SEQUENTIAL, vmin=0, vmax=top, s=26, edgecolors="white", linewidths=0.5, zorder=3)
+        axes.tricontourf(
+            x, y, np.clip(z, 0, top), levels=np.linspace(0, top, 13), cmap=_SEQUENTIAL, alpha=0.85, antialiased=False
+        )
+    points = axes.scatter(
+        x, y, c=z, cmap=_SEQUENTIAL, vmin=0, vmax=top, s=26, edgecolors="white", linewidths=0.5, zorder=3
+    )
     bar = figure.colorbar(points, ax=axes, pad=0.02)
     bar.set_label("slowdown [%]")
     bar.outline.set_visible(False)
     if llc_mib is not None:
         axes.axhline(llc_mib, color=_INK, linewidth=1, linestyle="--")
-        axes.annotate(f"LLC {llc_mib:.3g} MiB", (0.01, llc_mib), xycoords=("axes fraction", "data"), va="bottom", fontsize=8, color=_INK)
+        axes.annotate(
+            f"LLC {llc_mib:.3g} MiB",
+            (0.01, llc_mib),
+            xycoords=("axes fraction", "data"),
+            va="bottom",
+            fontsize=8,
+            color=_INK,
+        )
     axes.set_xlim(0, x.max() * 1.03)
     axes.set_ylim(0, max(float(y.max()), llc_mib or 0.0) * 1.07)
     return figure
 
 
-def predicted_against_measured(measured_percent: ArrayLike, predicted_percent: ArrayLike, names: Sequence[str], *, title: str = "") -> "Figure":
+def predicted_against_measured(
+    measured_percent: ArrayLike, predicted_percent: ArrayLike, names: Sequence[str], *, title: str = ""
+) -> "Figure":
     """Draw predicted over measured slowdown, with lines at 5 and 10 % of the solo throughput.
 
     Parameters
@@ -92,17 +112,35 @@ def predicted_against_measured(measured_percent: ArrayLike, predicted_percent: A
     'measured slowdown [%]'
     """
     measured, predicted = np.asarray(measured_percent, float), np.asarray(predicted_percent, float)
-    figure, axes = _axes(title or "Mixes never trained on", "measured slowdown [%]", "predicted slowdown [%]", size=(6.4, 5.2))
+    figure, axes = _axes(
+        title or "Mixes never trained on", "measured slowdown [%]", "predicted slowdown [%]", size=(6.4, 5.2)
+    )
     low, high = _limits(measured, predicted)
     line = np.array([low, high])
     axes.plot(line, line, color=_INK, linewidth=1)
     for band, dash in zip(_BANDS_PERCENT, ("--", ":"), strict=True):
         for sign in (1, -1):
-            axes.plot(line, line + sign * band, color="#767676", linewidth=0.9, linestyle=dash, label=f"± {band:g} % of solo" if sign > 0 else None)
+            axes.plot(
+                line,
+                line + sign * band,
+                color="#767676",
+                linewidth=0.9,
+                linestyle=dash,
+                label=f"± {band:g} % of solo" if sign > 0 else None,
+            )
     for index, name in enumerate(dict.fromkeys(names)):
         chosen = np.array([item == name for item in names])
         style = {"color": COLOURS[index % len(COLOURS)], "marker": _MARKERS[index % len(_MARKERS)]}
-        axes.scatter(measured[chosen], predicted[chosen], s=22, alpha=0.75, linewidths=0.3, edgecolors="white", label=name, **style)
+        axes.scatter(
+            measured[chosen],
+            predicted[chosen],
+            s=22,
+            alpha=0.75,
+            linewidths=0.3,
+            edgecolors="white",
+            label=name,
+            **style,
+        )
     axes.set_xlim(low, high)
     axes.set_ylim(low, high)
     axes.set_aspect("equal")
@@ -110,7 +148,9 @@ def predicted_against_measured(measured_percent: ArrayLike, predicted_percent: A
     return figure
 
 
-def error_cdf(errors_percent: Mapping[str, ArrayLike], *, title: str = "Prediction error on mixes never trained on") -> "Figure":
+def error_cdf(
+    errors_percent: Mapping[str, ArrayLike], *, title: str = "Prediction error on mixes never trained on"
+) -> "Figure":
     """Draw the distribution of absolute throughput errors of several models.
 
     Parameters
@@ -135,7 +175,15 @@ def error_cdf(errors_percent: Mapping[str, ArrayLike], *, title: str = "Predicti
         farthest = max(farthest, float(np.percentile(errors, 98)))
         share = 100.0 * np.arange(1, len(errors) + 1) / len(errors)
         label = f"{name} (mean {errors.mean():.1f} %)"
-        axes.step(np.r_[0, errors], np.r_[0, share], where="post", color=COLOURS[index % len(COLOURS)], linestyle=_DASHES[index % 5], linewidth=2, label=label)
+        axes.step(
+            np.r_[0, errors],
+            np.r_[0, share],
+            where="post",
+            color=COLOURS[index % len(COLOURS)],
+            linestyle=_DASHES[index % 5],
+            linewidth=2,
+            label=label,
+        )
     for band in _BANDS_PERCENT:
         axes.axvline(band, color="#767676", linewidth=0.8, linestyle=":")
         axes.annotate(f"{band:g} %", (band, 1), xytext=(3, 2), textcoords="offset points", fontsize=8, color="#555555")
@@ -145,7 +193,9 @@ def error_cdf(errors_percent: Mapping[str, ArrayLike], *, title: str = "Predicti
     return figure
 
 
-def pair_matrix(slowdown_percent: ArrayLike, targets: Sequence[str], competitors: Sequence[str], *, title: str = "Slowdown of pairs") -> "Figure":
+def pair_matrix(
+    slowdown_percent: ArrayLike, targets: Sequence[str], competitors: Sequence[str], *, title: str = "Slowdown of pairs"
+) -> "Figure":
     """Draw the slowdown of every target beside every competitor as a labelled matrix.
 
     Parameters
@@ -173,7 +223,9 @@ def pair_matrix(slowdown_percent: ArrayLike, targets: Sequence[str], competitors
     axes.tick_params(length=0)
     for row, column in np.argwhere(np.isfinite(values)):
         colour = "black" if values[row, column] > 0.55 * top else "white"
-        axes.text(column, row, f"{max(values[row, column], 0.0):.0f}", ha="center", va="center", fontsize=8.5, color=colour)
+        axes.text(
+            column, row, f"{max(values[row, column], 0.0):.0f}", ha="center", va="center", fontsize=8.5, color=colour
+        )
     for spine in axes.spines.values():
         spine.set_visible(False)
     bar = figure.colorbar(image, ax=axes, pad=0.02)

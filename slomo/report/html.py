@@ -44,7 +44,11 @@ class Section:
     @property
     def image(self) -> str | None:
         """The figure as a ``data:`` address, or None."""
-        return None if self.figure is None else f"data:image/png;base64,{base64.b64encode(png_bytes(self.figure)).decode()}"
+        return (
+            None
+            if self.figure is None
+            else f"data:image/png;base64,{base64.b64encode(png_bytes(self.figure)).decode()}"
+        )
 
 
 def png_bytes(figure: "Figure") -> bytes:

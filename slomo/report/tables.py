@@ -1,6 +1,6 @@
 """The tables of a report: accuracy per model, accuracy per NF, predicted beside measured slowdown.
 
-Columns are those SLOMO (SIGCOMM'20) section 6 judges predictors by: mean absolute error, tail, share within bounds, bias.
+Columns are those SLOMO (SIGCOMM'20) judges predictors by: mean absolute error, its tail, share within bounds, bias.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,9 @@ class Table:
     caption: str = ""
 
     def __post_init__(self) -> None:
-        assert all(len(row) == len(self.headers) for row in self.rows), "BUG: a row of a table is longer or shorter than its headings"
+        assert all(len(row) == len(self.headers) for row in self.rows), (
+            "BUG: a row of a table is longer or shorter than its headings"
+        )
 
 
 def accuracy_table(models: Mapping[str, Mapping[str, Any]], caption: str = "") -> Table:
@@ -83,13 +85,21 @@ def accuracy_per_nf_table(per_nf: Mapping[str, Mapping[str, Mapping[str, Any]]],
     ('lpm', 'none', 9.5)
     """
     rows = tuple(
-        (nf, name, *(figures.get(key) for key in ACCURACY_COLUMNS)) for nf, models in per_nf.items() for name, figures in models.items()
+        (nf, name, *(figures.get(key) for key in ACCURACY_COLUMNS))
+        for nf, models in per_nf.items()
+        for name, figures in models.items()
     )
     return Table(("NF", "model", *ACCURACY_COLUMNS.values()), rows, caption)
 
 
 def mixes_table(
-    targets: Sequence[str], beside: Sequence[str], measured: ArrayLike, predicted: ArrayLike, *, verdicts: Sequence[str] | None = None, caption: str = ""
+    targets: Sequence[str],
+    beside: Sequence[str],
+    measured: ArrayLike,
+    predicted: ArrayLike,
+    *,
+    verdicts: Sequence[str] | None = None,
+    caption: str = "",
 ) -> Table:
     """Return one row per mix: predicted and measured slowdown and their difference.
 
@@ -112,7 +122,8 @@ def mixes_table(
     first, second = np.asarray(measured, float), np.asarray(predicted, float)
     headers = ["target", "beside", "predicted slowdown [%]", "measured slowdown [%]", "difference [points]"]
     rows: list[tuple[object, ...]] = [
-        (target, others, float(p), float(m), float(p - m)) for target, others, m, p in zip(targets, beside, first, second, strict=True)
+        (target, others, float(p), float(m), float(p - m))
+        for target, others, m, p in zip(targets, beside, first, second, strict=True)
     ]
     if verdicts is not None:
         headers.append("verdict")

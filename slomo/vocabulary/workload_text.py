@@ -9,7 +9,9 @@ from typing import Any
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.workload import Setting, Traffic, Workload
 
-_SHAPE = re.compile(r"^(?P<nf>[A-Za-z0-9][\w.+-]*)(?:\((?P<knobs>[^()]*)\))?(?:@(?P<traffic>[^:@()]+))?(?::(?P<count>[^:]*))?$")
+_SHAPE = re.compile(
+    r"^(?P<nf>[A-Za-z0-9][\w.+-]*)(?:\((?P<knobs>[^()]*)\))?(?:@(?P<traffic>[^:@()]+))?(?::(?P<count>[^:]*))?$"
+)
 _NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 _TRAFFIC = {
     "packet_size_b": re.compile(r"^(\d+)B$"),
@@ -57,15 +59,22 @@ def parse_instances(text: str) -> tuple[Workload, int]:
     """
     match = _SHAPE.match(text.strip())
     if match is None:
-        raise InvalidValueError(f"'{text}' names no workload", hint="write NF, NF:count or NF(knob=value)@1500B,1000f:count")
-    return Workload(match["nf"], _configuration(match["knobs"], text), _traffic(match["traffic"], text)), _count(match["count"], text)
+        raise InvalidValueError(
+            f"'{text}' names no workload", hint="write NF, NF:count or NF(knob=value)@1500B,1000f:count"
+        )
+    return Workload(match["nf"], _configuration(match["knobs"], text), _traffic(match["traffic"], text)), _count(
+        match["count"], text
+    )
 
 
 def _count(text: str | None, whole: str) -> int:
     if text is None:
         return 1
     if not re.fullmatch(r"[+]?\d{1,9}", text) or not 1 <= int(text) <= _MOST_INSTANCES:
-        raise InvalidValueError(f"'{whole}': number of instances is '{text}', needed 1 to {_MOST_INSTANCES}", hint="write for instance stats:3")
+        raise InvalidValueError(
+            f"'{whole}': number of instances is '{text}', needed 1 to {_MOST_INSTANCES}",
+            hint="write for instance stats:3",
+        )
     return int(text)
 
 
@@ -74,7 +83,9 @@ def _configuration(text: str | None, whole: str) -> dict[str, Setting]:
     for part in filter(None, (text or "").split(",")):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
-            raise InvalidValueError(f"'{whole}': '{part}' is no setting", hint="write for instance synthetic(data_size_mib=8,iterations=2)")
+            raise InvalidValueError(
+                f"'{whole}': '{part}' is no setting", hint="write for instance synthetic(data_size_mib=8,iterations=2)"
+            )
         pairs[name] = _setting(value)
     return pairs
 
@@ -96,7 +107,8 @@ def _traffic(text: str | None, whole: str) -> Traffic:
         name = next((name for name, shape in _TRAFFIC.items() if shape.match(part.strip())), None)
         if name is None:
             raise InvalidValueError(
-                f"'{whole}': '{part}' says nothing about traffic", hint="write for instance @1500B,1000f,zipf1.1,2.5Mpps (size, flows, law, load)"
+                f"'{whole}': '{part}' says nothing about traffic",
+                hint="write for instance @1500B,1000f,zipf1.1,2.5Mpps (size, flows, law, load)",
             )
         number = _TRAFFIC[name].match(part.strip())
         assert number is not None

@@ -19,7 +19,8 @@ HEAVY = ("numpy", "pandas", "rich", "numba", "sklearn", "xgboost", "scipy", "mat
 
 def imported_by(*arguments: str) -> set[str]:
     """Run the command line in a fresh interpreter; return the top-level modules it imported."""
-    program = "import sys; from slomo.cli.main import main; main(sys.argv[1:]); print(*{m.split('.')[0] for m in sys.modules}, file=sys.stderr)"
+    program = "import sys; from slomo.cli.main import main; main(sys.argv[1:]); "
+    program += "print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
     return set(done.stderr.split())
 
@@ -77,7 +78,9 @@ def test_usage_errors_have_the_one_json_shape(capsys: pytest.CaptureFixture[str]
     assert "e5-2620v4" in error["hint"]
 
 
-@pytest.mark.parametrize("kind", [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, SlomoError)])
+@pytest.mark.parametrize(
+    "kind", [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, SlomoError)]
+)
 def test_exit_code_is_the_error_class_s(kind: type[SlomoError], capsys: pytest.CaptureFixture[str]) -> None:
     """Every error of the tree ends the command line with its own code, message and hint."""
     error = kind.__new__(kind)

@@ -14,7 +14,9 @@ RANDOM = np.random.default_rng(7)
 
 
 def surface() -> object:
-    return figures.sensitivity_surface(RANDOM.uniform(0, 90, 50), RANDOM.uniform(0, 20, 50), RANDOM.uniform(0, 30, 50), target="lpm", llc_mib=20)
+    return figures.sensitivity_surface(
+        RANDOM.uniform(0, 90, 50), RANDOM.uniform(0, 20, 50), RANDOM.uniform(0, 30, 50), target="lpm", llc_mib=20
+    )
 
 
 def test_surface_shows_every_complete_point() -> None:
@@ -72,7 +74,9 @@ def test_same_figure_gives_the_same_bytes() -> None:
 
 def test_page_needs_nothing_else() -> None:
     """The page holds its figures and asks no other file or server for anything."""
-    page = render_html("Report", [Section("Errors", "text", figure=figures.error_cdf({"none": [1, 2]}), alternative="error curves")])
+    page = render_html(
+        "Report", [Section("Errors", "text", figure=figures.error_cdf({"none": [1, 2]}), alternative="error curves")]
+    )
 
     assert 'src="data:image/png;base64,' in page
     assert 'alt="error curves"' in page

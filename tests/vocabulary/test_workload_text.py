@@ -15,7 +15,11 @@ TRAFFIC = st.builds(
     flow_distribution=st.just("uniform"),
     offered_mpps=st.none() | st.integers(1, 50).map(lambda n: n / 4),
 )
-SETTINGS = st.dictionaries(st.sampled_from(["data_size_mib", "iterations", "pattern"]), st.integers(0, 99) | st.sampled_from(["chain", "random"]), max_size=3)
+SETTINGS = st.dictionaries(
+    st.sampled_from(["data_size_mib", "iterations", "pattern"]),
+    st.integers(0, 99) | st.sampled_from(["chain", "random"]),
+    max_size=3,
+)
 
 
 @given(traffic=TRAFFIC, settings=SETTINGS)
@@ -39,7 +43,26 @@ def test_instances_follow_the_last_colon() -> None:
     assert parse_instances("stats") == (Workload("stats"), 1)
 
 
-@pytest.mark.parametrize("text", ["", ":3", "a b", "stats:", "stats:0", "stats:-1", "stats:x", "stats:1.5", "stats:99999", "s(", "s(a)", "s(=1)", "s@fast", "s@1B", "s@64B:2:3"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ":3",
+        "a b",
+        "stats:",
+        "stats:0",
+        "stats:-1",
+        "stats:x",
+        "stats:1.5",
+        "stats:99999",
+        "s(",
+        "s(a)",
+        "s(=1)",
+        "s@fast",
+        "s@1B",
+        "s@64B:2:3",
+    ],
+)
 def test_what_names_no_workload_is_refused(text: str) -> None:
     """A malformed workload is a usage error, never a guess."""
     with pytest.raises(InvalidValueError):

@@ -1,0 +1,180 @@
+"""The sections of a report, each made from the value it shows: a dataset, a library, an evaluation, mixes.
+
+They answer, in this order, what SLOMO (SIGCOMM'20) section 8 asks: are predictions right, for whom, compared with what,
+and what do the models say about each network function.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from slomo.report import figures
+from slomo.report.html import Section
+from slomo.report.tables import Table, accuracy_per_nf_table, accuracy_table, mixes_table
+
+if TYPE_CHECKING:
+    from slomo.prediction.evaluation import Evaluation
+    from slomo.prediction.predictor import Predictor
+    from slomo.prediction.result import Prediction
+    from slomo.records.profile import ProfileDataset
+
+_CACHE_AXES = ("L2MISS", "L3OCC")
+_KIB_PER_MIB = 1024.0
+
+
+def mixes_section(
+    predictions: "Sequence[Prediction]", measured_mpps: Sequence[float], *, title: str = "Mixes never run before"
+) -> Section:
+    """Show predicted beside measured slowdown, one row per mix.
+
+    Parameters
+    ----------
+    predictions : sequence of Prediction
+        One per mix.
+    measured_mpps : sequence of float
+        The target's throughput when the mix was run [Mpps].
+    title : str
+        Heading.
+    """
+    return Section(title, "Each row was predicted from the models, then run.", mixes_rows(predictions, measured_mpps))
+
+
+def mixes_rows(predictions: "Sequence[Prediction]", measured_mpps: Sequence[float]) -> Table:
+    """Return the table of :func:`mixes_section`: slowdown in percent, one row per mix."""
+    solo = np.array([item.solo_mpps for item in predictions])
+    predicted = 100.0 * np.array([item.slowdown for item in predictions])
+    measured = 100.0 * (1.0 - np.asarray(measured_mpps, float) / solo)
+    verdicts = [str(item.verdict) for item in predictions]
+    targets = [item.target.nf for item in predictions]
+    return mixes_table(
+        targets,
+        [beside_text([w.nf for w in item.competitors]) for item in predictions],
+        measured,
+        predicted,
+        verdicts=verdicts,
+    )
+
+
+def beside_text(names: Sequence[str]) -> str:
+    """Return competitors as people write them.
+
+    Examples
+    --------
+    >>> beside_text(["snort", "lpm", "snort"])
+    'lpm + 2 x snort'
+    """
+    counts = {name: list(names).count(name) for name in sorted(names)}
+    return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items()) or "nobody"
+
+
+def accuracy_section(evaluation: "Evaluation") -> Section:
+    """Show every model's errors, and their distribution."""
+    table = evaluation.to_dict()
+    promise = f"intervals promise {100 * evaluation.nominal_coverage:g} %"
+    caption = f"{evaluation.mixes} mixes on {evaluation.machine}, every tenant a target once; {promise}."
+    frame = evaluation.to_frame()
+    errors = {name: frame.loc[frame["model"] == name, "error_percent"].abs().to_numpy() for name in evaluation.models}
+    text = "All models were trained on the same runs and are judged on the same mixes, none of which was trained on."
+    drawn = figures.error_cdf(errors)
+    return Section(
+        "How far predictions are off",
+        text,
+        accuracy_table(table["models"], caption),
+        drawn,
+        "Distribution of absolute errors, one curve per model.",
+    )
+
+
+def per_nf_section(evaluation: "Evaluation", models: Sequence[str] | None = None) -> Section:
+    """Show errors per network function, of all models or those named."""
+    per_nf = evaluation.to_dict()["per_nf"]
+    chosen = {
+        nf: {name: row for name, row in rows.items() if models is None or name in models} for nf, rows in per_nf.items()
+    }
+    return Section("Errors per network function", "", accuracy_per_nf_table(chosen))
+
+
+def scatter_section(evaluation: "Evaluation", model: str) -> Section:
+    """Show predicted over measured slowdown of one model."""
+    frame = evaluation.to_frame()
+    frame = frame[frame["model"] == model].sort_values("target", kind="stable")
+    solo = frame["solo_mpps"].to_numpy()
+    measured = 100.0 * (1.0 - frame["measured_mpps"].to_numpy() / solo)
+    predicted = 100.0 * (1.0 - frame["predicted_mpps"].to_numpy() / solo)
+    drawn = figures.predicted_against_measured(
+        measured, predicted, list(frame["target"]), title=f"{model}: mixes never trained on"
+    )
+    return Section(
+        "Predicted against measured",
+        f"Model {model}; the closer to the diagonal, the better.",
+        figure=drawn,
+        alternative="Scatter of slowdowns.",
+    )
+
+
+def surface_section(dataset: "ProfileDataset", target: str, *, llc_mib: float | None = None) -> Section:
+    """Show a target's slowdown, as measured, over access rate and occupancy of the synthetic competitor.
+
+    Raises
+    ------
+    MissingMetricError
+        Where the dataset does not report both metrics, or knows no solo throughput.
+    """
+    rows = dataset.select(target=target, plan="pressure")
+    vectors = rows.vectors("competition", _CACHE_AXES)
+    slowdown = 100.0 * (1.0 - rows.throughput / dataset.solo_mpps(target))
+    name = dataset.workload(target).nf
+    drawn = figures.sensitivity_surface(
+        vectors[_CACHE_AXES[0]].to_numpy(),
+        vectors[_CACHE_AXES[1]].to_numpy() / _KIB_PER_MIB,
+        slowdown,
+        target=name,
+        llc_mib=llc_mib,
+    )
+    text = f"{len(rows)} runs of {name} beside the synthetic competitor: what its model learns from."
+    return Section(
+        f"Sensitivity of {name}",
+        text,
+        figure=drawn,
+        alternative="Slowdown over cache access rate and occupancy of the competitors.",
+    )
+
+
+def pairs_section(predictor: "Predictor", *, instances: int = 1, exclude: Sequence[str] = ("synthetic",)) -> Section:
+    """Show the predicted slowdown of every target beside `instances` instances of every competitor.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        Of one machine.
+    instances : int
+        How many instances of the competitor, 1 or more.
+    exclude : sequence of str
+        Network functions left out.
+    """
+    workloads = [item for item in predictor.workloads if item.nf not in exclude]
+    targets = [target for target in workloads for _ in workloads]
+    mixes = [[competitor] * instances for _ in workloads for competitor in workloads]
+    slowdown = 100.0 * predictor.predict_batch(targets, mixes).slowdown.reshape(len(workloads), len(workloads))
+    names = [item.nf for item in workloads]
+    beside = "one instance" if instances == 1 else f"{instances} instances"
+    drawn = figures.pair_matrix(slowdown, names, names, title=f"Predicted slowdown beside {beside}")
+    text = f"Every target beside {beside} of every competitor, predicted with {predictor.model} on {predictor.machine}."
+    return Section("Who disturbs whom", text, figure=drawn, alternative="Matrix of predicted slowdowns.")
+
+
+def dataset_section(dataset: "ProfileDataset") -> Section:
+    """Show what was measured: rows per target and plan, solo throughput."""
+    rows = []
+    for target in dataset.targets:
+        plans = dataset.select(target=target).frame["plan"].value_counts()
+        counts = [int(plans.get(plan, 0)) for plan in ("solo", "pressure", "mix", "imported")]
+        solo = dataset.solo_mpps(target) if counts[0] or counts[3] else None
+        rows.append((target, solo, *counts))
+    headers = ("target", "solo [Mpps]", "solo runs", "under pressure", "in mixes", "imported")
+    return Section(
+        "What was measured",
+        "Rows of the dataset the models were trained on; mixes only set the width of intervals.",
+        Table(headers, tuple(rows)),
+    )
