@@ -4,6 +4,7 @@ SLOMO's offline profiling (SIGCOMM'20, section 4.1) as an append-only log of run
 them): kill it at any moment, start it again, and it ends with the dataset it would have ended with.
 """
 
+import math
 import os
 import threading
 import time
@@ -15,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slomo.errors import TestbedError, UsageError
+from slomo.errors import MeasurementError, TestbedError, UsageError
 from slomo.profiling.interruption import interruptible
 from slomo.profiling.plan import ExperimentPlan, PlannedRun
 from slomo.profiling.progress import Progress, Silent
-from slomo.profiling.schedule import Schedule
+from slomo.profiling.schedule import Schedule, record_throughput
 from slomo.profiling.store import CampaignStore
 from slomo.records.profile import ProfileDataset
 from slomo.records.run import RunRecord
@@ -120,9 +121,24 @@ def worker_count(testbed: Testbed, jobs: int | None) -> int:
     return jobs if jobs is not None else len(os.sched_getaffinity(0))
 
 
-def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> Mapping[str, Any]:
-    """Return what must be equal for the plan's runs to be one dataset: the testbed's environment and the seed."""
-    return {**testbed.environment(), "seed": plan.seed}
+def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, Any]:
+    """Return what must be equal for the plan's runs to be one dataset: the testbed's environment and the seed.
+
+    Of the network functions a testbed knows, only those of the plan are stated.
+
+    Raises
+    ------
+    UsageError
+        If the testbed can tell beforehand (``check(colocation)``) that it cannot run the plan.
+    """
+    check = getattr(testbed, "check", None)
+    if check is not None:
+        for colocation in plan.colocations:
+            check(colocation)
+    stated = {**testbed.environment(), "seed": plan.seed}
+    known = stated.get("network_functions", {})
+    used = {workload.nf for colocation in plan.colocations for workload in colocation.tenants}
+    return stated | ({"network_functions": {name: known[name] for name in known if name in used}} if known else {})
 
 
 @dataclass
@@ -206,7 +222,7 @@ def _attempt(testbed: Testbed, run: PlannedRun) -> _Outcome:
     started = time.perf_counter()
     for _ in range(_ATTEMPTS):
         try:
-            record = testbed.run(run.colocation, seed=run.seed)
+            record = _usable(testbed.run(run.colocation, seed=run.seed), run)
         except UsageError:
             raise
         except Exception as error:  # a back end may fail in any way; one run must not end a night's campaign
@@ -214,6 +230,16 @@ def _attempt(testbed: Testbed, run: PlannedRun) -> _Outcome:
         else:
             return _Outcome(record, tuple(errors), time.perf_counter() - started)
     return _Outcome(None, tuple(errors), time.perf_counter() - started)
+
+
+def _usable(record: RunRecord, run: PlannedRun) -> RunRecord:
+    """Return a record that may enter a dataset; what a back end got wrong counts as a failed run."""
+    if record.colocation != run.colocation:
+        raise MeasurementError(f"{run.label}: the testbed reports another co-location: {record.colocation.label}")
+    throughput = record_throughput(record)
+    if not (math.isfinite(throughput) and throughput >= 0.0):
+        raise MeasurementError(f"{run.label}: throughput is {throughput} Mpps, needed a number of 0 or more")
+    return record
 
 
 def _dataset(
@@ -235,7 +261,8 @@ def _incomplete(plan: ExperimentPlan, store: CampaignStore, failed: Mapping[str,
     where = f"are kept in '{store.name}'" if store.path else "are in this error's `dataset`"
     error = IncompleteCampaignError(
         f"{len(failed)} of {len(plan.runs())} runs of plan '{plan.name}' failed {_ATTEMPTS} times each; "
-        f"the {len(store)} finished ones {where}. First: {label}: {type(first).__name__}: {getattr(first, 'message', first)}",
+        f"the {len(store)} finished ones {where}. "
+        f"First: {label}: {type(first).__name__}: {getattr(first, 'message', first)}",
         hint="mend the cause and run the same command again: only the failed runs are repeated",
     )
     error.failed = tuple(failed)

@@ -110,7 +110,7 @@ class CampaignStore:
 
     def add(self, run: PlannedRun, record: RunRecord, wall_s: float) -> None:
         """Write one finished run; when this returns it survives a power cut."""
-        row = (run.colocation.key, run.replicate, run.seed, wall_s, canonical_json(record.to_dict()))
+        row = (run.colocation.key, run.replicate, run.seed, wall_s, _record_text(record))
         with self._mapped(), self._connection:
             self._connection.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?)", row)
 
@@ -211,6 +211,11 @@ class CampaignStore:
             yield
         except sqlite3.Error as error:
             raise store_error(self.name, error) from error
+
+
+def _record_text(record: RunRecord) -> str:
+    """Return a record as JSON; a replayed competitor's throughput may be NaN, which Python's JSON reads back."""
+    return json.dumps(record.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=True)
 
 
 _PRAGMAS = ("application_id", "user_version")

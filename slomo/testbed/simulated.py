@@ -12,6 +12,7 @@ from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.records.provenance import describe_environment, describe_run, platform_fingerprint, versions
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.simulator.engine import DEFAULT_ACCESSES, DEFAULT_SCALE, Tenant, simulate
+from slomo.simulator.program import program
 from slomo.simulator.result import TenantResult
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine, load_machine
@@ -81,6 +82,11 @@ class SimulatedTestbed:
         beside = self._phase(seats, seed) if colocation.target is not None else None
         stated = describe_run(colocation, seed, self.name, self._settings(), host=False)
         return RunRecord(colocation, seed, alone, beside, {**stated, **self._host})
+
+    def check(self, colocation: Colocation) -> None:
+        """Raise what :meth:`run` would raise about `colocation`, without running it."""
+        for seat in self._seats(colocation):
+            program(seat.network_function, seat.workload)
 
     def environment(self) -> Mapping[str, Any]:
         """Return machine, simulator settings and the fingerprint of every NF's definition."""

@@ -1,0 +1,253 @@
+"""Designs: which settings of the synthetic competitor, and how many instances of it, a target is measured beside.
+
+SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of data sizes, accesses and instances. `slomo_grid` has its published
+levels; `grid` spends the same budget on levels that also reach the gentle pressure real network functions make.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.vocabulary.knobs import knob
+from slomo.vocabulary.workload import Setting, Traffic, Workload
+
+SYNTHETIC = "synthetic"
+MOST_INSTANCES = 7  # SLOMO's machines have eight cores a socket, one of them the target's
+
+#: SLOMO's published levels: 7 x 3 x 4 settings, by 7 numbers of instances, are 588 runs.
+SLOMO_LEVELS: Mapping[str, Sequence[Setting]] = {
+    "data_size_mib": (2, 4, 6, 8, 10, 15, 20),
+    "reads_per_packet": (1000, 5000, 10000),
+    "iterations": (1, 2, 5, 10),
+}
+#: The I/O path, which SLOMO varies apart: from buffers that fit in the DDIO ways to many times their size.
+IO_LEVELS: Mapping[str, Sequence[Setting]] = {
+    "packet_buffers": (512, 2048, 8192, 32768),
+    "packet_size_b": (64, 512, 1500),
+}
+#: The default. With 1000 reads per packet and more, one core accesses the cache several times as often as any network
+#: function of ResQ's Table 1 (1 to 40 M/s), so these start at one read per packet; and each level is run with small
+#: packets, which stay in the DDIO ways, and with large ones, which do not. Again 7 x 6 x 2 x 7 = 588 runs.
+LEVELS: Mapping[str, Sequence[Setting]] = {
+    "data_size_mib": (0.25, 0.5, 1, 2, 4, 8, 16),
+    "reads_per_packet": (1, 3, 10, 30, 100, 1000),
+    "packet_size_b": (64, 1500),
+}
+#: Ranges of the Sobol design; all but the packet size are drawn on a logarithmic scale.
+RANGES: Mapping[str, tuple[float, float]] = {
+    "data_size_mib": (0.125, 24.0),
+    "reads_per_packet": (1.0, 1000.0),
+    "writes_per_packet": (0.25, 100.0),
+    "packet_buffers": (256.0, 8192.0),
+    "packet_size_b": (64.0, 1500.0),
+}
+DESIGNS = ("grid", "slomo-grid", "sobol")
+
+
+@dataclass(frozen=True)
+class Pressure:
+    """One point of a design: a competitor, and how many instances of it.
+
+    Raises
+    ------
+    InvalidValueError
+        For less than one instance.
+
+    Examples
+    --------
+    >>> Pressure(Workload("stats"), 2).competitors
+    (Workload(...), Workload(...))
+    """
+
+    workload: Workload
+    instances: int
+
+    def __post_init__(self) -> None:
+        if self.instances < 1:
+            raise InvalidValueError(f"instances of '{self.workload.nf}' is {self.instances}, needed 1 or more")
+
+    @property
+    def competitors(self) -> tuple[Workload, ...]:
+        """One workload per instance."""
+        return (self.workload,) * self.instances
+
+
+Design = tuple[Pressure, ...]
+
+
+def competitor(settings: Mapping[str, Setting]) -> Workload:
+    """Return the synthetic competitor with these knobs; the packet size is a matter of its traffic.
+
+    Raises
+    ------
+    UnknownNameError
+        For a knob there is not, with the nearest name.
+    InvalidValueError
+        For a value the knob cannot have.
+
+    Examples
+    --------
+    >>> competitor({"data_size_mib": 8.0, "packet_size_b": 512}).key
+    'synthetic(data_size_mib=8)@512B,100000f'
+    """
+    checked = {name: _plain(knob(name).check(value)) for name, value in settings.items()}
+    size_b = checked.pop("packet_size_b", Traffic().packet_size_b)
+    return Workload(SYNTHETIC, checked, Traffic(packet_size_b=int(size_b)))
+
+
+def grid(levels: Mapping[str, Sequence[Setting]] | None = None, instances: int = MOST_INSTANCES) -> Design:
+    """Return every combination of knob levels with 1 to `instances` instances.
+
+    Parameters
+    ----------
+    levels : mapping of str to sequence, optional
+        Knob -> its levels; by default those whose pressure spans what network functions make.
+    instances : int
+        Most instances, 1 or more.
+
+    Raises
+    ------
+    UnknownNameError, InvalidValueError
+        For a knob there is not, or a level it cannot have.
+
+    Examples
+    --------
+    >>> len(grid()), len(grid({"data_size_mib": [2, 4]}, instances=3))
+    (588, 6)
+    """
+    chosen = LEVELS if levels is None else levels
+    settings = [dict(zip(chosen, values, strict=True)) for values in itertools.product(*chosen.values())]
+    return _crossed([competitor(setting) for setting in settings], instances)
+
+
+def slomo_grid(instances: int = MOST_INSTANCES, io: bool = False) -> Design:
+    """Return the grid of SLOMO's published scripts, 588 points; with `io` also 84 that vary the packet buffers.
+
+    Examples
+    --------
+    >>> len(slomo_grid()), len(slomo_grid(io=True))
+    (588, 672)
+    """
+    return grid(SLOMO_LEVELS, instances) + (grid(IO_LEVELS, instances) if io else ())
+
+
+def sobol(points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
+    """Return a scrambled Sobol sequence over all knobs that make pressure.
+
+    Spreads any number of points evenly, where a grid has to drop whole levels (I. M. Sobol', 1967; Owen's scrambling).
+
+    Parameters
+    ----------
+    points : int
+        Points, 1 or more.
+    seed : int
+        Seed of the scrambling.
+    instances : int
+        Most instances, 1 or more.
+
+    Examples
+    --------
+    >>> design = sobol(8, seed=1)
+    >>> len(design), design == sobol(8, seed=1)
+    (8, True)
+    """
+    from scipy.stats import qmc  # heavy, and only needed here
+
+    if points < 1:
+        raise InvalidValueError(f"Sobol design: points is {points}, needed 1 or more")
+    _require_instances(instances)
+    sequence = qmc.Sobol(len(RANGES) + 1, scramble=True, rng=np.random.default_rng(seed))
+    drawn = sequence.random_base2(max(1, math.ceil(math.log2(points))))[:points]
+    return tuple(
+        Pressure(_sobol_competitor(row[:-1]), min(instances, 1 + int(float(row[-1]) * instances))) for row in drawn
+    )
+
+
+def make_design(
+    design: str | Design, runs: int | None = None, seed: int = 0, instances: int = MOST_INSTANCES
+) -> Design:
+    """Return a design by name, or the one given, with at most `instances` instances and `runs` points.
+
+    Parameters
+    ----------
+    design : str or tuple of Pressure
+        ``"grid"``, ``"slomo-grid"``, ``"sobol"``, or points of one's own.
+    runs : int, optional
+        Points. A grid is thinned to them at random; a Sobol design is made of them (588 if not given).
+    seed : int
+        Seed of scrambling and thinning.
+    instances : int
+        Most instances, usually the cores of a socket less one.
+
+    Raises
+    ------
+    UnknownNameError
+        For a name no design has.
+    InvalidValueError
+        If a grid has fewer points than `runs`.
+
+    Examples
+    --------
+    >>> len(make_design("grid", runs=50))
+    50
+    """
+    if design == "sobol":
+        return sobol(len(grid()) if runs is None else runs, seed, instances)
+    if isinstance(design, str):
+        if design not in DESIGNS:
+            raise UnknownNameError("design", design, DESIGNS)
+        points = grid(instances=instances) if design == "grid" else slomo_grid(instances)
+    else:
+        points = tuple(point for point in design if point.instances <= instances)
+    return points if runs is None else thinned(points, runs, seed)
+
+
+def thinned(design: Design, runs: int, seed: int = 0) -> Design:
+    """Return `runs` points of a design in its order, chosen at random.
+
+    Raises
+    ------
+    InvalidValueError
+        If `runs` is less than 1 or more than the design has.
+
+    Examples
+    --------
+    >>> len(thinned(grid(), 10))
+    10
+    """
+    if not 1 <= runs <= len(design):
+        raise InvalidValueError(
+            f"runs is {runs}, needed 1 to {len(design)}, the points of this design",
+            hint="a Sobol design has any number of points",
+        )
+    chosen = np.random.default_rng(seed).choice(len(design), runs, replace=False)
+    return tuple(design[index] for index in sorted(chosen))
+
+
+def _crossed(workloads: Sequence[Workload], instances: int) -> Design:
+    _require_instances(instances)
+    return tuple(Pressure(workload, count) for workload in workloads for count in range(1, instances + 1))
+
+
+def _require_instances(instances: int) -> None:
+    if instances < 1:
+        raise InvalidValueError(f"instances is {instances}, needed 1 or more")
+
+
+def _sobol_competitor(row: Any) -> Workload:
+    settings: dict[str, Setting] = {}
+    for (name, (low, high)), share in zip(RANGES.items(), row, strict=True):
+        linear = name == "packet_size_b"
+        value = low + (high - low) * share if linear else low * (high / low) ** float(share)
+        settings[name] = round(float(value), 3) if knob(name).kind == "real" else round(float(value))
+    return competitor(settings)
+
+
+def _plain(value: Setting) -> Setting:
+    """Return 4 for 4.0, so that one setting has one fingerprint."""
+    return int(value) if isinstance(value, float) and value == int(value) else value

@@ -1,0 +1,214 @@
+"""Designs span what they say, plans are values, mixes for calibration and test never meet."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slomo.errors import IncompatibleMeasurementsError, InvalidValueError, UnknownNameError, UnstableMeasurementError
+from slomo.profiling.designs import Pressure, competitor, grid, make_design, slomo_grid, sobol, thinned
+from slomo.profiling.plan import ExperimentPlan, combine, run_seed
+from slomo.profiling.plans import mixes_plan, pressure_plan, solo_plan, stream_of
+from slomo.profiling.stability import needs_another, require_stable
+from slomo.records.measurement import summarise
+from slomo.testbed.wrappers import NoisyTestbed
+from slomo.testing.builders import ToyTestbed, toy_plan
+from slomo.vocabulary.workload import Traffic, Workload
+
+MACHINE = "e5-2620v4"
+FUNCTIONS = ["efficuts", "endre", "firewall", "ipsec", "lpm", "mazunat", "snort", "stats", "suricata"]
+
+
+def test_slomo_grid_is_the_published_one():
+    """588 runs: 7 data sizes, 3 access counts, 4 iteration counts, 1 to 7 instances."""
+    design = slomo_grid()
+    seen = {name: {point.workload.configuration[name] for point in design} for name in design[0].workload.configuration}
+
+    assert len(design) == 588 == len(set(design))
+    assert seen == {
+        "data_size_mib": {2, 4, 6, 8, 10, 15, 20},
+        "reads_per_packet": {1000, 5000, 10000},
+        "iterations": {1, 2, 5, 10},
+    }
+    assert {point.instances for point in design} == set(range(1, 8))
+
+
+def test_io_block_varies_buffers_and_packets():
+    """The I/O path is an extra block on top of the published grid."""
+    block = slomo_grid(io=True)[588:]
+
+    assert {point.workload.configuration["packet_buffers"] for point in block} == {512, 2048, 8192, 32768}
+    assert {point.workload.traffic.packet_size_b for point in block} == {64, 512, 1500}
+
+
+def test_default_grid_has_the_same_budget_and_gentler_pressure():
+    """The default grid costs what SLOMO's costs and starts at one read per packet."""
+    design = grid()
+
+    assert len(design) == len(slomo_grid()) == len(set(design))
+    assert min(point.workload.configuration["reads_per_packet"] for point in design) == 1
+
+
+@settings(max_examples=20)
+@given(points=st.integers(1, 200), seed=st.integers(0, 2**32))
+def test_sobol_points_are_possible_and_seeded(points, seed):
+    """Any number of points, every knob in its range, the same for the same seed."""
+    design = sobol(points, seed)
+
+    assert len(design) == points
+    assert all(1 <= point.instances <= 7 for point in design)
+    assert all(competitor(dict(point.workload.configuration)) for point in design)
+    assert design == sobol(points, seed)
+
+
+def test_impossible_knobs_are_refused():
+    """Negative sizes, fractions of reads and unknown knobs are named with their range or nearest match."""
+    with pytest.raises(InvalidValueError, match="data_size_mib is -1"):
+        competitor({"data_size_mib": -1})
+    with pytest.raises(InvalidValueError, match="whole number"):
+        grid({"reads_per_packet": [1.5]})
+    with pytest.raises(UnknownNameError, match="did you mean 'data_size_mib'"):
+        grid({"data_size": [1]})
+    with pytest.raises(InvalidValueError, match="instances"):
+        grid(instances=0)
+    with pytest.raises(InvalidValueError, match="instances"):
+        Pressure(Workload("synthetic"), 0)
+    with pytest.raises(InvalidValueError, match="points is 0"):
+        sobol(0)
+
+
+def test_equal_settings_have_one_fingerprint():
+    """8 and 8.0 MiB are the same competitor."""
+    first, second = (competitor({"data_size_mib": size}) for size in (8, 8.0))
+    assert first.to_dict() == second.to_dict()
+
+
+def test_designs_are_found_by_name_and_thinned():
+    """Names give designs, a number of runs thins a grid, more runs than points are refused."""
+    assert make_design("slomo-grid") == slomo_grid()
+    assert len(make_design("sobol", runs=30)) == 30
+    some = make_design("grid", runs=30, seed=1)
+    assert len(set(some)) == 30
+    assert some == make_design("grid", runs=30, seed=1) != make_design("grid", runs=30, seed=2)
+    with pytest.raises(UnknownNameError, match="did you mean 'sobol'"):
+        make_design("sobel")
+    with pytest.raises(InvalidValueError, match="needed 1 to 588"):
+        thinned(grid(), 589)
+
+
+def test_pressure_plan_has_the_design_and_the_solo_run():
+    """Every target is run alone and at every point of the design."""
+    plan = pressure_plan(["lpm", "stats"], MACHINE, "grid", runs=20, seed=1)
+
+    assert len(plan) == 2 * 21
+    assert [len(c.competitors) == 0 for c in plan.colocations].count(True) == 2
+    assert {c.target.nf for c in plan.colocations} == {"lpm", "stats"}
+
+
+def test_plans_name_unknown_machines():
+    """A machine there is not is refused with the nearest name."""
+    with pytest.raises(UnknownNameError, match="did you mean 'e5-2620v4'"):
+        solo_plan(["lpm"], "e5-2620")
+
+
+@settings(max_examples=15)
+@given(seeds=st.tuples(st.integers(0, 1000), st.integers(0, 1000)))
+def test_calibration_and_test_mixes_never_meet(seeds):
+    """No set of tenants is in both streams, whatever the seeds and whoever is the target."""
+    test, calibration = (
+        mixes_plan(FUNCTIONS, MACHINE, 60, stream=stream, seed=seed)
+        for stream, seed in zip(("test", "calibration"), seeds, strict=True)
+    )
+    tenants = [{tuple(sorted(w.key for w in c.tenants)) for c in plan.colocations} for plan in (test, calibration)]
+
+    assert not tenants[0] & tenants[1]
+    assert all(stream_of(c) == "test" for c in test.colocations)
+
+
+def test_mixes_are_of_unlike_competitors_in_all_sizes():
+    """Competitors of a mix differ in kind, sizes 1 to 7 are equally frequent, mixes are all different."""
+    plan = mixes_plan(FUNCTIONS, MACHINE, 210, seed=1)
+    sizes = [len(c.competitors) for c in plan.colocations]
+
+    assert all(len(set(c.competitors)) == len(c.competitors) for c in plan.colocations)
+    assert {size: sizes.count(size) for size in set(sizes)} == dict.fromkeys(range(1, 8), 30)
+    assert {c.target.nf for c in plan.colocations} == set(FUNCTIONS)
+
+
+def test_mixes_of_few_kinds_repeat_kinds():
+    """Seven competitors of two kinds are possible; more mixes than exist are refused with their number."""
+    assert len(mixes_plan(["lpm", Workload("lpm", traffic=Traffic(packet_size_b=1500))], MACHINE, 3, sizes=(7,))) == 3
+    with pytest.raises(InvalidValueError, match="only about"):
+        mixes_plan(["lpm"], MACHINE, 50)
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(0, (1,)), (5, (8,)), (5, (0,)), (5, ())])
+def test_impossible_mixes_are_refused(count, sizes):
+    """No mixes, no size, or a size beyond the machine's cores is named."""
+    with pytest.raises(InvalidValueError, match="1 to 7 competitors"):
+        mixes_plan(FUNCTIONS, MACHINE, count, sizes)
+
+
+def test_plans_survive_their_mapping():
+    """A plan written and read is the same plan; one of another version is refused."""
+    plan = pressure_plan("lpm", MACHINE, runs=5, replicates=2, seed=9)
+
+    assert ExperimentPlan.from_dict(plan.to_dict()) == plan
+    assert ExperimentPlan.from_dict(plan.to_dict()).fingerprint == plan.fingerprint
+    with pytest.raises(IncompatibleMeasurementsError, match="schema version 7"):
+        ExperimentPlan.from_dict({**plan.to_dict(), "schema_version": 7})
+
+
+def test_combined_plans_run_shared_colocations_once():
+    """The solo run of both plans is one run; plans of unlike seeds do not combine."""
+    solo, pressure = solo_plan(["lpm"], MACHINE), pressure_plan("lpm", MACHINE, runs=5)
+
+    assert len(combine("all", [solo, pressure])) == 6
+    with pytest.raises(InvalidValueError, match="differ in seed"):
+        combine("all", [solo, pressure_plan("lpm", MACHINE, runs=5, seed=1)])
+
+
+def test_impossible_plans_are_refused():
+    """A plan has co-locations, all different, and sensible replicates."""
+    colocations = toy_plan().colocations
+    with pytest.raises(InvalidValueError, match="no co-location"):
+        ExperimentPlan("empty", ())
+    with pytest.raises(InvalidValueError, match="twice"):
+        ExperimentPlan("double", colocations + colocations[:1])
+    with pytest.raises(InvalidValueError, match="replicates"):
+        ExperimentPlan("backwards", colocations, replicates=3, maximum_replicates=2)
+    with pytest.raises(InvalidValueError, match="dispersion"):
+        ExperimentPlan("strict", colocations, dispersion_limit=0.0)
+
+
+@given(seed=st.integers(0, 2**63), replicate=st.integers(0, 100))
+def test_run_seeds_are_safe_everywhere(seed, replicate):
+    """A run's seed is exact as a float and differs from its neighbour's."""
+    found = run_seed(seed, "0123456789abcdef", replicate)
+
+    assert 0 <= found < 2**53
+    assert int(float(found)) == found
+    assert found != run_seed(seed, "0123456789abcdef", replicate + 1)
+
+
+def test_unstable_measurement_says_what_varied():
+    """The error names target, competitors, sizes, dispersion, limit and every value."""
+    colocation = toy_plan().colocations[3]
+    loud = NoisyTestbed(ToyTestbed(), throughput=0.5)
+    measurement = summarise([loud.run(colocation, seed=seed) for seed in range(4)])
+    with pytest.raises(
+        UnstableMeasurementError,
+        match=r"'lpm' beside 3 x 'synthetic' \(4 MiB\) varies by \d+% over 4 runs \(limit 5%\): .* Mpps",
+    ):
+        require_stable(measurement)
+    quiet = summarise([ToyTestbed().run(colocation) for _ in range(3)])
+    assert require_stable(quiet) is quiet
+
+
+def test_repetition_stops_when_stable_or_at_the_maximum():
+    """Stable values need no more runs; unstable ones stop at the maximum."""
+    plan = ExperimentPlan("p", toy_plan().colocations, replicates=2, maximum_replicates=3)
+
+    assert needs_another([1.0], plan)
+    assert not needs_another([1.0, 1.0], plan)
+    assert needs_another([1.0, 2.0], plan)
+    assert not needs_another([1.0, 2.0, 3.0], plan)
