@@ -1,6 +1,22 @@
-"""Measured tables and PCM recordings in, a profile dataset out.
+r"""Measured tables and PCM recordings in, a profile dataset out.
 
 The first real input of the library: what somebody else measured, read through a mapping (`slomo.records.mapping`).
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     table = Path(folder, "acl.txt")
+...     _ = table.write_text("2e6 4 500\n8e6 16 400\n")
+...     dataset = import_table(table, {
+...         "machine": "bluefield-2", "nf": "acl", "names": ["misses", "wss", "perf"],
+...         "columns": {
+...             "misses": {"metric": "L2MISS", "unit": "1/s"}, "wss": {"metric": "L3OCC", "unit": "MiB"},
+...             "perf": {"target": "throughput", "unit": "kpps"},
+...         },
+...     })
+>>> dataset.throughput.tolist(), dataset.vectors("competition", ["L3OCC"]).iloc[1].tolist()
+([0.5, 0.4], [16384.0])
+>>> dataset.solo_mpps("acl"), dataset.solo_source("acl")
+(0.5, 'best measured')
 """
 
 import math
@@ -18,7 +34,7 @@ from slomo.records.provenance import describe_environment
 
 
 def import_table(path: str | Path, mapping: str | Path | Mapping[str, Any]) -> ProfileDataset:
-    r"""Read a measured table, or PCM recordings, through a mapping.
+    """Read a measured table, or PCM recordings, through a mapping.
 
     Parameters
     ----------
@@ -37,24 +53,6 @@ def import_table(path: str | Path, mapping: str | Path | Mapping[str, Any]) -> P
     ------
     ConfigurationError
         For a wrong mapping or table; names file, line, and field or column.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     table = Path(folder, "acl.txt")
-    ...     _ = table.write_text("2e6 4 500\n8e6 16 400\n")
-    ...     dataset = import_table(table, {
-    ...         "machine": "bluefield-2", "nf": "acl", "names": ["misses", "wss", "perf"],
-    ...         "columns": {
-    ...             "misses": {"metric": "L2MISS", "unit": "1/s"}, "wss": {"metric": "L3OCC", "unit": "MiB"},
-    ...             "perf": {"target": "throughput", "unit": "kpps"},
-    ...         },
-    ...     })
-    >>> dataset.throughput.tolist(), dataset.vectors("competition", ["L3OCC"]).iloc[1].tolist()
-    ([0.5, 0.4], [16384.0])
-    >>> dataset.solo_mpps("acl"), dataset.solo_source("acl")
-    (0.5, 'best measured')
     """
     place, document = Path(path), load_mapping(mapping)
     if document.data.get("kind") == "pcm":

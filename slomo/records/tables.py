@@ -124,9 +124,15 @@ def read_text(path: Path) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
-    if b"\0" in data[:4096]:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # what PowerShell writes when output is redirected
+        return _plain_lines(data.decode("utf-16", errors="replace"))
+    if b"\0" in data[:4096].rstrip(b"\0"):
         raise ConfigurationError(f"{path}: holds binary data, needed text")
-    return data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    return _plain_lines(data.decode("utf-8-sig", errors="replace"))
+
+
+def _plain_lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def check_size(path: Path, limit: int = MAX_FILE_BYTES) -> None:
