@@ -10,8 +10,13 @@ if ! command -v "$compiler" >/dev/null 2>&1; then
 	echo "hint: install gcc, or set CC" >&2
 	exit 3
 fi
+case $output in
+/*) ;;
+*) output=$PWD/$output ;;
+esac
 cd "$here/src"
-exec "$compiler" -std=gnu11 -O3 -Wall -Wextra -Wno-maybe-uninitialized ${CFLAGS:-} -o "$(cd - >/dev/null && case $output in /*) echo "$output" ;; *) echo "$PWD/$output" ;; esac)" \
+# shellcheck disable=SC2086  # CFLAGS is a list of words
+exec "$compiler" -std=gnu11 -O3 -Wall -Wextra -Wno-maybe-uninitialized ${CFLAGS:-} -o "$output" \
 	main.c options.c message.c clock.c cores.c memory.c histogram.c statistics.c worker.c calibrate.c \
 	pcap_file.c traffic.c text_file.c headers.c flow_burst.c access_patterns.c \
 	nf_registry.c nf_synthetic.c nf_l2fwd.c nf_router.c nf_firewall.c nf_flowstats.c nf_nat.c nf_maglev.c nf_dpi.c \

@@ -5,8 +5,8 @@
 #include "packet.h"
 
 #include <ctype.h>
-#include <rte_bus_vdev.h>
 #include <rte_cryptodev.h>
+#include <rte_dev.h>
 #include <rte_errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static uint8_t find_device(const char *name, unsigned number)
 	else
 		snprintf(own, sizeof(own), "%s", name);
 	device = rte_cryptodev_get_dev_id(own);
-	if (device < 0 && rte_vdev_init(own, NULL) == 0)
+	if (device < 0 && rte_eal_hotplug_add("vdev", own, "") == 0)
 		device = rte_cryptodev_get_dev_id(own);
 	if (device < 0)
 		fail(EXIT_TESTBED, "use --crypto-device crypto_openssl0 or crypto_aesni_mb0", "there is no crypto device '%s'", own);

@@ -5,6 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static void (*before_failure)(void);
+
+void message_before_failure(void (*clean)(void))
+{
+	before_failure = clean;
+}
+
 _Noreturn void fail(int code, const char *hint, const char *format, ...)
 {
 	va_list arguments;
@@ -16,6 +23,8 @@ _Noreturn void fail(int code, const char *hint, const char *format, ...)
 	va_end(arguments);
 	fprintf(stderr, "\nhint: %s\n", hint);
 	fflush(stderr);
+	if (before_failure)
+		before_failure();
 	_Exit(code); /* not exit(): other threads may still use what the exit handlers would free */
 }
 

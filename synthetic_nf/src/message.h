@@ -9,6 +9,9 @@
 /* Print "slomo-nf: error: ..." and "hint: ..." and end the process with `code`. */
 _Noreturn void fail(int code, const char *hint, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Called once before fail() ends the process: to remove what would stay behind. */
+void message_before_failure(void (*clean)(void));
+
 /* Print one remark that does not end the run. */
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -37,6 +37,7 @@ static const struct setting SETTINGS[] = {
 	{ "memory-mib", SETTING_WHOLE, AT(memory_mib), 32, 1e6, NULL, "memory that DPDK may take; default 512" },
 	{ "file-prefix", SETTING_TEXT, AT(file_prefix), 0, 0, NULL, "DPDK's name for this process; default slomo-nf-PID" },
 	{ "flows", SETTING_WHOLE, AT(flows), 1, 1e6, NULL, "flows of generated traffic; default 1024" },
+	{ "tx-first", SETTING_WHOLE, AT(tx_first), 0, 65536, NULL, "frames to send first, for ports that loop (net_ring)" },
 	{ "seed", SETTING_WHOLE, AT(seed), 0, 9e15, NULL, "seed of everything that is random; default 1" },
 	{ "routes", SETTING_WHOLE, AT(routes), 0, 4e6, NULL, "router: generated prefixes; default 131072" },
 	{ "routes-file", SETTING_TEXT, AT(routes_file), 0, 0, NULL, "router: lines `192.0.2.0/24 HOP`" },

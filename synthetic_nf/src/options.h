@@ -30,6 +30,7 @@ struct options {
 	double interval_s;
 	double memory_mib;
 	double flows;
+	double tx_first;
 	double seed;
 	double routes;
 	double rules;

@@ -103,6 +103,35 @@ static void load_frames(struct packet_io *io, const struct options *options, uns
 	snprintf(io->source, sizeof(io->source), "preloaded");
 }
 
+static uint32_t receive_preloaded(struct packet_io *io, struct rte_mbuf **mbufs, uint32_t most)
+{
+	if (rte_pktmbuf_alloc_bulk(io->pool, mbufs, most) != 0)
+		return 0;
+	for (uint32_t i = 0; i < most; i++) {
+		const struct frame *frame = &io->traffic.frames[io->next_frame];
+
+		memcpy(rte_pktmbuf_append(mbufs[i], (uint16_t)frame->length), io->traffic.bytes + frame->offset, frame->length);
+		io->next_frame = io->next_frame + 1 == io->traffic.count ? 0 : io->next_frame + 1;
+	}
+	return most;
+}
+
+/* Frames that go round and round where a port returns what is sent (net_ring, a loop-back cable). */
+static void send_first(struct packet_io *io, const struct options *options, unsigned number)
+{
+	struct rte_mbuf *mbuf;
+	uint32_t wanted = (uint32_t)options->tx_first;
+
+	if (wanted == 0)
+		return;
+	io->traffic = traffic_generate((uint32_t)options->flows, (uint32_t)knob_integer(options, KNOB_PACKET_SIZE_B),
+				       (uint64_t)options->seed + number);
+	for (uint32_t i = 0; i < wanted; i++)
+		if (receive_preloaded(io, &mbuf, 1) == 0 || rte_eth_tx_burst(io->ports[0], 0, &mbuf, 1) == 0)
+			fail(EXIT_TESTBED, "the port's queue may be shorter, or --packet-buffers fewer",
+			     "only %u of %u frames of --tx-first were sent", i, wanted);
+}
+
 static uint32_t captured_frames(const struct options *options)
 {
 	struct traffic traffic = { 0 };
@@ -135,6 +164,8 @@ struct packet_io *packet_io_open(const struct options *options, unsigned number)
 		rte_eth_dev_get_name_by_port(io->ports[i], name);
 		snprintf(io->source + used, sizeof(io->source) - used, "%s%s", i ? "," : "", name);
 	}
+	if (io->port_count)
+		send_first(io, options, number);
 	return io;
 }
 
@@ -149,19 +180,6 @@ void packet_io_close(struct packet_io *io)
 	rte_mempool_free(io->pool);
 	traffic_release(&io->traffic);
 	free(io);
-}
-
-static uint32_t receive_preloaded(struct packet_io *io, struct rte_mbuf **mbufs, uint32_t most)
-{
-	if (rte_pktmbuf_alloc_bulk(io->pool, mbufs, most) != 0)
-		return 0;
-	for (uint32_t i = 0; i < most; i++) {
-		const struct frame *frame = &io->traffic.frames[io->next_frame];
-
-		memcpy(rte_pktmbuf_append(mbufs[i], (uint16_t)frame->length), io->traffic.bytes + frame->offset, frame->length);
-		io->next_frame = io->next_frame + 1 == io->traffic.count ? 0 : io->next_frame + 1;
-	}
-	return most;
 }
 
 uint32_t packet_io_receive(struct packet_io *io, struct packet *packets, uint32_t most)

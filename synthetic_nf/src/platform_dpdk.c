@@ -72,8 +72,8 @@ static void add_memory(const struct options *options)
 	if (!options->no_huge && !enough && !given(options, "--no-huge"))
 		note("%g MiB of free 2 MiB hugepages, %g MiB wanted: running without them, which is slower", free_hugepages_mib(),
 		     options->memory_mib);
-	if (!given(options, "--in-memory"))
-		add("--in-memory");
+	/* Both leave no files in hugetlbfs; the first is refused without hugepages. */
+	add(eal.hugepages ? "--in-memory" : "--no-shconf");
 	if (given(options, "--no-huge") || given(options, "-m"))
 		return;
 	if (!eal.hugepages)
@@ -141,18 +141,6 @@ static void build_arguments(const struct options *options)
 		add("%s", options->rest[i]);
 }
 
-void platform_start(const struct options *options)
-{
-	char *words[ARGUMENTS_MOST + 1];
-
-	build_arguments(options);
-	memcpy(words, eal.words, sizeof(words)); /* EAL reorders and keeps what it gets */
-	if (rte_eal_init(eal.count, words) < 0)
-		fail(EXIT_TESTBED, "its own messages are above; try --no-huge, or another --vdev", "DPDK does not start: %s",
-		     rte_strerror(rte_errno));
-	snprintf(eal.runtime, sizeof(eal.runtime), "%s", rte_eal_get_runtime_dir());
-}
-
 /* EAL leaves its directory under /var/run/dpdk behind: remove what is in it (only files of our own prefix). */
 static void remove_runtime(void)
 {
@@ -169,6 +157,34 @@ static void remove_runtime(void)
 	}
 	closedir(directory);
 	rmdir(eal.runtime);
+}
+
+/* EAL prints its usage to stdout when it fails, where only JSON lines belong: send that to stderr. */
+static int initialise(void)
+{
+	char *words[ARGUMENTS_MOST + 1];
+	int output = dup(STDOUT_FILENO), result;
+
+	memcpy(words, eal.words, sizeof(words)); /* EAL reorders and keeps what it gets */
+	dup2(STDERR_FILENO, STDOUT_FILENO);
+	result = rte_eal_init(eal.count, words);
+	fflush(stdout);
+	dup2(output, STDOUT_FILENO);
+	close(output);
+	return result;
+}
+
+void platform_start(const struct options *options)
+{
+	int result;
+
+	build_arguments(options);
+	message_before_failure(remove_runtime);
+	result = initialise();
+	snprintf(eal.runtime, sizeof(eal.runtime), "%s", rte_eal_get_runtime_dir());
+	if (result < 0)
+		fail(EXIT_TESTBED, "its own messages are above; try --no-huge, or another --vdev", "DPDK does not start: %s",
+		     rte_strerror(rte_errno));
 }
 
 void platform_stop(void)
