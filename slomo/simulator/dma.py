@@ -8,10 +8,11 @@ on another socket, and processors without DDIO, write to memory.
 from slomo.simulator.compilation import compiled
 from slomo.simulator.hierarchy import (
     drop_from_l2,
+    in_l2,
     llc_drop,
     llc_insert,
     llc_lookup,
-    llc_promote,
+    llc_touch,
     memory_read,
     memory_write,
 )
@@ -21,41 +22,35 @@ from slomo.simulator.state import (
     C_RX_MISS,
     C_TX_HIT,
     C_TX_MISS,
-    DIRTY,
     M_DDIO_MASK,
-    M_L2_SETS,
-    M_L2_WAYS,
     M_SOCKETS,
-    OWNER_SHIFT,
     T_DATA_LINES,
-    T_DOMAIN,
+    T_FIRST_LINE,
     T_NIC_LOCAL,
     T_SLOTS,
     State,
 )
-from slomo.simulator.cache import find, set_of
 
 
 @compiled
 def buffer_line(state: State, tenant: int, sequence: int, part: int) -> int:
     """Return the line of a packet's buffer: part 0 is its metadata, parts 1 and up its bytes."""
     slot = sequence % state.tenants[tenant, T_SLOTS]
-    return ((2 * tenant) << OWNER_SHIFT) + slot * (state.tenants[tenant, T_DATA_LINES] + 1) + part
+    return state.tenants[tenant, T_FIRST_LINE] + slot * (state.tenants[tenant, T_DATA_LINES] + 1) + part
 
 
 @compiled
 def receive_line(state: State, tenant: int, line: int, now: float) -> None:
     """Let the card write one line of an arriving packet."""
     drop_from_l2(state, tenant, line)
-    domain = state.tenants[tenant, T_DOMAIN]
-    position = llc_lookup(state, domain, line)
+    position = llc_lookup(state, tenant, line)
     if state.tenants[tenant, T_NIC_LOCAL] and state.machine[M_DDIO_MASK]:
         if position >= 0:
             state.counters[tenant, C_RX_HIT] += 1
-            llc_promote(state, position, DIRTY)
+            llc_touch(state, position, 1)
         else:
             state.counters[tenant, C_RX_MISS] += 1
-            llc_insert(state, domain, line, DIRTY, state.machine[M_DDIO_MASK], now)
+            llc_insert(state, tenant, line, 1, state.machine[M_DDIO_MASK], now)
         return
     if position >= 0:
         llc_drop(state, position)
@@ -68,13 +63,11 @@ def receive_line(state: State, tenant: int, line: int, now: float) -> None:
 @compiled
 def send_line(state: State, tenant: int, line: int, now: float) -> None:
     """Let the card read one line of a departing packet, from a cache if one has it, else from memory."""
-    sets = state.machine[M_L2_SETS]
-    ways = state.machine[M_L2_WAYS]
     if not state.tenants[tenant, T_NIC_LOCAL]:
         request(state.channels, state.machine[M_SOCKETS], now, 1.0, state.timing)
-    if llc_lookup(state, state.tenants[tenant, T_DOMAIN], line) >= 0:
+    if llc_lookup(state, tenant, line) >= 0:
         state.counters[tenant, C_TX_HIT] += 1
-    elif find(state.l2, (tenant * sets + set_of(line, sets)) * ways, ways, line) >= 0:
+    elif in_l2(state, tenant, line):
         state.counters[tenant, C_TX_HIT] += 1
     else:
         state.counters[tenant, C_TX_MISS] += 1

@@ -13,6 +13,7 @@ import numpy as np
 from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
 from slomo.simulator.layout import SLACK_NS, Seat, build
+from slomo.simulator.prefill import prefill
 from slomo.simulator.program import program
 from slomo.simulator.result import Readings, SimulationResult, assemble
 from slomo.vocabulary.machine import Machine
@@ -156,11 +157,8 @@ def _accesses(state: s.State) -> int:
 def _warm_up(state: s.State) -> int:
     """Run until references have turned the LLC over; return the accesses that took."""
     kernel = _kernels()
-    kernel.prefill(state, 64)
-    total = _accesses(state)
-    s.zero_counters(state)
-    _forget_time(state)
-    lines = state.llc.size
+    prefill(state)
+    lines = state.llc_clock.size * int(state.machine[s.M_LLC_WAYS])
     now = 0.0
     step = _PILOT_NS
     while now < _LONGEST_NS / 4:
@@ -171,17 +169,10 @@ def _warm_up(state: s.State) -> int:
         if references >= wanted:
             break
         step = min(max(_PILOT_NS, now * (wanted / max(references, 1) - 1.0)), 4.0 * now)
-    total += _accesses(state)
+    total = _accesses(state)
     s.zero_counters(state)
     state.tenants[:, s.T_SAMPLES] = 0
     return total
-
-
-def _forget_time(state: s.State) -> None:
-    """Prefilling took no time: clear what it queued at the memory channels."""
-    state.channels[:, s.H_WINDOW_START : s.H_FACTOR] = 0.0
-    state.channels[:, s.H_BACKLOG : s.H_BUSY_TOTAL] = 0.0
-    state.channels[:, s.H_FACTOR] = 1.0
 
 
 def _measure(state: s.State, accesses: int, scale: int) -> Readings:
@@ -223,9 +214,9 @@ def _ddio_lines(state: s.State) -> s.Floats:
     mask = int(state.machine[s.M_DDIO_MASK])
     if mask == 0:
         return np.zeros(state.clock.size)
-    owner = state.llc >> (s.LINE_SHIFT + s.OWNER_SHIFT)
-    inside = (state.llc >= 0) & (owner % 2 == 0) & ((mask >> (state.llc & s.WAY_BITS)) & 1 == 1)
-    return np.bincount(owner[inside] >> 1, minlength=state.clock.size).astype(float)
+    ways = np.arange(state.llc_owner.size) % s.LLC_LANES
+    inside = (state.llc_owner >= 0) & (state.llc_owner % 2 == 0) & ((mask >> ways) & 1 == 1)
+    return np.bincount(state.llc_owner[inside] >> 1, minlength=state.clock.size).astype(float)
 
 
 def _nobody(machine: Machine) -> SimulationResult:

@@ -4,7 +4,7 @@ Inclusive LLCs (Broadwell) drop a line from its owner's L2 when they evict it; v
 filled by what L2 evicts. A line has one owner, so occupancy is counted as lines come and go, never estimated.
 """
 
-from slomo.simulator.cache import drop, find, mark_dirty, promote, set_of, victim
+from slomo.simulator.cache import empty, l2_find, l2_victim, llc_find, llc_victim, set_of, touch
 from slomo.simulator.compilation import compiled
 from slomo.simulator.memory import request
 from slomo.simulator.state import (
@@ -17,23 +17,22 @@ from slomo.simulator.state import (
     C_READ_REMOTE,
     C_WRITE_LOCAL,
     C_WRITE_REMOTE,
-    DIRTY,
     H_FACTOR,
     H_READS,
     H_WRITES,
-    LINE_SHIFT,
+    L2_LANES,
+    LLC_LANES,
     M_INCLUSIVE,
+    M_L2_MASK,
     M_L2_SETS,
-    M_L2_WAYS,
     M_LLC_SETS,
-    M_LLC_WAYS,
     M_SOCKETS,
-    OWNER_SHIFT,
+    NO_LINE,
+    T_DATA_LINE,
     T_DOMAIN,
     T_MEMORY_SOCKET,
     T_SOCKET,
     T_WAY_MASK,
-    WAY_BITS,
     X_DRAM_LOCAL,
     X_DRAM_REMOTE,
     X_L2_HIT,
@@ -73,118 +72,126 @@ def memory_write(state: State, tenant: int, now: float) -> None:
 
 
 @compiled
-def drop_from_l2(state: State, tenant: int, line: int) -> int:
-    """Remove a line from a core's L2; return 0 if it was not there, 1 if it was clean, 2 if dirty."""
-    ways = state.machine[M_L2_WAYS]
+def l2_set(state: State, tenant: int, line: int) -> int:
+    """Return the number of the set of a core's L2 in which a line belongs."""
     sets = state.machine[M_L2_SETS]
-    first = (tenant * sets + set_of(line, sets)) * ways
-    position = find(state.l2, first, ways, line)
-    if position < 0:
-        return 0
-    dirty = state.l2[position] & DIRTY
-    drop(state.l2, first, ways, position)
-    return 2 if dirty else 1
+    return tenant * sets + set_of(line, sets)
 
 
 @compiled
-def llc_insert(state: State, domain: int, line: int, dirty: int, mask: int, now: float) -> None:
-    """Put a line into the LLC in a way that `mask` allows, evicting the least recently used line there."""
-    ways = state.machine[M_LLC_WAYS]
+def in_l2(state: State, tenant: int, line: int) -> bool:
+    """Return whether a core's L2 holds a line."""
+    return l2_find(state.l2, l2_set(state, tenant, line), line) < L2_LANES
+
+
+@compiled
+def drop_from_l2(state: State, tenant: int, line: int) -> int:
+    """Remove a line from a core's L2; return 1 if it was there and changed."""
+    index = l2_set(state, tenant, line)
+    way = l2_find(state.l2, index, line)
+    if way == L2_LANES:
+        return 0
+    empty(state.l2, index, way, L2_LANES)
+    return state.l2_dirty[index * L2_LANES + way]
+
+
+@compiled
+def llc_insert(state: State, tenant: int, line: int, dirty: int, mask: int, now: float) -> None:
+    """Put a tenant's line into its LLC in a way that `mask` allows, evicting the least recently used line there."""
     sets = state.machine[M_LLC_SETS]
-    first = (domain * sets + set_of(line, sets)) * ways
-    position = victim(state.llc, first, ways, mask)
-    old = state.llc[position]
-    promote(state.llc, first, position, (line << LINE_SHIFT) | dirty | (old & WAY_BITS))
-    state.occupancy[line >> OWNER_SHIFT] += 1
-    if old < 0:
+    index = state.tenants[tenant, T_DOMAIN] * sets + set_of(line, sets)
+    way = llc_victim(state.llc, index, mask)
+    slot = index * LLC_LANES + way
+    gone, owner, changed = state.llc[index * (2 * LLC_LANES) + way], state.llc_owner[slot], state.llc_dirty[slot]
+    state.llc[index * (2 * LLC_LANES) + way] = line
+    touch(state.llc, state.llc_clock, index, way, LLC_LANES)
+    mine = 2 * tenant + (1 if line >= state.tenants[tenant, T_DATA_LINE] else 0)
+    state.llc_owner[slot] = mine
+    state.llc_dirty[slot] = dirty
+    state.occupancy[mine] += 1
+    if gone == NO_LINE:
         return
-    gone = old >> LINE_SHIFT
-    owner = gone >> OWNER_SHIFT
     state.occupancy[owner] -= 1
-    changed = old & DIRTY
-    if state.machine[M_INCLUSIVE] and drop_from_l2(state, owner >> 1, gone) == 2:
-        changed = DIRTY
+    if state.machine[M_INCLUSIVE]:
+        changed |= drop_from_l2(state, owner >> 1, gone)
     if changed:
         memory_write(state, owner >> 1, now)
 
 
 @compiled
-def llc_lookup(state: State, domain: int, line: int) -> int:
-    """Return the position of a line in its domain's LLC, or -1."""
-    ways = state.machine[M_LLC_WAYS]
+def llc_lookup(state: State, tenant: int, line: int) -> int:
+    """Return the slot of a line in the tenant's LLC, or -1."""
     sets = state.machine[M_LLC_SETS]
-    return find(state.llc, (domain * sets + set_of(line, sets)) * ways, ways, line)
+    index = state.tenants[tenant, T_DOMAIN] * sets + set_of(line, sets)
+    way = llc_find(state.llc, index, line)
+    return index * LLC_LANES + way if way < LLC_LANES else -1
 
 
 @compiled
-def llc_promote(state: State, position: int, dirty: int) -> None:
-    """Make the line at `position` the most recently used of its set."""
-    first = position - position % state.machine[M_LLC_WAYS]
-    promote(state.llc, first, position, state.llc[position] | dirty)
+def llc_touch(state: State, slot: int, dirty: int) -> None:
+    """Make the line in a slot the most recently used of its set, and dirty if so said."""
+    touch(state.llc, state.llc_clock, slot // LLC_LANES, slot % LLC_LANES, LLC_LANES)
+    state.llc_dirty[slot] |= dirty
 
 
 @compiled
-def llc_drop(state: State, position: int) -> None:
-    """Remove the line at `position` from the LLC without writing it back."""
-    ways = state.machine[M_LLC_WAYS]
-    state.occupancy[state.llc[position] >> (LINE_SHIFT + OWNER_SHIFT)] -= 1
-    drop(state.llc, position - position % ways, ways, position)
+def llc_drop(state: State, slot: int) -> None:
+    """Remove the line in a slot from the LLC without writing it back."""
+    state.occupancy[state.llc_owner[slot]] -= 1
+    state.llc_owner[slot] = -1
+    empty(state.llc, slot // LLC_LANES, slot % LLC_LANES, LLC_LANES)
 
 
 @compiled
-def fill_l2(state: State, tenant: int, first: int, line: int, dirty: int, now: float) -> None:
+def fill_l2(state: State, tenant: int, index: int, line: int, dirty: int, now: float) -> None:
     """Put a line into the core's L2; what falls out goes to the LLC or, if changed, is recorded there."""
-    ways = state.machine[M_L2_WAYS]
-    position = first + ways - 1
-    old = state.l2[position]
-    promote(state.l2, first, position, (line << LINE_SHIFT) | dirty | (old & WAY_BITS))
-    if old < 0:
+    way = l2_victim(state.l2, index, state.machine[M_L2_MASK])
+    gone, changed = state.l2[index * (2 * L2_LANES) + way], state.l2_dirty[index * L2_LANES + way]
+    state.l2[index * (2 * L2_LANES) + way] = line
+    state.l2_dirty[index * L2_LANES + way] = dirty
+    touch(state.l2, state.l2_clock, index, way, L2_LANES)
+    if gone == NO_LINE:
         return
-    gone = old >> LINE_SHIFT
-    domain = state.tenants[tenant, T_DOMAIN]
     if not state.machine[M_INCLUSIVE]:
-        llc_insert(state, domain, gone, old & DIRTY, state.tenants[tenant, T_WAY_MASK], now)
-    elif old & DIRTY:
-        place = llc_lookup(state, domain, gone)
-        if place >= 0:
-            mark_dirty(state.llc, place)
+        llc_insert(state, tenant, gone, changed, state.tenants[tenant, T_WAY_MASK], now)
+    elif changed:
+        slot = llc_lookup(state, tenant, gone)
+        if slot >= 0:
+            state.llc_dirty[slot] = 1
 
 
 @compiled
 def fetch(state: State, tenant: int, line: int, now: float) -> float:
     """Bring a line that L2 lacks from the LLC or memory; return the latency [ns], negative if the line is dirty."""
-    domain = state.tenants[tenant, T_DOMAIN]
-    position = llc_lookup(state, domain, line)
-    if position >= 0:
+    slot = llc_lookup(state, tenant, line)
+    if slot >= 0:
         state.counters[tenant, C_L3_HIT] += 1
         if state.machine[M_INCLUSIVE]:
-            llc_promote(state, position, 0)
+            llc_touch(state, slot, 0)
             return state.timing[X_LLC_HIT]
-        dirty = state.llc[position] & DIRTY
-        llc_drop(state, position)
-        return -state.timing[X_LLC_HIT] if dirty else state.timing[X_LLC_HIT]
+        llc_drop(state, slot)
+        return -state.timing[X_LLC_HIT] if state.llc_dirty[slot] else state.timing[X_LLC_HIT]
     state.counters[tenant, C_L3_MISS] += 1
     latency = memory_read(state, tenant, now)
     state.sums[tenant, A_DRAM_LATENCY] += latency
     if state.machine[M_INCLUSIVE]:
-        llc_insert(state, domain, line, 0, state.tenants[tenant, T_WAY_MASK], now)
+        llc_insert(state, tenant, line, 0, state.tenants[tenant, T_WAY_MASK], now)
     return latency
 
 
 @compiled
 def access(state: State, tenant: int, line: int, dirty: int, now: float, throttle: float) -> float:
-    """Read (or, with ``dirty=DIRTY``, write) one line; return the latency [ns] before memory-level parallelism."""
-    ways = state.machine[M_L2_WAYS]
-    sets = state.machine[M_L2_SETS]
-    first = (tenant * sets + set_of(line, sets)) * ways
-    position = find(state.l2, first, ways, line)
-    if position >= 0:
+    """Read one line, or with ``dirty=1`` write it; return the latency [ns] before memory-level parallelism."""
+    index = l2_set(state, tenant, line)
+    way = l2_find(state.l2, index, line)
+    if way < L2_LANES:
         state.counters[tenant, C_L2_HIT] += 1
-        promote(state.l2, first, position, state.l2[position] | dirty)
+        touch(state.l2, state.l2_clock, index, way, L2_LANES)
+        state.l2_dirty[index * L2_LANES + way] |= dirty
         return state.timing[X_L2_HIT]
     state.counters[tenant, C_L2_MISS] += 1
     latency = fetch(state, tenant, line, now)
     if latency < 0.0:
-        latency, dirty = -latency, DIRTY
-    fill_l2(state, tenant, first, line, dirty, now)
+        latency, dirty = -latency, 1
+    fill_l2(state, tenant, index, line, dirty, now)
     return latency * throttle

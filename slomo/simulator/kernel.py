@@ -14,12 +14,9 @@ from slomo.simulator.state import (
     D_MLP,
     D_WRITE_CREDIT,
     D_WRITES,
-    DIRTY,
     F_GAP,
     F_PACKET_MLP,
     F_THROTTLE,
-    M_LLC_SETS,
-    M_LLC_WAYS,
     S_BASE,
     S_CURSOR,
     S_LINES,
@@ -59,35 +56,29 @@ def next_line(state: State, tenant: int, structure: int, pattern: int, lines: in
 
 
 @compiled
-def read_packet(state: State, tenant: int, until: float) -> None:
-    """Let the core touch the packet's metadata and bytes, up to time `until`."""
-    row = state.tenants[tenant]
-    rates = state.rates[tenant]
-    now = state.clock[tenant]
-    while row[T_REMAINING] > 0 and now <= until:
-        part = row[T_TOUCHED_LINES] + 1 - row[T_REMAINING]
-        dirty = DIRTY if part <= row[T_WRITTEN_LINES] else 0
-        line = buffer_line(state, tenant, row[T_HEAD], part)
-        now += rates[F_GAP] + access(state, tenant, line, dirty, now, rates[F_THROTTLE]) / rates[F_PACKET_MLP]
-        row[T_REMAINING] -= 1
-    state.clock[tenant] = now
-
-
-@compiled
-def use_structure(state: State, tenant: int, structure: int, until: float) -> None:
-    """Let the core work on one of its data structures, up to time `until`."""
+def work(state: State, tenant: int, structure: int, until: float) -> None:
+    """Let the core go on with its packet (structure -1) or one of its data structures, up to time `until`."""
     row = state.tenants[tenant]
     gap = state.rates[tenant, F_GAP]
     throttle = state.rates[tenant, F_THROTTLE]
-    parallel = state.demand[structure, D_MLP]
-    base = state.structures[structure, S_BASE]
-    lines = state.structures[structure, S_LINES]
-    pattern = state.structures[structure, S_PATTERN]
     remaining, writes = row[T_REMAINING], row[T_WRITES_LEFT]
+    parallel, base, lines, pattern = state.rates[tenant, F_PACKET_MLP], 0, 0, 0
+    if structure >= 0:
+        parallel = state.demand[structure, D_MLP]
+        base = state.structures[structure, S_BASE]
+        lines = state.structures[structure, S_LINES]
+        pattern = state.structures[structure, S_PATTERN]
+    else:
+        base = buffer_line(state, tenant, row[T_HEAD], 0)
     now = state.clock[tenant]
     while remaining > 0 and now <= until:
-        line = base + next_line(state, tenant, structure, pattern, lines)
-        dirty = DIRTY if remaining <= writes else 0
+        if structure >= 0:
+            line = base + next_line(state, tenant, structure, pattern, lines)
+            dirty = 1 if remaining <= writes else 0
+        else:  # metadata first, then the packet's bytes; the first of them are written
+            part = row[T_TOUCHED_LINES] + 1 - remaining
+            line = base + part
+            dirty = 1 if part <= row[T_WRITTEN_LINES] else 0
         now += gap + access(state, tenant, line, dirty, now, throttle) / parallel
         remaining -= 1
     row[T_REMAINING] = remaining
@@ -124,10 +115,8 @@ def advance(state: State, tenant: int, until: float) -> None:
             begin_packet(state, tenant)
         elif row[T_REMAINING] == 0:
             next_operation(state, tenant)
-        elif operation == 0:
-            read_packet(state, tenant, until)
         else:
-            use_structure(state, tenant, row[T_FIRST_STRUCTURE] + operation - 1, until)
+            work(state, tenant, row[T_FIRST_STRUCTURE] + operation - 1 if operation > 0 else -1, until)
 
 
 @kernel
@@ -149,16 +138,3 @@ def run_until(state: State, end: float) -> None:
         if earliest >= end:
             return
         advance(state, tenant, min(second + slack, end))
-
-
-@kernel
-def prefill(state: State, rounds: int) -> None:
-    """Touch every data structure once, tenants in turn and rare lines first, so that warm-up starts near the truth."""
-    limit = state.machine[M_LLC_SETS] * state.machine[M_LLC_WAYS]
-    for part in range(rounds):
-        for tenant in range(state.clock.size):
-            for structure in range(state.tenants[tenant, T_FIRST_STRUCTURE], state.tenants[tenant, T_LAST_STRUCTURE]):
-                lines = min(limit, state.structures[structure, S_LINES])
-                for offset in range(lines * part // rounds, lines * (part + 1) // rounds):
-                    line = state.structures[structure, S_BASE] + lines - 1 - offset
-                    access(state, tenant, line, 0, 0.0, 1.0)

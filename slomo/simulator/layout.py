@@ -12,7 +12,7 @@ import numpy as np
 from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
 from slomo.simulator.cache import empty_cache
-from slomo.simulator.program import LINE_B, Program, Structure
+from slomo.simulator.program import LINE_B, Program
 from slomo.simulator.random_numbers import seeded
 from slomo.vocabulary.machine import Machine
 
@@ -40,14 +40,19 @@ def build(machine: Machine, seats: Sequence[Seat], *, seed: int, scale: int, sla
     """Return the state of an empty machine with its tenants seated and nothing run yet."""
     sets = [_sets(machine.llc_mib * 2**20, machine.llc_ways, scale), _sets(machine.l2_kib * 2**10, machine.l2_ways, scale)]
     tenants = _tenant_rows(machine, seats, scale)
-    structures, demand, zipf = _structure_rows(seats, scale)
+    structures, demand, zipf = _structure_rows(seats, tenants, scale)
     queue = int((tenants[:, s.T_QUEUE_LIMIT] + tenants[:, s.T_SLOTS] + tenants[:, s.T_BURST]).max()) + 1
     count = len(seats)
     state = s.State(
         machine=_machine_row(machine, sets),
         timing=_timing_row(machine, slack_ns),
-        llc=empty_cache(machine.llc_domains * sets[0], machine.llc_ways),
-        l2=empty_cache(count * sets[1], machine.l2_ways),
+        llc=empty_cache(machine.llc_domains * sets[0], machine.llc_ways, s.LLC_LANES),
+        llc_clock=np.zeros(machine.llc_domains * sets[0], dtype=np.int32),
+        llc_owner=np.full(machine.llc_domains * sets[0] * s.LLC_LANES, -1, dtype=np.int16),
+        llc_dirty=np.zeros(machine.llc_domains * sets[0] * s.LLC_LANES, dtype=np.uint8),
+        l2=empty_cache(count * sets[1], machine.l2_ways, s.L2_LANES),
+        l2_clock=np.zeros(count * sets[1], dtype=np.int32),
+        l2_dirty=np.zeros(count * sets[1] * s.L2_LANES, dtype=np.uint8),
         tenants=tenants,
         rates=_rate_rows(machine, seats, tenants),
         clock=np.zeros(count),
@@ -73,7 +78,7 @@ def _sets(size_b: float, ways: int, scale: int) -> int:
 def _machine_row(machine: Machine, sets: Sequence[int]) -> s.Ints:
     row = np.zeros(s.M_COLUMNS, dtype=np.int64)
     row[s.M_LLC_SETS], row[s.M_L2_SETS] = sets
-    row[s.M_LLC_WAYS], row[s.M_L2_WAYS] = machine.llc_ways, machine.l2_ways
+    row[s.M_LLC_WAYS], row[s.M_L2_MASK] = machine.llc_ways, (1 << machine.l2_ways) - 1
     row[s.M_INCLUSIVE] = machine.llc_policy == "inclusive"
     row[s.M_DDIO_MASK] = machine.ddio_way_mask
     row[s.M_SOCKETS] = machine.sockets
@@ -139,31 +144,33 @@ def arrival_mpps(machine: Machine, program: Program) -> float:
     return line_rate if program.offered_mpps is None else min(line_rate, program.offered_mpps)
 
 
-def _structure_rows(seats: Sequence[Seat], scale: int) -> tuple[s.Ints, s.Floats, s.Ints]:
-    every = [(tenant, item) for tenant, seat in enumerate(seats) for item in seat.program.structures]
-    numbers = np.zeros((len(every), s.S_COLUMNS), dtype=np.int64)
-    demand = np.zeros((len(every), s.D_COLUMNS))
+def _structure_rows(seats: Sequence[Seat], tenants: s.Ints, scale: int) -> tuple[s.Ints, s.Floats, s.Ints]:
+    """Give every line its number: tenant by tenant, packet buffers first, then structures from rarely used to busy."""
+    numbers, demand = [], []
     tables: list[s.Ints] = [np.zeros(s.ZIPF_PIECES + 1, dtype=np.int64)]
-    base, owner = 0, -1
-    for row, wish, (tenant, item) in zip(numbers, demand, every, strict=True):
-        base = base if tenant == owner else 0
-        owner = tenant
-        lines = max(1, round(item.size_b / LINE_B / scale))
-        row[s.S_BASE], row[s.S_LINES] = ((2 * tenant + 1) << s.OWNER_SHIFT) + base, lines
-        row[s.S_PATTERN] = {"sequential": s.SEQUENTIAL, "zipf": s.ZIPF}.get(item.pattern, s.RANDOM)
-        if item.pattern == "zipf":
-            row[s.S_ZIPF] = len(tables)
-            tables.append(zipf_table(lines, item.zipf_exponent))
-        wish[s.D_ACCESSES], wish[s.D_WRITES] = item.reads + item.writes, item.writes
-        wish[s.D_MLP] = item.mlp
-        base += lines
-        _check_size(item, base)
-    return numbers, demand, np.stack(tables)
-
-
-def _check_size(item: Structure, lines: int) -> None:
-    if lines >= 1 << 31:
-        raise InvalidValueError(f"data structure '{item.name}': {item.size_b / 2**20:g} MiB is more than the simulator can address")
+    line = 0
+    for seat, tenant in zip(seats, tenants, strict=True):
+        tenant[s.T_FIRST_LINE] = line
+        line += int(tenant[s.T_SLOTS] * (tenant[s.T_DATA_LINES] + 1))
+        tenant[s.T_DATA_LINE] = line
+        for item in sorted(seat.program.structures, key=lambda each: (each.reads + each.writes) / each.size_b):
+            lines = max(1, round(item.size_b / LINE_B / scale))
+            row = np.zeros(s.S_COLUMNS, dtype=np.int64)
+            row[s.S_BASE], row[s.S_LINES] = line, lines
+            row[s.S_PATTERN] = {"sequential": s.SEQUENTIAL, "zipf": s.ZIPF}.get(item.pattern, s.RANDOM)
+            if item.pattern == "zipf":
+                row[s.S_ZIPF] = len(tables)
+                tables.append(zipf_table(lines, item.zipf_exponent))
+            numbers.append(row)
+            demand.append([item.reads + item.writes, item.writes, item.mlp, 0.0, 0.0])
+            line += lines
+    if line >= s.NEVER_OLDEST:
+        raise InvalidValueError(f"the tenants' data are {line} lines, needed below 2**31", hint="use a larger scale or less data")
+    return (
+        np.array(numbers, dtype=np.int64).reshape(-1, s.S_COLUMNS),
+        np.array(demand, dtype=np.float64).reshape(-1, s.D_COLUMNS),
+        np.stack(tables),
+    )
 
 
 def zipf_table(lines: int, exponent: float) -> s.Ints:

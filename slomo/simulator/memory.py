@@ -5,7 +5,7 @@ Latency follows ResQ (NSDI'18) Fig. 3: the speed of an access falls linearly unt
 yet served delays every request, so that no channel ever moves more than its capacity.
 """
 
-from slomo.simulator.compilation import compiled
+from slomo.simulator.compilation import compiled, kernel
 from slomo.simulator.state import (
     H_BACKLOG,
     H_BUSY_TOTAL,
@@ -33,12 +33,9 @@ def latency_factor(utilisation: float, timing: Floats) -> float:
     return 1.0 / (at_knee - (at_knee - timing[X_SPEED_FULL]) * beyond * beyond)
 
 
-@compiled
-def roll_window(channels: Floats, channel: int, now: float, timing: Floats) -> None:
-    """Close the utilisation window, if it is over, and derive the latency of the next one from it."""
-    elapsed = now - channels[channel, H_WINDOW_START]
-    if elapsed < timing[X_WINDOW]:
-        return
+@kernel
+def close_window(channels: Floats, channel: int, now: float, elapsed: float, timing: Floats) -> None:
+    """End a utilisation window and derive the latency of the next one from it."""
     fresh = min(1.0, channels[channel, H_WINDOW_BUSY] / elapsed)
     utilisation = 0.5 * (channels[channel, H_UTILISATION] + fresh)
     channels[channel, H_UTILISATION] = utilisation
@@ -50,7 +47,9 @@ def roll_window(channels: Floats, channel: int, now: float, timing: Floats) -> N
 @compiled
 def request(channels: Floats, channel: int, now: float, work: float, timing: Floats) -> float:
     """Ask a channel for `work` units of service at time `now`; return how long it waits [ns] before it is served."""
-    roll_window(channels, channel, now, timing)
+    window = now - channels[channel, H_WINDOW_START]
+    if window >= timing[X_WINDOW]:
+        close_window(channels, channel, now, window, timing)
     elapsed = now - channels[channel, H_LAST]
     if elapsed > 0.0:
         channels[channel, H_BACKLOG] = max(0.0, channels[channel, H_BACKLOG] - elapsed)

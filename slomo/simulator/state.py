@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Shorts = NDArray[np.int32]
+Owners = NDArray[np.int16]
+Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]
 
 
@@ -19,8 +22,13 @@ class State(NamedTuple):
 
     machine: Ints  # (M_COLUMNS,)
     timing: Floats  # (X_COLUMNS,)
-    llc: Ints  # (domains * sets * ways,) packed entries, most recently used first in each set
-    l2: Ints  # (tenants * sets * ways,) packed entries, likewise
+    llc: Shorts  # (domains * sets * 2 * LLC_LANES,) tags and stamps of each set
+    llc_clock: Shorts  # (domains * sets,)
+    llc_owner: Owners  # (domains * sets * LLC_LANES,) whose line: 2 * tenant for packet buffers, 2 * tenant + 1 for data
+    llc_dirty: Bytes  # likewise, 1 where the line differs from memory
+    l2: Shorts  # (tenants * sets * 2 * L2_LANES,)
+    l2_clock: Shorts  # (tenants * sets,)
+    l2_dirty: Bytes  # (tenants * sets * L2_LANES,)
     tenants: Ints  # (tenants, T_COLUMNS)
     rates: Floats  # (tenants, F_COLUMNS)
     clock: Floats  # (tenants,) [ns]
@@ -51,24 +59,23 @@ def copy_state(state: State) -> State:
     return State(*arrays)
 
 
-# An entry of a cache: line << 7 | dirty << 6 | way. A line is owner << 32 | number; owners are 2 * tenant for packet
-# buffers and 2 * tenant + 1 for data. Empty entries are negative.
-WAY_BITS = 0x3F
-DIRTY = 0x40
-LINE_SHIFT = 7
-EMPTY_LINE = -1
-OWNER_SHIFT = 32
+# A line is a number; every tenant has its own range of them, packet buffers first. Ways are padded to lanes.
+LLC_LANES, L2_LANES = 32, 16
+WAY_BITS, WAY_MASK = 5, 31
+NO_LINE = -1
+NEVER_OLDEST = 2**31 - 1
 
 # machine
-M_LLC_SETS, M_LLC_WAYS, M_L2_SETS, M_L2_WAYS, M_INCLUSIVE, M_DDIO_MASK, M_SOCKETS, M_COLUMNS = range(8)
+M_LLC_SETS, M_LLC_WAYS, M_L2_SETS, M_L2_MASK, M_INCLUSIVE, M_DDIO_MASK, M_SOCKETS, M_COLUMNS = range(8)
 # timing [ns]
 X_L2_HIT, X_LLC_HIT, X_DRAM_LOCAL, X_DRAM_REMOTE, X_WINDOW, X_SPEED_AT_KNEE, X_KNEE, X_SPEED_FULL, X_SLACK, X_COLUMNS = range(10)
 # tenants
 (
     T_DOMAIN, T_SOCKET, T_MEMORY_SOCKET, T_WAY_MASK, T_OPERATION, T_REMAINING, T_WRITES_LEFT, T_FIRST_STRUCTURE,
     T_LAST_STRUCTURE, T_SLOTS, T_DATA_LINES, T_TOUCHED_LINES, T_WRITTEN_LINES, T_HEAD, T_FILLED, T_SENT, T_BURST,
-    T_SATURATED, T_QUEUE_LIMIT, T_ARRIVED, T_NIC_LOCAL, T_ACCELERATOR, T_SAMPLES, T_COLUMNS,
-) = range(24)  # fmt: skip
+    T_SATURATED, T_QUEUE_LIMIT, T_ARRIVED, T_NIC_LOCAL, T_ACCELERATOR, T_SAMPLES, T_FIRST_LINE, T_DATA_LINE,
+    T_COLUMNS,
+) = range(26)  # fmt: skip
 # rates
 F_GAP, F_PACKET_MLP, F_INTERARRIVAL, F_NEXT_ARRIVAL, F_THROTTLE, F_ACCELERATOR, F_RING_FACTOR, F_COLUMNS = range(8)
 # structures

@@ -56,16 +56,22 @@ def admit(state: State, tenant: int, now: float) -> None:
 
 @compiled
 def refill(state: State, tenant: int, now: float) -> None:
-    """Let the card write waiting packets into the buffers that are free."""
+    """Let the card write waiting packets into the buffers that are free, under saturation no faster than the wire."""
     row = state.tenants[tenant]
+    rates = state.rates[tenant]
     limit = row[T_SENT] + row[T_SLOTS]
     if not row[T_SATURATED]:
         limit = min(limit, row[T_ARRIVED])
     while row[T_FILLED] < limit:
         if row[T_SATURATED]:
+            if rates[F_NEXT_ARRIVAL] > now:
+                return
+            rates[F_NEXT_ARRIVAL] += rates[F_INTERARRIVAL]
             state.arrivals[tenant, row[T_FILLED] % state.arrivals.shape[1]] = now
         receive_packet(state, tenant, row[T_FILLED], now)
         row[T_FILLED] += 1
+    if row[T_SATURATED]:  # what the wire brought while the ring was full is lost
+        rates[F_NEXT_ARRIVAL] = max(rates[F_NEXT_ARRIVAL], now)
 
 
 @compiled
@@ -82,24 +88,32 @@ def flush(state: State, tenant: int, now: float) -> None:
 
 @compiled
 def begin_packet(state: State, tenant: int) -> None:
-    """Take the next packet from the ring, or sleep until one arrives."""
+    """Send a finished burst; then take the next packet from the ring, or sleep until one arrives."""
     row = state.tenants[tenant]
     now = state.clock[tenant]
-    if not row[T_SATURATED]:
+    if row[T_SATURATED]:
+        waiting = True
+    else:
         admit(state, tenant, now)
-        if row[T_HEAD] == row[T_ARRIVED]:
-            flush(state, tenant, now)
-            state.clock[tenant] = max(now, state.rates[tenant, F_NEXT_ARRIVAL])
-            state.sums[tenant, A_IDLE] += state.clock[tenant] - now
-            return
+        waiting = row[T_HEAD] < row[T_ARRIVED]
+    if row[T_HEAD] - row[T_SENT] >= row[T_BURST] or not waiting:
+        flush(state, tenant, now)
+    if not waiting:
+        state.clock[tenant] = max(now, state.rates[tenant, F_NEXT_ARRIVAL])
+        state.sums[tenant, A_IDLE] += state.clock[tenant] - now
+        return
     refill(state, tenant, now)
+    if row[T_HEAD] == row[T_FILLED]:  # the wire is slower than the core
+        state.clock[tenant] = max(now, state.rates[tenant, F_NEXT_ARRIVAL])
+        state.sums[tenant, A_IDLE] += state.clock[tenant] - now
+        return
     row[T_OPERATION] = 0
     row[T_REMAINING] = row[T_TOUCHED_LINES] + 1
 
 
 @compiled
 def end_packet(state: State, tenant: int) -> None:
-    """Count the packet and, at the end of a burst, send the burst."""
+    """Count the packet, after the accelerator has done its part."""
     row = state.tenants[tenant]
     accelerator = row[T_ACCELERATOR]
     if accelerator >= 0:
@@ -109,5 +123,3 @@ def end_packet(state: State, tenant: int) -> None:
     state.counters[tenant, C_PACKETS] += 1
     row[T_HEAD] += 1
     row[T_OPERATION] = -1
-    if row[T_HEAD] - row[T_SENT] >= row[T_BURST]:
-        flush(state, tenant, state.clock[tenant])

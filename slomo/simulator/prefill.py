@@ -1,0 +1,58 @@
+"""Fill the last-level caches with what the tenants use, so that warming up starts near the truth.
+
+Structures are laid down as if each tenant had touched them once, the rarely used first and the busiest last, tenants in
+turn. What the caches then hold is only a start: the warm-up that follows decides.
+"""
+
+import numpy as np
+
+from slomo.simulator import state as s
+
+_ROUNDS = 64
+
+
+def prefill(state: s.State) -> None:
+    """Put lines into the empty LLCs of `state`, within each tenant's ways."""
+    for domain in np.unique(state.tenants[:, s.T_DOMAIN]):
+        inside = np.flatnonzero(state.tenants[:, s.T_DOMAIN] == domain)
+        for mask in np.unique(state.tenants[inside, s.T_WAY_MASK]):
+            group = inside[state.tenants[inside, s.T_WAY_MASK] == mask]
+            _lay_down(state, int(domain), int(mask), *_touched(state, group))
+    held = state.llc_owner[state.llc_owner >= 0]
+    state.occupancy[:] = np.bincount(held, minlength=state.occupancy.size)
+
+
+def _touched(state: s.State, group: s.Ints) -> tuple[s.Ints, s.Ints]:
+    """Return the lines the tenants of a group touch, in order, and the tenant of each."""
+    capacity = int(state.machine[s.M_LLC_SETS] * state.machine[s.M_LLC_WAYS])
+    lines, owners, order = [], [], []
+    for tenant in group:
+        first, last = state.tenants[tenant, s.T_FIRST_STRUCTURE], state.tenants[tenant, s.T_LAST_STRUCTURE]
+        for structure in range(first, last):
+            count = min(capacity, int(state.structures[structure, s.S_LINES]))
+            lines.append(state.structures[structure, s.S_BASE] + np.arange(count)[::-1])
+            owners.append(np.full(count, 2 * tenant + 1))
+            rank = (structure - last) * _ROUNDS
+            order.append(rank + np.arange(count) * _ROUNDS // count)
+    if not lines:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    turn = np.argsort(np.concatenate(order), kind="stable")[-2 * capacity :]
+    return np.concatenate(lines)[turn], np.concatenate(owners)[turn]
+
+
+def _lay_down(state: s.State, domain: int, mask: int, lines: s.Ints, owners: s.Ints) -> None:
+    """Put the last lines of each set into the ways of `mask`."""
+    sets, lanes = int(state.machine[s.M_LLC_SETS]), s.LLC_LANES
+    ways = np.flatnonzero([(mask >> way) & 1 for way in range(lanes)])
+    index = ((lines * 2654435769 & 0xFFFFFFFF) * sets) >> 32
+    by_set = np.argsort(index, kind="stable")[::-1]  # latest first within a set
+    chosen = index[by_set]
+    starts = np.flatnonzero(np.r_[True, chosen[1:] != chosen[:-1]]) if chosen.size else np.zeros(0, dtype=np.int64)
+    rank = np.arange(chosen.size) - np.repeat(starts, np.diff(np.r_[starts, chosen.size]))
+    kept = rank < ways.size
+    row, way = domain * sets + chosen[kept], ways[rank[kept]]
+    state.llc[row * 2 * lanes + way] = lines[by_set][kept]
+    age = ways.size - rank[kept]
+    state.llc[row * 2 * lanes + lanes + way] = (age << s.WAY_BITS) | way
+    state.llc_owner[row * lanes + way] = owners[by_set][kept]
+    state.llc_clock[domain * sets : (domain + 1) * sets] = lanes
