@@ -1,0 +1,103 @@
+"""Our own network functions as a program: found, or compiled on demand into the user's cache.
+
+The portable build needs a C compiler and nothing else; the DPDK build is made by meson, where libdpdk is installed.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from importlib import resources
+from pathlib import Path
+
+from slomo.errors import TestbedError
+
+_LIMIT_S = 600.0
+_OVERRIDES = {"portable": "SLOMO_NF_PORTABLE", "dpdk": "SLOMO_NF_DPDK"}
+
+
+def cache_directory() -> Path:
+    """Return where things are kept that can be made again.
+
+    Examples
+    --------
+    >>> cache_directory().name
+    'slomo'
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "slomo"
+
+
+def slomo_nf_binary(build: str = "portable") -> Path:
+    """Return the path of `slomo-nf`, compiling it first where these sources were not compiled before.
+
+    Parameters
+    ----------
+    build : {'portable', 'dpdk'}
+        Which build; the environment variables SLOMO_NF_PORTABLE and SLOMO_NF_DPDK name binaries of your own.
+
+    Raises
+    ------
+    TestbedError
+        If it cannot be compiled here, with the compiler's last words.
+    """
+    override = os.environ.get(_OVERRIDES[build])
+    if override:
+        if not os.access(override, os.X_OK):
+            raise TestbedError(
+                f"{_OVERRIDES[build]} names '{override}', which is no program", hint="correct or unset the variable"
+            )
+        return Path(override)
+    sources = Path(str(resources.files("synthetic_nf")))
+    path = cache_directory() / f"slomo-nf-{build}-{_fingerprint(sources)}"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}.part")
+        (_compile_portable if build == "portable" else _compile_dpdk)(sources, draft)
+        draft.replace(path)  # two processes may compile at a time; the last one wins, with the same result
+    return path
+
+
+def _compile_portable(sources: Path, output: Path) -> None:
+    _run(
+        ["sh", str(sources / "build-portable.sh"), str(output)],
+        "the portable slomo-nf",
+        "install a C compiler: apt-get install gcc libc6-dev",
+    )
+
+
+def _compile_dpdk(sources: Path, output: Path) -> None:
+    folder = output.with_suffix(".build")
+    hint = f"install what it needs: sh {sources / 'install-debian-packages.sh'}, or use the portable build"
+    try:
+        _run(["meson", "setup", str(folder), str(sources), "--buildtype=release"], "slomo-nf on DPDK", hint)
+        _run(["ninja", "-C", str(folder), "slomo-nf"], "slomo-nf on DPDK", hint)
+        shutil.copy2(folder / "slomo-nf", output)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(words: list[str], what: str, hint: str) -> None:
+    try:
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT_S,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise TestbedError(f"{what} cannot be compiled: command '{words[0]}' does not exist", hint=hint) from None
+    except subprocess.TimeoutExpired:
+        raise TestbedError(f"{what} was not compiled within {_LIMIT_S:g} s", hint=hint) from None
+    if done.returncode != 0:
+        last = " | ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
+        raise TestbedError(f"{what} cannot be compiled (exit code {done.returncode}): {last}", hint=hint)
+
+
+def _fingerprint(sources: Path) -> str:
+    digest = hashlib.sha256(os.uname().machine.encode())
+    for file in sorted([*sources.glob("src/*"), *sources.glob("*.sh"), *sources.glob("meson*")]):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]

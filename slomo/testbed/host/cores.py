@@ -1,0 +1,143 @@
+"""Cores: which this process may use, on which socket they are, and who gets which.
+
+SLOMO (SIGCOMM'20, section 4.1) runs the target and its competitors on cores of one socket, one instance per core.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from slomo.errors import InvalidValueError, TestbedError
+
+_CPU = Path("/sys/devices/system/cpu")
+
+
+def available_cores() -> tuple[int, ...]:
+    """Return the CPUs this process may run on, ascending.
+
+    Examples
+    --------
+    >>> len(available_cores()) >= 1
+    True
+    """
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def socket_of(core: int) -> int:
+    """Return the socket (physical package) of a CPU; 0 where the kernel does not say."""
+    text = _read(_CPU / f"cpu{core}" / "topology" / "physical_package_id")
+    return int(text) if text and text.lstrip("-").isdigit() and int(text) >= 0 else 0
+
+
+def node_of(core: int) -> int | None:
+    """Return the NUMA node of a CPU; None where the kernel does not say."""
+    nodes = sorted(path.name for path in (_CPU / f"cpu{core}").glob("node[0-9]*"))
+    return int(nodes[0][4:]) if nodes else None
+
+
+def siblings_of(core: int) -> frozenset[int]:
+    """Return the CPUs of the same physical core, itself included."""
+    return frozenset(parse_cpu_list(_read(_CPU / f"cpu{core}" / "topology" / "thread_siblings_list") or str(core)))
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...]:
+    """Read a list of CPUs as the kernel writes it.
+
+    Raises
+    ------
+    InvalidValueError
+        If it is none.
+
+    Examples
+    --------
+    >>> parse_cpu_list("0-2,8")
+    (0, 1, 2, 8)
+    """
+    cores: list[int] = []
+    try:
+        for part in filter(None, text.strip().split(",")):
+            low, _, high = part.partition("-")
+            first, last = int(low), int(high or low)
+            if not 0 <= first <= last < 1 << 16:
+                raise ValueError(part)
+            cores.extend(range(first, last + 1))
+    except ValueError:
+        raise InvalidValueError(f"'{text}' is no list of CPUs", hint="write for instance 0-3,8") from None
+    return tuple(cores)
+
+
+def checked_cores(cores: Sequence[int] | None) -> tuple[int, ...]:
+    """Return the CPUs to use: those given, checked, or all this process may use on the first one's socket.
+
+    Raises
+    ------
+    TestbedError
+        For a CPU that does not exist or is out of reach, or one named twice.
+    """
+    available = available_cores()
+    if cores is None:
+        home = socket_of(available[0])
+        return tuple(core for core in available if socket_of(core) == home)
+    for core in cores:
+        if core not in available:
+            raise TestbedError(
+                f"core {core} cannot be used: this process may run on cores {_ranges(available)}",
+                hint="name cores of that list, or widen the cpuset of this process",
+            )
+        if list(cores).count(core) > 1:
+            raise TestbedError(
+                f"cores overlap: core {core} is named {list(cores).count(core)} times in {list(cores)}",
+                hint="every core serves one instance",
+            )
+    return tuple(cores)
+
+
+def assign_cores(cores: Sequence[int], wanted: Sequence[int], what: str) -> list[tuple[int, ...]]:
+    """Give every tenant its own CPUs, in order.
+
+    Parameters
+    ----------
+    cores : sequence of int
+        CPUs there are; the first ones go to the first tenant.
+    wanted : sequence of int
+        How many CPUs each tenant needs.
+    what : str
+        The co-location, for the error.
+
+    Raises
+    ------
+    InvalidValueError
+        If there are too few.
+
+    Examples
+    --------
+    >>> assign_cores((0, 1, 4), (1, 2), "x")
+    [(0,), (1, 4)]
+    """
+    if sum(wanted) > len(cores):
+        raise InvalidValueError(
+            f"{what} needs {sum(wanted)} cores for {len(wanted)} tenants, this host offers {len(cores)} ({_ranges(cores)})",
+            hint="use fewer competitors, or give the testbed more cores of this socket",
+        )
+    given, position = [], 0
+    for count in wanted:
+        given.append(tuple(cores[position : position + count]))
+        position += count
+    return given
+
+
+def _ranges(cores: Sequence[int]) -> str:
+    parts: list[list[int]] = []
+    for core in sorted(cores):
+        if parts and core == parts[-1][1] + 1:
+            parts[-1][1] = core
+        else:
+            parts.append([core, core])
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None

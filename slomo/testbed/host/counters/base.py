@@ -1,0 +1,70 @@
+"""The contract of every counter reader: start, stop, and say honestly whether it can.
+
+SLOMO (SIGCOMM'20, section 5) reads PCM; PerfSpect and `pcm` fall back from one source to another the same way. What a
+reader cannot read is missing from its vectors, never zero.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from slomo.vocabulary.vector import MetricVector
+
+
+@dataclass(frozen=True)
+class CounterSample:
+    """What a reader saw between start and stop.
+
+    Attributes
+    ----------
+    cores : mapping of int to MetricVector
+        Core-level vectors by CPU.
+    sockets : mapping of int to MetricVector
+        Socket-level vectors by socket.
+    system : MetricVector or None
+        Of the whole machine.
+    duration_s : float
+        Time between start and stop [s].
+    """
+
+    cores: Mapping[int, MetricVector] = field(default_factory=dict)
+    sockets: Mapping[int, MetricVector] = field(default_factory=dict)
+    system: MetricVector | None = None
+    duration_s: float = 0.0
+
+
+@runtime_checkable
+class CounterReader(Protocol):
+    """Reads hardware counters of some CPUs while NFs run on them.
+
+    Attributes
+    ----------
+    name : str
+        As it stands in the provenance.
+    """
+
+    name: str
+
+    def available(self) -> tuple[bool, str]:
+        """Return whether this host lets it read, and why not (or what it can)."""
+        ...
+
+    def start(self, cores: Sequence[int]) -> None:
+        """Begin to count on `cores`.
+
+        Raises
+        ------
+        TestbedError
+            If it cannot.
+        """
+        ...
+
+    def stop(self) -> CounterSample:
+        """End counting, and return what was counted; may be called after a failed run, too.
+
+        Raises
+        ------
+        TestbedError
+            If the counters vanished meanwhile.
+        """
+        ...

@@ -1,0 +1,297 @@
+"""The `host:` section of a network function: how any program is started, watched, read and stopped.
+
+A command template instead of code per NF, as NPF and DPDK DTS keep it in files; checked against ``host.schema.json``
+so that a wrong field is named with file and line before anything runs.
+"""
+
+import functools
+import hashlib
+import json
+import re
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, is_dataclass
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
+from slomo.vocabulary.documents import Position, parse_document, read_document, validate
+from slomo.vocabulary.network_function import NetworkFunction, load_network_function, network_function_names
+from slomo.vocabulary.workload import Setting, Workload, canonical_json
+
+
+@dataclass(frozen=True)
+class ReadySignal:
+    """What shows that an NF is serving.
+
+    Attributes
+    ----------
+    kind : str
+        ``"json"``, ``"regex"``, ``"tcp_port"``, ``"file"``, ``"telemetry"`` or ``"first_reading"``.
+    value : anything
+        Fields, pattern, port or path; a template where it is text.
+    limit_s : float
+        How long to wait [s].
+    """
+
+    kind: str = "first_reading"
+    value: Any = True
+    limit_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class ThroughputSource:
+    """Where packets served are read; the fields are those of the schema."""
+
+    source: str
+    stream: str = "stdout"
+    match: Mapping[str, Any] = field(default_factory=dict)
+    packets: str = ""
+    pattern: str = ""
+    meaning: str = "counter"
+    unit: str = "packets"
+    time: str | None = None
+    query: str = "/ethdev/stats,0"
+    port: str = ""
+    interval_s: float = 0.1
+    latency: Mapping[str, str] = field(default_factory=dict)
+    latency_unit: str = "us"
+
+    @property
+    def latency_factor(self) -> float:
+        """Microseconds per unit of latency read."""
+        return {"ns": 1e-3, "us": 1.0, "ms": 1e3}[self.latency_unit]
+
+    @property
+    def scale(self) -> float:
+        """Packets per unit read."""
+        return {"packets": 1.0, "pps": 1.0, "kpps": 1e3, "Mpps": 1e6}[self.unit]
+
+
+@dataclass(frozen=True)
+class Steadiness:
+    """When a throughput counts as steady.
+
+    Attributes
+    ----------
+    limit_s : float
+        How long to wait at most [s].
+    tolerance : float
+        Share by which the medians of two successive stretches may differ.
+    stretch_s : float
+        Length of a stretch [s]; a slow climb needs long ones to be seen.
+    """
+
+    limit_s: float = 30.0
+    tolerance: float = 0.05
+    stretch_s: float = 0.2
+
+
+@dataclass(frozen=True)
+class HostDefinition:
+    """How one network function runs on this machine.
+
+    Attributes
+    ----------
+    nf : str
+        Its name.
+    command : tuple of str
+        Words with placeholders.
+    settings : mapping
+        Settings a workload may change, with defaults.
+    environment : mapping of str to str
+        Variables added; values may hold placeholders.
+    working_directory, pcap : str or None
+        Where it starts, and a capture of one's own.
+    cores : int
+        Cores one instance occupies.
+    polling : bool
+        Whether it keeps them busy.
+    ready, throughput
+        Signal and source.
+    stop_signal : signal.Signals
+        What asks it to end.
+    stop_limit_s : float
+        How long ending may take [s].
+    steadiness : Steadiness
+        When its throughput counts as steady.
+
+    Examples
+    --------
+    >>> text = {"command": ["nf", "{core}"], "throughput": {"source": "json-lines", "packets": "packets"}}
+    >>> parse_host(text, nf="x").ready.kind
+    'first_reading'
+    """
+
+    nf: str
+    command: tuple[str, ...]
+    throughput: ThroughputSource
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    working_directory: str | None = None
+    pcap: str | None = None
+    cores: int = 1
+    polling: bool = True
+    ready: ReadySignal = field(default_factory=ReadySignal)
+    stop_signal: signal.Signals = signal.SIGINT
+    stop_limit_s: float = 3.0
+    steadiness: Steadiness = field(default_factory=Steadiness)
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that change with the definition."""
+        stated = {**self.__dict__, "stop_signal": self.stop_signal.name}
+        return hashlib.sha256(canonical_json(_plain(stated)).encode()).hexdigest()[:16]
+
+    def configured(self, workload: Workload) -> dict[str, Setting]:
+        """Return every setting's value under `workload`.
+
+        Raises
+        ------
+        UnknownNameError
+            For a setting the NF does not have.
+        """
+        for name in workload.configuration:
+            if name not in self.settings:
+                raise UnknownNameError(f"setting of '{self.nf}'", name, self.settings)
+        return {**self.settings, **workload.configuration}
+
+
+def parse_host(
+    data: Mapping[str, Any],
+    *,
+    nf: str,
+    settings: Mapping[str, Setting] | None = None,
+    file: str | None = None,
+    lines: Mapping[Position, int] | None = None,
+) -> HostDefinition:
+    """Check a `host:` section and turn it into a definition.
+
+    Parameters
+    ----------
+    data : mapping
+        The section.
+    nf : str
+        Name of the network function.
+    settings : mapping, optional
+        Settings of the network function with their defaults.
+    file, lines : optional
+        Where the section stands, for errors.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming file, line and field.
+    """
+    where = file or f"network function '{nf}'"
+    validate({"host": dict(data)}, {"type": "object", "properties": {"host": schema()}}, where, lines or {})
+    _check_patterns(data, where, lines or {})
+    stop, throughput = data.get("stop", {}), dict(data["throughput"])
+    return HostDefinition(
+        nf=nf,
+        command=tuple(str(word) for word in data["command"]),
+        throughput=ThroughputSource(**{**throughput, "port": str(throughput.get("port", ""))}),
+        settings=MappingProxyType(dict(settings or {})),
+        environment={name: str(value) for name, value in data.get("environment", {}).items()},
+        working_directory=data.get("working_directory"),
+        pcap=data.get("traffic", {}).get("pcap"),
+        cores=data.get("cores", 1),
+        polling=data.get("polling", True),
+        ready=_ready(data.get("ready", {}), where, lines or {}),
+        stop_signal=signal.Signals[stop.get("signal", "SIGINT")],
+        stop_limit_s=float(stop.get("limit_s", 3.0)),
+        steadiness=Steadiness(**{name: float(value) for name, value in data.get("steady", {}).items()}),
+    )
+
+
+def host_definition(name_or_nf: str | NetworkFunction) -> HostDefinition:
+    """Return how a network function runs on a real machine.
+
+    Parameters
+    ----------
+    name_or_nf : str or NetworkFunction
+        A shipped name, a YAML file, or a loaded network function.
+
+    Raises
+    ------
+    UnknownNameError, ConfigurationError
+        As `load_network_function`, and for a wrong `host:` section with file, line and field.
+    TestbedError
+        For a network function that has no `host:` section.
+
+    Examples
+    --------
+    >>> host_definition("synthetic").throughput.source
+    'json-lines'
+    """
+    file, lines = None, None
+    if isinstance(name_or_nf, NetworkFunction):
+        nf = name_or_nf
+    else:
+        nf = load_network_function(name_or_nf)
+        if name_or_nf not in network_function_names():
+            file = str(name_or_nf)
+            _, lines = parse_document(read_document(Path(file)), file)
+    if nf.host is None:
+        raise TestbedError(
+            f"network function '{nf.name}' cannot run on a real machine: it has no `host:` section",
+            hint=f"add one to a file of your own (docs/guides/your-own-nf.md); shipped ones with it: {', '.join(runnable_names())}",
+        )
+    return parse_host(nf.host, nf=nf.name, settings=nf.settings, file=file, lines=lines)
+
+
+def runnable_names() -> tuple[str, ...]:
+    """Return the shipped network functions that can run on a real machine, sorted.
+
+    Examples
+    --------
+    >>> "synthetic" in runnable_names()
+    True
+    """
+    return tuple(name for name in network_function_names() if load_network_function(name).host is not None)
+
+
+@functools.cache
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of the section (draft 2020-12)."""
+    text = (resources.files("slomo.testbed.host") / "host.schema.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _ready(data: Mapping[str, Any], where: str, lines: Mapping[Position, int]) -> ReadySignal:
+    kinds = [name for name in data if name != "limit_s"]
+    if len(kinds) > 1:
+        raise _fault(where, lines, ("host", "ready"), f"names {len(kinds)} signals ({', '.join(kinds)}), needed one")
+    limit_s = float(data.get("limit_s", 30.0))
+    return ReadySignal(kinds[0], data[kinds[0]], limit_s) if kinds else ReadySignal(limit_s=limit_s)
+
+
+def _check_patterns(data: Mapping[str, Any], where: str, lines: Mapping[Position, int]) -> None:
+    for position, group in ((("ready", "regex"), None), (("throughput", "pattern"), "packets")):
+        text = data.get(position[0], {}).get(position[1])
+        if text is None:
+            continue
+        try:
+            known = re.compile(text).groupindex
+        except re.error as problem:
+            raise _fault(where, lines, ("host", *position), f"is no regular expression: {problem}") from None
+        if group is not None and group not in known:
+            raise _fault(where, lines, ("host", *position), f"has no group named '{group}'; write (?P<{group}>[0-9]+)")
+
+
+def _fault(where: str, lines: Mapping[Position, int], position: tuple[str, ...], text: str) -> ConfigurationError:
+    line = next((lines[position[:n]] for n in range(len(position), 0, -1) if position[:n] in lines), 1)
+    return ConfigurationError(
+        f"{where}:{line}: field '{'.'.join(position)}' {text}", hint="see docs/guides/your-own-nf.md"
+    )
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        value = value.__dict__
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

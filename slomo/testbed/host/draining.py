@@ -1,0 +1,64 @@
+"""Read everything a process prints, always: an NF that fills its pipe must not block, and its last words are kept.
+
+One thread per stream; memory is bounded whatever the process prints.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import IO
+
+LineHandler = Callable[[float, str], None]
+_CHUNK_B = 1 << 16
+_LONGEST_LINE_B = 1 << 16
+_LAST_LINES = 20
+
+
+class Drain:
+    """Drains one stream in a thread of its own.
+
+    Parameters
+    ----------
+    stream : binary file
+        Pipe to read; closed at its end.
+    handlers : list of callable
+        Called with arrival time [s, monotonic] and text of every line; may grow while draining.
+    """
+
+    def __init__(self, stream: IO[bytes], handlers: list[LineHandler]) -> None:
+        self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self.bytes_read = 0
+        self._handlers = handlers
+        self._rest = b""
+        self._thread = threading.Thread(target=self._loop, args=(stream,), daemon=True, name="slomo-drain")
+        self._thread.start()
+
+    def join(self, limit_s: float) -> None:
+        """Wait until the stream has ended."""
+        self._thread.join(limit_s)
+
+    def _loop(self, stream: IO[bytes]) -> None:
+        with stream:
+            while chunk := _read(stream.fileno()):
+                self.bytes_read += len(chunk)
+                self._take(chunk)
+            self._take(b"\n" if self._rest else b"")
+
+    def _take(self, chunk: bytes) -> None:
+        arrived_s = time.monotonic()
+        *lines, rest = (self._rest + chunk).split(b"\n")
+        self._rest = rest[:_LONGEST_LINE_B]
+        for line in lines:
+            text = line[:_LONGEST_LINE_B].decode("utf-8", "replace").rstrip("\r")
+            self.last_lines.append(text[:500])
+            for handle in tuple(self._handlers):
+                handle(arrived_s, text)
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, _CHUNK_B)
+    except OSError:
+        return b""

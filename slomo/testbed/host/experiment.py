@@ -1,0 +1,187 @@
+"""One experiment: the competitors alone, then beside the target; everything ended whatever happens.
+
+The order is SLOMO's (SIGCOMM'20, section 4.1). The target's slowdown is formed inside one process of each tenant, and
+stated as throughput relative to the solo runs of the same campaign, because throughput drifts between two starts of
+the same NF.
+"""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from slomo.records.run import Phase, TenantSample
+from slomo.testbed.host.definition import HostDefinition
+from slomo.testbed.host.interleaving import Paired, WindowTaker, alternate
+from slomo.testbed.host.pressure import NOTHING_CORE, Observed, as_core, observe_counters
+from slomo.testbed.host.run import Run
+from slomo.testbed.host.steady import summarise, wait_steady
+from slomo.testbed.host.tenant import Tenant, Window
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.workload import Workload
+
+if TYPE_CHECKING:
+    from slomo.testbed.host.testbed import HostTestbed
+
+
+class Experiment:
+    """Runs one co-location.
+
+    Parameters
+    ----------
+    colocation : Colocation
+        What to run.
+    definitions : tuple of HostDefinition
+        One per tenant.
+    cores : sequence of tuple of int
+        CPUs of each tenant.
+    testbed : HostTestbed
+        Its settings, counters and probes.
+    """
+
+    def __init__(
+        self,
+        colocation: Colocation,
+        definitions: tuple[HostDefinition, ...],
+        cores: Sequence[tuple[int, ...]],
+        testbed: "HostTestbed",
+    ) -> None:
+        self.colocation, self.testbed, self.settings = colocation, testbed, testbed.settings
+        self._plan = list(zip(definitions, colocation.tenants, cores, strict=True))
+        self._details: dict[str, Any] = {}
+
+    def phases(self, solo_mpps: dict[str, list[float]]) -> tuple[Phase | None, Phase | None, dict[str, Any]]:
+        """Run both phases.
+
+        Parameters
+        ----------
+        solo_mpps : dict
+            Workload key -> solo throughputs of this campaign [Mpps]; solo runs add to it.
+
+        Returns
+        -------
+        alone, beside : Phase or None
+            As in `RunRecord`.
+        details : dict
+            For the provenance.
+        """
+        target = self.colocation.target
+        own = NOTHING_CORE if target is None or self.testbed.reader is not None else self._own_by_probe(target)
+        with Run() as run:
+            competitors = [run.start(*planned) for planned in self._plan[target is not None :]]
+            alone = self._alone(run, competitors) if competitors else None
+            beside, tenants = None, competitors
+            if target is not None:
+                tenants = [run.start(*self._plan[0]), *competitors]
+                self._steady(tenants)
+                measure = self._beside if competitors else self._solo
+                beside = measure(tenants, own, solo_mpps)
+            self._details["commands"] = [run.command_of(tenant) for tenant in tenants]
+            self._details["cores"] = [list(cores) for *_, cores in self._plan]
+        return alone, beside, self._details
+
+    def _alone(self, run: Run, competitors: Sequence[Tenant]) -> Phase:
+        self._steady(competitors)
+        taker = WindowTaker(self.settings, self.settings.window_s)
+        windows, seen = self._watched(competitors, lambda: taker.take(competitors))
+        if self.testbed.reader is None:
+            seen = self._probed(run, competitors)
+        self._details["alone"] = seen.details
+        return self._phase(competitors, [window.rate_mpps for window in windows], windows, seen, self.settings.window_s)
+
+    def _probed(self, run: Run, competitors: Sequence[Tenant]) -> Observed:
+        probe = self.testbed.probe()
+        socket, details = probe.measure(run, competitors, self.testbed.cores[0])
+        return Observed(self._members(competitors, socket), socket, None, details)
+
+    def _members(self, competitors: Sequence[Tenant], socket: MetricVector | None = None) -> tuple[MetricVector, ...]:
+        """Return each competitor's own vector where it was ever the only one; unknown otherwise."""
+        if socket is not None and len(competitors) == 1:
+            return (as_core(socket),)
+        found = [self.testbed.probe().of([tenant.workload.key]) for tenant in competitors]
+        return tuple(NOTHING_CORE if known is None else as_core(known[0]) for known in found)
+
+    def _own_by_probe(self, target: Workload) -> MetricVector:
+        """Return the target's contentiousness: what the probe reads when it is the only competitor; measured once."""
+        probe = self.testbed.probe()
+        known = probe.of([target.key])
+        if known is None:
+            definition = self._plan[0][0]
+            spare = self.testbed.cores[1 : 1 + definition.cores]
+            if len(spare) < definition.cores:
+                return NOTHING_CORE
+            with Run() as run:
+                tenant = run.start(definition, target, spare)
+                self._steady([tenant])
+                known = probe.measure(run, [tenant], self.testbed.cores[0])
+        self._details["own"] = known[1]
+        return as_core(known[0])
+
+    def _beside(self, tenants: Sequence[Tenant], own: MetricVector, solo_mpps: dict[str, list[float]]) -> Phase:
+        target, *competitors = tenants
+        found = alternate(target, competitors, self.settings, self.colocation.label)
+        taker = WindowTaker(self.settings, self.settings.window_s)
+        windows, seen = self._watched(tenants, lambda: taker.take(tenants))
+        if self.testbed.reader is None:
+            seen = Observed((own, *self._members(competitors)))
+        reference = solo_mpps.setdefault(target.workload.key, [statistics.median(found.solo_mpps)])
+        self._details["pairs"] = {**found.to_dict(), "reference_mpps": statistics.median(reference)}
+        self._details["beside"] = seen.details
+        rates = [self._throughput(found, reference), *map(statistics.median, zip(*found.competitors_mpps, strict=True))]
+        return self._phase(tenants, rates, windows, seen, found.duration_s)
+
+    def _throughput(self, found: Paired, reference: Sequence[float]) -> float:
+        if self.settings.interleaved:
+            return found.ratio.median * statistics.median(reference)
+        return statistics.median(found.beside_mpps)
+
+    def _solo(self, tenants: Sequence[Tenant], own: MetricVector, solo_mpps: dict[str, list[float]]) -> Phase:
+        taker = WindowTaker(self.settings, self.settings.window_s)
+        count = 2 * self.settings.pairs
+        windows, seen = self._watched(tenants, lambda: [taker.take(tenants)[0] for _ in range(count)])
+        if self.testbed.reader is None:
+            seen = Observed((own,))
+        rates = [window.rate_mpps for window in windows]
+        found = summarise(rates)
+        solo_mpps.setdefault(tenants[0].workload.key, []).append(found.median)
+        self._details["solo"] = {"mpps": rates, "dispersion": found.dispersion, "rejected_windows": taker.rejected}
+        return self._phase(tenants, [found.median], windows[-1:], seen, count * self.settings.window_s)
+
+    def _watched(self, tenants: Sequence[Tenant], watch: Callable[[], list[Window]]) -> tuple[list[Window], Observed]:
+        """Return the windows that `watch` takes, and what the counters show meanwhile, where there are any."""
+        if self.testbed.reader is None:
+            return watch(), Observed(tuple(NOTHING_CORE for _ in tenants))
+        return observe_counters(self.testbed.reader, tenants, watch)
+
+    def _phase(
+        self,
+        tenants: Sequence[Tenant],
+        rates: Sequence[float],
+        windows: Sequence[Window],
+        seen: Observed,
+        duration_s: float,
+    ) -> Phase:
+        rows = zip(tenants, rates, windows, seen.own, strict=True)
+        samples = tuple(_sample(rate, vector, tenant, window.latency_us) for tenant, rate, window, vector in rows)
+        return Phase(samples, seen.socket, seen.system, duration_s)
+
+    def _steady(self, tenants: Sequence[Tenant]) -> None:
+        """Wait until all are steady; say in the provenance who was not in time."""
+        for tenant in tenants:
+            definition = tenant.definition
+            steady = wait_steady(tenant.readings, definition.steadiness, lambda: _require_alive(tenants))
+            if not steady:
+                self._details.setdefault("not_steady", []).append(definition.nf)
+
+
+def _require_alive(tenants: Sequence[Tenant]) -> None:
+    for tenant in tenants:
+        tenant.process.require_alive("becoming steady")
+
+
+def _sample(rate_mpps: float, vector: MetricVector, tenant: Tenant, latency_us: dict[str, float]) -> TenantSample:
+    offered = tenant.workload.traffic.offered_mpps
+    sample = TenantSample(rate_mpps, vector, loss=None if offered is None else max(0.0, 1.0 - rate_mpps / offered))
+    percentiles: dict[str, Any] = {f"latency_{name}_us": value for name, value in latency_us.items()}
+    return replace(sample, **percentiles)

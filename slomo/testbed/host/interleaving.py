@@ -1,0 +1,169 @@
+"""Throughput with and without competitors, by turns, inside one process of each.
+
+Throughput drifts by 3 to 8 % between two starts of the same NF, so a slowdown is formed within one: the competitors
+are paused and resumed, neighbouring windows are paired, and the order within pairs alternates so that a linear drift
+cancels.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slomo.errors import UnstableMeasurementError
+from slomo.testbed.host.settings import HostSettings
+from slomo.testbed.host.steady import Summary, summarise
+from slomo.testbed.host.tenant import Tenant, Window, paused, take_windows
+
+
+@dataclass(frozen=True)
+class Paired:
+    """What alternation found.
+
+    Attributes
+    ----------
+    solo_mpps, beside_mpps : tuple of float
+        Throughput of the target with the competitors paused and running [Mpps], pair by pair.
+    competitors_mpps : tuple of tuple of float
+        Throughput of each competitor in the windows beside the target [Mpps].
+    rejected : int
+        Windows taken again because an NF did not get its cores.
+    duration_s : float
+        Measured time with everybody running [s].
+    """
+
+    solo_mpps: tuple[float, ...]
+    beside_mpps: tuple[float, ...]
+    competitors_mpps: tuple[tuple[float, ...], ...] = ()
+    rejected: int = 0
+    duration_s: float = 0.0
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Throughput beside over throughput alone, pair by pair."""
+        return tuple(beside / solo for solo, beside in zip(self.solo_mpps, self.beside_mpps, strict=True) if solo > 0.0)
+
+    @property
+    def ratio(self) -> Summary:
+        """Median ratio with its dispersion."""
+        return summarise(self.ratios)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the provenance keeps."""
+        ratio = self.ratio
+        return {
+            "solo_mpps": list(self.solo_mpps),
+            "beside_mpps": list(self.beside_mpps),
+            "ratio": ratio.median,
+            "dispersion": ratio.dispersion,
+            "pairs": ratio.count,
+            "rejected_windows": self.rejected,
+        }
+
+
+@dataclass
+class WindowTaker:
+    """Takes windows, and takes those again in which an NF did not get its cores.
+
+    Parameters
+    ----------
+    settings : HostSettings
+        Minimum share and attempts.
+    window_s : float
+        Length of a window [s].
+    """
+
+    settings: HostSettings
+    window_s: float
+    rejected: int = 0
+    starved: dict[str, float] = field(default_factory=dict)
+
+    def take(self, tenants: Sequence[Tenant]) -> list[Window]:
+        """Return one valid window of every tenant.
+
+        Raises
+        ------
+        UnstableMeasurementError
+            If no window was valid in all attempts.
+        """
+        for _ in range(self.settings.attempts + 1):
+            time.sleep(self.settings.settle_s)
+            windows = take_windows(tenants, self.window_s)
+            if self._valid(tenants, windows):
+                return windows
+            self.rejected += 1
+        name, share = min(self.starved.items(), key=lambda item: item[1])
+        raise UnstableMeasurementError(
+            f"'{name}' got {share:.0%} of its cores in {self.settings.attempts + 1} windows in a row, needed {self.settings.minimum_cpu_share:.0%}",
+            hint="something else runs on these cores: end it, or keep it off them; an NF that does not poll says `polling: false`",
+        )
+
+    def _valid(self, tenants: Sequence[Tenant], windows: Sequence[Window]) -> bool:
+        polling = [
+            (tenant, window) for tenant, window in zip(tenants, windows, strict=True) if tenant.definition.polling
+        ]
+        self.starved = {
+            tenant.definition.nf: window.cpu_share
+            for tenant, window in polling
+            if window.cpu_share < self.settings.minimum_cpu_share
+        }
+        return not self.starved
+
+
+def alternate(target: Tenant, competitors: Sequence[Tenant], settings: HostSettings, label: str) -> Paired:
+    """Measure a target by turns without and with its competitors, until the ratio is precise enough.
+
+    Raises
+    ------
+    UnstableMeasurementError
+        If the ratio's standard error stays above the limit.
+    """
+    taker = WindowTaker(settings, settings.window_s)
+    found = Paired((), ())
+    try:
+        while len(found.solo_mpps) < settings.most_pairs:
+            found = _with_one_more(found, target, competitors, taker)
+            if len(found.solo_mpps) >= settings.pairs and found.ratio.standard_error <= settings.precision:
+                break
+    finally:
+        paused(competitors, False)
+    if settings.most_pairs > 1 and found.ratio.standard_error > settings.limit:
+        raise _unstable(label, found, settings)
+    return found
+
+
+def take_pairs(target: Tenant, competitors: Sequence[Tenant], taker: WindowTaker, count: int) -> Paired:
+    """Take a fixed number of pairs; how precise they are is the caller's concern."""
+    found = Paired((), ())
+    for _ in range(count):
+        found = _with_one_more(found, target, competitors, taker)
+    return found
+
+
+def _with_one_more(found: Paired, target: Tenant, competitors: Sequence[Tenant], taker: WindowTaker) -> Paired:
+    order = (True, False) if len(found.solo_mpps) % 2 == 0 else (False, True)
+    solo = beside = 0.0
+    others: tuple[float, ...] = ()
+    for alone in order:
+        paused(competitors, alone)
+        first, *rest = taker.take([target] if alone else [target, *competitors])
+        if alone:
+            solo = first.rate_mpps
+        else:
+            beside, others = first.rate_mpps, tuple(window.rate_mpps for window in rest)
+    return Paired(
+        (*found.solo_mpps, solo),
+        (*found.beside_mpps, beside),
+        (*found.competitors_mpps, others),
+        taker.rejected,
+        found.duration_s + taker.window_s,
+    )
+
+
+def _unstable(label: str, found: Paired, settings: HostSettings) -> UnstableMeasurementError:
+    values = ", ".join(f"{ratio:.3f}" for ratio in found.ratios)
+    return UnstableMeasurementError(
+        f"throughput of {label} relative to running alone is known to {found.ratio.standard_error:.0%} only after {found.ratio.count} pairs of windows "
+        f"(limit {settings.limit:.0%}): {values}",
+        hint="quieten the machine (other programs, turbo, frequency scaling; see `slomo doctor`), or allow more pairs or longer windows",
+    )

@@ -1,0 +1,72 @@
+"""The mark that proves a process is ours: an environment variable naming the process that started it.
+
+A process id alone proves nothing, ids are reused; id, start time and boot together name one process for ever.
+Children inherit the mark, so even what an NF started itself is recognised.
+"""
+
+import itertools
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+VARIABLE = "SLOMO_RUN_ID"
+_SHAPE = re.compile(r"slomo-(?P<boot>[0-9a-f]{8})-(?P<pid>\d+)-(?P<started>\d+)-(?P<number>\d+)")
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class RunMark:
+    """Who started a run: boot, process, its start time, and a number.
+
+    Examples
+    --------
+    >>> mark = new_mark()
+    >>> RunMark.parse(mark.text) == mark, mark.owner_is_alive()
+    (True, True)
+    """
+
+    boot: str
+    pid: int
+    started: int
+    number: int
+
+    @property
+    def text(self) -> str:
+        """The mark as written into environments, file prefixes and directory names."""
+        return f"slomo-{self.boot}-{self.pid}-{self.started}-{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> "RunMark | None":
+        """Read the mark at the beginning of a text; None where there is none."""
+        match = _SHAPE.match(text)
+        return cls(match["boot"], int(match["pid"]), int(match["started"]), int(match["number"])) if match else None
+
+    def owner_is_alive(self) -> bool:
+        """Return whether the process that made this mark still runs."""
+        return self.boot == boot_identity() and start_time(self.pid) == self.started
+
+
+def new_mark() -> RunMark:
+    """Return a mark of this process that was never used before."""
+    return RunMark(boot_identity(), os.getpid(), start_time(os.getpid()) or 0, next(_numbers))
+
+
+def boot_identity() -> str:
+    """Return eight hexadecimal digits that change with every boot."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
+
+
+def start_time(pid: int) -> int | None:
+    """Return when a process was started, in clock ticks since boot; None where it does not run any more."""
+    fields = stat_fields(pid)
+    return None if fields is None or fields[0] in ("Z", "X") else int(fields[19])
+
+
+def stat_fields(pid: int) -> list[str] | None:
+    """Return the fields of ``/proc/PID/stat`` behind the command's name, state first."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()

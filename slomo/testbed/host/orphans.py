@@ -1,0 +1,139 @@
+"""Find and remove what a killed campaign left: processes, run directories and DPDK files that provably were ours.
+
+The next run looks before it starts. Nothing is touched whose mark names a process that still runs, or that carries no
+mark.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from slomo.testbed.host.marker import VARIABLE, RunMark, stat_fields
+
+_HUGE_DIRECTORIES = (Path("/dev/hugepages"), Path("/mnt/huge"))
+_RUNTIME_DIRECTORIES = (Path("/var/run/dpdk"), Path("/tmp/dpdk"))  # noqa: S108  (DPDK's own places, as root and as user)
+_GRACE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What was found and removed.
+
+    Attributes
+    ----------
+    processes : tuple of int
+        Process ids.
+    files : tuple of str
+        Run directories and DPDK files.
+    """
+
+    processes: tuple[int, ...]
+    files: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.processes or self.files)
+
+
+def run_directories() -> Path:
+    """Return the folder that holds one directory per run of this user."""
+    return Path(tempfile.gettempdir()) / f"slomo-host-{os.getuid()}"
+
+
+def marked_processes() -> dict[int, RunMark]:
+    """Return all processes of this user that carry a run's mark, by process id."""
+    found: dict[int, RunMark] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and (mark := mark_of(int(entry.name))) is not None:
+            found[int(entry.name)] = mark
+    return found
+
+
+def mark_of(pid: int) -> RunMark | None:
+    """Return the mark in a process's environment; None where there is none, or it may not be read."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    prefix = f"{VARIABLE}=".encode("ascii")
+    for item in environment.split(b"\0"):
+        if item.startswith(prefix):
+            return RunMark.parse(item[len(prefix) :].decode("ascii", "replace"))
+    return None
+
+
+def remove_orphans() -> Removed:
+    """Kill and delete what runs of dead processes left behind, and say what that was."""
+    orphans = [pid for pid, mark in marked_processes().items() if pid != os.getpid() and not mark.owner_is_alive()]
+    killed = tuple(pid for pid in orphans if _kill(pid))
+    files = [path for path in _marked_files() if not (RunMark.parse(path.name) or _NOBODY).owner_is_alive()]
+    return Removed(killed, tuple(str(path) for path in files if remove_path(path)))
+
+
+def kill_marked(mark: RunMark) -> tuple[int, ...]:
+    """Kill every process that carries exactly this mark, however far it moved from its group."""
+    return tuple(
+        pid for pid, found in marked_processes().items() if found == mark and pid != os.getpid() and _kill(pid, mark)
+    )
+
+
+def remove_files_of(mark: RunMark) -> None:
+    """Delete the hugepage files, runtime and run directories of one run."""
+    for path in _marked_files():
+        if RunMark.parse(path.name) == mark:
+            remove_path(path)
+
+
+def remove_path(path: Path) -> bool:
+    """Delete a file or a directory without following links; return whether it was there."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    except OSError:
+        return False
+    return True
+
+
+_NOBODY = RunMark("", 0, 0, 0)
+
+
+def _marked_files() -> list[Path]:
+    found: list[Path] = []
+    for folder in (*_HUGE_DIRECTORIES, *_RUNTIME_DIRECTORIES, run_directories()):
+        with contextlib.suppress(OSError):
+            found += [path for path in folder.iterdir() if RunMark.parse(path.name) is not None]
+    return found
+
+
+def _kill(pid: int, mark: RunMark | None = None) -> bool:
+    """Kill by descriptor, so that an id taken over by another process between look and kill is never hit."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        found = mark_of(pid)
+        if found is None or (found != mark if mark else found.owner_is_alive()):
+            return False
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    _wait_until_gone(pid)
+    return True
+
+
+def _wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + _GRACE_S
+    while time.monotonic() < deadline:
+        fields = stat_fields(pid)
+        if fields is None or fields[0] in ("Z", "X"):
+            return
+        time.sleep(0.005)

@@ -1,0 +1,112 @@
+"""Where the testbed's vectors come from: hardware counters while NFs run, or reporter probes before the target starts.
+
+Both answer the same two questions: what does this competition do to the socket, and what does this NF do on its own.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slomo.testbed.host.cores import socket_of
+from slomo.testbed.host.counters.base import CounterReader, CounterSample
+from slomo.testbed.host.definition import HostDefinition
+from slomo.testbed.host.probe.calibration import Calibration
+from slomo.testbed.host.probe.reading import read_pressure
+from slomo.testbed.host.run import Run
+from slomo.testbed.host.settings import HostSettings
+from slomo.testbed.host.tenant import Tenant, Window
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+
+NOTHING_CORE = MetricVector({}, scope=Scope.CORE)
+NOTHING_SOCKET = MetricVector({}, scope=Scope.SOCKET)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Vectors of one phase.
+
+    Attributes
+    ----------
+    own : tuple of MetricVector
+        Core-level, one per tenant in order; empty where unknown.
+    socket : MetricVector
+        Socket-level.
+    system : MetricVector or None
+        Of the whole machine.
+    details : dict
+        For the provenance.
+    """
+
+    own: tuple[MetricVector, ...]
+    socket: MetricVector = NOTHING_SOCKET
+    system: MetricVector | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def observe_counters(
+    reader: CounterReader, tenants: Sequence[Tenant], watch: Callable[[], list[Window]]
+) -> tuple[list[Window], Observed]:
+    """Count while `watch()` takes windows; the first tenant's socket is the one reported.
+
+    Raises
+    ------
+    TestbedError
+        If the counters cannot be started, or vanish.
+    """
+    cores = [core for tenant in tenants for core in tenant.where.cores]
+    reader.start(cores)
+    try:
+        windows = watch()
+    except BaseException:
+        reader.stop()
+        raise
+    sample = reader.stop()
+    socket = sample.sockets.get(socket_of(cores[0]), NOTHING_SOCKET)
+    own = tuple(core_vector(sample, tenant) for tenant in tenants)
+    return windows, Observed(own, socket, sample.system, {"source": reader.name, "duration_s": sample.duration_s})
+
+
+def core_vector(sample: CounterSample, tenant: Tenant) -> MetricVector:
+    """Return a tenant's vector: its core's; unknown where it has several, whose ratios cannot be added."""
+    if len(tenant.where.cores) != 1:
+        return NOTHING_CORE
+    return sample.cores.get(tenant.where.cores[0], NOTHING_CORE)
+
+
+@dataclass
+class Probe:
+    """Reporter probes, and what they found about competitions seen before.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Of this machine.
+    definition : HostDefinition
+        Of the synthetic NF.
+    settings : HostSettings
+        Windows and pairs.
+    """
+
+    calibration: Calibration
+    definition: HostDefinition
+    settings: HostSettings
+    known: dict[tuple[str, ...], tuple[MetricVector, dict[str, Any]]] = field(default_factory=dict)
+
+    def of(self, workloads: Sequence[str]) -> tuple[MetricVector, dict[str, Any]] | None:
+        """Return what is known about a competition, by the keys of its workloads."""
+        return self.known.get(tuple(sorted(workloads)))
+
+    def measure(self, run: Run, competition: Sequence[Tenant], core: int) -> tuple[MetricVector, dict[str, Any]]:
+        """Return the socket-level vector of a competition that runs, and how it was found; measured once."""
+        keys = tuple(sorted(tenant.workload.key for tenant in competition))
+        if keys not in self.known:
+            pressure = read_pressure(run, competition, self.calibration.reporters, self.definition, core, self.settings)
+            details = {"source": "probe", "calibration": self.calibration.fingerprint, **pressure.to_dict()}
+            self.known[keys] = (self.calibration.vector(pressure), details)
+        return self.known[keys]
+
+
+def as_core(vector: MetricVector) -> MetricVector:
+    """Return what one NF alone does to a socket as its core-level vector."""
+    return MetricVector(dict(vector), scope=Scope.CORE)

@@ -1,0 +1,1 @@
+"""Pressure without counters: how much a competition slows small reporters of known nature."""

@@ -1,0 +1,112 @@
+"""The calibration itself: find the cache's size and the most sensitive working set, then run every setting beside every reporter.
+
+About two minutes, once per machine and build of the synthetic competitor.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from slomo.testbed.host.definition import HostDefinition
+from slomo.testbed.host.interleaving import WindowTaker
+from slomo.testbed.host.probe.calibration import (
+    Calibration,
+    CalibrationPoint,
+    calibration_settings,
+    fit_calibration,
+    occupancy_candidates,
+    usable_cache_mib,
+)
+from slomo.testbed.host.probe.reading import read_pressure
+from slomo.testbed.host.probe.reporters import OCCUPANCY_SHARES, reporters, stream_mib
+from slomo.testbed.host.run import Run
+from slomo.testbed.host.settings import HostSettings
+from slomo.testbed.host.tenant import Tenant, paused
+from slomo.vocabulary.workload import Workload
+
+_SIZES_MIB = (3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
+
+
+def calibrate(
+    definition: HostDefinition,
+    cores: Sequence[int],
+    settings: HostSettings,
+    *,
+    l2_mib: float,
+    largest_llc_mib: float,
+    identity: str,
+    shapes: Callable[[float], Sequence[Workload]] = calibration_settings,
+    sizes_mib: Sequence[float] = _SIZES_MIB,
+) -> Calibration:
+    """Calibrate the reporters on this machine.
+
+    Parameters
+    ----------
+    definition : HostDefinition
+        Of the synthetic competitor.
+    cores : sequence of int
+        Core of the reporters, core of the competitor.
+    settings : HostSettings
+        Windows and pairs.
+    l2_mib, largest_llc_mib : float
+        Private cache, and the shared one as the kernel states it [MiB].
+    identity : str
+        Of machine and program.
+    shapes : callable
+        Shared cache's size [MiB] -> settings of the competitor.
+    sizes_mib : sequence of float
+        Data sizes over which the shared cache is sought [MiB].
+    """
+    taker = WindowTaker(replace(settings, attempts=settings.attempts * 2), settings.probe_window_s)
+    llc_mib = _cache(definition, cores[1], taker, sizes_mib, l2_mib, largest_llc_mib)
+    with Run() as run:
+        stream = run.start(
+            definition,
+            Workload(
+                "synthetic", {"data_size_mib": stream_mib(llc_mib), "pattern": "sequential", "reads_per_packet": 256}
+            ),
+            (cores[1],),
+        )
+        candidates = occupancy_candidates(llc_mib, OCCUPANCY_SHARES)
+        felt = read_pressure(run, [stream], candidates, definition, cores[0], settings).ratios
+        occupancy_mib = float(min(felt, key=felt.__getitem__)) * llc_mib
+    chosen = reporters(l2_mib, llc_mib, occupancy_mib)
+    points = []
+    for workload in shapes(llc_mib):
+        with Run() as run:
+            competitor = run.start(definition, workload, (cores[1],))
+            rate_mpps = _rate(competitor, taker)
+            points.append(
+                CalibrationPoint(
+                    workload, rate_mpps, read_pressure(run, [competitor], chosen, definition, cores[0], settings)
+                )
+            )
+    return fit_calibration(points, l2_mib, llc_mib, occupancy_mib, identity)
+
+
+def _cache(
+    definition: HostDefinition,
+    core: int,
+    taker: WindowTaker,
+    sizes_mib: Sequence[float],
+    l2_mib: float,
+    largest_mib: float,
+) -> float:
+    rates = []
+    for size in sizes_mib:
+        with Run() as run:
+            rates.append(
+                _rate(
+                    run.start(
+                        definition,
+                        Workload("synthetic", {"data_size_mib": size, "pattern": "chain", "reads_per_packet": 64}),
+                        (core,),
+                    ),
+                    taker,
+                )
+            )
+    return usable_cache_mib(sizes_mib, rates, l2_mib, largest_mib)
+
+
+def _rate(tenant: Tenant, taker: WindowTaker) -> float:
+    paused([tenant], False)
+    return taker.take([tenant])[0].rate_mpps

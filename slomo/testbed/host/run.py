@@ -1,0 +1,104 @@
+"""One run's belongings: its mark, directory and processes; all gone when it ends, however it ends.
+
+Everything a run makes carries its mark, so that what a killed run could not remove is found by the next one.
+"""
+
+import contextlib
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from slomo.errors import TestbedError
+from slomo.testbed.host.build import cache_directory
+from slomo.testbed.host.command import Surroundings
+from slomo.testbed.host.definition import HostDefinition
+from slomo.testbed.host.marker import new_mark
+from slomo.testbed.host.orphans import kill_marked, remove_files_of, run_directories
+from slomo.testbed.host.pcap import cached_pcap, require_frames
+from slomo.testbed.host.tenant import Tenant, make_directory, needs_pcap, needs_port
+from slomo.vocabulary.workload import Workload
+
+
+class Run:
+    """Starts tenants, and ends them; use it as a context.
+
+    Examples
+    --------
+    >>> with Run() as run:
+    ...     run.directory.exists()
+    True
+    >>> run.directory.exists()
+    False
+    """
+
+    def __init__(self) -> None:
+        self.mark = new_mark()
+        self.tenants: list[Tenant] = []
+        self._started = 0
+        try:
+            self.directory = make_directory(run_directories(), self.mark.text)
+        except OSError as problem:
+            raise TestbedError(
+                f"no directory for this run can be made: '{problem.filename}': {problem.strerror}",
+                hint="set TMPDIR to a folder you may write to",
+            ) from None
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.ExitStack() as stack:  # runs backwards, each even when another fails
+            stack.callback(remove_files_of, self.mark)
+            stack.callback(kill_marked, self.mark)
+            for tenant in self.tenants:
+                stack.callback(tenant.stop)
+
+    def start(self, definition: HostDefinition, workload: Workload, cores: Sequence[int]) -> Tenant:
+        """Start an NF on its cores and wait until it serves.
+
+        Raises
+        ------
+        TestbedError, ConfigurationError
+            If it does not.
+        """
+        name = f"{self.mark.text}-{self._started}"
+        where = Surroundings(
+            cores=tuple(cores),
+            directory=str(make_directory(self.directory, str(self._started))),
+            file_prefix=name,
+            pcap=_capture(definition, workload),
+            port=_free_port() if needs_port(definition) else 0,
+        )
+        self._started += 1
+        tenant = Tenant(definition, workload, where, self.mark)
+        self.tenants.append(tenant)
+        tenant.wait_ready()
+        return tenant
+
+    def stop(self, tenant: Tenant) -> None:
+        """End one tenant before the run ends."""
+        tenant.stop()
+        self.tenants.remove(tenant)
+
+    def command_of(self, tenant: Tenant) -> list[str]:
+        """Return a tenant's command without what differs from run to run or user to user only."""
+        places = ((str(self.directory), "RUN"), (self.mark.text, "RUN"), (str(cache_directory()), "CACHE"))
+        words = list(tenant.process.words)
+        for place, stands_for in places:
+            words = [word.replace(place, stands_for) for word in words]
+        return words
+
+
+def _capture(definition: HostDefinition, workload: Workload) -> str:
+    if definition.pcap is not None:
+        return str(require_frames(Path(definition.pcap).absolute()))
+    return str(cached_pcap(workload.traffic, cache_directory() / "captures")) if needs_pcap(definition) else ""
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -1,0 +1,72 @@
+"""How long, how often and how strictly a run on a real machine measures.
+
+Defaults from runs on a two-core machine: single ratios scatter by about 5 %, windows below 0.3 s add noise of their
+own, and a window in which the NF had a third of its core gives ratios anywhere from 0.2 to 2.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from slomo.errors import InvalidValueError
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """Measurement settings.
+
+    Attributes
+    ----------
+    window_s : float
+        Length of one window [s].
+    settle_s : float
+        Left out after pausing or resuming, while caches change hands [s].
+    pairs, most_pairs : int
+        Windows with and without competitors: at least, at most.
+    precision : float
+        Relative standard error of the median at which no more windows are taken.
+    limit : float
+        Relative standard error above which the run is declared unstable.
+    minimum_cpu_share : float
+        Share of its cores a polling NF must get for a window to count.
+    attempts : int
+        How often a rejected window is taken again.
+    interleaved : bool
+        Form the slowdown inside one process by pausing the competitors, instead of comparing separate runs.
+    probe_pairs : int
+        Windows with and without the competition per reporter probe.
+    probe_window_s : float
+        Length of one such window [s].
+    """
+
+    window_s: float = 0.4
+    settle_s: float = 0.06
+    pairs: int = 4
+    most_pairs: int = 12
+    precision: float = 0.015
+    limit: float = 0.05
+    minimum_cpu_share: float = 0.95
+    attempts: int = 4
+    interleaved: bool = True
+    probe_pairs: int = 3
+    probe_window_s: float = 0.15
+
+    def __post_init__(self) -> None:
+        for name in ("window_s", "precision", "limit", "probe_window_s"):
+            self._require(name, 0.0 < getattr(self, name) <= 3600.0, "a number above 0")
+        self._require("settle_s", 0.0 <= self.settle_s <= 60.0, "0 to 60 s")
+        self._require("pairs", self.pairs >= 1, "1 or more")
+        self._require("most_pairs", self.pairs <= self.most_pairs <= 1000, f"{self.pairs} (`pairs`) to 1000")
+        self._require("minimum_cpu_share", 0.0 <= self.minimum_cpu_share <= 1.0, "a share of 0 to 1")
+        self._require("attempts", 0 <= self.attempts <= 1000, "0 to 1000")
+        self._require("probe_pairs", 1 <= self.probe_pairs <= 1000, "1 to 1000")
+
+    def _require(self, name: str, condition: bool, needed: str) -> None:
+        value = getattr(self, name)
+        if not condition or not math.isfinite(value):
+            raise InvalidValueError(f"host testbed: {name} is {value!r}, needed {needed}")
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return the settings as they stand in the provenance."""
+        return asdict(self)

@@ -1,0 +1,106 @@
+"""When a throughput is steady, and how far a median of windows can be trusted.
+
+Real runs climb for up to half a minute and dip every few seconds; medians of two successive stretches see the climb
+and do not see the dip. Dispersion is the scaled median absolute deviation, which one bad window cannot spoil.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slomo.testbed.host.definition import Steadiness
+from slomo.testbed.host.readings import Readings
+
+_FEWEST = 2  # rates per stretch that have a median worth comparing
+_POLL_S = 0.02
+_MAD_TO_SIGMA = 1.4826  # for normally distributed values
+_MEDIAN_TO_MEAN = 1.2533  # standard error of a median over that of a mean, for the same
+
+
+def is_steady(before: Sequence[float], after: Sequence[float], tolerance: float) -> bool:
+    """Return whether the medians of two successive stretches agree.
+
+    Parameters
+    ----------
+    before, after : sequence of float
+        Throughput in each stretch; fewer than two values say nothing.
+    tolerance : float
+        Share by which the medians may differ.
+
+    Examples
+    --------
+    >>> is_steady([1, 2, 3], [4, 5, 6], 0.05), is_steady([5, 5, 5], [5, 1, 5], 0.05)
+    (False, True)
+    """
+    if min(len(before), len(after)) < _FEWEST:
+        return False
+    was, now = statistics.median(before), statistics.median(after)
+    return now > 0.0 and abs(now - was) <= tolerance * now
+
+
+def wait_steady(readings: Readings, steadiness: Steadiness, check: Callable[[], None]) -> bool:
+    """Wait until a throughput is steady; return False where the limit passed first.
+
+    Parameters
+    ----------
+    readings : Readings
+        What is watched.
+    steadiness : Steadiness
+        Tolerance, stretch and limit.
+    check : callable
+        Called between looks; raises where a process has ended.
+    """
+    start_s = time.monotonic()
+    stretch_s = steadiness.stretch_s
+    while (now_s := time.monotonic()) < start_s + steadiness.limit_s:
+        check()
+        middle_s = now_s - stretch_s
+        before = readings.rates_mpps(middle_s - stretch_s, middle_s)
+        after = readings.rates_mpps(middle_s, now_s)
+        if middle_s - stretch_s >= start_s and is_steady(before, after, steadiness.tolerance):
+            return True
+        time.sleep(_POLL_S)
+    return False
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A median and how far to trust it.
+
+    Attributes
+    ----------
+    median : float
+        Of the values.
+    dispersion : float
+        Scaled median absolute deviation over the median.
+    standard_error : float
+        Of the median, relative to it; infinite for a single value.
+    count : int
+        Values.
+    """
+
+    median: float
+    dispersion: float
+    standard_error: float
+    count: int
+
+
+def summarise(values: Sequence[float]) -> Summary:
+    """Summarise repeated values.
+
+    Examples
+    --------
+    >>> summary = summarise([1.0, 1.02, 0.98, 1.0, 9.0])
+    >>> summary.median, round(summary.dispersion, 3)
+    (1.0, 0.03)
+    """
+    middle = statistics.median(values)
+    spread = (
+        _MAD_TO_SIGMA * statistics.median([abs(value - middle) for value in values]) / middle
+        if middle > 0.0
+        else math.inf
+    )
+    error = _MEDIAN_TO_MEAN * spread / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    return Summary(middle, spread, error, len(values))

@@ -1,0 +1,83 @@
+"""DPDK's telemetry socket: statistics of any running DPDK process.
+
+AF_UNIX, SOCK_SEQPACKET, ``/var/run/dpdk/<file-prefix>/dpdk_telemetry.v2`` (DPDK 22.11, guides/howto/telemetry);
+exists with ``--in-memory`` too.
+"""
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import TestbedError
+
+_LIMIT_S = 2.0
+_MOST_B = 1 << 20
+
+
+def socket_path(file_prefix: str) -> Path:
+    """Return where the socket of a DPDK process with this `--file-prefix` is.
+
+    Examples
+    --------
+    >>> socket_path("nf1").name
+    'dpdk_telemetry.v2'
+    """
+    runtime = Path("/var/run/dpdk") if os.getuid() == 0 else Path(os.environ.get("XDG_RUNTIME_DIR", "/tmp")) / "dpdk"  # noqa: S108  (DPDK's own rule)
+    return runtime / file_prefix / "dpdk_telemetry.v2"
+
+
+class TelemetrySocket:
+    """A client that connects when first asked and again after a failure.
+
+    Parameters
+    ----------
+    file_prefix : str
+        DPDK's `--file-prefix` of the process.
+    """
+
+    def __init__(self, file_prefix: str) -> None:
+        self.path = socket_path(file_prefix)
+        self._socket: socket.socket | None = None
+
+    def ask(self, query: str) -> dict[str, Any]:
+        """Return the answer to a query such as ``/ethdev/stats,0``.
+
+        Raises
+        ------
+        TestbedError
+            If nobody answers, or not in JSON.
+        """
+        try:
+            if self._socket is None:
+                self._connect()
+            assert self._socket is not None
+            self._socket.send(query.encode("ascii"))
+            answer = json.loads(self._socket.recv(_MOST_B))[query.partition(",")[0]]
+            if not isinstance(answer, dict):
+                raise ValueError(f"answered {answer!r}")
+        except (OSError, ValueError, KeyError) as problem:
+            self.close()
+            raise TestbedError(
+                f"DPDK's telemetry at '{self.path}' does not answer '{query}': {problem}",
+                hint="start the NF without --no-telemetry and with --file-prefix={file_prefix}",
+            ) from None
+        return answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+
+    def _connect(self) -> None:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            made.settimeout(_LIMIT_S)
+            made.connect(str(self.path))
+            made.recv(_MOST_B)  # it introduces itself: version, pid, longest answer
+        except OSError:
+            made.close()
+            raise
+        self._socket = made

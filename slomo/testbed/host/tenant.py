@@ -1,0 +1,180 @@
+"""One tenant of a run: its process, where its throughput is read, and one window of it.
+
+A window counts only with the share of CPU time its NF got, because a starved NF says nothing about contention.
+"""
+
+import contextlib
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slomo.errors import TestbedError
+from slomo.testbed.host.command import Surroundings, command_words, placeholders, port_number, values_for
+from slomo.testbed.host.definition import HostDefinition
+from slomo.testbed.host.marker import RunMark
+from slomo.testbed.host.processes import ManagedProcess
+from slomo.testbed.host.readings import Readings
+from slomo.testbed.host.readout import Readout
+from slomo.testbed.host.ready import ReadyWatch, port_answers
+from slomo.vocabulary.workload import Workload
+
+
+@dataclass(frozen=True)
+class Window:
+    """What one tenant did in one window.
+
+    Attributes
+    ----------
+    rate_mpps : float
+        Packets served [Mpps].
+    cpu_share : float
+        CPU time over wall time, per core it was given.
+    latency_us : dict of str to float
+        Medians of the percentiles reported [us].
+    """
+
+    rate_mpps: float
+    cpu_share: float
+    latency_us: dict[str, float] = field(default_factory=dict)
+
+
+class Tenant:
+    """A running NF.
+
+    Parameters
+    ----------
+    definition : HostDefinition
+        How it runs.
+    workload : Workload
+        Its settings and traffic.
+    where : Surroundings
+        Cores, directory, prefix, capture and port it was given.
+    mark : RunMark
+        Whose it is.
+
+    Raises
+    ------
+    TestbedError
+        If it cannot be started, or a port it needs is taken.
+    """
+
+    def __init__(self, definition: HostDefinition, workload: Workload, where: Surroundings, mark: RunMark) -> None:
+        self.definition, self.workload, self.where = definition, workload, where
+        words, environment = command_words(definition, workload, where)
+        table = values_for(definition, workload, where)
+        self._require_free_ports(table)
+        self.process = ManagedProcess(
+            definition.nf,
+            words,
+            where.cores,
+            mark,
+            environment=environment,
+            directory=definition.working_directory or where.directory,
+        )
+        self._readout: Readout | None = None
+        try:
+            self._readout = Readout(definition, self.process, table)
+            self._watch = ReadyWatch(definition, self.process, self._readout.readings, table)
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def readings(self) -> Readings:
+        """Packets served so far."""
+        assert self._readout is not None
+        return self._readout.readings
+
+    def wait_ready(self) -> None:
+        """Return once it serves."""
+        self._watch.wait()
+
+    def stop(self) -> None:
+        """End it, whatever it does."""
+        try:
+            self.process.stop(self.definition.stop_signal, self.definition.stop_limit_s)
+        finally:
+            if self._readout is not None:
+                self._readout.close()
+
+    def _require_free_ports(self, table: Mapping[str, str]) -> None:
+        for text in (
+            self.definition.throughput.port,
+            self.definition.ready.value if self.definition.ready.kind == "tcp_port" else "",
+        ):
+            port = port_number(str(text), table, self.definition.nf) if text != "" else 0
+            if port and port_answers(port):
+                raise TestbedError(
+                    f"network function '{self.definition.nf}' needs TCP port {port}, but somebody listens there already",
+                    hint="end that program, or write {port} in the `host:` section to be given a free one",
+                )
+
+
+def needs_port(definition: HostDefinition) -> bool:
+    """Return whether a definition asks for a free port."""
+    texts = [
+        *definition.command,
+        *definition.environment.values(),
+        definition.throughput.port,
+        str(definition.ready.value),
+    ]
+    return "port" in placeholders(texts)
+
+
+def needs_pcap(definition: HostDefinition) -> bool:
+    """Return whether a definition asks for a capture."""
+    return "pcap" in placeholders([*definition.command, *definition.environment.values()])
+
+
+def take_windows(tenants: Sequence[Tenant], duration_s: float) -> list[Window]:
+    """Watch tenants for one window.
+
+    Raises
+    ------
+    TestbedError
+        If one ends meanwhile.
+    MeasurementError
+        If one does not report its throughput.
+    """
+    start_s = time.monotonic()
+    before = [tenant.process.cpu_time_s() for tenant in tenants]
+    time.sleep(duration_s)
+    after = [tenant.process.cpu_time_s() for tenant in tenants]
+    end_s = time.monotonic()
+    windows: list[Window] = []
+    for tenant, was, now in zip(tenants, before, after, strict=True):
+        tenant.process.require_alive("being measured")
+        share = (now - was) / (end_s - start_s) / len(tenant.where.cores)
+        windows.append(
+            Window(tenant.readings.rate_mpps(start_s, end_s), share, _latency(tenant.readings, start_s, end_s))
+        )
+    return windows
+
+
+def _latency(readings: Readings, start_s: float, end_s: float) -> dict[str, float]:
+    reported = [reading.latency_us for reading in readings.between(start_s, end_s) if reading.latency_us]
+    names = reported[0] if reported else ()
+    return {name: statistics.median(item[name] for item in reported if name in item) for name in names}
+
+
+def paused(tenants: Sequence[Tenant], pause: bool) -> None:
+    """Pause or resume tenants that are not so yet."""
+    for tenant in tenants:
+        if tenant.process.paused is not pause:
+            (tenant.process.pause if pause else tenant.process.resume)()
+
+
+def stop_all(tenants: Sequence[Tenant]) -> None:
+    """End all tenants, the rest even when ending one fails."""
+    with contextlib.ExitStack() as stack:
+        for tenant in tenants:
+            stack.callback(tenant.stop)
+
+
+def make_directory(parent: Path, name: str) -> Path:
+    """Return a fresh directory only this user can read."""
+    path = parent / name
+    path.mkdir(mode=0o700, parents=True)
+    return path

@@ -1,0 +1,225 @@
+"""The real testbed: this machine, its NFs as processes on pinned cores, and SLOMO's two phases.
+
+SLOMO (SIGCOMM'20, section 4.1): the competitors run alone and the socket's vector is taken; then the target joins
+them and its throughput is taken. Where a machine has no counters, reporter probes stand on the target's core in the
+first phase.
+"""
+
+import threading
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import InvalidValueError, TestbedError
+from slomo.records.provenance import describe_environment, describe_run
+from slomo.records.run import RunRecord
+from slomo.testbed.host.build import slomo_nf_binary
+from slomo.testbed.host.cores import assign_cores, checked_cores
+from slomo.testbed.host.counters.base import CounterReader
+from slomo.testbed.host.counters.registry import PROBE, choose_reader
+from slomo.testbed.host.definition import HostDefinition, host_definition, runnable_names
+from slomo.testbed.host.experiment import Experiment
+from slomo.testbed.host.lock import HostLock
+from slomo.testbed.host.orphans import Removed, remove_orphans
+from slomo.testbed.host.pressure import Probe
+from slomo.testbed.host.probe.calibration import Calibration, calibration_path
+from slomo.testbed.host.probe.procedure import calibrate
+from slomo.testbed.host.settings import HostSettings
+from slomo.testbed.host.this_machine import NAME, cache_mib, facts, fingerprint
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.network_function import NetworkFunction
+
+_START_S = 0.5  # to start one NF, from runs of the shipped ones
+_REPORTERS = 4
+
+
+@dataclass
+class _Held:
+    """What a testbed holds while it lives."""
+
+    lock: HostLock
+    solo_mpps: dict[str, list[float]] = field(default_factory=dict)
+
+
+class HostTestbed:
+    """Runs co-locations on this machine.
+
+    Parameters
+    ----------
+    machine : str or Machine, optional
+        Name the measurements are filed under; `this-host` if not given.
+    network_functions : iterable of NetworkFunction
+        NFs of one's own; the shipped ones are known.
+    cores : sequence of int, optional
+        CPUs to use: the target's first, then the competitors'. All of this process's on one socket if not given.
+    counters : str or CounterReader, optional
+        ``"probe"``, a reader's alias or instance; the first that works here if not given.
+    settings : HostSettings, optional
+        How long and how often to measure.
+    calibration : Calibration, optional
+        Of the reporter probes; loaded, or made once per machine, if not given.
+    lock_path : path, optional
+        Lock that keeps a second campaign off this host.
+
+    Raises
+    ------
+    TestbedError
+        For cores that do not exist or are named twice, or counters that cannot be read.
+
+    Examples
+    --------
+    >>> testbed = HostTestbed(counters="probe")
+    >>> testbed.name, testbed.exclusive
+    ('host', True)
+    """
+
+    name = "host"
+    exclusive = True
+
+    def __init__(
+        self,
+        machine: str | Machine | None = None,
+        network_functions: Iterable[NetworkFunction] = (),
+        *,
+        cores: Sequence[int] | None = None,
+        counters: str | CounterReader | None = None,
+        settings: HostSettings | None = None,
+        calibration: Calibration | None = None,
+        lock_path: Path | None = None,
+    ) -> None:
+        self.machine = machine.name if isinstance(machine, Machine) else (machine or NAME)
+        self.cores = checked_cores(cores)
+        self.settings = settings or HostSettings()
+        self.reader = choose_reader(counters)
+        self._own = {nf.name: nf for nf in network_functions}
+        self._definitions: dict[str, HostDefinition] = {}
+        self._calibration = calibration
+        self._probe: Probe | None = None
+        self._running = threading.Lock()
+        self._held = _Held(HostLock(lock_path))
+        self._release = weakref.finalize(self, self._held.lock.release)
+        self.removed = Removed((), ())
+
+    def __enter__(self) -> "HostTestbed":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let other campaigns use this host."""
+        self._held.lock.release()
+
+    @property
+    def source(self) -> str:
+        """Where vectors come from: a counter reader's name, or ``"probe"``."""
+        return PROBE if self.reader is None else self.reader.name
+
+    def definition(self, nf: str) -> HostDefinition:
+        """Return how an NF runs here.
+
+        Raises
+        ------
+        UnknownNameError, ConfigurationError, TestbedError
+            If there is none, it is wrong, or it has no `host:` section.
+        """
+        if nf not in self._definitions:
+            self._definitions[nf] = host_definition(self._own.get(nf, nf))
+        return self._definitions[nf]
+
+    def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
+        """Run both phases; see `Testbed.run`.
+
+        Raises
+        ------
+        UnstableMeasurementError
+            If what was measured does not settle.
+        """
+        cores = self._assigned(colocation)
+        with self._running:
+            self._open()
+            experiment = Experiment(
+                colocation, tuple(map(self.definition, (w.nf for w in colocation.tenants))), cores, self
+            )
+            alone, beside, details = experiment.phases(self._held.solo_mpps)
+        stated = describe_run(colocation, seed, self.name, self._stated_settings())
+        return RunRecord(colocation, seed, alone, beside, {**stated, "host": details})
+
+    def environment(self) -> Mapping[str, Any]:
+        """Describe what must be equal for two runs to be comparable."""
+        names = sorted({*self._definitions, *self._own, *runnable_names()})
+        nfs = {name: self.definition(name).fingerprint for name in names if self._runs_here(name)}
+        return describe_environment(
+            self.name, self._stated_settings(), machines={self.machine: dict(facts())}, network_functions=nfs
+        )
+
+    def estimate_s(self, colocation: Colocation) -> float:
+        """Return the expected wall time of one run in [s]."""
+        settings = self.settings
+        pairs = 2.0 * settings.pairs * (settings.window_s + settings.settle_s)
+        known = self.reader is not None or (
+            self._probe is not None and self._probe.of([w.key for w in colocation.competitors]) is not None
+        )
+        probing = (
+            0.0
+            if known
+            else _REPORTERS * (_START_S + 2.0 * settings.probe_pairs * (settings.probe_window_s + settings.settle_s))
+        )
+        return (_START_S + 0.6) * len(colocation.tenants) + pairs + probing
+
+    def probe(self) -> Probe:
+        """Return the probes, calibrating them first where this machine never was."""
+        if self._probe is None:
+            synthetic = self.definition("synthetic")
+            self._probe = Probe(self._calibration or self._calibrated(synthetic), synthetic, self.settings)
+        return self._probe
+
+    def _calibrated(self, synthetic: HostDefinition) -> Calibration:
+        identity = f"{fingerprint()}-{synthetic.fingerprint}-{slomo_nf_binary().name[-16:]}"
+        path = calibration_path(identity)
+        if path.exists():
+            return Calibration.load(path)
+        l2_mib = (cache_mib(2) or (1.0, 0))[0]
+        largest = (cache_mib(3) or (64.0, 0))[0]
+        made = calibrate(
+            synthetic, self.cores, self.settings, l2_mib=l2_mib, largest_llc_mib=largest, identity=identity
+        )
+        made.save(path)
+        return made
+
+    def _open(self) -> None:
+        if not self._held.lock.held:
+            self._held.lock.acquire()
+            self.removed = remove_orphans()
+
+    def _assigned(self, colocation: Colocation) -> list[tuple[int, ...]]:
+        """Check everything that can be checked before anything runs."""
+        if not colocation.tenants:
+            raise InvalidValueError("a run on a real machine needs a target or competitors, got neither")
+        if colocation.isolation is not None:
+            raise TestbedError(
+                f"{colocation.label}: this testbed does not isolate tenants",
+                hint="leave the isolation out, or use the simulated testbed",
+            )
+        definitions = [self.definition(workload.nf) for workload in colocation.tenants]
+        for definition, workload in zip(definitions, colocation.tenants, strict=True):
+            definition.configured(workload)
+        wanted = [definition.cores for definition in definitions]
+        if colocation.target is None:
+            wanted = [1, *wanted]  # the target's core stays free for the probe
+        given = assign_cores(self.cores, wanted, colocation.label)
+        if self.reader is None and len(self.cores) < 2:
+            raise TestbedError(
+                f"probing needs two cores, this host offers {len(self.cores)}",
+                hint="give the testbed a second core of the same socket",
+            )
+        return given[1:] if colocation.target is None else given
+
+    def _runs_here(self, name: str) -> bool:
+        return name not in self._own or self._own[name].host is not None
+
+    def _stated_settings(self) -> dict[str, Any]:
+        return {**self.settings.to_dict(), "counters": self.source, "cores": list(self.cores)}

@@ -1,0 +1,120 @@
+"""The machine we run on, as the vocabulary describes machines: what the kernel tells, and typical values where it tells nothing.
+
+Enough for plans and composition (cores, caches). What only measurement can tell is marked so in the source field.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from slomo.testbed.host.cores import available_cores, parse_cpu_list, socket_of
+from slomo.units import parse_quantity
+from slomo.vocabulary.machine import Machine
+
+NAME = "this-host"
+_CPU = Path("/sys/devices/system/cpu")
+_TYPICAL = {
+    "frequency_ghz": 2.0,
+    "l2_hit_ns": 5.0,
+    "llc_hit_ns": 20.0,
+    "dram_local_ns": 90.0,
+    "dram_remote_ns": 140.0,
+    "link_gb_s": 40.0,
+}
+
+
+def cpu_model() -> str:
+    """Return the processor's name; empty where the kernel does not say."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), "")
+
+
+def cache_mib(level: int, core: int | None = None) -> tuple[float, int] | None:
+    """Return size [MiB] and ways of a CPU's data cache; None where the kernel does not say.
+
+    Examples
+    --------
+    >>> cache_mib(9) is None
+    True
+    """
+    chosen = available_cores()[0] if core is None else core
+    for folder in sorted((_CPU / f"cpu{chosen}" / "cache").glob("index*")):
+        if _text(folder / "level") == str(level) and _text(folder / "type") in ("Data", "Unified"):
+            size, ways = _text(folder / "size"), _text(folder / "ways_of_associativity")
+            if size:
+                return parse_quantity(size.replace("K", " KiB").replace("M", " MiB"), "MiB"), int(
+                    ways
+                ) if ways.isdigit() else 16
+    return None
+
+
+def facts() -> Mapping[str, object]:
+    """Return what identifies this machine among machines, without its name or address."""
+    caches = {f"l{level}_mib": found[0] for level in (2, 3) if (found := cache_mib(level))}
+    return {
+        "cpu": cpu_model(),
+        "cores": len(available_cores()),
+        "sockets": len({socket_of(core) for core in available_cores()}),
+        **caches,
+    }
+
+
+def fingerprint() -> str:
+    """Return sixteen hexadecimal digits that change with the machine."""
+    return hashlib.sha256(repr(sorted(facts().items())).encode()).hexdigest()[:16]
+
+
+def this_machine(name: str = NAME) -> Machine:
+    """Return this machine.
+
+    Parameters
+    ----------
+    name : str
+        Under which its measurements are filed.
+
+    Examples
+    --------
+    >>> this_machine().cores >= 1
+    True
+    """
+    cores = available_cores()
+    sockets = len({socket_of(core) for core in cores})
+    l2_mib, l2_ways = cache_mib(2) or (1.0, 16)
+    llc_mib, llc_ways = cache_mib(3) or (l2_mib, l2_ways)
+    domains = _llc_domains(cores)
+    per_socket = len(cores) // sockets
+    return Machine(
+        name=name,
+        description=cpu_model() or "this host",
+        source="sysfs of this host for cores and caches; clock, latencies and bandwidth are typical values, not measured",
+        sockets=sockets,
+        cores_per_socket=per_socket,
+        l2_kib=l2_mib * 1024.0,
+        l2_ways=l2_ways,
+        llc_mib=llc_mib,
+        llc_ways=llc_ways,
+        llc_policy="victim",
+        llc_domains_per_socket=domains if per_socket % domains == 0 else 1,
+        ddio_ways=0,
+        memory_peak_gb_s=40.0 * sockets,
+        memory_efficiency=0.85,
+        nic_gbps=10.0,
+        nic_socket=0,
+        **_TYPICAL,
+    )
+
+
+def _llc_domains(cores: tuple[int, ...]) -> int:
+    home = [core for core in cores if socket_of(core) == socket_of(cores[0])]
+    shared = {_text(_CPU / f"cpu{core}" / "cache" / "index3" / "shared_cpu_list") for core in home} - {""}
+    return max(1, len([text for text in shared if parse_cpu_list(text)]))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
