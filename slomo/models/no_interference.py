@@ -43,6 +43,11 @@ class ConstantRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.value_ = float(np.mean(y)) if self.value is None else float(self.value)
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # it ignores columns by intent
+        return tags
+
     def predict(self, X: Any) -> Any:
         """Return the value for each row of `X`."""
         check_is_fitted(self)

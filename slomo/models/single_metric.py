@@ -49,6 +49,11 @@ class SingleMetricRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         self.intercept_ = float(y.mean() - self.slope_ * x.mean())
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # it ignores columns by intent
+        return tags
+
     def predict(self, X: Any) -> Any:
         """Return the line's value for `X`."""
         check_is_fitted(self)

@@ -22,7 +22,7 @@ from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.registry import make_families
 from slomo.models.response_fit import fit_profile
 from slomo.vocabulary.capacities import Capacities
-from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -160,13 +160,11 @@ def _with_intervals(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> lis
 
 def _capacities(machine: str, environment: Mapping[str, Any]) -> Capacities | None:
     """Return what the machine has: as the dataset says, or as its shipped description says."""
-    stated = environment.get("capacities")
-    if isinstance(stated, Mapping):
-        stated = stated.get(machine, stated)
-        if "cores" in stated:
-            return Capacities.from_dict(stated)
+    described = environment.get("machines")
     try:
-        return load_machine(machine).capacities
+        if isinstance(described, Mapping) and isinstance(described.get(machine), Mapping):
+            return Machine.from_dict(described[machine]).capacities()
+        return load_machine(machine).capacities()
     except SlomoError:
         return None  # a measured table of a machine without a description: nothing is capped
 

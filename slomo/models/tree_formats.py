@@ -103,7 +103,10 @@ def _xgboost_tree(number: int, tree: object) -> Node:
     if tree.get("categories"):
         raise ConfigurationError(f"tree {number} of the xgboost model splits on categories, needed numbers", hint=HINT)
     left, right = (_integers(tree, name) for name in ("left_children", "right_children"))
-    condition = array(tree, "split_conditions", 1).astype(np.float32)
+    with np.errstate(over="ignore"):  # what overflows is infinite, and refused as such
+        condition = array(tree, "split_conditions", 1).astype(np.float32)
+    if not np.isfinite(condition).all():
+        raise ConfigurationError(f"tree {number} of the xgboost model holds a number beyond float32", hint=HINT)
     # xgboost goes left where x < c; for float32 that is x <= the number just below c
     below = np.nextafter(condition, np.float32(-np.inf))
     return Node(

@@ -1,0 +1,183 @@
+"""Tree ensembles evaluated by numpy give the numbers of the libraries that grew them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from slomo.errors import ConfigurationError
+from slomo.models import trees
+from slomo.models.gradient_boosting import PublishedBoosting, ensemble_of
+from slomo.models.kernels import sum_of_trees
+from slomo.models.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
+from slomo.models.trees import Node, TreeEnsemble, grow
+from slomo.models.xgb import MonotoneBoosting
+
+
+@pytest.fixture(scope="module")
+def table() -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    rows = random.gamma(1.0, 30.0, (400, 6))
+    rows[:, 3] = np.round(rows[:, 3])  # ties at thresholds
+    return rows, 5.0 / (1.0 + 0.01 * rows[:, 0] + 0.02 * rows[:, 3]) + random.normal(0, 0.02, 400)
+
+
+@pytest.fixture(scope="module")
+def asked() -> np.ndarray:
+    random = np.random.default_rng(1)
+    rows = random.gamma(1.0, 40.0, (3000, 6))
+    rows[:, 3] = np.round(rows[:, 3])
+    return rows
+
+
+@pytest.fixture(scope="module")
+def published(table: tuple[np.ndarray, np.ndarray]) -> PublishedBoosting:
+    return PublishedBoosting().fit(*table)
+
+
+@pytest.fixture(scope="module")
+def boosted(table: tuple[np.ndarray, np.ndarray]) -> MonotoneBoosting:
+    return MonotoneBoosting(monotone=(-1,) * 6).fit(*table)
+
+
+def _source(model: MonotoneBoosting) -> str:
+    return bytes(model.booster_.save_raw("json")).decode()
+
+
+def test_scikit_learn_numbers_to_the_bit(published: PublishedBoosting, asked: np.ndarray) -> None:
+    """Our evaluation of scikit-learn's trees equals its own predict in every bit."""
+    np.testing.assert_array_equal(ensemble_of(published.booster_).predict(asked), published.predict(asked))
+
+
+def test_plain_format_keeps_every_bit(published: PublishedBoosting, asked: np.ndarray) -> None:
+    """Trees written to JSON text and read back predict the same numbers."""
+    data = json.loads(json.dumps(plain_to_dict(ensemble_of(published.booster_))))
+    np.testing.assert_array_equal(plain_from_dict(data, 6).predict(asked), published.predict(asked))
+
+
+def test_xgboost_numbers_to_the_bit(boosted: MonotoneBoosting, asked: np.ndarray) -> None:
+    """Our evaluation of xgboost's own JSON equals its own predict in every bit of float32."""
+    np.testing.assert_array_equal(xgboost_from_json(_source(boosted), 6).predict(asked), boosted.predict(asked))
+
+
+def test_xgboost_sends_missing_values_its_way(table: tuple[np.ndarray, np.ndarray], asked: np.ndarray) -> None:
+    """NaN takes the branch that xgboost learned for it."""
+    import xgboost
+
+    random = np.random.default_rng(2)
+    rows = np.where(random.random(table[0].shape) < 0.2, np.nan, table[0])
+    grown = xgboost.train({"max_depth": 4, "nthread": 1}, xgboost.DMatrix(rows, label=table[1]), num_boost_round=40)
+    gaps = np.where(random.random(asked.shape) < 0.2, np.nan, asked)
+    ours = xgboost_from_json(bytes(grown.save_raw("json")).decode(), 6)
+    np.testing.assert_array_equal(ours.predict(gaps), grown.inplace_predict(gaps.astype(np.float32)).astype(float))
+
+
+@pytest.mark.parametrize("kind", ["published", "boosted"])
+def test_compiled_kernel_gives_the_same_numbers(kind: str, asked: np.ndarray, request: pytest.FixtureRequest) -> None:
+    """The numba kernel for big batches equals the numpy path in every bit."""
+    pytest.importorskip("numba")
+    model = request.getfixturevalue(kind)
+    ensemble = ensemble_of(model.booster_) if kind == "published" else xgboost_from_json(_source(model), 6)
+    np.testing.assert_array_equal(sum_of_trees(ensemble, asked.astype(np.float32)), ensemble.predict(asked))
+
+
+def test_one_row_alone_equals_the_same_row_in_a_batch(boosted: MonotoneBoosting, asked: np.ndarray) -> None:
+    """A prediction does not depend on what else is asked."""
+    ensemble = xgboost_from_json(_source(boosted), 6)
+    assert ensemble.predict(asked[7:8])[0] == ensemble.predict(asked)[7]
+
+
+def test_uneven_trees_lay_out_right() -> None:
+    """A leaf above the last level answers for everything below it."""
+    uneven = Node([1, -1, 3, -1, -1], [2, -1, 4, -1, -1], [0, 0, 1, 0, 0], [0, 0, 5, 0, 0], [0, 1, 0, 2, 3], [True] * 5)
+    grown = grow([uneven], start=0.0, n_features=2, dtype=np.float64)
+    assert grown.predict(np.array([[-1.0, 9.0], [1.0, 5.0], [1.0, 6.0]])).tolist() == [1.0, 2.0, 3.0]
+
+
+def test_no_rows_give_no_answers(published: PublishedBoosting) -> None:
+    """An empty batch is answered with an empty array."""
+    assert ensemble_of(published.booster_).predict(np.empty((0, 6))).shape == (0,)
+
+
+_LEAF = Node([-1], [-1], [0], [0.0], [1.0], [True])
+BROKEN = {
+    "cycle": Node([1, 0], [1, 0], [0, 0], [0.0, 0.0], [0.0, 0.0], [True, True]),
+    "shared child": Node([1, -1], [1, -1], [0, 0], [0.0, 0.0], [0.0, 1.0], [True, True]),
+    "child out of range": Node([7, -1], [1, -1], [0, 0], [0.0, 0.0], [0.0, 1.0], [True, True]),
+    "negative child": Node([-2, -1], [1, -1], [0, 0], [0.0, 0.0], [0.0, 1.0], [True, True]),
+    "one child": Node([1, -1], [-1, -1], [0, 0], [0.0, 0.0], [0.0, 1.0], [True, True]),
+    "feature out of range": Node([1, -1, -1], [2, -1, -1], [9, 0, 0], [0.0] * 3, [0.0] * 3, [True] * 3),
+    "NaN threshold": Node([1, -1, -1], [2, -1, -1], [0, 0, 0], [float("nan"), 0, 0], [0.0] * 3, [True] * 3),
+    "infinite leaf": Node([-1], [-1], [0], [0.0], [float("inf")], [True]),
+    "no nodes": Node([], [], [], [], [], []),
+    "columns differ": Node([-1], [-1], [0], [0.0], [], [True]),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_no_tree_is_refused(name: str) -> None:
+    """Damaged trees are refused with an error that names the tree."""
+    with pytest.raises(ConfigurationError, match="tree 1"):
+        grow([_LEAF, BROKEN[name]], start=0.0, n_features=1, dtype=np.float64)
+
+
+def test_trees_too_deep_are_refused() -> None:
+    """A chain of splits deeper than slomo's deepest tree is refused before it fills the memory."""
+    size = 2 * trees.MAX_DEPTH + 5
+    left = [i + 1 if i % 2 == 0 and i + 2 < size else -1 for i in range(size)]
+    right = [i + 2 if i % 2 == 0 and i + 2 < size else -1 for i in range(size)]
+    with pytest.raises(ConfigurationError, match="deeper"):
+        grow([Node(left, right, [0] * size, [0.0] * size, [0.0] * size, [True] * size)], start=0.0, n_features=1, dtype=np.float64)
+
+
+def _edited(model: MonotoneBoosting, edit: str) -> str:
+    data = json.loads(_source(model))
+    learner = data["learner"]
+    tree = learner["gradient_booster"]["model"]["trees"][3]
+    edits = {
+        "cycle": lambda: tree["left_children"].__setitem__(0, 0),
+        "out of range": lambda: tree["right_children"].__setitem__(0, 10**9),
+        "huge index": lambda: tree["split_indices"].__setitem__(0, 10**30),
+        "null threshold": lambda: tree["split_conditions"].__setitem__(0, None),
+        "text threshold": lambda: tree["split_conditions"].__setitem__(0, "x"),
+        "huge threshold": lambda: tree["split_conditions"].__setitem__(0, 1e300),
+        "short column": lambda: tree["default_left"].pop(),
+        "other objective": lambda: learner["objective"].__setitem__("name", "binary:logistic"),
+        "other booster": lambda: learner["gradient_booster"].__setitem__("name", "dart"),
+        "feature count": lambda: learner["learner_model_param"].__setitem__("num_feature", "99"),
+        "base score": lambda: learner["learner_model_param"].__setitem__("base_score", "nan"),
+        "no trees": lambda: learner["gradient_booster"].pop("model"),
+        "categories": lambda: tree.__setitem__("categories", [1]),
+    }
+    edits[edit]()
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    ["cycle", "out of range", "huge index", "null threshold", "text threshold", "huge threshold", "short column", "other objective",
+     "other booster", "feature count", "base score", "no trees", "categories"],
+)  # fmt: skip
+def test_damaged_xgboost_models_are_refused(boosted: MonotoneBoosting, edit: str) -> None:
+    """Whatever was changed in xgboost's file, reading it ends in a ConfigurationError."""
+    with pytest.raises(ConfigurationError):
+        xgboost_from_json(_edited(boosted, edit), 6)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"learner": 1}', '{"learner": NaN}', "[" * 100_000])
+def test_what_is_no_model_is_refused(content: str) -> None:
+    """Texts that are no xgboost model end in a ConfigurationError, however deep they nest."""
+    with pytest.raises(ConfigurationError):
+        xgboost_from_json(content, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("feature", [[0.5]]), ("feature", [[6]]), ("feature", [[-1]]), ("leaf", [[1.0]]), ("threshold", [[None]]), ("leaf", "x"), ("start", None)],
+)
+def test_damaged_plain_trees_are_refused(name: str, value: object) -> None:
+    """Columns that do not exist and tables that do not fit are refused."""
+    data = {"start": 0.0, "depth": 1, "feature": [[0]], "threshold": [[1.0]], "leaf": [[1.0, 2.0]]}
+    assert isinstance(plain_from_dict(data, 6), TreeEnsemble)
+    with pytest.raises(ConfigurationError):
+        plain_from_dict({**data, name: value}, 6)

@@ -1,0 +1,117 @@
+"""Intervals, applicability and contentiousness: how far a prediction can be trusted, and what it rests on."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slomo.errors import InvalidValueError
+from slomo.models.applicability import Verdict, applicability
+from slomo.models.cross_validation import folds
+from slomo.models.intervals import ConformalCalibration, calibrate
+from slomo.models.library import ModelLibrary
+
+
+def test_conformal_theory_holds() -> None:
+    """Over many calibrations, coverage averages at least the nominal one and at most 1/(n + 1) more."""
+    random = np.random.default_rng(0)
+    n, solo = 50, 10.0
+    held = []
+    for _ in range(2000):
+        predicted = random.uniform(4, 10, n + 1)
+        measured = predicted + random.standard_t(3, n + 1) * (10.2 - predicted)
+        calibration = calibrate(measured[:n], predicted[:n], 1e3 * solo, "mixes")
+        width = calibration.half_width_mpps(predicted[n:], 1e3 * solo, 0.9)[0]
+        held.append(abs(measured[n] - predicted[n]) <= width)
+    assert 0.9 - 0.02 < np.mean(held) < 0.9 + 1 / (n + 1) + 0.02
+
+
+@given(st.floats(0.01, 0.98), st.integers(0, 300))
+@settings(max_examples=60, deadline=None)
+def test_more_coverage_never_narrows(coverage: float, count: int) -> None:
+    """A higher coverage never gives a narrower interval, and no interval is wider than the NF's solo throughput."""
+    calibration = ConformalCalibration(np.sort(np.random.default_rng(count).exponential(0.5, count)), "mixes")
+    narrow, wide = (calibration.half_width_mpps(np.array([4.0]), 5.0, c)[0] for c in (coverage, coverage + 0.01))
+    assert 0.0 <= narrow <= wide <= 5.0
+
+
+def test_too_few_scores_admit_it() -> None:
+    """With fewer scores than the coverage needs, the interval is the whole range."""
+    calibration = ConformalCalibration(np.array([0.1, 0.2]), "mixes")
+    assert calibration.half_width_mpps(np.array([4.0]), 5.0, 0.9).tolist() == [5.0]
+    assert ConformalCalibration(np.zeros(0), "none").half_width_mpps(np.array([4.0]), 5.0, 0.5).tolist() == [5.0]
+
+
+@pytest.mark.parametrize("coverage", [0.0, 1.0, -1.0, 90.0, float("nan")])
+def test_impossible_coverage_is_refused(coverage: float) -> None:
+    """A coverage that is no share is refused."""
+    with pytest.raises(InvalidValueError, match="needed between 0 and 1"):
+        ConformalCalibration(np.array([0.1]), "mixes").half_width_mpps(np.array([4.0]), 5.0, coverage)
+
+
+def test_width_grows_with_the_slowdown() -> None:
+    """A mix that slows the NF down more gets a wider interval."""
+    width = ConformalCalibration(np.full(99, 0.1), "mixes").half_width_mpps(np.array([5.0, 3.0]), 5.0, 0.9)
+    assert width[0] < width[1]
+
+
+def test_verdicts_and_their_reasons() -> None:
+    """Inside the profile is supported, a little outside extrapolated, far outside or unknown unsupported, with numbers."""
+    measured = np.random.default_rng(0).uniform([0, 0], [100, 20], (200, 2))
+    profiled = applicability(("L2MISS", "READ"), measured)
+    verdicts, reasons = profiled.check(np.array([[50, 10.0], [130, 10], [400, 10], [np.nan, 10]]))
+    assert verdicts == [Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED, Verdict.UNSUPPORTED]
+    assert reasons[0] == ()
+    assert "130" in reasons[1][0]
+    assert "M/s" in reasons[1][0]
+    assert "missing is not zero" in reasons[3][0]
+    assert profiled.codes(np.array([[50, 10.0], [130, 10]])).tolist() == [0, 1]
+
+
+def test_unusual_combination_is_noticed() -> None:
+    """A combination unlike any profiled is extrapolated although each metric is within its range."""
+    x = np.linspace(0, 100, 200)
+    profiled = applicability(("L2MISS", "L3MISS"), np.column_stack([x, x / 2]))
+    verdicts, reasons = profiled.check(np.array([[95.0, 2.0]]))
+    assert verdicts == [Verdict.EXTRAPOLATED]
+    assert "combination" in reasons[0][0]
+
+
+def test_rows_that_were_profiled_are_supported(toy_library: ModelLibrary) -> None:
+    """The profile supports its own corners."""
+    model = toy_library.find("lpm")
+    zero = np.zeros((1, len(model.applicability.feature_names)))
+    assert model.applicability.check(zero)[0] == [Verdict.SUPPORTED]
+    assert model.applicability.check(zero + 1e9)[0] == [Verdict.UNSUPPORTED]
+
+
+def test_contentiousness_stays_within_what_was_measured(toy_library: ModelLibrary) -> None:
+    """No pressure, however absurd, brings out a vector beyond the measured range."""
+    profile = toy_library.find("nat").contentiousness
+    vectors = profile.under(np.array([[0.0] * len(profile.pressure_names), [1e9] * len(profile.pressure_names)]))
+    assert ((vectors >= profile.low - 1e-12) & (vectors <= profile.high + 1e-12)).all()
+
+
+def test_contentiousness_falls_with_pressure(toy_library: ModelLibrary) -> None:
+    """An NF under pressure accesses the cache less than it does solo, and solo is met within 3 %."""
+    profile = toy_library.find("lpm").contentiousness
+    car = profile.metric_names.index("L2MISS")
+    solo, pressed = profile.under(np.vstack([np.zeros(len(profile.pressure_names)), profile.limit]))[:, car]
+    assert solo == pytest.approx(profile.solo["L2MISS"], rel=0.03)
+    assert pressed < 0.9 * solo
+
+
+def test_published_medians_by_count(toy_library: ModelLibrary) -> None:
+    """Contentiousness by number of competitors falls with it; counts never measured take the nearest."""
+    profile = toy_library.find("lpm").contentiousness
+    assert profile.at_count(0) == profile.solo
+    assert profile.at_count(5)["L2MISS"] < profile.at_count(1)["L2MISS"]
+    assert profile.at_count(99) == profile.at_count(5)
+
+
+def test_folds_keep_groups_together() -> None:
+    """Rows of one competitor configuration never stand on both sides of a fold."""
+    groups = np.repeat(np.arange(17), 4)
+    fold = folds(groups, seed=1)
+    assert set(fold) == set(range(5))
+    assert all(len(set(fold[groups == group])) == 1 for group in range(17))
