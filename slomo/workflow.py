@@ -374,6 +374,8 @@ def evaluate(
     if dataset is None:
         host = _host_of(opened, machine)
         workloads = [opened.find(key, host.name).workload for key in opened.workloads(host.name)]
+        if not workloads:
+            raise UnknownNameError("machine with models", host.name, opened.machines)
         targets = [workload for workload in workloads if workload.nf != _SYNTHETIC]
         dataset = profile(
             targets,

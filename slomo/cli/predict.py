@@ -106,7 +106,7 @@ def _predicted(
     library = load_models(chosen.models)
     machine = _machine(given["machine"], chosen.machine, library.machines)
     _check_own(nf_files, machine, library)
-    common = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage, "strict": strict}
+    common: dict[str, Any] = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage, "strict": strict}
     if vector:
         return predict_vector(
             target, _pairs("--vector", vector), library, traffic=_pairs("--traffic", traffic), **common

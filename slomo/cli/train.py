@@ -1,9 +1,15 @@
 """`slomo train`: from a dataset to a directory of models, one per network function and machine."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from slomo.cli.options import complete_models, json_option, models_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
+
+if TYPE_CHECKING:
+    from slomo.models.library import ModelLibrary
 
 
 @click.command()
@@ -26,13 +32,14 @@ def command(
     """Fit one sensitivity model per network function of DATASET, and save them as data.
 
     Rows of plans `solo` and `pressure` (and imported rows) are fitted; rows of `mix` only set the width of intervals.
+    Models of other network functions that DIR holds already stay there.
     """
     from slomo.records.catalog import find_dataset
     from slomo.workflow import train
 
     chosen = settings(models=models, seed=seed)
     library = train(find_dataset(dataset), models=names or None, targets=targets or None, seed=chosen.seed)
-    library.save(chosen.models)
+    _kept(chosen.models).merge(library).save(chosen.models)
     rows = [(machine, key, model.solo_mpps, ", ".join(model.sensitivity)) for (machine, key), model in library.items()]
     if as_json:
         entries = [
@@ -43,3 +50,11 @@ def command(
     else:
         emit_table(("machine", "target", "solo [Mpps]", "models"), rows)
         note(f"{len(rows)} network functions saved in {chosen.models}")
+
+
+def _kept(directory: str) -> "ModelLibrary":
+    """Return the models that are in the directory already; training replaces those of the same network function."""
+    from slomo.models.library import ModelLibrary
+
+    place = Path(directory)
+    return ModelLibrary.load(place) if place.is_dir() and any(place.iterdir()) else ModelLibrary()

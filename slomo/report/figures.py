@@ -6,7 +6,7 @@ for colour-blind readers; every curve differs in marker or dash too.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -130,7 +130,7 @@ def predicted_against_measured(
             )
     for index, name in enumerate(dict.fromkeys(names)):
         chosen = np.array([item == name for item in names])
-        style = {"color": COLOURS[index % len(COLOURS)], "marker": _MARKERS[index % len(_MARKERS)]}
+        style: dict[str, Any] = {"color": COLOURS[index % len(COLOURS)], "marker": _MARKERS[index % len(_MARKERS)]}
         axes.scatter(
             measured[chosen],
             predicted[chosen],
