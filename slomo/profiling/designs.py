@@ -30,22 +30,33 @@ IO_LEVELS: Mapping[str, Sequence[Setting]] = {
     "packet_buffers": (512, 2048, 8192, 32768),
     "packet_size_b": (64, 512, 1500),
 }
-#: The default. With 1000 reads per packet and more, one core accesses the cache several times as often as any network
-#: function of ResQ's Table 1 (1 to 40 M/s), so these start at one read per packet; and each level is run with small
-#: packets, which stay in the DDIO ways, and with large ones, which do not. Again 7 x 6 x 2 x 7 = 588 runs.
+#: The default, 7 x (7 x 3 x 3 + 7 x 3) = 588 runs too. One core at SLOMO's levels accesses the cache 130 million times
+#: a second; network functions of ResQ's Table 1 do so 0.6 to 38 million times, over data that together fill the cache.
+#: So fewer reads, at rates from a trickle to saturation (0), over sizes from a private L2's to far beyond the LLC ...
 LEVELS: Mapping[str, Sequence[Setting]] = {
-    "data_size_mib": (0.25, 0.5, 1, 2, 4, 8, 16),
-    "reads_per_packet": (1, 3, 10, 30, 100, 1000),
-    "packet_size_b": (64, 1500),
+    "data_size_mib": (0.5, 2, 4, 8, 16, 32, 64),
+    "reads_per_packet": (2, 10, 50),
+    "rate_mpps": (0.4, 1.6, 0),
 }
-#: Ranges of the Sobol design; all but the packet size are drawn on a logarithmic scale.
+#: ... and larger packets in more buffers than the DDIO ways hold, at a rate of which a 40 Gbit/s port carries seven.
+PACKET_LEVELS: Mapping[str, Sequence[Setting]] = {
+    "data_size_mib": (0.5, 2, 4, 8, 16, 32, 64),
+    "reads_per_packet": (10,),
+    "rate_mpps": (0.4,),
+    "packet_buffers": (4096,),
+    "packet_size_b": (256, 512, 1500),
+}
+#: Ranges of the Sobol design, all drawn on a logarithmic scale.
 RANGES: Mapping[str, tuple[float, float]] = {
-    "data_size_mib": (0.125, 24.0),
-    "reads_per_packet": (1.0, 1000.0),
-    "writes_per_packet": (0.25, 100.0),
+    "data_size_mib": (0.25, 64.0),
+    "reads_per_packet": (1.0, 200.0),
+    "writes_per_packet": (0.25, 20.0),
+    "rate_mpps": (0.1, 20.0),
     "packet_buffers": (256.0, 8192.0),
     "packet_size_b": (64.0, 1500.0),
 }
+#: A Sobol competitor offers at most its share of a 40 Gbit/s port among eight tenants [Gbit/s].
+_SHARE_GBPS = 5.0
 DESIGNS = ("grid", "slomo-grid", "sobol")
 
 
@@ -120,8 +131,10 @@ def grid(levels: Mapping[str, Sequence[Setting]] | None = None, instances: int =
     >>> len(grid()), len(grid({"data_size_mib": [2, 4]}, instances=3))
     (588, 6)
     """
-    chosen = LEVELS if levels is None else levels
-    settings = [dict(zip(chosen, values, strict=True)) for values in itertools.product(*chosen.values())]
+    blocks = (LEVELS, PACKET_LEVELS) if levels is None else (levels,)
+    settings = [
+        dict(zip(block, values, strict=True)) for block in blocks for values in itertools.product(*block.values())
+    ]
     return _crossed([competitor(setting) for setting in settings], instances)
 
 
@@ -240,12 +253,12 @@ def _require_instances(instances: int) -> None:
 
 
 def _sobol_competitor(row: Any) -> Workload:
-    settings: dict[str, Setting] = {}
-    for (name, (low, high)), share in zip(RANGES.items(), row, strict=True):
-        linear = name == "packet_size_b"
-        value = low + (high - low) * share if linear else low * (high / low) ** float(share)
-        settings[name] = round(float(value), 3) if knob(name).kind == "real" else round(float(value))
-    return competitor(settings)
+    drawn = {
+        name: low * (high / low) ** float(share) for (name, (low, high)), share in zip(RANGES.items(), row, strict=True)
+    }
+    drawn["rate_mpps"] = min(drawn["rate_mpps"], _SHARE_GBPS * 1e3 / (8.0 * (drawn["packet_size_b"] + 20.0)))
+    rounded = {name: round(value, 3) if knob(name).kind == "real" else round(value) for name, value in drawn.items()}
+    return competitor(rounded)
 
 
 def _plain(value: Setting) -> Setting:
