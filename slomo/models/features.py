@@ -162,8 +162,9 @@ def _reported(rows: "pd.DataFrame", prefix: str) -> tuple[str, ...]:
 
 def _traffic(rows: "pd.DataFrame") -> dict[str, "pd.Series[Any]"]:
     """Return the traffic attributes that vary, by feature name."""
-    found = {name: rows[name] for name in rows.columns if name.startswith(TRAFFIC_PREFIX)}
-    found |= {TRAFFIC_PREFIX + name: rows[name] for name in _TRAFFIC_COLUMNS}
+    found = {TRAFFIC_PREFIX + name: rows[name] for name in _TRAFFIC_COLUMNS}
+    # A feature of the same name says what the row had; the schema's column then only names the workload.
+    found |= {name: rows[name] for name in rows.columns if name.startswith(TRAFFIC_PREFIX)}
     return {name: column for name, column in found.items() if column.notna().all() and column.nunique() > 1}
 
 
