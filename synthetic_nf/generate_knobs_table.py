@@ -1,6 +1,6 @@
 """Write `src/knobs_table.h` from `knobs.yaml`, so that the native code has no second list of knobs.
 
-Run it after changing a knob: `python generate_knobs_table.py`; with `--check` it only says whether the header is current.
+Run it after changing a knob: `python generate_knobs_table.py`; `--check` only says whether the header is current.
 """
 
 from __future__ import annotations

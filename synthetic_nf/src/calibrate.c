@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define ROUNDS 7
-#define SECONDS 0.15
+#define SECONDS 0.15 /* of each turn, unless --duration-s says how long a pattern may take */
 #define WORDS_PER_LINE 8u
 #define PLACES 8u
 #define CHUNK 65536u /* accesses between two looks at the clock */
@@ -106,6 +106,8 @@ static void fill(struct plain *plain)
 	}
 }
 
+static uint64_t turn_ns;
+
 static double plain_rate(struct plain *plain, plain_loop loop)
 {
 	uint64_t begin = clock_nanoseconds(), now, reads = 0;
@@ -116,7 +118,7 @@ static double plain_rate(struct plain *plain, plain_loop loop)
 		loop(plain, chunk);
 		reads += chunk;
 		now = clock_nanoseconds();
-	} while ((double)(now - begin) < SECONDS * 1e9);
+	} while (now - begin < turn_ns);
 	return (double)reads * 1e9 / (double)(now - begin);
 }
 
@@ -127,7 +129,7 @@ static double competitor_rate(struct worker *worker)
 	do {
 		worker_step(worker);
 		now = clock_nanoseconds();
-	} while ((double)(now - begin) < SECONDS * 1e9);
+	} while (now - begin < turn_ns);
 	return (double)(worker->nf.accesses - before) * 1e9 / (double)(now - begin);
 }
 
@@ -197,6 +199,7 @@ void calibrate(const struct options *given, int cpu)
 {
 	struct options options = *given;
 
+	turn_ns = (uint64_t)((options.duration_s > 0 ? options.duration_s / (2 * ROUNDS) : SECONDS) * 1e9);
 	options.nf = "synthetic";
 	options.knobs[KNOB_INSTANCES] = 1;
 	options.knobs[KNOB_RATE_MPPS] = 0;

@@ -179,7 +179,7 @@ static const char *text_of(const char *flag, const char *inlined, int count, cha
 {
 	if (inlined)
 		return inlined;
-	if (*position + 1 >= count)
+	if (*position + 1 >= count || strncmp(words[*position + 1], "--", 2) == 0)
 		fail(EXIT_USAGE, "see slomo-nf --help", "--%s needs a value", flag);
 	return words[++*position];
 }

@@ -99,7 +99,11 @@ def dpdk(shared_folder: Path) -> Program:
 
     def build(path: Path) -> None:
         folder = path.with_suffix(".build")
-        subprocess.run(["meson", "setup", folder, SOURCES, "-Ddpdk=enabled", "-Dwerror=true"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["meson", "setup", folder, SOURCES, "-Ddpdk=enabled", "-Dwerror=true"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         subprocess.run(["ninja", "-C", folder, "slomo-nf"], check=True, stdout=subprocess.DEVNULL)
         shutil.copy2(folder / "slomo-nf", path)
 
@@ -152,7 +156,13 @@ class Packet:
         assert internet_checksum(header[12:] + struct.pack("!BBH", 0, 17, len(udp)) + udp) == 0
         ports = struct.unpack("!HH", udp[:4])
         return cls(
-            socket.inet_ntoa(header[12:16]), socket.inet_ntoa(header[16:20]), ports[0], ports[1], udp[8:], header[8], frame[:12]
+            socket.inet_ntoa(header[12:16]),
+            socket.inet_ntoa(header[16:20]),
+            ports[0],
+            ports[1],
+            udp[8:],
+            header[8],
+            frame[:12],
         )
 
 
@@ -180,7 +190,9 @@ class Captures:
             place += 16 + length
         return frames
 
-    def through(self, program: Program, nf: str, frames: Sequence[bytes | Packet], *flags: object) -> tuple[Run, list[bytes]]:
+    def through(
+        self, program: Program, nf: str, frames: Sequence[bytes | Packet], *flags: object
+    ) -> tuple[Run, list[bytes]]:
         """Send frames once through a network function; return what it said and the frames that came out."""
         path = self.write(frames)
         run = program.run("--nf", nf, "--pcap", path, "--replay", "once", "--tx-pcap", self.folder / "out.pcap", *flags)
@@ -196,10 +208,14 @@ def captures(tmp_path: Path) -> Captures:
 
 @pytest.fixture
 def started() -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes to end after the test, however it ends."""
+    """Collect processes and end them after the test, however it ends."""
     processes: list[subprocess.Popen[str]] = []
     yield processes
     for process in processes:
         if process.poll() is None:
+            process.terminate()
+        try:
+            process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
             process.kill()
-        process.communicate(timeout=LIMIT_S)
+            raise
