@@ -118,7 +118,9 @@ def worker_count(testbed: Testbed, jobs: int | None) -> int:
         raise UsageError(f"jobs is {jobs}, needed 1 or more")
     if testbed.exclusive:
         return 1
-    return jobs if jobs is not None else len(os.sched_getaffinity(0))
+    if jobs is not None:
+        return jobs
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, Any]:
@@ -200,9 +202,8 @@ class _Work:
     def _farewell(self) -> str:
         kept, total = len(self.store), len(self.schedule.plan.runs())
         if self.store.path is None:
-            return f"interrupted after {kept} of {total} runs; none is kept, because the campaign had no store"
-        kept_where = f"{kept} of {total} runs are kept in '{self.store.name}'"
-        return f"interrupted: {kept_where}; the same command again goes on from there"
+            return f"stopped after {kept} of {total} runs; none is kept, because the campaign had no store"
+        return f"{kept} of {total} runs are kept in '{self.store.name}'; the same command again goes on from there"
 
 
 @contextmanager

@@ -67,6 +67,10 @@ class NoisyTestbed:
         known = truth if truth.truth is None else truth.truth
         return replace(truth, alone=alone, beside=beside, truth=known)
 
+    def check(self, colocation: Colocation) -> None:
+        """Raise what the inner testbed knows beforehand to be impossible, where it can tell."""
+        getattr(self.inner, "check", _accept)(colocation)
+
     def environment(self) -> Mapping[str, Any]:
         """Return the inner environment and the noise; two amounts of noise must not be merged."""
         noise = {"seed": self.seed, "throughput": self.throughput, "metrics": self.metrics}
@@ -148,6 +152,10 @@ class FailingTestbed:
             raise self.error or TestbedError(f"{colocation.label}: the testbed failed on purpose")
         return self.inner.run(colocation, seed=seed)
 
+    def check(self, colocation: Colocation) -> None:
+        """Raise what the inner testbed knows beforehand to be impossible, where it can tell."""
+        getattr(self.inner, "check", _accept)(colocation)
+
     def environment(self) -> Mapping[str, Any]:
         """Return the inner environment: what succeeds is as good as ever."""
         return self.inner.environment()
@@ -155,3 +163,7 @@ class FailingTestbed:
     def estimate_s(self, colocation: Colocation) -> float:
         """Return the inner testbed's estimate [s]."""
         return self.inner.estimate_s(colocation)
+
+
+def _accept(colocation: Colocation) -> None:
+    """Accept any co-location: this testbed cannot tell before it runs."""
