@@ -122,7 +122,10 @@ def _separator(text: str) -> str:
 
 def _split(path: Path, text: str, separator: str) -> Iterator[list[str]]:
     csv.field_size_limit(10_000_000)
-    reader = csv.reader(io.StringIO(text.replace("\0", "")), delimiter=separator)
+    # PCM quotes nothing; a stray quote in damaged text must not swallow the lines after it.
+    quoted = any(line.startswith('"') for line in text[:100_000].split("\n")[:4])
+    plain = io.StringIO(text.replace("\0", ""))
+    reader = csv.reader(plain, delimiter=separator, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
     try:
         for row in reader:
             if any(cell.strip() for cell in row):

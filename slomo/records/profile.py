@@ -296,7 +296,7 @@ class ProfileDataset:
     @classmethod
     def read_parquet(cls, path: str | Path) -> "ProfileDataset":
         """Read a parquet file written by :meth:`to_parquet`; ConfigurationError for anything else."""
-        return cls(*tables.read_parquet(Path(path)))
+        return cls._checked(*tables.read_parquet(Path(path)))
 
     def to_csv(self, path: str | Path) -> None:
         """Write to a CSV file (exact; read it elsewhere with ``comment='#'``); StoreError where that fails."""
@@ -305,7 +305,7 @@ class ProfileDataset:
     @classmethod
     def read_csv(cls, path: str | Path) -> "ProfileDataset":
         """Read a CSV file written by :meth:`to_csv`; ConfigurationError, with line and column, for anything else."""
-        return cls(*tables.read_csv(Path(path)))
+        return cls._checked(*tables.read_csv(Path(path)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back; what was not reported is None."""
@@ -335,8 +335,12 @@ class ProfileDataset:
         return found
 
     def _with(self, frame: pd.DataFrame) -> "ProfileDataset":
-        made = object.__new__(ProfileDataset)
-        made._frame, made._environment = frame.reset_index(drop=True), self._environment
+        return self._checked(frame.reset_index(drop=True), self._environment)
+
+    @classmethod
+    def _checked(cls, frame: pd.DataFrame, environment: dict[str, Any]) -> "ProfileDataset":
+        made = object.__new__(cls)
+        made._frame, made._environment = frame, environment
         return made
 
     def _repr_html_(self) -> str:

@@ -177,7 +177,8 @@ def _typed(values: "pd.Series[Any]", name: str, place: _Place) -> "pd.Series[Any
 
 def _numbers(values: "pd.Series[Any]", name: str, place: _Place) -> Any:
     try:
-        numbers = values.to_numpy(dtype=np.float64, na_value=math.nan)
+        plain = values.dtype == np.float64
+        numbers = values.to_numpy() if plain else values.to_numpy(dtype=np.float64, na_value=math.nan)
     except (TypeError, ValueError):
         raise ConfigurationError(
             f"{place(_first_text(values), name)}: {values[_first_text(values)]!r} is no number"

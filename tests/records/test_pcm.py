@@ -1,11 +1,14 @@
 """PCM recordings: every layout gives the same metrics, and what PCM could not read is missing."""
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from slomo.errors import ConfigurationError, MissingMetricError
+from slomo.errors import ConfigurationError, MissingMetricError, SlomoError
 from slomo.records.pcm import CUT, FIRST, NEGATIVE_IPC, NO_CYCLES, NOT_FINITE, OFF_TIME, read_pcm
 from slomo.records.pcm_csv import number
 
@@ -220,3 +223,24 @@ def test_what_pcm_did_not_write_is_refused(tmp_path, content, complaint):
 def test_cells(cell, value, broken):
     """Every way PCM prints a number, or the lack of one, is understood."""
     assert number(cell) == pytest.approx((value, broken), nan_ok=True)
+
+
+@given(
+    place=st.floats(0, 1),
+    token=st.sampled_from([b"N/A", b"-nan", b"inf", b'"', b";", b",", b"\n", b"\0", b"1e400"]),
+    cut=st.floats(0, 1),
+)
+@settings(max_examples=40)
+def test_damaged_files_read_or_are_refused(pcm_files, place, token, cut):
+    """A damaged file either reads into finite vectors or is refused as this library refuses things."""
+    data = (pcm_files / "repeated-faults.csv").read_bytes()
+    at = int(place * len(data))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "damaged.csv")
+        path.write_bytes((data[:at] + token + data[at + len(token) :])[: int(cut * len(data))])
+        try:
+            recording = read_pcm(path)
+            vectors = [recording.core(core) for core in recording.cores]
+        except SlomoError:
+            return
+    assert all(np.isfinite(value) and value >= 0.0 for vector in vectors for value in vector.values())

@@ -28,7 +28,7 @@ AMOUNT = st.floats(min_value=0.0, allow_nan=False, allow_infinity=False)
     ),
     seed=st.integers(0, 2**63 - 1),
 )
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_round_trips_are_exact(dataset, mpps, counter, feature, name, seed):
     """CSV, parquet and dictionary give back every number, text and missing value exactly (law 7)."""
     frame = dataset.frame.assign(**{"traffic.x": feature})
