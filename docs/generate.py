@@ -3,7 +3,10 @@
 A test compares the pages on disk with what this script would write.
 """
 
+import inspect
+import re
 from pathlib import Path
+from typing import Any
 
 from slomo import errors
 from slomo.errors import SlomoError
@@ -51,7 +54,34 @@ def errors_page() -> str:
     )
 
 
-PAGES = {"metrics.md": metrics_page, "errors.md": errors_page}
+def cli_page() -> str:
+    """Return every command with its help as Markdown."""
+    from slomo.cli.reference import reference_page
+
+    return reference_page()
+
+
+def python_page() -> str:
+    """Return the names of `import slomo`, with their signatures and docstrings, as Markdown."""
+    import slomo
+
+    head = "# Python\n\n" + NOTE
+    head += (
+        "`import slomo` offers these names; they load when they are used. What lies behind them can be imported from the\n"
+        "rooms directly (`slomo.models`, `slomo.prediction`, `slomo.testbed`, ...).\n"
+    )
+    return head + "".join(_python_section(name, getattr(slomo, name)) for name in slomo.__all__)
+
+
+def _python_section(name: str, value: Any) -> str:
+    kind = "class " if isinstance(value, type) else ""
+    # Modules' names before a type say little to a reader, and differ between versions of Python.
+    signature = re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", str(inspect.signature(value)))
+    signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", signature)
+    return f"\n## slomo.{name}\n\n```text\n{kind}slomo.{name}{signature}\n\n{inspect.getdoc(value)}\n```\n"
+
+
+PAGES = {"metrics.md": metrics_page, "errors.md": errors_page, "cli.md": cli_page, "python.md": python_page}
 
 if __name__ == "__main__":
     REFERENCE.mkdir(exist_ok=True)

@@ -37,7 +37,7 @@ class Settings:
     seed : int
         Seed of everything random, 0 or more.
     jobs : int
-        Processes a campaign may use; 0 takes every core.
+        Runs a campaign may do at a time; 0 takes every core.
 
     Examples
     --------

@@ -104,7 +104,7 @@ def coverage_option(command: Command) -> Command:
 
 def jobs_option(command: Command) -> Command:
     """Add ``--jobs``."""
-    return click.option("--jobs", type=int, metavar="N", help="Processes to use; 0 takes every core. [setting: jobs]")(
+    return click.option("--jobs", type=int, metavar="N", help="Runs at a time; 0 takes every core. [setting: jobs]")(
         command
     )
 
