@@ -26,8 +26,10 @@ from typing import Any
 
 import pandas as pd
 
+import slomo.records.pcm_import as pcm_import
+import slomo.records.schema as schema
+import slomo.records.table_import as table_import
 from slomo.errors import ConfigurationError
-from slomo.records import pcm_import, schema, table_import
 from slomo.records.mapping import TableMapping, load_mapping, throughput_mpps
 from slomo.records.profile import ProfileDataset
 from slomo.records.provenance import describe_environment

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import slomo.records.rows as rows
+import slomo.records.schema as schema
 from slomo.errors import ConfigurationError, SlomoError
-from slomo.records import rows, schema
 from slomo.records.mapping import TableMapping, throughput_mpps
 from slomo.records.pcm import PcmRecording, read_pcm
 from slomo.records.schema import Plan

@@ -15,8 +15,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+import slomo.records.provenance as provenance
+import slomo.records.rows as rows
+import slomo.records.schema as schema
+import slomo.records.tables as tables
 from slomo.errors import IncompatibleMeasurementsError, InvalidValueError, MissingMetricError, UnknownNameError
-from slomo.records import provenance, rows, schema, tables
 from slomo.records.measurement import Measurement
 from slomo.records.run import RunRecord
 from slomo.records.schema import Plan

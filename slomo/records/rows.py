@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import slomo.records.schema as schema
 from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.records import schema
 from slomo.records.measurement import Measurement, Stability, summarise
 from slomo.records.run import Phase, RunRecord
 from slomo.records.schema import Plan

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import slomo.records.rows as rows
+import slomo.records.schema as schema
+import slomo.records.tables as tables
 from slomo.errors import ConfigurationError, SlomoError
-from slomo.records import rows, schema, tables
 from slomo.records.mapping import TableMapping, metric_factor, throughput_mpps
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation

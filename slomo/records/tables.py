@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 
+import slomo.records.schema as schema
 from slomo.errors import ConfigurationError, StoreError, UnknownNameError
-from slomo.records import schema
 from slomo.vocabulary.workload import canonical_json
 
 CSV_MARK = "#slomo-dataset: "
