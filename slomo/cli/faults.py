@@ -70,7 +70,8 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
     if isinstance(error, SlomoError):
         return type(error).__name__, error.message, error.hint, error.exit_code
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        return "Interrupted", str(error) or "stopped at your request", getattr(error, "hint", None), INTERRUPTED
+        told = str(error) or str(error.__cause__ or "")  # click wraps Ctrl-C, and with it how many runs were kept
+        return "Interrupted", told or "stopped at your request", getattr(error, "hint", None), INTERRUPTED
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "slomo"
         return UsageError.__name__, error.format_message(), f"see `{command} --help`", UsageError.exit_code
