@@ -14,7 +14,7 @@ from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 
 #: aliases there are
-TESTBEDS = ("simulated", "replay")
+TESTBEDS = ("simulated", "replay", "host")
 
 
 def make_testbed(
@@ -56,6 +56,10 @@ def make_testbed(
         return SimulatedTestbed(machine, network_functions)
     if testbed == "replay":
         return _replay(source)
+    if testbed == "host":
+        from slomo.testbed.host.testbed import HostTestbed
+
+        return HostTestbed(machine, network_functions)
     raise UnknownNameError("testbed", testbed, TESTBEDS)
 
 

@@ -52,7 +52,7 @@ class ControlSocket:
             self.close()
             raise TestbedError(
                 f"Click's ControlSocket on port {self.port} does not answer '{handler}': {problem}",
-                hint="add `ControlSocket(TCP, PORT)` to the configuration, and give the same port in the NF's `host:` section",
+                hint="put `ControlSocket(TCP, PORT)` into the configuration and the same port into `host:`",
             ) from None
 
     def _read(self, handler: str) -> str:

@@ -56,8 +56,8 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     cores: list[int] = []
     try:
         for part in filter(None, text.strip().split(",")):
-            low, _, high = part.partition("-")
-            first, last = int(low), int(high or low)
+            low, dash, high = part.partition("-")
+            first, last = int(low), int(high if dash else low)
             if not 0 <= first <= last < 1 << 16:
                 raise ValueError(part)
             cores.extend(range(first, last + 1))
@@ -116,7 +116,8 @@ def assign_cores(cores: Sequence[int], wanted: Sequence[int], what: str) -> list
     """
     if sum(wanted) > len(cores):
         raise InvalidValueError(
-            f"{what} needs {sum(wanted)} cores for {len(wanted)} tenants, this host offers {len(cores)} ({_ranges(cores)})",
+            f"{what} needs {sum(wanted)} cores for {len(wanted)} tenants, "
+            f"this host offers {len(cores)} ({_ranges(cores)})",
             hint="use fewer competitors, or give the testbed more cores of this socket",
         )
     given, position = [], 0

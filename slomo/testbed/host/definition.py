@@ -237,7 +237,7 @@ def host_definition(name_or_nf: str | NetworkFunction) -> HostDefinition:
     if nf.host is None:
         raise TestbedError(
             f"network function '{nf.name}' cannot run on a real machine: it has no `host:` section",
-            hint=f"add one to a file of your own (docs/guides/your-own-nf.md); shipped ones with it: {', '.join(runnable_names())}",
+            hint=f"add one (docs/guides/your-own-nf.md), or take one that has it: {', '.join(runnable_names())}",
         )
     return parse_host(nf.host, nf=nf.name, settings=nf.settings, file=file, lines=lines)
 

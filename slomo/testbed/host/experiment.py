@@ -7,22 +7,46 @@ the same NF.
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from slomo.records.run import Phase, TenantSample
+from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.definition import HostDefinition
 from slomo.testbed.host.interleaving import Paired, WindowTaker, alternate
-from slomo.testbed.host.pressure import NOTHING_CORE, Observed, as_core, observe_counters
+from slomo.testbed.host.pressure import NOTHING_CORE, Observed, Probe, as_core, observe_counters
 from slomo.testbed.host.run import Run
+from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.steady import summarise, wait_steady
 from slomo.testbed.host.tenant import Tenant, Window
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
-if TYPE_CHECKING:
-    from slomo.testbed.host.testbed import HostTestbed
+
+@dataclass(frozen=True)
+class Bench:
+    """What experiments of one testbed share.
+
+    Attributes
+    ----------
+    cores : tuple of int
+        CPUs in use, the target's first.
+    settings : HostSettings
+        How long and how often to measure.
+    reader : CounterReader or None
+        Counters; None where reporter probes take their place.
+    probe : callable
+        Returns the probes, calibrating them first where that was never done.
+    solo_mpps : dict
+        Workload key -> solo throughputs of this campaign [Mpps]; solo runs add to it.
+    """
+
+    cores: tuple[int, ...]
+    settings: HostSettings
+    reader: CounterReader | None
+    probe: Callable[[], Probe]
+    solo_mpps: dict[str, list[float]] = field(default_factory=dict)
 
 
 class Experiment:
@@ -36,8 +60,8 @@ class Experiment:
         One per tenant.
     cores : sequence of tuple of int
         CPUs of each tenant.
-    testbed : HostTestbed
-        Its settings, counters and probes.
+    bench : Bench
+        What it is run with.
     """
 
     def __init__(
@@ -45,19 +69,14 @@ class Experiment:
         colocation: Colocation,
         definitions: tuple[HostDefinition, ...],
         cores: Sequence[tuple[int, ...]],
-        testbed: "HostTestbed",
+        bench: Bench,
     ) -> None:
-        self.colocation, self.testbed, self.settings = colocation, testbed, testbed.settings
+        self.colocation, self._bench, self.settings = colocation, bench, bench.settings
         self._plan = list(zip(definitions, colocation.tenants, cores, strict=True))
         self._details: dict[str, Any] = {}
 
-    def phases(self, solo_mpps: dict[str, list[float]]) -> tuple[Phase | None, Phase | None, dict[str, Any]]:
+    def phases(self) -> tuple[Phase | None, Phase | None, dict[str, Any]]:
         """Run both phases.
-
-        Parameters
-        ----------
-        solo_mpps : dict
-            Workload key -> solo throughputs of this campaign [Mpps]; solo runs add to it.
 
         Returns
         -------
@@ -67,7 +86,7 @@ class Experiment:
             For the provenance.
         """
         target = self.colocation.target
-        own = NOTHING_CORE if target is None or self.testbed.reader is not None else self._own_by_probe(target)
+        own = NOTHING_CORE if target is None or self._bench.reader is not None else self._own_by_probe(target)
         with Run() as run:
             competitors = [run.start(*planned) for planned in self._plan[target is not None :]]
             alone = self._alone(run, competitors) if competitors else None
@@ -76,7 +95,7 @@ class Experiment:
                 tenants = [run.start(*self._plan[0]), *competitors]
                 self._steady(tenants)
                 measure = self._beside if competitors else self._solo
-                beside = measure(tenants, own, solo_mpps)
+                beside = measure(tenants, own)
             self._details["commands"] = [run.command_of(tenant) for tenant in tenants]
             self._details["cores"] = [list(cores) for *_, cores in self._plan]
         return alone, beside, self._details
@@ -85,47 +104,47 @@ class Experiment:
         self._steady(competitors)
         taker = WindowTaker(self.settings, self.settings.window_s)
         windows, seen = self._watched(competitors, lambda: taker.take(competitors))
-        if self.testbed.reader is None:
+        if self._bench.reader is None:
             seen = self._probed(run, competitors)
         self._details["alone"] = seen.details
         return self._phase(competitors, [window.rate_mpps for window in windows], windows, seen, self.settings.window_s)
 
     def _probed(self, run: Run, competitors: Sequence[Tenant]) -> Observed:
-        probe = self.testbed.probe()
-        socket, details = probe.measure(run, competitors, self.testbed.cores[0])
+        probe = self._bench.probe()
+        socket, details = probe.measure(run, competitors, self._bench.cores[0])
         return Observed(self._members(competitors, socket), socket, None, details)
 
     def _members(self, competitors: Sequence[Tenant], socket: MetricVector | None = None) -> tuple[MetricVector, ...]:
         """Return each competitor's own vector where it was ever the only one; unknown otherwise."""
         if socket is not None and len(competitors) == 1:
             return (as_core(socket),)
-        found = [self.testbed.probe().of([tenant.workload.key]) for tenant in competitors]
+        found = [self._bench.probe().of([tenant.workload.key]) for tenant in competitors]
         return tuple(NOTHING_CORE if known is None else as_core(known[0]) for known in found)
 
     def _own_by_probe(self, target: Workload) -> MetricVector:
         """Return the target's contentiousness: what the probe reads when it is the only competitor; measured once."""
-        probe = self.testbed.probe()
+        probe = self._bench.probe()
         known = probe.of([target.key])
         if known is None:
             definition = self._plan[0][0]
-            spare = self.testbed.cores[1 : 1 + definition.cores]
+            spare = self._bench.cores[1 : 1 + definition.cores]
             if len(spare) < definition.cores:
                 return NOTHING_CORE
             with Run() as run:
                 tenant = run.start(definition, target, spare)
                 self._steady([tenant])
-                known = probe.measure(run, [tenant], self.testbed.cores[0])
+                known = probe.measure(run, [tenant], self._bench.cores[0])
         self._details["own"] = known[1]
         return as_core(known[0])
 
-    def _beside(self, tenants: Sequence[Tenant], own: MetricVector, solo_mpps: dict[str, list[float]]) -> Phase:
+    def _beside(self, tenants: Sequence[Tenant], own: MetricVector) -> Phase:
         target, *competitors = tenants
         found = alternate(target, competitors, self.settings, self.colocation.label)
         taker = WindowTaker(self.settings, self.settings.window_s)
         windows, seen = self._watched(tenants, lambda: taker.take(tenants))
-        if self.testbed.reader is None:
+        if self._bench.reader is None:
             seen = Observed((own, *self._members(competitors)))
-        reference = solo_mpps.setdefault(target.workload.key, [statistics.median(found.solo_mpps)])
+        reference = self._bench.solo_mpps.setdefault(target.workload.key, [statistics.median(found.solo_mpps)])
         self._details["pairs"] = {**found.to_dict(), "reference_mpps": statistics.median(reference)}
         self._details["beside"] = seen.details
         rates = [self._throughput(found, reference), *map(statistics.median, zip(*found.competitors_mpps, strict=True))]
@@ -136,23 +155,23 @@ class Experiment:
             return found.ratio.median * statistics.median(reference)
         return statistics.median(found.beside_mpps)
 
-    def _solo(self, tenants: Sequence[Tenant], own: MetricVector, solo_mpps: dict[str, list[float]]) -> Phase:
+    def _solo(self, tenants: Sequence[Tenant], own: MetricVector) -> Phase:
         taker = WindowTaker(self.settings, self.settings.window_s)
         count = 2 * self.settings.pairs
         windows, seen = self._watched(tenants, lambda: [taker.take(tenants)[0] for _ in range(count)])
-        if self.testbed.reader is None:
+        if self._bench.reader is None:
             seen = Observed((own,))
         rates = [window.rate_mpps for window in windows]
         found = summarise(rates)
-        solo_mpps.setdefault(tenants[0].workload.key, []).append(found.median)
+        self._bench.solo_mpps.setdefault(tenants[0].workload.key, []).append(found.median)
         self._details["solo"] = {"mpps": rates, "dispersion": found.dispersion, "rejected_windows": taker.rejected}
         return self._phase(tenants, [found.median], windows[-1:], seen, count * self.settings.window_s)
 
     def _watched(self, tenants: Sequence[Tenant], watch: Callable[[], list[Window]]) -> tuple[list[Window], Observed]:
         """Return the windows that `watch` takes, and what the counters show meanwhile, where there are any."""
-        if self.testbed.reader is None:
+        if self._bench.reader is None:
             return watch(), Observed(tuple(NOTHING_CORE for _ in tenants))
-        return observe_counters(self.testbed.reader, tenants, watch)
+        return observe_counters(self._bench.reader, tenants, watch)
 
     def _phase(
         self,

@@ -94,8 +94,9 @@ class WindowTaker:
             self.rejected += 1
         name, share = min(self.starved.items(), key=lambda item: item[1])
         raise UnstableMeasurementError(
-            f"'{name}' got {share:.0%} of its cores in {self.settings.attempts + 1} windows in a row, needed {self.settings.minimum_cpu_share:.0%}",
-            hint="something else runs on these cores: end it, or keep it off them; an NF that does not poll says `polling: false`",
+            f"'{name}' got {share:.0%} of its cores in {self.settings.attempts + 1} windows in a row, "
+            f"needed {self.settings.minimum_cpu_share:.0%}",
+            hint="end what else runs on these cores; an NF that does not poll says `polling: false`",
         )
 
     def _valid(self, tenants: Sequence[Tenant], windows: Sequence[Window]) -> bool:
@@ -163,7 +164,8 @@ def _with_one_more(found: Paired, target: Tenant, competitors: Sequence[Tenant],
 def _unstable(label: str, found: Paired, settings: HostSettings) -> UnstableMeasurementError:
     values = ", ".join(f"{ratio:.3f}" for ratio in found.ratios)
     return UnstableMeasurementError(
-        f"throughput of {label} relative to running alone is known to {found.ratio.standard_error:.0%} only after {found.ratio.count} pairs of windows "
+        f"throughput of {label} relative to running alone is known to {found.ratio.standard_error:.0%} only "
+        f"after {found.ratio.count} pairs of windows "
         f"(limit {settings.limit:.0%}): {values}",
-        hint="quieten the machine (other programs, turbo, frequency scaling; see `slomo doctor`), or allow more pairs or longer windows",
+        hint="quieten the machine (see `slomo doctor`), or allow more pairs or longer windows",
     )

@@ -57,7 +57,8 @@ class HostLock:
                 holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
                 os.close(descriptor)
                 raise TestbedError(
-                    f"this host is in use by another campaign{f' (process {holder})' if holder else ''}: lock '{self.path}'",
+                    f"this host is in use by another campaign{f' (process {holder})' if holder else ''}: "
+                    f"lock '{self.path}'",
                     hint="wait for it to end; two campaigns at a time would measure each other",
                 ) from None
             if self._is_current(descriptor):

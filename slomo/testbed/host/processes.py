@@ -100,7 +100,8 @@ class ManagedProcess:
             ) from None
         except OSError as error:
             raise TestbedError(
-                f"network function '{self.name}': '{self.words[0]}' cannot be started on cores {list(self.cores)}: {error.strerror}",
+                f"network function '{self.name}': '{self.words[0]}' cannot be started on cores {list(self.cores)}: "
+                f"{error.strerror}",
                 hint="check that it may be executed, and that the cores exist",
             ) from None
 
@@ -111,7 +112,8 @@ class ManagedProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs. A dead one is not reaped yet: its id stays taken, so that its group can be killed safely."""
+        """Whether it still runs."""
+        # A dead one is not reaped here: its id stays taken, so that its group can be killed safely.
         return self._exit_state() is None
 
     def _exit_state(self) -> os.waitid_result | None:

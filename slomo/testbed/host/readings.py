@@ -121,8 +121,9 @@ class Readings:
                 else ""
             )
             raise MeasurementError(
-                f"throughput of '{self.name}' was reported {len(inside)} times in a window of {end_s - start_s:.2f} s, needed at least 2{why}",
-                hint="let it report more often, or give the testbed longer windows; see `throughput` in its `host:` section",
+                f"throughput of '{self.name}' was reported {len(inside)} times in a window of {end_s - start_s:.2f} s, "
+                f"needed at least 2{why}",
+                hint="let it report more often, or take longer windows; see `throughput` in its `host:` section",
             )
         return (inside[-1].packets - inside[0].packets) / elapsed_s / 1e6
 

@@ -1,4 +1,4 @@
-"""Where an NF's throughput is read: JSON lines, a regular expression on its output, Click's ControlSocket, DPDK's telemetry.
+"""Where an NF's throughput is read: JSON lines, a pattern on its output, Click's ControlSocket, DPDK's telemetry.
 
 Every source feeds one `Readings`; a line that cannot be read is counted, never a reason to stop listening.
 """
@@ -51,7 +51,7 @@ class Readout:
         source = self._source
         if source.source == "generator":
             raise ConfigurationError(
-                f"network function '{definition.nf}': throughput comes from a traffic generator, and this testbed has none attached",
+                f"network function '{definition.nf}': throughput comes from a traffic generator, and none is attached",
                 hint="read it from json-lines, regex, click or telemetry instead",
             )
         if source.source in ("json-lines", "regex"):

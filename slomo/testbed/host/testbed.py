@@ -8,40 +8,30 @@ first phase.
 import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.records.provenance import describe_environment, describe_run
 from slomo.records.run import RunRecord
-from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.cores import assign_cores, checked_cores
 from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.counters.registry import PROBE, choose_reader
 from slomo.testbed.host.definition import HostDefinition, host_definition, runnable_names
-from slomo.testbed.host.experiment import Experiment
+from slomo.testbed.host.experiment import Bench, Experiment
 from slomo.testbed.host.lock import HostLock
 from slomo.testbed.host.orphans import Removed, remove_orphans
-from slomo.testbed.host.pressure import Probe
-from slomo.testbed.host.probe.calibration import Calibration, calibration_path
-from slomo.testbed.host.probe.procedure import calibrate
+from slomo.testbed.host.probe.calibration import Calibration
+from slomo.testbed.host.probe.source import ProbeSource
 from slomo.testbed.host.settings import HostSettings
-from slomo.testbed.host.this_machine import NAME, cache_mib, facts, fingerprint
+from slomo.testbed.host.this_machine import NAME, facts
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 
 _START_S = 0.5  # to start one NF, from runs of the shipped ones
+_STEADY_S = 0.6
 _REPORTERS = 4
-
-
-@dataclass
-class _Held:
-    """What a testbed holds while it lives."""
-
-    lock: HostLock
-    solo_mpps: dict[str, list[float]] = field(default_factory=dict)
 
 
 class HostTestbed:
@@ -96,11 +86,11 @@ class HostTestbed:
         self.reader = choose_reader(counters)
         self._own = {nf.name: nf for nf in network_functions}
         self._definitions: dict[str, HostDefinition] = {}
-        self._calibration = calibration
-        self._probe: Probe | None = None
         self._running = threading.Lock()
-        self._held = _Held(HostLock(lock_path))
-        self._release = weakref.finalize(self, self._held.lock.release)
+        self._lock = HostLock(lock_path)
+        self._release = weakref.finalize(self, self._lock.release)
+        self.probe = ProbeSource(self.cores, self.settings, self._own.get("synthetic", "synthetic"), calibration)
+        self._bench = Bench(self.cores, self.settings, self.reader, self.probe)
         self.removed = Removed((), ())
 
     def __enter__(self) -> "HostTestbed":
@@ -111,7 +101,7 @@ class HostTestbed:
 
     def close(self) -> None:
         """Let other campaigns use this host."""
-        self._held.lock.release()
+        self._lock.release()
 
     @property
     def source(self) -> str:
@@ -141,10 +131,8 @@ class HostTestbed:
         cores = self._assigned(colocation)
         with self._running:
             self._open()
-            experiment = Experiment(
-                colocation, tuple(map(self.definition, (w.nf for w in colocation.tenants))), cores, self
-            )
-            alone, beside, details = experiment.phases(self._held.solo_mpps)
+            definitions = tuple(self.definition(workload.nf) for workload in colocation.tenants)
+            alone, beside, details = Experiment(colocation, definitions, cores, self._bench).phases()
         stated = describe_run(colocation, seed, self.name, self._stated_settings())
         return RunRecord(colocation, seed, alone, beside, {**stated, "host": details})
 
@@ -160,39 +148,15 @@ class HostTestbed:
         """Return the expected wall time of one run in [s]."""
         settings = self.settings
         pairs = 2.0 * settings.pairs * (settings.window_s + settings.settle_s)
-        known = self.reader is not None or (
-            self._probe is not None and self._probe.of([w.key for w in colocation.competitors]) is not None
-        )
-        probing = (
-            0.0
-            if known
-            else _REPORTERS * (_START_S + 2.0 * settings.probe_pairs * (settings.probe_window_s + settings.settle_s))
-        )
-        return (_START_S + 0.6) * len(colocation.tenants) + pairs + probing
-
-    def probe(self) -> Probe:
-        """Return the probes, calibrating them first where this machine never was."""
-        if self._probe is None:
-            synthetic = self.definition("synthetic")
-            self._probe = Probe(self._calibration or self._calibrated(synthetic), synthetic, self.settings)
-        return self._probe
-
-    def _calibrated(self, synthetic: HostDefinition) -> Calibration:
-        identity = f"{fingerprint()}-{synthetic.fingerprint}-{slomo_nf_binary().name[-16:]}"
-        path = calibration_path(identity)
-        if path.exists():
-            return Calibration.load(path)
-        l2_mib = (cache_mib(2) or (1.0, 0))[0]
-        largest = (cache_mib(3) or (64.0, 0))[0]
-        made = calibrate(
-            synthetic, self.cores, self.settings, l2_mib=l2_mib, largest_llc_mib=largest, identity=identity
-        )
-        made.save(path)
-        return made
+        made, keys = self.probe.made, [workload.key for workload in colocation.competitors]
+        known = self.reader is not None or (made is not None and made.of(keys) is not None)
+        one_s = _START_S + 2.0 * settings.probe_pairs * (settings.probe_window_s + settings.settle_s)
+        probing = 0.0 if known or not keys else _REPORTERS * one_s
+        return (_START_S + _STEADY_S) * len(colocation.tenants) + pairs + probing
 
     def _open(self) -> None:
-        if not self._held.lock.held:
-            self._held.lock.acquire()
+        if not self._lock.held:
+            self._lock.acquire()
             self.removed = remove_orphans()
 
     def _assigned(self, colocation: Colocation) -> list[tuple[int, ...]]:

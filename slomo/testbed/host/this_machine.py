@@ -1,4 +1,4 @@
-"""The machine we run on, as the vocabulary describes machines: what the kernel tells, and typical values where it tells nothing.
+"""The machine we run on, as the vocabulary describes machines: what the kernel tells, and typical values elsewhere.
 
 Enough for plans and composition (cores, caches). What only measurement can tell is marked so in the source field.
 """
@@ -89,7 +89,7 @@ def this_machine(name: str = NAME) -> Machine:
     return Machine(
         name=name,
         description=cpu_model() or "this host",
-        source="sysfs of this host for cores and caches; clock, latencies and bandwidth are typical values, not measured",
+        source="sysfs of this host for cores and caches; clock, latencies and bandwidth typical, not measured",
         sockets=sockets,
         cores_per_socket=per_socket,
         l2_kib=l2_mib * 1024.0,

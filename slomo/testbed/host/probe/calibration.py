@@ -1,4 +1,4 @@
-"""Calibrate the reporters once per machine: beside the synthetic competitor, whose pressure is known from its knobs and its rate.
+"""Calibrate the reporters, once per machine, beside the synthetic competitor, whose pressure is known.
 
 What the competitor does to the shared resources follows from what it is: so many lines per second out of so much
 data. The share that misses is that of a cache of the measured size under random access, or all of it under a stream.
@@ -49,8 +49,9 @@ class Calibration:
 
     @property
     def reporters(self) -> tuple[Reporter, ...]:
-        """The reporters it is about."""
-        return reporters(self.l2_mib, self.llc_mib, self.occupancy_mib)
+        """The reporters that tell something here."""
+        found = reporters(self.l2_mib, self.llc_mib, self.occupancy_mib)
+        return tuple(reporter for reporter in found if reporter.name in self.responses)
 
     def vector(self, pressure: Pressure, scope: Scope = Scope.SOCKET) -> MetricVector:
         """Return the pressure as a vector; a metric whose reporter tells nothing is missing."""
@@ -184,7 +185,8 @@ def _missing(size_mib: float, cache_mib: float, random: bool) -> float:
 def usable_cache_mib(sizes_mib: Sequence[float], rates: Sequence[float], l2_mib: float, largest_mib: float) -> float:
     """Return how much shared cache one core can use, from the rate of random accesses over data of growing size.
 
-    The time per access is taken as ``hit + (miss - hit) * max(0, 1 - cache / size)``; the cache that fits best is returned.
+    The time per access is taken as ``hit + (miss - hit) * max(0, 1 - cache / size)``; the cache that fits best is
+    returned.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The calibration itself: find the cache's size and the most sensitive working set, then run every setting beside every reporter.
+"""The calibration itself: the cache's size, the most sensitive working set, then every setting beside every reporter.
 
 About two minutes, once per machine and build of the synthetic competitor.
 """

@@ -1,0 +1,245 @@
+"""Network functions that misbehave, and campaigns that are killed: the right error, and nothing left behind."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slomo.errors import ConfigurationError, MeasurementError, SlomoError, TestbedError
+from slomo.testbed.host import orphans
+from slomo.testbed.host.lock import HostLock
+from slomo.testbed.host.marker import VARIABLE, RunMark, boot_identity, new_mark
+from slomo.testbed.host.processes import ManagedProcess
+from slomo.testbed.host.settings import HostSettings
+from slomo.testbed.host.testbed import HostTestbed
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.network_function import NetworkFunction
+from slomo.vocabulary.workload import Workload
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+Maker = Callable[..., NetworkFunction]
+Beds = Callable[..., HostTestbed]
+SOLO = Colocation("test-host", Workload("one"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        ("crash", "ended with exit code 1 while getting ready. It last said: no memory for my tables"),
+        ("hang", r"was not ready within 0.5 s \(ready signal: json\)"),
+        ("garbage", "lines could not be read"),
+        ("dies", "ended with exit code 7 while"),
+        ("goes-silent", "was reported [01] times"),
+    ],
+)
+def test_a_broken_nf_ends_the_run_with_its_story(
+    mode: str, text: str, fake: Maker, bed: Beds, quick: HostSettings
+) -> None:
+    """An NF that crashes, hangs, prints garbage, dies or falls silent is named, with exit code 3 or 4."""
+    limit_s = 0.5 if mode == "hang" else 20
+    nf = fake("one", mode, ready={"json": {"event": "ready"}, "limit_s": limit_s})
+    testbed = bed(nf, reporters=(), settings=replace(quick, window_s=0.4, pairs=3, most_pairs=3))
+    with pytest.raises((TestbedError, MeasurementError), match=text) as caught:
+        testbed.run(SOLO)
+    assert caught.value.exit_code == (4 if mode in ("garbage", "goes-silent") else 3)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("mode", ["stubborn", "flood", "escapes"])
+def test_a_rude_nf_is_measured_and_ended(mode: str, fake: Maker, bed: Beds) -> None:
+    """An NF that ignores signals, floods its pipes or starts runaway children is measured all the same, and ended."""
+    record = bed(fake("one", mode), reporters=()).run(SOLO)
+    assert record.target.throughput_mpps > 0.0
+
+
+def test_a_failed_run_leaves_the_testbed_usable(fake: Maker, bed: Beds) -> None:
+    """After a run that failed, the next one is as good as any."""
+    testbed = bed(fake("one", "crash"), fake("two"), reporters=())
+    with pytest.raises(TestbedError):
+        testbed.run(SOLO)
+    assert testbed.run(Colocation("test-host", Workload("two"))).target.throughput_mpps > 0.0
+
+
+def test_commands_that_do_not_exist_are_named(fake: Maker, bed: Beds) -> None:
+    """A missing program is a fault of the testbed, exit code 3."""
+    nf = fake("one", command=["no-such-program-of-this-name"])
+    with pytest.raises(TestbedError, match="command 'no-such-program-of-this-name' does not exist") as caught:
+        bed(nf, reporters=()).run(SOLO)
+    assert caught.value.exit_code == 3
+
+
+def test_ports_in_use_are_named(fake: Maker, bed: Beds) -> None:
+    """An NF that needs a port somebody else listens on is not started."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        source = {"source": "click", "port": port, "packets": "c.count"}
+        with pytest.raises(TestbedError, match=f"needs TCP port {port}"):
+            bed(fake("one", throughput=source), reporters=()).run(SOLO)
+
+
+def test_captures_without_packets_are_refused(fake: Maker, bed: Beds, tmp_path: Path) -> None:
+    """A capture of one's own must be one, and hold packets."""
+    empty, text = tmp_path / "empty.pcap", tmp_path / "text.pcap"
+    empty.write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
+    text.write_text("no capture at all, but long enough to hold a header")
+    for path, story in (
+        (empty, "holds no packets"),
+        (text, "is no pcap capture"),
+        (tmp_path / "none", "cannot be read"),
+    ):
+        nf = fake("one", traffic={"pcap": str(path)})
+        with bed(nf, reporters=()) as testbed, pytest.raises(ConfigurationError, match=story) as caught:
+            testbed.run(SOLO)
+        assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("cores", "text"), [([0, 9999], "core 9999 cannot be used"), ([0, 0], "cores overlap: core 0")]
+)
+def test_impossible_cores_are_refused(cores: list[int], text: str, bed: Beds) -> None:
+    """A core that does not exist, or is given twice, is named."""
+    with pytest.raises(TestbedError, match=text):
+        bed(cores=cores)
+
+
+def test_ctrl_c_leaves_nothing(fake: Maker, bed: Beds, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt in the middle of a window ends the run's processes before it reaches the caller."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("slomo.testbed.host.interleaving.take_windows", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        bed(fake("one"), reporters=()).run(SOLO)
+
+
+def test_one_campaign_per_host(fake: Maker, bed: Beds) -> None:
+    """A second testbed is refused while the first holds the host, and served once it is closed."""
+    first, second = bed(fake("one"), reporters=()), bed(fake("one"), reporters=())
+    first.run(SOLO)
+    with pytest.raises(TestbedError, match=f"in use by another campaign \\(process {os.getpid()}\\)"):
+        second.run(SOLO)
+    first.close()
+    second.run(SOLO)
+
+
+def test_the_lock_leaves_no_file(tmp_path: Path) -> None:
+    """A lock released is gone; one that cannot be made is explained."""
+    lock = HostLock(tmp_path / "lock")
+    lock.acquire()
+    assert lock.held
+    lock.release()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(TestbedError, match="cannot be opened"):
+        HostLock(tmp_path / "nowhere" / "lock").acquire()
+
+
+_VICTIM = """
+import sys
+from slomo.testbed.host.definition import parse_host
+from slomo.testbed.host.run import Run
+from slomo.vocabulary.workload import Workload
+section = {"command": [sys.executable, "-S", sys.argv[1], "stubborn"], "ready": {"json": {"event": "ready"}},
+           "throughput": {"source": "json-lines", "packets": "packets"}}
+with Run() as run:
+    run.start(parse_host(section, nf="x"), Workload("x"), (0,))
+    print(run.mark.text, run.directory, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_killed_campaign_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After kill -9 of a campaign, the next one finds its processes and files by their mark, and removes them."""
+    fake_nf = str(Path(__file__).with_name("fake_nf.py"))
+    words = [sys.executable, "-c", _VICTIM, fake_nf]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as victim:
+        assert victim.stdout is not None
+        mark_text, directory = victim.stdout.readline().split()
+        mark = RunMark.parse(mark_text)
+        assert mark in orphans.marked_processes().values()
+        orphans.remove_orphans()
+        assert mark in orphans.marked_processes().values(), "a living campaign's processes are no orphans"
+        victim.kill()
+    assert Path(directory).exists()
+    removed = orphans.remove_orphans()
+    assert len(removed.processes) == 1
+    assert directory in removed.files
+    assert mark not in orphans.marked_processes().values()
+    assert not Path(directory).exists()
+
+
+def test_strangers_are_never_killed() -> None:
+    """A process without our mark, or with that of a living campaign, is not touched."""
+    sleeper = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
+    with subprocess.Popen(sleeper) as plain, subprocess.Popen(sleeper, env={VARIABLE: new_mark().text}) as ours:
+        orphans.remove_orphans()
+        assert plain.poll() is None
+        assert ours.poll() is None
+        plain.kill()
+        ours.kill()
+
+
+def test_marks_of_another_boot_are_dead() -> None:
+    """After a reboot, every mark made before belongs to nobody."""
+    mark = new_mark()
+    assert mark.owner_is_alive()
+    assert not RunMark(
+        "00000000" if boot_identity() != "00000000" else "1" * 8, mark.pid, mark.started, 0
+    ).owner_is_alive()
+    assert RunMark.parse("something-else") is None
+
+
+def test_hugepage_files_of_dead_runs_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DPDK's files that bear the mark of a dead campaign go; a living one's and other people's stay."""
+    monkeypatch.setattr(orphans, "_HUGE_DIRECTORIES", (tmp_path,))
+    dead = RunMark(boot_identity(), 2**22 + 1, 1, 0).text
+    alive = new_mark().text
+    for name in (f"{dead}-0map_0", f"{alive}-0map_0", "rtemap_0"):
+        (tmp_path / name).write_bytes(b"page")
+    orphans.remove_orphans()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f"{alive}-0map_0", "rtemap_0"])
+
+
+def test_a_process_can_be_paused_and_resumed() -> None:
+    """A paused process uses no CPU; its CPU time is known to better than a tick."""
+    spinner = ManagedProcess("spin", [sys.executable, "-S", "-c", "while True: pass"], (0,), new_mark())
+    try:
+        deadline = time.monotonic() + 20.0
+        while spinner.cpu_time_s() < 0.05 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        spinner.pause()
+        time.sleep(0.05)
+        used = spinner.cpu_time_s()
+        time.sleep(0.1)
+        assert used > 0.0
+        assert spinner.cpu_time_s() == used
+        spinner.resume()
+        while spinner.cpu_time_s() == used and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert spinner.cpu_time_s() > used
+    finally:
+        spinner.stop(signal.SIGTERM, 1.0)
+    assert not spinner.alive
+
+
+def test_a_killed_process_says_by_what() -> None:
+    """The error for a process that a signal ended names the signal."""
+    process = ManagedProcess("gone", [sys.executable, "-S", "-c", "import time; time.sleep(60)"], (0,), new_mark())
+    try:
+        os.kill(process.pid, signal.SIGKILL)
+        deadline = time.monotonic() + 20.0
+        while process.alive and time.monotonic() < deadline:
+            time.sleep(0.01)
+        with pytest.raises(SlomoError, match="was killed by SIGKILL while testing"):
+            process.require_alive("testing")
+    finally:
+        process.stop()
