@@ -182,19 +182,25 @@ void packet_io_close(struct packet_io *io)
 	free(io);
 }
 
+/* Ask the ports in turn until one has packets. */
+static uint32_t receive_by_port(struct packet_io *io, struct rte_mbuf **mbufs, uint32_t most, uint16_t *port)
+{
+	uint32_t count = 0;
+
+	for (unsigned tries = 0; count == 0 && tries < io->port_count; tries++) {
+		*port = io->ports[io->turn];
+		count = rte_eth_rx_burst(*port, 0, mbufs, (uint16_t)most);
+		io->turn = io->turn + 1 == io->port_count ? 0 : io->turn + 1;
+	}
+	return count;
+}
+
 uint32_t packet_io_receive(struct packet_io *io, struct packet *packets, uint32_t most)
 {
 	struct rte_mbuf *mbufs[BURST_MOST];
-	uint32_t count;
 	uint16_t port = 0;
+	uint32_t count = io->port_count ? receive_by_port(io, mbufs, most, &port) : receive_preloaded(io, mbufs, most);
 
-	if (io->port_count == 0) {
-		count = receive_preloaded(io, mbufs, most);
-	} else {
-		port = io->ports[io->turn];
-		count = rte_eth_rx_burst(port, 0, mbufs, (uint16_t)most);
-		io->turn = io->turn + 1 == io->port_count ? 0 : io->turn + 1;
-	}
 	for (uint32_t i = 0; i < count; i++)
 		packets[i] = (struct packet){ .data = rte_pktmbuf_mtod(mbufs[i], uint8_t *),
 					      .length = rte_pktmbuf_data_len(mbufs[i]), .handle = mbufs[i], .port = port };

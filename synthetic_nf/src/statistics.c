@@ -21,6 +21,7 @@ void snapshot_take(struct snapshot *snapshot, const struct worker *worker)
 	for (unsigned i = 0; i < NF_COUNTERS_MOST; i++)
 		snapshot->own[i] = (struct nf_counter){ worker->nf.counters[i].name, counter_read(&worker->nf.counters[i].value) };
 	snapshot->accesses = counter_read(&worker->nf.accesses);
+	snapshot->processor_ns = worker_processor_ns(worker);
 	snapshot->missed = packet_io_missed(worker->io);
 }
 
@@ -116,6 +117,7 @@ static void print_rates(const struct snapshot *before, const struct snapshot *no
 	double busy = (double)(now->counters.busy_ticks - before->counters.busy_ticks);
 	double accesses = (double)(now->accesses - before->accesses);
 
+	printf(",\"cpu_share\":%.4f", (double)(now->processor_ns - before->processor_ns) / 1e9 / seconds);
 	printf(",\"rate_mpps\":%.6f,\"sent_mpps\":%.6f,\"busy\":%.4f", packets / seconds / 1e6,
 	       (double)(now->counters.sent - before->counters.sent) / seconds / 1e6, busy / clock_hz() / seconds);
 	if (packets > 0)

@@ -9,7 +9,7 @@ struct snapshot {
 	uint64_t nanoseconds;
 	struct worker_counters counters;
 	struct histogram latency;
-	uint64_t accesses, missed;
+	uint64_t accesses, missed, processor_ns;
 	struct nf_counter own[NF_COUNTERS_MOST];
 };
 

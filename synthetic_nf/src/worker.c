@@ -163,8 +163,20 @@ static void *run(void *context)
 		sched_yield();
 	while (!worker_stop_requested && (worker->limit == 0 || worker->counters.packets < worker->limit))
 		worker_step(worker);
+	worker->processor_ns = clock_thread_nanoseconds();
 	__atomic_store_n(&worker->finished, true, __ATOMIC_RELEASE);
 	return NULL;
+}
+
+uint64_t worker_processor_ns(const struct worker *worker)
+{
+	clockid_t clock;
+	struct timespec now;
+
+	if (!__atomic_load_n(&worker->finished, __ATOMIC_ACQUIRE) && pthread_getcpuclockid(worker->thread, &clock) == 0 &&
+	    clock_gettime(clock, &now) == 0)
+		return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return worker->processor_ns; /* the thread's own last word */
 }
 
 void worker_launch(struct worker *worker)

@@ -33,7 +33,12 @@ struct worker {
 	double ticks_per_packet;  /* of the offered load; 0: as fast as possible */
 	uint64_t pace_start, pace_served;
 	bool ready, finished;
+	uint64_t processor_ns; /* processor time of the thread, once it has finished */
 };
+
+/* Processor time of the worker's thread so far [ns]. */
+uint64_t worker_processor_ns(const struct worker *worker);
+
 
 /* Set once, by a signal or by the main thread: all workers come to an end. */
 extern volatile int worker_stop_requested;

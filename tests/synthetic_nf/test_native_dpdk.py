@@ -75,30 +75,19 @@ def test_net_ring_carries_the_first_frames_round_and_round(dpdk):
 
 def test_net_memif_joins_two_processes(dpdk, captures, started):
     """Frames that one process sends into a shared-memory link arrive in another one unharmed."""
-    link = f"role={{}},id=0,socket={captures.folder / 'm'},socket-abstract=no"
-    arrived = captures.folder / "out.pcap"
-    receiver = dpdk.start(
-        "--nf", "l2fwd", "--vdev", "net_memif0," + link.format("server"), "--packets", 200, "--interval-s", 60,
-        "--vdev", f"net_pcap0,rx_iface=lo,tx_pcap={arrived}",
-    ) if os.geteuid() == 0 else pytest.skip("net_pcap on an interface needs root")  # fmt: skip
+    link = f"net_memif0,role={{}},id=0,socket={captures.folder / 'link'},socket-abstract=no"
+    quiet = ["--interval-s", 60, "--vdev"]
+    arrived = f"net_pcap0,tx_pcap={captures.folder / 'out.pcap'}"
+    receiver = dpdk.start("--nf", "l2fwd", "--packets", 200, *quiet, link.format("server"), "--vdev", arrived)
     started.append(receiver)
-    sender = dpdk.start(
-        "--vdev",
-        "net_memif0," + link.format("client"),
-        "--vdev",
-        "net_null0,size=90",
-        "--rate-mpps",
-        0.05,
-        "--interval-s",
-        60,
-    )
+    sender = dpdk.start("--rate-mpps", 0.05, *quiet, link.format("client"), "--vdev", "net_null0,size=90")
     started.append(sender)
 
     output, _ = receiver.communicate(timeout=50)
 
     end = json.loads(output.splitlines()[-1])
-    assert end["packets"] == 200
-    assert {len(frame) for frame in captures.read() if frame[:6] == b"\x02\0\0\0\0\x02"} == {90}
+    assert end["packets"] == end["sent"] == 200
+    assert {(frame[:6], len(frame)) for frame in captures.read()} == {(b"\x02\0\0\0\0\x02", 90)}
 
 
 def test_two_instances_have_a_port_each(dpdk, captures):
