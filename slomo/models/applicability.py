@@ -87,12 +87,14 @@ class Applicability:
 
     def _outside(self, vectors: Floats) -> Floats:
         beyond = np.maximum(np.maximum(vectors - self.high, self.low - vectors), 0.0)
-        return np.nan_to_num(beyond / self._span(), nan=np.inf)
+        outside: Floats = np.nan_to_num(beyond / self._span(), nan=np.inf)
+        return outside
 
     def _distance(self, vectors: Floats) -> Floats:
         away = (np.nan_to_num(vectors) - self.low) / self._span() - self.centre
         squared = ((away @ self.precision) * away).sum(axis=1)
-        return np.sqrt(np.maximum(squared, 0.0))
+        distance: Floats = np.sqrt(np.maximum(squared, 0.0))
+        return distance
 
     def _reasons(self, row: Floats) -> tuple[str, ...]:
         outside, reasons = self._outside(row[None, :])[0], []
@@ -101,10 +103,13 @@ class Applicability:
             if np.isnan(row[i]):
                 reasons.append(f"{name} is not known for every competitor; missing is not zero")
             elif outside[i] > SLACK:
-                reasons.append(f"{name} {row[i]:.4g} {unit}; the profile covers {self.low[i]:.4g} to {self.high[i]:.4g} {unit}".rstrip())
+                measured = f"{self.low[i]:.4g} to {self.high[i]:.4g} {unit}".rstrip()
+                reasons.append(f"{name} {row[i]:.4g} {unit}; the profile covers {measured}")
         if not reasons:
             distance = self._distance(row[None, :])[0]
-            reasons.append(f"a combination unlike any profiled: distance {distance:.3g}, the profile reaches {self.reach:.3g}")
+            reasons.append(
+                f"a combination unlike any profiled: distance {distance:.3g}, the profile reaches {self.reach:.3g}"
+            )
         return tuple(reasons)
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,7 +130,9 @@ class Applicability:
         low, high, centre = (array(data, name, 1) for name in ("low", "high", "centre"))
         precision = array(data, "precision", 2).reshape(-1, len(names)) if names else np.zeros((0, 0))
         if not low.shape == high.shape == centre.shape == (len(names),) or precision.shape != (len(names), len(names)):
-            raise ConfigurationError("an applicability range whose tables do not fit its names", hint="train the model again")
+            raise ConfigurationError(
+                "an applicability range whose tables do not fit its names", hint="train the model again"
+            )
         return cls(names, low, high, centre, precision, finite(data, "reach"))
 
 

@@ -90,7 +90,9 @@ class ModelFamily(Protocol):
         """
         ...
 
-    def fit(self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int) -> SensitivityModel:
+    def fit(
+        self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
+    ) -> SensitivityModel:
         """Fit one NF: `vectors` of shape ``(n, len(names))`` without NaN, `mpps` of shape ``(n,)`` [Mpps]."""
         ...
 

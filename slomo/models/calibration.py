@@ -53,7 +53,9 @@ def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str)
     chosen = (frame["plan"] == "mix") & (frame["machine"] == machine) & frame["isolation"].isin(["null", "", "None"])
     index = {model.workload.key: number for number, model in enumerate(models)}
     found: list[tuple[int, list[int], float]] = []
-    for target, competitors, mpps in frame.loc[chosen, ["target", "competitors", "throughput_mpps"]].itertuples(index=False):
+    for target, competitors, mpps in frame.loc[chosen, ["target", "competitors", "throughput_mpps"]].itertuples(
+        index=False
+    ):
         keys = [workload.key for workload in competitors_from_cell(str(competitors))]
         if target in index and all(key in index for key in keys):
             found.append((index[target], [index[key] for key in keys], float(mpps)))
@@ -61,7 +63,9 @@ def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str)
     members = np.full((len(found), places), -1, dtype=np.int64)
     for row, (_, listed, _) in enumerate(found):
         members[row, : len(listed)] = listed
-    return MixRows(np.array([t for t, _, _ in found], dtype=np.int64), members, np.array([mpps for _, _, mpps in found]))
+    return MixRows(
+        np.array([t for t, _, _ in found], dtype=np.int64), members, np.array([mpps for _, _, mpps in found])
+    )
 
 
 def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: str | None = None) -> Floats:
@@ -72,9 +76,14 @@ def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: s
         if name in model.sensitivity:
             sensitivity = model.sensitivity[name]
             vectors = mix_features(
-                models, rows.members[here], sensitivity.feature_names, capacities=model.capacities,
-                composition=sensitivity.composition, compat=compat, traffic=model.traffic,
-            )  # fmt: skip
+                models,
+                rows.members[here],
+                sensitivity.feature_names,
+                capacities=model.capacities,
+                composition=sensitivity.composition,
+                compat=compat,
+                traffic=model.traffic,
+            )
             predicted[here] = sensitivity.predict_mpps(vectors)
     return predicted
 
@@ -93,7 +102,9 @@ def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str
             if name in model.sensitivity:
                 here = (rows.target == number) & np.isfinite(predicted)
                 enough = here.sum() >= ENOUGH_OF_ONE
-                result[number][name] = calibrate(rows.mpps[here], predicted[here], model.solo_mpps, "mixes") if enough else pooled
+                result[number][name] = (
+                    calibrate(rows.mpps[here], predicted[here], model.solo_mpps, "mixes") if enough else pooled
+                )
     return result
 
 

@@ -35,7 +35,9 @@ def read_text(path: Path, sha256: str | None = None) -> str:
             raise ConfigurationError(f"{path} has {size} bytes, needed at most {MAX_BYTES}", hint=HINT)
         raw = path.read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"cannot read model file {path}: {error.strerror or error}", hint="check the folder given with --models") from None
+        raise ConfigurationError(
+            f"cannot read model file {path}: {error.strerror or error}", hint="check the folder given with --models"
+        ) from None
     if sha256 is not None and hashlib.sha256(raw).hexdigest() != sha256:
         raise ConfigurationError(f"{path} is not the file its manifest describes (sha256 differs)", hint=HINT)
     try:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.errors import ConfigurationError
 from slomo.models.base import Floats
 from slomo.models.checked_json import array, mapping, texts
-from slomo.errors import ConfigurationError
 from slomo.vocabulary.metrics import Scope, canonical_names
 from slomo.vocabulary.vector import MetricVector
 
@@ -96,13 +96,19 @@ class ContentiousnessProfile:
         """
         names, pressures = texts(data, "metric_names"), texts(data, "pressure_names")
         scale, limit, low, high = (array(data, name, 1) for name in ("scale", "limit", "low", "high"))
-        weights = array(data, "weights", 2).reshape(-1, len(names)) if names else np.zeros((basis_size(len(pressures)), 0))
+        weights = (
+            array(data, "weights", 2).reshape(-1, len(names)) if names else np.zeros((basis_size(len(pressures)), 0))
+        )
         canonical_names((*names, *pressures))
         fits = scale.shape == limit.shape == (len(pressures),) and low.shape == high.shape == (len(names),)
         if not fits or len(weights) != basis_size(len(pressures)) or (scale <= 0).any():
-            raise ConfigurationError("a contentiousness profile whose tables do not fit its names", hint="train the model again")
+            raise ConfigurationError(
+                "a contentiousness profile whose tables do not fit its names", hint="train the model again"
+            )
         counts = {int(count): MetricVector.from_dict(vector) for count, vector in mapping(data, "by_count").items()}
-        return cls(names, pressures, MetricVector.from_dict(mapping(data, "solo")), counts, scale, limit, weights, low, high)
+        return cls(
+            names, pressures, MetricVector.from_dict(mapping(data, "solo")), counts, scale, limit, weights, low, high
+        )
 
 
 def basis_size(pressures: int) -> int:

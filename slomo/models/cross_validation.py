@@ -29,7 +29,9 @@ def folds(groups: NDArray[np.int64], seed: int, count: int = FOLDS) -> NDArray[n
     return result
 
 
-def held_out(fit: Callable[[NDArray[np.bool_]], Callable[[NDArray[np.bool_]], Floats]], fold: NDArray[np.int64]) -> Floats:
+def held_out(
+    fit: Callable[[NDArray[np.bool_]], Callable[[NDArray[np.bool_]], Floats]], fold: NDArray[np.int64]
+) -> Floats:
     """Return each row's prediction by the fit on the other folds.
 
     Parameters

@@ -143,14 +143,18 @@ def _subject(dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, targ
     )
 
 
-def _solo(dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, target: str, *, imported: bool) -> tuple[float, str]:
+def _solo(
+    dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, target: str, *, imported: bool
+) -> tuple[float, str]:
     """Return solo throughput and its source; of an imported table without solo runs, the best over all traffic."""
     if imported and rows["target"].nunique() > 1:
         solo, source = float(rows["throughput_mpps"].max()), "best measured"
     else:
         solo, source = dataset.solo_mpps(target, machine), dataset.solo_source(target, machine)
     if not solo > 0.0:
-        raise MissingMetricError(f"solo throughput of '{target}' on {machine} is {solo:g} Mpps, needed more than 0", hint="measure it again")
+        raise MissingMetricError(
+            f"solo throughput of '{target}' on {machine} is {solo:g} Mpps, needed more than 0", hint="measure it again"
+        )
     return solo, source
 
 
@@ -169,7 +173,7 @@ def _traffic(rows: "pd.DataFrame") -> dict[str, "pd.Series[Any]"]:
 
 
 def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
-    """Number the competitor configurations; every row of an imported table stands for itself."""
+    """Return a number per competitor configuration; every row of an imported table stands for itself."""
     if imported:
         return np.arange(len(rows))
     known: dict[str, int] = {}

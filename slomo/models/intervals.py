@@ -64,7 +64,10 @@ class ConformalCalibration:
         rank = math.ceil((self.count + 1) * coverage - 1e-9)
         if rank > self.count:
             return np.full(np.shape(predicted_mpps), float(solo_mpps))
-        return np.minimum(self.scores[rank - 1] * error_scale(predicted_mpps, solo_mpps, self.floor), solo_mpps)
+        width: Floats = np.minimum(
+            self.scores[rank - 1] * error_scale(predicted_mpps, solo_mpps, self.floor), solo_mpps
+        )
+        return width
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
@@ -81,7 +84,9 @@ class ConformalCalibration:
         """
         scores, floor = array(data, "scores", 1), finite(data, "floor")
         if (np.diff(scores) < 0).any() or (scores < 0).any() or floor <= 0:
-            raise ConfigurationError("conformal scores must be positive and in ascending order", hint="train the model again")
+            raise ConfigurationError(
+                "conformal scores must be positive and in ascending order", hint="train the model again"
+            )
         return cls(scores, text(data, "source"), floor)
 
 
@@ -97,7 +102,9 @@ def error_scale(predicted_mpps: Floats, solo_mpps: float, floor: float = FLOOR) 
     return solo_mpps * (floor + loss)
 
 
-def calibrate(measured_mpps: Floats, predicted_mpps: Floats, solo_mpps: float | Floats, source: str) -> ConformalCalibration:
+def calibrate(
+    measured_mpps: Floats, predicted_mpps: Floats, solo_mpps: float | Floats, source: str
+) -> ConformalCalibration:
     """Return the calibration that held-out measurements and their predictions give.
 
     Parameters

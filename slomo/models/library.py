@@ -81,14 +81,20 @@ class ModelLibrary(Mapping[Key, NFModel]):
         if machine is None and len(self.machines) == 1:
             return self.machines[0]
         if machine is None:
-            raise UsageError(f"the models are for several machines: {', '.join(self.machines) or 'none'}", hint="name one with --machine")
+            raise UsageError(
+                f"the models are for several machines: {', '.join(self.machines) or 'none'}",
+                hint="name one with --machine",
+            )
         if machine not in self.machines:
             raise UnknownNameError("machine with models", machine, self.machines)
         return machine
 
     def _not_found(self, name: str, nf: str, machine: str, same: list[str], *, exact: bool) -> UsageError:
         if same and not exact:
-            return UsageError(f"'{name}' was profiled as {len(same)} workloads on {machine}: {', '.join(same)}", hint="name one of them in full")
+            return UsageError(
+                f"'{name}' was profiled as {len(same)} workloads on {machine}: {', '.join(same)}",
+                hint="name one of them in full",
+            )
         if same:
             return UnknownNameError("profiled workload", name, same)
         elsewhere = sorted({owner for owner, key in self._models if nf_of(key) == nf})
@@ -116,7 +122,9 @@ class ModelLibrary(Mapping[Key, NFModel]):
             For a folder that is no library, a damaged file, or another schema version.
         """
         library = cls()
-        library._models.update({(entry.machine, entry.workload): entry for entry in storage.read_index(Path(directory))})
+        library._models.update(
+            {(entry.machine, entry.workload): entry for entry in storage.read_index(Path(directory))}
+        )
         return library
 
     def merge(self, other: "ModelLibrary") -> "ModelLibrary":
@@ -124,7 +132,10 @@ class ModelLibrary(Mapping[Key, NFModel]):
         return ModelLibrary([*(self[key] for key in self if key not in other), *other.values()])
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><td>{machine}</td><td>{key}</td><td>{self[machine, key].solo_mpps:.3f}</td></tr>" for machine, key in self)
+        rows = "".join(
+            f"<tr><td>{machine}</td><td>{key}</td><td>{self[machine, key].solo_mpps:.3f}</td></tr>"
+            for machine, key in self
+        )
         return f"<table><tr><th>machine</th><th>workload</th><th>solo [Mpps]</th></tr>{rows}</table>"
 
 

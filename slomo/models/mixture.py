@@ -174,7 +174,8 @@ def _pressure(vector: Floats, alone: NDArray[np.bool_]) -> Floats:
 
 def _apply(basis: Floats, weight: Floats) -> Floats:
     """Multiply each place's basis with its own weights."""
-    return np.matmul(basis[:, :, None, :], weight)[:, :, 0, :]
+    answer: Floats = np.matmul(basis[:, :, None, :], weight)[:, :, 0, :]
+    return answer
 
 
 def _common_pressures(models: Sequence[NFModel]) -> tuple[str, ...]:

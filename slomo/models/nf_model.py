@@ -92,30 +92,40 @@ class NFModel:
         MissingMetricError
             Where the vector lacks a metric that the model reads.
         """
-        given = {key if key.startswith(TRAFFIC_PREFIX) else TRAFFIC_PREFIX + key: value for key, value in (traffic or {}).items()}
+        given = {
+            key if key.startswith(TRAFFIC_PREFIX) else TRAFFIC_PREFIX + key: value
+            for key, value in (traffic or {}).items()
+        }
         unknown = [key for key in given if key not in self.traffic]
         if unknown:
             raise UnknownNameError(f"traffic attribute of '{self.workload.nf}'", unknown[0], self.traffic)
         known = {**self.traffic, **given}
         names = self.model(name).feature_names
-        missing = [item for item in names if item not in known and (item.startswith(TRAFFIC_PREFIX) or item not in vector)]
+        missing = [
+            item for item in names if item not in known and (item.startswith(TRAFFIC_PREFIX) or item not in vector)
+        ]
         if missing:
             raise MissingMetricError(
-                f"the competition's vector lacks {', '.join(missing)}, which model '{name}' of '{self.workload.nf}' reads",
+                f"the competition's vector lacks {', '.join(missing)}, "
+                f"which model '{name}' of '{self.workload.nf}' reads",
                 hint="missing is not zero; give the value, or train without it",
             )
         return np.array([[float(known[item] if item in known else vector[item]) for item in names]])
 
-    def predict_vector(self, name: str, vector: Mapping[str, float], traffic: Mapping[str, float] | None = None) -> float:
+    def predict_vector(
+        self, name: str, vector: Mapping[str, float], traffic: Mapping[str, float] | None = None
+    ) -> float:
         """Return throughput [Mpps] beside a competition given directly by its socket-level vector."""
         return float(self.model(name).predict_mpps(self.inputs(name, vector, traffic))[0])
 
     def _repr_html_(self) -> str:
         errors = self.manifest.get("cross_validation", {})
         rows = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td>{errors.get(name, {}).get('mape_percent', float('nan')):.2f}</td>"
+            f"<tr><th style='text-align:left'>{name}</th>"
+            f"<td>{errors.get(name, {}).get('mape_percent', float('nan')):.2f}</td>"
             f"<td>{len(model.feature_names)}</td></tr>"
             for name, model in self.sensitivity.items()
         )
         head = "<tr><th>model</th><th>error in cross-validation [%]</th><th>features</th></tr>"
-        return f"<table><caption>{self.workload.key} on {self.machine}: {self.solo_mpps:.3f} Mpps solo</caption>{head}{rows}</table>"
+        caption = f"{self.workload.key} on {self.machine}: {self.solo_mpps:.3f} Mpps solo"
+        return f"<table><caption>{caption}</caption>{head}{rows}</table>"

@@ -65,6 +65,14 @@ class NoInterferenceFamily:
         """Return no columns."""
         return ()
 
-    def fit(self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int) -> ConstantSensitivity:  # noqa: ARG002
+    def fit(  # the signature is the contract's
+        self,
+        names: tuple[str, ...],  # noqa: ARG002
+        vectors: Floats,  # noqa: ARG002
+        mpps: Floats,  # noqa: ARG002
+        *,
+        solo_mpps: float,
+        seed: int,  # noqa: ARG002
+    ) -> ConstantSensitivity:
         """Answer with solo throughput; see `ModelFamily.fit`."""
         return ConstantSensitivity(self.name, solo_mpps)

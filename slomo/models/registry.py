@@ -83,7 +83,9 @@ def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
         module, factory, _ = _FAMILIES[check_model_name(alias_or_instance)]
         family: ModelFamily = getattr(importlib.import_module(module), factory)()
         return family
-    lacking = [part for part in ("name", "composition", "select_features", "fit") if not hasattr(alias_or_instance, part)]
+    lacking = [
+        part for part in ("name", "composition", "select_features", "fit") if not hasattr(alias_or_instance, part)
+    ]
     if lacking:
         raise InvalidValueError(
             f"a {type(alias_or_instance).__name__} is no model family: it lacks {', '.join(lacking)}",

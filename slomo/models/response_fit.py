@@ -81,7 +81,9 @@ def _fitter(basis: Floats, own: Floats, terms: int, strength: float) -> Callable
     return fit
 
 
-def _error(fit: Callable[[NDArray[np.bool_]], Floats], basis: Floats, scaled: Floats, fold: NDArray[np.int64], spread: Floats) -> float:
+def _error(
+    fit: Callable[[NDArray[np.bool_]], Floats], basis: Floats, scaled: Floats, fold: NDArray[np.int64], spread: Floats
+) -> float:
     total = 0.0
     for number in np.unique(fold):
         asked = fold == number

@@ -54,7 +54,11 @@ class TreeSensitivity:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
         raw = self.ensemble.predict(vectors)
         # time per packet relative to solo, never below 1: a neighbour does not speed anyone up
-        answer = self.solo_mpps * np.exp(-np.maximum(raw, 0.0)) if self.response == "log relative time" else np.maximum(raw, 0.0)
+        answer = (
+            self.solo_mpps * np.exp(-np.maximum(raw, 0.0))
+            if self.response == "log relative time"
+            else np.maximum(raw, 0.0)
+        )
         gaps = np.isnan(vectors).any(axis=1)
         return np.where(gaps, np.nan, answer) if gaps.any() else answer
 
@@ -147,7 +151,10 @@ def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) ->
     readers: dict[str, Callable[[Mapping[str, Any], str | None], SensitivityModel]]
     readers = {"trees": _trees, "linear": _linear, "constant": _constant}
     if not isinstance(kind, str) or kind not in readers:
-        raise ConfigurationError(f"sensitivity model of kind {kind!r}, needed one of {', '.join(readers)}", hint="a newer slomo may have written it")
+        raise ConfigurationError(
+            f"sensitivity model of kind {kind!r}, needed one of {', '.join(readers)}",
+            hint="a newer slomo may have written it",
+        )
     return readers[kind](data, source)
 
 
@@ -156,14 +163,18 @@ def _trees(data: Mapping[str, Any], source: str | None) -> TreeSensitivity:
     if response not in ("throughput", "log relative time"):
         raise ConfigurationError(f"model '{data.get('name')}': unknown response '{response}'")
     ensemble = plain_from_dict(data["trees"], len(names)) if source is None else xgboost_from_json(source, len(names))
-    return TreeSensitivity(text(data, "name"), names, _composition(data), ensemble, response, finite(data, "solo_mpps"), source)  # type: ignore[arg-type]
+    known: Response = response  # type: ignore[assignment]
+    solo = finite(data, "solo_mpps")
+    return TreeSensitivity(text(data, "name"), names, _composition(data), ensemble, known, solo, source)
 
 
 def _linear(data: Mapping[str, Any], _: str | None) -> LinearSensitivity:
     names = texts(data, "feature_names")
     if len(names) != 1:
         raise ConfigurationError(f"model '{data.get('name')}' is a line over one metric, got {len(names)} names")
-    return LinearSensitivity(text(data, "name"), names, _composition(data), finite(data, "intercept_mpps"), finite(data, "slope"))
+    return LinearSensitivity(
+        text(data, "name"), names, _composition(data), finite(data, "intercept_mpps"), finite(data, "slope")
+    )
 
 
 def _constant(data: Mapping[str, Any], _: str | None) -> ConstantSensitivity:

@@ -78,7 +78,15 @@ class SingleMetricFamily:
             )
         return (self.metric,)
 
-    def fit(self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int) -> LinearSensitivity:  # noqa: ARG002
+    def fit(  # the signature is the contract's
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+    ) -> LinearSensitivity:
         """Fit one NF; see `ModelFamily.fit`."""
         line = SingleMetricRegressor().fit(vectors, mpps)
         return LinearSensitivity(self.name, names, self.composition, line.intercept_, line.slope_)

@@ -47,7 +47,8 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
         _write(directory / INDEX, {"schema_version": SCHEMA_VERSION, "models": rows})
     except OSError as error:
         raise ConfigurationError(
-            f"cannot write models to {directory}: {error.strerror or error}", hint="choose a folder that can be written, with space left"
+            f"cannot write models to {directory}: {error.strerror or error}",
+            hint="choose a folder that can be written, with space left",
         ) from None
     return directory
 
@@ -87,7 +88,11 @@ def read_model(entry: Entry) -> NFModel:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise ConfigurationError(f"model in {entry.folder} is damaged: {error!r}", hint=HINT) from None
     if (model.machine, model.workload.key) != (entry.machine, entry.workload):
-        raise ConfigurationError(f"{entry.folder} holds {model.workload.key} on {model.machine}, the index says {entry.workload} on {entry.machine}", hint=HINT)
+        raise ConfigurationError(
+            f"{entry.folder} holds {model.workload.key} on {model.machine}, "
+            f"the index says {entry.workload} on {entry.machine}",
+            hint=HINT,
+        )
     return model
 
 
@@ -109,7 +114,9 @@ def _plain(name: str) -> str:
 
 def _safe(name: str, where: Path) -> str:
     if not _NAME.fullmatch(name) or ".." in name:
-        raise ConfigurationError(f"{where} names the file '{name[:80]}', needed a plain name inside its own folder", hint=HINT)
+        raise ConfigurationError(
+            f"{where} names the file '{name[:80]}', needed a plain name inside its own folder", hint=HINT
+        )
     return name
 
 
@@ -149,7 +156,9 @@ def _write_model(folder: Path, model: NFModel) -> None:
             files[file] = _write_text(folder / file, source)
             description["file"] = file
         data["sensitivity"][name] = description
-    files[MODEL] = _write_text(folder / MODEL, json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n")
+    files[MODEL] = _write_text(
+        folder / MODEL, json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n"
+    )
     _write(folder / MANIFEST, {**model.manifest, "schema_version": SCHEMA_VERSION, "files": files})
 
 
@@ -158,7 +167,9 @@ def _assemble(data: Mapping[str, Any], contents: Mapping[str, str], manifest: Ma
     for name, description in mapping(data, "sensitivity").items():
         file = description.get("file")
         if file is not None and file not in contents:
-            raise ConfigurationError(f"model '{name}' needs the file '{str(file)[:80]}', which its manifest does not list", hint=HINT)
+            raise ConfigurationError(
+                f"model '{name}' needs the file '{str(file)[:80]}', which its manifest does not list", hint=HINT
+            )
         sensitivity[name] = sensitivity_from_dict(description, None if file is None else contents[file])
     solo = finite(data, "solo_mpps")
     if solo <= 0:

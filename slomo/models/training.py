@@ -71,7 +71,9 @@ def train(
     """
     families = make_families(models)
     facts = _facts(dataset, seed)
-    fitted = [_fit_subject(subject, families, facts, strict=models is not None) for subject in subjects(dataset, targets)]
+    fitted = [
+        _fit_subject(subject, families, facts, strict=models is not None) for subject in subjects(dataset, targets)
+    ]
     if not fitted:
         raise MissingMetricError(
             f"a dataset of {len(dataset)} rows has none to train on: no solo, pressure or imported rows",
@@ -80,7 +82,9 @@ def train(
     return ModelLibrary(_with_intervals(dataset, fitted))
 
 
-def _fit_subject(subject: Subject, families: Sequence[ModelFamily], facts: Mapping[str, Any], *, strict: bool) -> NFModel:
+def _fit_subject(
+    subject: Subject, families: Sequence[ModelFamily], facts: Mapping[str, Any], *, strict: bool
+) -> NFModel:
     sensitivity: dict[str, SensitivityModel] = {}
     calibration: dict[str, ConformalCalibration] = {}
     errors: dict[str, dict[str, float]] = {}
@@ -120,7 +124,8 @@ def _rows_for(family: ModelFamily, subject: Subject) -> tuple[tuple[str, ...], A
     rows = np.isfinite(subject.columns(names)).all(axis=1) & (subject.mpps > 0.0)
     if names and rows.sum() < FEWEST_ROWS:
         raise MissingMetricError(
-            f"model '{family.name}' of '{subject.workload.key}' has {rows.sum()} rows with {', '.join(names)}, needed at least {FEWEST_ROWS}",
+            f"model '{family.name}' of '{subject.workload.key}' has {rows.sum()} rows "
+            f"with {', '.join(names)}, needed at least {FEWEST_ROWS}",
             hint="profile more settings of the synthetic competitor",
         )
     return names, rows
@@ -185,7 +190,9 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _manifest(subject: Subject, covered: Applicability, facts: Mapping[str, Any], **results: Mapping[str, Any]) -> dict[str, Any]:
+def _manifest(
+    subject: Subject, covered: Applicability, facts: Mapping[str, Any], **results: Mapping[str, Any]
+) -> dict[str, Any]:
     ranges = {
         name: {"unit": METRICS[name].unit if name in METRICS else "", "low": low, "high": high}
         for name, low, high in zip(covered.feature_names, covered.low.tolist(), covered.high.tolist(), strict=True)
@@ -196,7 +203,11 @@ def _manifest(subject: Subject, covered: Applicability, facts: Mapping[str, Any]
         "machine": subject.machine,
         "solo_mpps": subject.solo_mpps,
         "solo_source": subject.solo_source,
-        "rows": {"fitted": len(subject.mpps), "solo": int((subject.counts == 0).sum()), "settings": len(np.unique(subject.groups))},
+        "rows": {
+            "fitted": len(subject.mpps),
+            "solo": int((subject.counts == 0).sum()),
+            "settings": len(np.unique(subject.groups)),
+        },
         "features": list(subject.names),
         "units": {name: METRICS[name].unit for name in subject.metric_names} | {"throughput": "Mpps"},
         "ranges": ranges,

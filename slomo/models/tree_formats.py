@@ -48,19 +48,32 @@ def plain_from_dict(data: object, n_features: int) -> TreeEnsemble:
     trees = len(feature)
     splits = feature.shape[1] if trees else 0
     # a complete tree has one leaf more than splits, a power of two
-    if threshold.shape != feature.shape or leaf.shape != ((trees, splits + 1) if trees else leaf.shape) or splits & (splits + 1):
-        raise ConfigurationError(f"trees of shape {feature.shape}, {threshold.shape}, {leaf.shape} do not belong together", hint=HINT)
+    if (
+        threshold.shape != feature.shape
+        or leaf.shape != ((trees, splits + 1) if trees else leaf.shape)
+        or splits & (splits + 1)
+    ):
+        raise ConfigurationError(
+            f"trees of shape {feature.shape}, {threshold.shape}, {leaf.shape} do not belong together", hint=HINT
+        )
     if trees > MAX_TREES or leaf.size > MAX_CELLS:
         raise ConfigurationError(f"{trees} trees are more than slomo ever writes", hint=HINT)
     if feature.size and (feature.min() < 0 or feature.max() >= n_features or (feature % 1).any()):
-        raise ConfigurationError(f"trees read columns {feature.min():g} to {feature.max():g}, needed whole numbers 0 to {n_features - 1}", hint=HINT)
+        raise ConfigurationError(
+            f"trees read columns {feature.min():g} to {feature.max():g}, needed whole numbers 0 to {n_features - 1}",
+            hint=HINT,
+        )
     shape = (trees, splits)
     with np.errstate(over="ignore"):
         cut = threshold.reshape(shape).astype(np.float32)
     return TreeEnsemble(
-        feature.reshape(shape).astype(np.int32), cut, np.ones(shape, dtype=bool),
-        leaf.reshape(trees, splits + 1), finite(data, "start"), n_features,
-    )  # fmt: skip
+        feature.reshape(shape).astype(np.int32),
+        cut,
+        np.ones(shape, dtype=bool),
+        leaf.reshape(trees, splits + 1),
+        finite(data, "start"),
+        n_features,
+    )
 
 
 def xgboost_from_json(content: str, n_features: int) -> TreeEnsemble:
@@ -75,10 +88,14 @@ def xgboost_from_json(content: str, n_features: int) -> TreeEnsemble:
     booster = mapping(learner, "gradient_booster")
     objective = text(mapping(learner, "objective"), "name")
     if text(booster, "name") != "gbtree" or objective != "reg:squarederror":
-        raise ConfigurationError(f"xgboost model '{booster['name']}' for {objective}, needed gbtree for reg:squarederror", hint=HINT)
+        raise ConfigurationError(
+            f"xgboost model '{booster['name']}' for {objective}, needed gbtree for reg:squarederror", hint=HINT
+        )
     parameters = mapping(learner, "learner_model_param")
     if text(parameters, "num_feature") != str(n_features):
-        raise ConfigurationError(f"xgboost model reads {parameters['num_feature'][:20]} features, its manifest names {n_features}", hint=HINT)
+        raise ConfigurationError(
+            f"xgboost model reads {parameters['num_feature'][:20]} features, its manifest names {n_features}", hint=HINT
+        )
     trees = field(mapping(booster, "model"), "trees", list)
     if len(trees) > MAX_TREES:
         raise ConfigurationError(f"xgboost model has {len(trees)} trees, needed at most {MAX_TREES}", hint=HINT)
@@ -110,9 +127,13 @@ def _xgboost_tree(number: int, tree: object) -> Node:
     # xgboost goes left where x < c; for float32 that is x <= the number just below c
     below = np.nextafter(condition, np.float32(-np.inf))
     return Node(
-        left, right, _integers(tree, "split_indices"), below.tolist(), condition.tolist(),
+        left,
+        right,
+        _integers(tree, "split_indices"),
+        below.tolist(),
+        condition.tolist(),
         [bool(value) for value in _integers(tree, "default_left")],
-    )  # fmt: skip
+    )
 
 
 def _integers(tree: Mapping[str, Any], name: str) -> list[int]:

@@ -5,6 +5,7 @@ float32 threshold. Trees are laid out as complete binary trees (node i has child
 branch-free kernels measured by Lucchese et al., QuickScorer (SIGIR'15) and their successors.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,8 +16,8 @@ from slomo.errors import ConfigurationError
 
 #: Bounds that keep a stranger's file from exhausting memory.
 MAX_DEPTH, MAX_TREES, MAX_CELLS = 10, 20_000, 1 << 22
-#: From this many rows on, compiling (or loading) the numba kernel pays.
-KERNEL_ROWS = 16_384
+#: From this many rows on, compiling (or loading) the numba kernel pays; once it is loaded, far fewer do.
+KERNEL_ROWS, LOADED_KERNEL_ROWS = 16_384, 256
 _CHUNK_ROWS = 1024
 
 
@@ -91,7 +92,8 @@ class TreeEnsemble:
         [1.5, 1.5]
         """
         small = np.ascontiguousarray(rows, dtype=np.float32)
-        if len(small) >= KERNEL_ROWS and not np.isnan(small).any():
+        enough = LOADED_KERNEL_ROWS if "numba" in sys.modules else KERNEL_ROWS
+        if len(small) >= enough and not np.isnan(small).any():
             from slomo.models.kernels import sum_of_trees
 
             swift = sum_of_trees(self, small)

@@ -84,7 +84,9 @@ class MonotoneBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         settings |= {name: getattr(self, name) for name in names}
         if self.monotone is not None:
             settings["monotone_constraints"] = tuple(self.monotone)
-        self.booster_ = xgboost.train(settings, xgboost.DMatrix(X, label=y, nthread=1), num_boost_round=self.n_estimators)
+        self.booster_ = xgboost.train(
+            settings, xgboost.DMatrix(X, label=y, nthread=1), num_boost_round=self.n_estimators
+        )
         return self
 
     def predict(self, X: Any) -> Any:
@@ -112,7 +114,9 @@ class XgbFamily:
             )
         return names
 
-    def fit(self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int) -> TreeSensitivity:
+    def fit(
+        self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
+    ) -> TreeSensitivity:
         """Fit one NF; see `ModelFamily.fit`."""
         monotone = [int(name in METRICS and METRICS[name].pressure) for name in names]
         estimator = MonotoneBoosting(monotone, seed=seed).fit(vectors, np.log(solo_mpps / mpps))

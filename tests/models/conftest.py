@@ -37,7 +37,9 @@ def _shares(tenants: Sequence[Workload]) -> np.ndarray:
     for _ in range(60):
         car, occupancy = table[:, 1] * share, table[:, 2] * share
         others = np.stack([car.sum() - car, occupancy.sum() - occupancy], axis=1)
-        stalls = table[:, 3] * others[:, 0] / (others[:, 0] + 150.0) + table[:, 4] * (others[:, 1] / LLC_KIB) ** 2 / (1 + (others[:, 1] / LLC_KIB) ** 2)
+        stalls = table[:, 3] * others[:, 0] / (others[:, 0] + 150.0) + table[:, 4] * (others[:, 1] / LLC_KIB) ** 2 / (
+            1 + (others[:, 1] / LLC_KIB) ** 2
+        )
         share = 0.5 * share + 0.5 / (1.0 + stalls)
     return share
 
@@ -55,7 +57,9 @@ def _socket(tenants: Sequence[Workload]) -> np.ndarray:
     return total
 
 
-def _row(machine: str, tenants: Sequence[Workload], slot: int, plan: str, key: int, noise: np.random.Generator) -> dict[str, object]:
+def _row(
+    machine: str, tenants: Sequence[Workload], slot: int, plan: str, key: int, noise: np.random.Generator
+) -> dict[str, object]:
     target, others = tenants[slot], [w for i, w in enumerate(tenants) if i != slot]
     share = _shares(tenants)
     table = np.array([_parameters(w) for w in tenants])
@@ -67,23 +71,50 @@ def _row(machine: str, tenants: Sequence[Workload], slot: int, plan: str, key: i
     elif slot:
         alone[:] = np.nan
     return {
-        "machine": machine, "nf": target.nf, "target": target.key, "configuration": canonical_json(dict(target.configuration)),
-        "packet_size_b": 64, "flow_count": 100_000, "flow_distribution": "uniform", "zipf_exponent": 1.0, "offered_mpps": np.nan,
-        "competitors": canonical_json([w.to_dict() for w in others]), "competitor_count": len(others), "isolation": "null",
-        "plan": plan, "tenant": slot, "throughput_mpps": mpps, "throughput_cv": 0.0, "replicates": 1, "loss": np.nan,
-        "latency_p50_us": np.nan, "latency_p95_us": np.nan, "latency_p99_us": np.nan, "stability": "stable", "seed": 0,
-        "run_key": f"{plan}-{key}", "truth_mpps": np.nan,
-        **{f"competition.{n}": v for n, v in zip(NAMES, alone, strict=True)}, **{f"own.{n}": v for n, v in zip(NAMES, own, strict=True)},
-    }  # fmt: skip
+        "machine": machine,
+        "nf": target.nf,
+        "target": target.key,
+        "configuration": canonical_json(dict(target.configuration)),
+        "packet_size_b": 64,
+        "flow_count": 100_000,
+        "flow_distribution": "uniform",
+        "zipf_exponent": 1.0,
+        "offered_mpps": np.nan,
+        "competitors": canonical_json([w.to_dict() for w in others]),
+        "competitor_count": len(others),
+        "isolation": "null",
+        "plan": plan,
+        "tenant": slot,
+        "throughput_mpps": mpps,
+        "throughput_cv": 0.0,
+        "replicates": 1,
+        "loss": np.nan,
+        "latency_p50_us": np.nan,
+        "latency_p95_us": np.nan,
+        "latency_p99_us": np.nan,
+        "stability": "stable",
+        "seed": 0,
+        "run_key": f"{plan}-{key}",
+        "truth_mpps": np.nan,
+        **{f"competition.{n}": v for n, v in zip(NAMES, alone, strict=True)},
+        **{f"own.{n}": v for n, v in zip(NAMES, own, strict=True)},
+    }
 
 
 def profile_rows(machine: str = "e5-2620v4") -> list[dict[str, object]]:
     """Solo runs, and runs beside 1 to 5 synthetic competitors of 24 settings."""
     noise, rows = np.random.default_rng(1), []
-    settings = [Workload("synthetic", {"car": car, "occupancy": occupancy}) for car in (2, 10, 40, 80, 120, 160) for occupancy in (200, 1500, 4000, 9000)]
+    settings = [
+        Workload("synthetic", {"car": car, "occupancy": occupancy})
+        for car in (2, 10, 40, 80, 120, 160)
+        for occupancy in (200, 1500, 4000, 9000)
+    ]
     for nf in NFS:
         beside = [[], *([setting] * count for setting in settings for count in (1, 2, 3, 5))]
-        rows += [_row(machine, [Workload(nf), *others], 0, "pressure" if others else "solo", len(rows) + i, noise) for i, others in enumerate(beside)]
+        rows += [
+            _row(machine, [Workload(nf), *others], 0, "pressure" if others else "solo", len(rows) + i, noise)
+            for i, others in enumerate(beside)
+        ]
     return rows
 
 
@@ -98,19 +129,19 @@ def mix_rows_of(count: int, seed: int, machine: str = "e5-2620v4") -> list[dict[
 
 @pytest.fixture(scope="session")
 def toy_profile() -> ProfileDataset:
-    """The toy's profile, with calibration mixes."""
+    """Return the toy's profile, with calibration mixes."""
     return ProfileDataset(pd.DataFrame([*profile_rows(), *mix_rows_of(200, seed=2)]), {"testbed": "toy"})
 
 
 @pytest.fixture(scope="session")
 def toy_mixes() -> ProfileDataset:
-    """Mixes of the toy that no library has seen."""
+    """Return mixes of the toy that no library has seen."""
     return ProfileDataset(pd.DataFrame(mix_rows_of(200, seed=3)), {"testbed": "toy"})
 
 
 @pytest.fixture(scope="session")
 def toy_library(toy_profile: ProfileDataset) -> ModelLibrary:
-    """Models of all families for the toy's NFs."""
+    """Return models of all families for the toy's NFs."""
     from slomo.models.training import train
 
     return train(toy_profile)

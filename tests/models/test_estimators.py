@@ -26,7 +26,9 @@ def test_more_pressure_never_speeds_up(seed: int) -> None:
     """A column declared rising never lowers the answer, however noisy the training rows."""
     random = np.random.default_rng(seed)
     rows = random.random((120, 3))
-    model = MonotoneBoosting(monotone=(1, 0, 1), seed=seed).fit(rows, rows[:, 0] - rows[:, 2] + random.normal(0, 0.3, 120))
+    model = MonotoneBoosting(monotone=(1, 0, 1), seed=seed).fit(
+        rows, rows[:, 0] - rows[:, 2] + random.normal(0, 0.3, 120)
+    )
     line = np.column_stack([np.linspace(-0.2, 1.2, 50), np.full(50, 0.5), np.full(50, 0.5)])
     assert (np.diff(model.predict(line)) >= 0).all()
 

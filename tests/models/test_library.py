@@ -1,5 +1,6 @@
 """Libraries of models: found by name, saved as data, loaded safely from strangers."""
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -55,17 +56,25 @@ def test_save_load_predict_gives_the_same_numbers(toy_library: ModelLibrary, sav
     for key, model in toy_library.items():
         for name, sensitivity in model.sensitivity.items():
             rows = random.gamma(1.0, 100.0, (200, len(sensitivity.feature_names)))
-            np.testing.assert_array_equal(loaded[key].sensitivity[name].predict_mpps(rows), sensitivity.predict_mpps(rows))
+            np.testing.assert_array_equal(
+                loaded[key].sensitivity[name].predict_mpps(rows), sensitivity.predict_mpps(rows)
+            )
             for coverage in (0.5, 0.9, 0.99):
                 np.testing.assert_array_equal(
                     loaded[key].calibration[name].half_width_mpps(rows[:, :1] / 100, 5.0, coverage),
                     model.calibration[name].half_width_mpps(rows[:, :1] / 100, 5.0, coverage),
                 )
         pressure = random.gamma(1.0, 100.0, (50, len(model.contentiousness.pressure_names)))
-        np.testing.assert_array_equal(loaded[key].contentiousness.under(pressure), model.contentiousness.under(pressure))
+        np.testing.assert_array_equal(
+            loaded[key].contentiousness.under(pressure), model.contentiousness.under(pressure)
+        )
         asked = random.gamma(1.0, 100.0, (50, len(model.applicability.feature_names)))
         assert loaded[key].applicability.check(asked) == model.applicability.check(asked)
-        assert (loaded[key].solo_vector, loaded[key].capacities, loaded[key].workload) == (model.solo_vector, model.capacities, model.workload)
+        assert (loaded[key].solo_vector, loaded[key].capacities, loaded[key].workload) == (
+            model.solo_vector,
+            model.capacities,
+            model.workload,
+        )
 
 
 def test_saving_a_loaded_library_changes_no_byte(saved: Path, tmp_path: Path) -> None:
@@ -96,8 +105,8 @@ def test_loading_imports_only_numpy(saved: Path) -> None:
         "for model in ModelLibrary.load(sys.argv[1]).values():\n"
         "    for found in model.sensitivity.values():\n"
         "        found.predict_mpps(np.ones((1, len(found.feature_names))))\n"
-        "heavy = {'sklearn', 'xgboost', 'numba', 'pandas', 'scipy', 'matplotlib', 'pyarrow', 'pickle5'} & set(sys.modules)\n"
-        "print(sorted(heavy))"
+        "heavy = {'sklearn', 'xgboost', 'numba', 'pandas', 'scipy', 'matplotlib', 'pyarrow'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -115,7 +124,17 @@ def test_manifest_says_what_was_measured(saved: Path) -> None:
     """A manifest names workload, machine, units, ranges, errors, versions and every file with its sha256."""
     folder = _folder(saved)
     manifest = json.loads((folder / "manifest.json").read_text())
-    for name in ("workload", "machine", "units", "ranges", "rows", "cross_validation", "intervals", "versions", "solo_source"):
+    for name in (
+        "workload",
+        "machine",
+        "units",
+        "ranges",
+        "rows",
+        "cross_validation",
+        "intervals",
+        "versions",
+        "solo_source",
+    ):
         assert manifest[name], name
     for name, digest in manifest["files"].items():
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
@@ -139,7 +158,9 @@ def test_every_field_of_a_model_is_checked(toy_library: ModelLibrary, tmp_path: 
     """Putting nonsense into any field of model.json ends in a ConfigurationError, never in a traceback."""
     model = toy_library.find("lpm")
     kept = {name: model.sensitivity[name] for name in ("dobrescu", "none")}
-    copy = ModelLibrary([replace(model, sensitivity=kept, calibration={"none": ConformalCalibration(np.ones(3), "mixes")})]).save(tmp_path)
+    copy = ModelLibrary(
+        [replace(model, sensitivity=kept, calibration={"none": ConformalCalibration(np.ones(3), "mixes")})]
+    ).save(tmp_path)
     folder = _folder(copy)
     original = (folder / "model.json").read_text()
     tried = 0
@@ -154,10 +175,8 @@ def test_every_field_of_a_model_is_checked(toy_library: ModelLibrary, tmp_path: 
             inner[path[-1]] = nonsense
             _rewrite(folder, "model.json", json.dumps(data))
             tried += 1
-            try:
+            with contextlib.suppress(ConfigurationError):  # anything else fails the test
                 _first(copy)
-            except SlomoError as error:
-                assert isinstance(error, ConfigurationError), path
     assert tried > 150
 
 
@@ -165,7 +184,9 @@ def _paths(data: object, depth: int = 0) -> list[tuple[object, ...]]:
     """Return the ways to the fields of a nest: every field of an object, the first item of a list."""
     if depth > 4 or not isinstance(data, dict | list) or not data:
         return []
-    steps: list[object] = list(data)[:3] if isinstance(data, dict) and depth > 2 else list(data) if isinstance(data, dict) else [0]
+    steps: list[object] = (
+        list(data)[:3] if isinstance(data, dict) and depth > 2 else list(data) if isinstance(data, dict) else [0]
+    )
     return [way for step in steps for way in [(step,), *((step, *rest) for rest in _paths(data[step], depth + 1))]]  # type: ignore[index,call-overload]
 
 
@@ -244,7 +265,9 @@ def test_find_by_value_key_and_name(toy_library: ModelLibrary) -> None:
         (Workload("lpm", traffic=Traffic(packet_size_b=1500)), None, UnknownNameError, "lpm@64B"),
     ],
 )
-def test_what_is_not_there_is_answered_with_what_is(toy_library: ModelLibrary, name: str, machine: str | None, kind: type[SlomoError], text: str) -> None:
+def test_what_is_not_there_is_answered_with_what_is(
+    toy_library: ModelLibrary, name: str, machine: str | None, kind: type[SlomoError], text: str
+) -> None:
     """A name that finds nothing is answered with the nearest, the machines or the workloads that exist."""
     with pytest.raises(kind, match=text):
         toy_library.find(name, machine)

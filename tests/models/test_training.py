@@ -51,7 +51,9 @@ def test_intervals_hold_what_they_state(toy_library: ModelLibrary, toy_mixes: Pr
 
 def test_mixes_are_never_fitted(toy_profile: ProfileDataset, toy_library: ModelLibrary) -> None:
     """Taking the mixes away changes no sensitivity and no contentiousness, only the intervals."""
-    without = train(toy_profile.select(plan=["solo", "pressure"]), models=["slomo-xgb", "slomo"], targets=["lpm"]).find("lpm")
+    without = train(toy_profile.select(plan=["solo", "pressure"]), models=["slomo-xgb", "slomo"], targets=["lpm"]).find(
+        "lpm"
+    )
     with_mixes = toy_library.find("lpm")
     for name in ("slomo", "slomo-xgb"):
         assert without.sensitivity[name].to_dict() == with_mixes.sensitivity[name].to_dict()
@@ -62,7 +64,10 @@ def test_mixes_are_never_fitted(toy_profile: ProfileDataset, toy_library: ModelL
 
 def test_same_seed_same_bytes(toy_profile: ProfileDataset, tmp_path: Path) -> None:
     """Training twice with one seed writes the same files."""
-    one, two = (train(toy_profile, targets=["ids"], models=["slomo-xgb", "slomo"], seed=5).save(tmp_path / name) for name in ("one", "two"))
+    one, two = (
+        train(toy_profile, targets=["ids"], models=["slomo-xgb", "slomo"], seed=5).save(tmp_path / name)
+        for name in ("one", "two")
+    )
     files = [str(path.relative_to(one)) for path in one.rglob("*.json")]
     assert filecmp.cmpfiles(one, two, files, shallow=False) == (files, [], [])
 
@@ -104,8 +109,12 @@ def test_nothing_to_train_on_is_an_error(toy_profile: ProfileDataset) -> None:
             train(dataset)
 
 
-@pytest.mark.parametrize(("arguments", "nearest"), [({"models": ["slomo-xbg"]}, "slomo-xgb"), ({"targets": ["lpn"]}, "lpm")])
-def test_unknown_names_are_answered_with_the_nearest(toy_profile: ProfileDataset, arguments: dict[str, list[str]], nearest: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "nearest"), [({"models": ["slomo-xbg"]}, "slomo-xgb"), ({"targets": ["lpn"]}, "lpm")]
+)
+def test_unknown_names_are_answered_with_the_nearest(
+    toy_profile: ProfileDataset, arguments: dict[str, list[str]], nearest: str
+) -> None:
     """A model or target that does not exist is answered with the nearest that does."""
     with pytest.raises(UnknownNameError, match=nearest):
         train(toy_profile, **arguments)  # type: ignore[arg-type]
@@ -126,20 +135,43 @@ def _imported(count: int = 80) -> ProfileDataset:
     mpps = 0.9 / (1 + car / 200 + flows / 40000)
     rows = [
         {
-            "machine": "bluefield-2", "nf": "monitor", "target": "monitor@64B,100000f", "configuration": "{}", "packet_size_b": 64,
-            "flow_count": 100_000, "flow_distribution": "uniform", "zipf_exponent": 1.0, "offered_mpps": np.nan, "competitors": "[]",
-            "competitor_count": 1, "isolation": "null", "plan": "imported", "tenant": 0, "throughput_mpps": y, "throughput_cv": 0.0,
-            "replicates": 1, "loss": np.nan, "latency_p50_us": np.nan, "latency_p95_us": np.nan, "latency_p99_us": np.nan,
-            "stability": "stable", "seed": 0, "run_key": f"r{i}", "truth_mpps": np.nan,
-            "competition.L2MISS": c, "competition.READ": 0.5 + c / 50, "competition.IPC": 1.0 + c / 100, "traffic.flows": f,
+            "machine": "bluefield-2",
+            "nf": "monitor",
+            "target": "monitor@64B,100000f",
+            "configuration": "{}",
+            "packet_size_b": 64,
+            "flow_count": 100_000,
+            "flow_distribution": "uniform",
+            "zipf_exponent": 1.0,
+            "offered_mpps": np.nan,
+            "competitors": "[]",
+            "competitor_count": 1,
+            "isolation": "null",
+            "plan": "imported",
+            "tenant": 0,
+            "throughput_mpps": y,
+            "throughput_cv": 0.0,
+            "replicates": 1,
+            "loss": np.nan,
+            "latency_p50_us": np.nan,
+            "latency_p95_us": np.nan,
+            "latency_p99_us": np.nan,
+            "stability": "stable",
+            "seed": 0,
+            "run_key": f"r{i}",
+            "truth_mpps": np.nan,
+            "competition.L2MISS": c,
+            "competition.READ": 0.5 + c / 50,
+            "competition.IPC": 1.0 + c / 100,
+            "traffic.flows": f,
         }
         for i, (c, f, y) in enumerate(zip(car, flows, mpps, strict=True))
-    ]  # fmt: skip
+    ]
     return ProfileDataset(pd.DataFrame(rows))
 
 
 def test_imported_table_trains_over_traffic_and_counters() -> None:
-    """A table measured elsewhere trains on its counters and traffic columns, and predicts from a vector given directly."""
+    """A table measured elsewhere trains on counters and traffic, and predicts from a vector given directly."""
     model = train(_imported()).find("monitor")
     assert model.manifest["solo_source"] == "best measured"
     assert "traffic.flows" in model.sensitivity["slomo-xgb"].feature_names

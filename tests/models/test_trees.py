@@ -127,7 +127,12 @@ def test_trees_too_deep_are_refused() -> None:
     left = [i + 1 if i % 2 == 0 and i + 2 < size else -1 for i in range(size)]
     right = [i + 2 if i % 2 == 0 and i + 2 < size else -1 for i in range(size)]
     with pytest.raises(ConfigurationError, match="deeper"):
-        grow([Node(left, right, [0] * size, [0.0] * size, [0.0] * size, [True] * size)], start=0.0, n_features=1, dtype=np.float64)
+        grow(
+            [Node(left, right, [0] * size, [0.0] * size, [0.0] * size, [True] * size)],
+            start=0.0,
+            n_features=1,
+            dtype=np.float64,
+        )
 
 
 def _edited(model: MonotoneBoosting, edit: str) -> str:
@@ -155,9 +160,22 @@ def _edited(model: MonotoneBoosting, edit: str) -> str:
 
 @pytest.mark.parametrize(
     "edit",
-    ["cycle", "out of range", "huge index", "null threshold", "text threshold", "huge threshold", "short column", "other objective",
-     "other booster", "feature count", "base score", "no trees", "categories"],
-)  # fmt: skip
+    [
+        "cycle",
+        "out of range",
+        "huge index",
+        "null threshold",
+        "text threshold",
+        "huge threshold",
+        "short column",
+        "other objective",
+        "other booster",
+        "feature count",
+        "base score",
+        "no trees",
+        "categories",
+    ],
+)
 def test_damaged_xgboost_models_are_refused(boosted: MonotoneBoosting, edit: str) -> None:
     """Whatever was changed in xgboost's file, reading it ends in a ConfigurationError."""
     with pytest.raises(ConfigurationError):
@@ -173,7 +191,15 @@ def test_what_is_no_model_is_refused(content: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("feature", [[0.5]]), ("feature", [[6]]), ("feature", [[-1]]), ("leaf", [[1.0]]), ("threshold", [[None]]), ("leaf", "x"), ("start", None)],
+    [
+        ("feature", [[0.5]]),
+        ("feature", [[6]]),
+        ("feature", [[-1]]),
+        ("leaf", [[1.0]]),
+        ("threshold", [[None]]),
+        ("leaf", "x"),
+        ("start", None),
+    ],
 )
 def test_damaged_plain_trees_are_refused(name: str, value: object) -> None:
     """Columns that do not exist and tables that do not fit are refused."""

@@ -56,7 +56,7 @@ def test_width_grows_with_the_slowdown() -> None:
 
 
 def test_verdicts_and_their_reasons() -> None:
-    """Inside the profile is supported, a little outside extrapolated, far outside or unknown unsupported, with numbers."""
+    """Inside is supported, a little outside extrapolated, far outside or unknown unsupported, with numbers."""
     measured = np.random.default_rng(0).uniform([0, 0], [100, 20], (200, 2))
     profiled = applicability(("L2MISS", "READ"), measured)
     verdicts, reasons = profiled.check(np.array([[50, 10.0], [130, 10], [400, 10], [np.nan, 10]]))
