@@ -146,9 +146,9 @@ def profile(
     ('l2fwd@64B,100000f',)
     """
     from slomo.profiling.campaign import run_campaign
-    from slomo.testbed.registry import make_testbed
+    from slomo.testbed.registry import machine_of, make_testbed
 
-    host = _machine(machine)
+    host = machine_of(testbed, machine, DEFAULT_MACHINE)
     planned = plan_experiments(
         network_functions,
         machine=host,

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @click.option(
     "--store", metavar="FILE", type=click.Path(), help="Where finished runs are kept; DATASET.runs.sqlite by default."
 )
-@click.option("--testbed", metavar="NAME", help="simulated or replay. [setting: testbed]")
+@click.option("--testbed", metavar="NAME", help="simulated, replay or host. [setting: testbed]")
 @click.option("--source", metavar="DATASET", type=click.Path(), help="What testbed `replay` answers from.")
 @click.option("--dry-run", is_flag=True, help="Say what would run, how many and how long; run nothing.")
 @own_nf_option
@@ -91,16 +91,16 @@ def _arguments(
     **given: Any,
 ) -> dict[str, Any]:
     """Return the keyword arguments of `workflow.profile`, with the testbed made."""
+    from slomo.config import Settings
     from slomo.errors import UsageError
-    from slomo.testbed.registry import make_testbed
-    from slomo.vocabulary.machine import load_machine
+    from slomo.testbed.registry import machine_of, make_testbed
 
     chosen = settings(testbed=testbed, machine=machine, seed=seed, jobs=given.pop("jobs"))
     if source is not None and chosen.testbed != "replay":
         raise UsageError(
             f"--source was given to testbed '{chosen.testbed}', which replays nothing", hint="add --testbed replay"
         )
-    host: Machine = load_machine(chosen.machine)
+    host: Machine = machine_of(chosen.testbed, chosen.machine, Settings.machine)
     made: Testbed = make_testbed(chosen.testbed, host, own_network_functions(nf_files), source)
     return {**given, "machine": host, "testbed": made, "seed": chosen.seed, "jobs": chosen.jobs or None}
 

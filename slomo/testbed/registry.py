@@ -10,7 +10,7 @@ from slomo.errors import UnknownNameError, UsageError
 from slomo.records.profile import ProfileDataset
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
-from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction
 
 #: aliases there are
@@ -61,6 +61,32 @@ def make_testbed(
 
         return HostTestbed(machine, network_functions)
     raise UnknownNameError("testbed", testbed, TESTBEDS)
+
+
+def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> Machine:
+    """Return the machine experiments on a testbed are planned for and filed under.
+
+    Parameters
+    ----------
+    testbed : str or Testbed
+        As in :func:`make_testbed`.
+    machine : str or Machine
+        What was asked for.
+    default : str
+        Name that stands for "nothing was asked for"; on testbed `host` that means the machine we run on.
+
+    Examples
+    --------
+    >>> machine_of("simulated", "silver-4110", "e5-2620v4").name
+    'silver-4110'
+    >>> machine_of("host", "e5-2620v4", "e5-2620v4").name
+    'this-host'
+    """
+    if testbed == "host" and machine == default:
+        from slomo.testbed.host.this_machine import this_machine
+
+        return this_machine()
+    return load_machine(machine) if isinstance(machine, str) else machine
 
 
 def _replay(source: ProfileDataset | Iterable[RunRecord] | str | Path | None) -> Testbed:

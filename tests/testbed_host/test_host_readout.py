@@ -108,7 +108,14 @@ def _read_from(source: dict[str, Any], code: str, table: dict[str, str]) -> floa
             readout.close()
 
 
-_COUNT = "import sys, time\nout = {out}\nfor n in range(2000):\n    out.write({line} + '\\n'); out.flush(); time.sleep(0.01)\n"
+_COUNT = """
+import sys, time
+out = {out}
+for n in range(2000):
+    out.write({line} + chr(10))
+    out.flush()
+    time.sleep(0.01)
+"""
 
 
 def test_a_pattern_finds_throughput_in_any_output(tmp_path: Path) -> None:
@@ -177,7 +184,7 @@ def test_nobody_there_is_a_testbed_error() -> None:
     """A port nobody listens on, and a telemetry socket that is not there, are faults of the testbed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        with pytest.raises(TestbedError, match="does not answer 'c.count'"):
+        with pytest.raises(TestbedError, match=r"does not answer 'c\.count'"):
             ControlSocket(free.getsockname()[1]).read("c.count")
     with pytest.raises(TestbedError, match="dpdk_telemetry"):
         TelemetrySocket("no-such-prefix").ask("/info")

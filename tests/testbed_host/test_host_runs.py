@@ -146,6 +146,7 @@ def test_bad_requests_are_refused_before_anything_runs(fake: Maker, bed: Beds) -
         (Colocation("test-host", Workload("one"), (Workload("one"),) * 600), InvalidValueError, "601 cores"),
         (Colocation("test-host", Workload("one"), (), (Isolation(3),)), TestbedError, "does not isolate"),
         (Colocation("test-host", None), InvalidValueError, "neither"),
+        (Colocation("elsewhere", Workload("one")), InvalidValueError, "measures 'test-host'"),
     ]
     for colocation, kind, text in cases:
         with pytest.raises(kind, match=text):
@@ -167,5 +168,5 @@ def test_the_environment_tells_hosts_and_settings_apart(fake: Maker, bed: Beds) 
     stated = bed(fake("one")).environment()
     assert stated["testbed"] == "host"
     assert stated["settings"]["counters"] == "probe"
-    assert stated["machines"]["test-host"]["cores"] >= 2
+    assert stated["machines"]["test-host"]["cores_per_socket"] >= 1
     assert "one" in stated["network_functions"]

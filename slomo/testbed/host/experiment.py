@@ -23,6 +23,8 @@ from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
+_ALONE_WINDOWS = 3
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -74,6 +76,7 @@ class Experiment:
         self.colocation, self._bench, self.settings = colocation, bench, bench.settings
         self._plan = list(zip(definitions, colocation.tenants, cores, strict=True))
         self._details: dict[str, Any] = {}
+        self._alone_mpps: list[float] = []
 
     def phases(self) -> tuple[Phase | None, Phase | None, dict[str, Any]]:
         """Run both phases.
@@ -103,11 +106,18 @@ class Experiment:
     def _alone(self, run: Run, competitors: Sequence[Tenant]) -> Phase:
         self._steady(competitors)
         taker = WindowTaker(self.settings, self.settings.window_s)
-        windows, seen = self._watched(competitors, lambda: taker.take(competitors))
+        rounds: list[list[Window]] = []
+
+        def watch() -> list[Window]:
+            rounds.extend(taker.take(competitors) for _ in range(_ALONE_WINDOWS))
+            return rounds[-1]
+
+        windows, seen = self._watched(competitors, watch)
         if self._bench.reader is None:
             seen = self._probed(run, competitors)
         self._details["alone"] = seen.details
-        return self._phase(competitors, [window.rate_mpps for window in windows], windows, seen, self.settings.window_s)
+        self._alone_mpps = [statistics.median(w.rate_mpps for w in column) for column in zip(*rounds, strict=True)]
+        return self._phase(competitors, self._alone_mpps, windows, seen, _ALONE_WINDOWS * self.settings.window_s)
 
     def _probed(self, run: Run, competitors: Sequence[Tenant]) -> Observed:
         probe = self._bench.probe()
@@ -116,6 +126,8 @@ class Experiment:
 
     def _members(self, competitors: Sequence[Tenant], socket: MetricVector | None = None) -> tuple[MetricVector, ...]:
         """Return each competitor's own vector where it was ever the only one; unknown otherwise."""
+        if self._bench.reader is not None:
+            return tuple(NOTHING_CORE for _ in competitors)
         if socket is not None and len(competitors) == 1:
             return (as_core(socket),)
         found = [self._bench.probe().of([tenant.workload.key]) for tenant in competitors]
@@ -140,20 +152,28 @@ class Experiment:
     def _beside(self, tenants: Sequence[Tenant], own: MetricVector) -> Phase:
         target, *competitors = tenants
         found = alternate(target, competitors, self.settings, self.colocation.label)
-        taker = WindowTaker(self.settings, self.settings.window_s)
-        windows, seen = self._watched(tenants, lambda: taker.take(tenants))
-        if self._bench.reader is None:
-            seen = Observed((own, *self._members(competitors)))
+        windows, seen = list(found.latest), Observed((own, *self._members(competitors)))
+        if self._bench.reader is not None:
+            taker = WindowTaker(self.settings, self.settings.window_s)
+            windows, seen = observe_counters(self._bench.reader, tenants, lambda: taker.take(tenants))
         reference = self._bench.solo_mpps.setdefault(target.workload.key, [statistics.median(found.solo_mpps)])
         self._details["pairs"] = {**found.to_dict(), "reference_mpps": statistics.median(reference)}
         self._details["beside"] = seen.details
-        rates = [self._throughput(found, reference), *map(statistics.median, zip(*found.competitors_mpps, strict=True))]
+        rates = [self._throughput(found, reference), *self._others(found, competitors)]
         return self._phase(tenants, rates, windows, seen, found.duration_s)
 
     def _throughput(self, found: Paired, reference: Sequence[float]) -> float:
         if self.settings.interleaved:
             return found.ratio.median * statistics.median(reference)
         return statistics.median(found.beside_mpps)
+
+    def _others(self, found: Paired, competitors: Sequence[Tenant]) -> list[float]:
+        """Return the competitors' throughput; of an only one with known solo runs, again as a ratio in one process."""
+        rates = [statistics.median(column) for column in zip(*found.competitors_mpps, strict=True)]
+        reference = self._bench.solo_mpps.get(competitors[0].workload.key)
+        if not self.settings.interleaved or len(competitors) > 1 or reference is None or self._alone_mpps[0] <= 0.0:
+            return rates
+        return [rates[0] / self._alone_mpps[0] * statistics.median(reference)]
 
     def _solo(self, tenants: Sequence[Tenant], own: MetricVector) -> Phase:
         taker = WindowTaker(self.settings, self.settings.window_s)

@@ -30,6 +30,8 @@ class Paired:
         Windows taken again because an NF did not get its cores.
     duration_s : float
         Measured time with everybody running [s].
+    latest : tuple of Window
+        The last windows with everybody running, the target's first.
     """
 
     solo_mpps: tuple[float, ...]
@@ -37,6 +39,7 @@ class Paired:
     competitors_mpps: tuple[tuple[float, ...], ...] = ()
     rejected: int = 0
     duration_s: float = 0.0
+    latest: tuple[Window, ...] = ()
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -142,22 +145,20 @@ def take_pairs(target: Tenant, competitors: Sequence[Tenant], taker: WindowTaker
 
 
 def _with_one_more(found: Paired, target: Tenant, competitors: Sequence[Tenant], taker: WindowTaker) -> Paired:
-    order = (True, False) if len(found.solo_mpps) % 2 == 0 else (False, True)
-    solo = beside = 0.0
-    others: tuple[float, ...] = ()
-    for alone in order:
+    solo_mpps, together = 0.0, found.latest
+    for alone in (True, False) if len(found.solo_mpps) % 2 == 0 else (False, True):
         paused(competitors, alone)
-        first, *rest = taker.take([target] if alone else [target, *competitors])
         if alone:
-            solo = first.rate_mpps
+            solo_mpps = taker.take([target])[0].rate_mpps
         else:
-            beside, others = first.rate_mpps, tuple(window.rate_mpps for window in rest)
+            together = tuple(taker.take([target, *competitors]))
     return Paired(
-        (*found.solo_mpps, solo),
-        (*found.beside_mpps, beside),
-        (*found.competitors_mpps, others),
-        taker.rejected,
-        found.duration_s + taker.window_s,
+        solo_mpps=(*found.solo_mpps, solo_mpps),
+        beside_mpps=(*found.beside_mpps, together[0].rate_mpps),
+        competitors_mpps=(*found.competitors_mpps, tuple(window.rate_mpps for window in together[1:])),
+        rejected=taker.rejected,
+        duration_s=found.duration_s + taker.window_s,
+        latest=together,
     )
 
 

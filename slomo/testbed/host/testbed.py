@@ -24,7 +24,7 @@ from slomo.testbed.host.orphans import Removed, remove_orphans
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.source import ProbeSource
 from slomo.testbed.host.settings import HostSettings
-from slomo.testbed.host.this_machine import NAME, facts
+from slomo.testbed.host.this_machine import NAME, facts, this_machine
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
@@ -80,7 +80,8 @@ class HostTestbed:
         calibration: Calibration | None = None,
         lock_path: Path | None = None,
     ) -> None:
-        self.machine = machine.name if isinstance(machine, Machine) else (machine or NAME)
+        self._described = machine if isinstance(machine, Machine) else this_machine(machine or NAME)
+        self.machine = self._described.name
         self.cores = checked_cores(cores)
         self.settings = settings or HostSettings()
         self.reader = choose_reader(counters)
@@ -141,7 +142,10 @@ class HostTestbed:
         names = sorted({*self._definitions, *self._own, *runnable_names()})
         nfs = {name: self.definition(name).fingerprint for name in names if self._runs_here(name)}
         return describe_environment(
-            self.name, self._stated_settings(), machines={self.machine: dict(facts())}, network_functions=nfs
+            self.name,
+            self._stated_settings(),
+            machines={self.machine: self._described.to_dict()},
+            network_functions=nfs,
         )
 
     def estimate_s(self, colocation: Colocation) -> float:
@@ -163,6 +167,11 @@ class HostTestbed:
         """Check everything that can be checked before anything runs."""
         if not colocation.tenants:
             raise InvalidValueError("a run on a real machine needs a target or competitors, got neither")
+        if colocation.machine != self.machine:
+            raise InvalidValueError(
+                f"{colocation.label}: this testbed measures '{self.machine}'",
+                hint=f"plan for machine '{self.machine}', or make the testbed with machine='{colocation.machine}'",
+            )
         if colocation.isolation is not None:
             raise TestbedError(
                 f"{colocation.label}: this testbed does not isolate tenants",
@@ -186,4 +195,4 @@ class HostTestbed:
         return name not in self._own or self._own[name].host is not None
 
     def _stated_settings(self) -> dict[str, Any]:
-        return {**self.settings.to_dict(), "counters": self.source, "cores": list(self.cores)}
+        return {**self.settings.to_dict(), "counters": self.source, "cores": list(self.cores), "host": dict(facts())}

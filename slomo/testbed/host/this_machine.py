@@ -13,13 +13,15 @@ from slomo.vocabulary.machine import Machine
 
 NAME = "this-host"
 _CPU = Path("/sys/devices/system/cpu")
+#: beyond any machine: what is not known must not cap a composition
+_UNKNOWN_BANDWIDTH_GB_S = 10_000.0
 _TYPICAL = {
     "frequency_ghz": 2.0,
     "l2_hit_ns": 5.0,
     "llc_hit_ns": 20.0,
     "dram_local_ns": 90.0,
     "dram_remote_ns": 140.0,
-    "link_gb_s": 40.0,
+    "link_gb_s": _UNKNOWN_BANDWIDTH_GB_S,
 }
 
 
@@ -99,7 +101,7 @@ def this_machine(name: str = NAME) -> Machine:
         llc_policy="victim",
         llc_domains_per_socket=domains if per_socket % domains == 0 else 1,
         ddio_ways=0,
-        memory_peak_gb_s=40.0 * sockets,
+        memory_peak_gb_s=_UNKNOWN_BANDWIDTH_GB_S,
         memory_efficiency=0.85,
         nic_gbps=10.0,
         nic_socket=0,
