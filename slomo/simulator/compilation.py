@@ -4,8 +4,11 @@ numba's ``cache=True`` keeps machine code beside the source (or in the user's ca
 machine takes some seconds. Listeners registered here hear of it before it happens; the library itself prints nothing.
 """
 
+import functools
+import hashlib
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -15,7 +18,7 @@ Listener = Callable[[str], None]
 
 NOTICE = "compiling the simulator for this processor; this happens once and takes up to a minute"
 #: No kernel allocates, so reference counting (`_nrt`) would only cost time: with it every call is 30 times slower.
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _listeners: list[Listener] = []
 _announced: list[str] = []
 
@@ -29,8 +32,33 @@ def compiled(function: Function) -> Function:
 
 
 def kernel(function: Function) -> Function:
-    """Compile `function` as an entry point that Python or another kernel calls; it is never inlined."""
+    """Compile `function` as an entry point that Python calls, and keep its machine code on disk."""
+    dispatcher: Any = numba.njit(**_OPTIONS, cache=True)(function)
+    try:  # numba looks at the date of one file only; the code of all of them is in the kernel
+        dispatcher._cache._cache_file._source_stamp = source_digest()
+    except AttributeError:
+        logging.getLogger("slomo.simulator").debug("numba's cache has another shape; it goes by file dates")
+    return cast(Function, dispatcher)
+
+
+def inner(function: Function) -> Function:
+    """Compile `function` for other kernels to call now and then; it is not inlined."""
     return cast(Function, numba.njit(**_OPTIONS)(function))
+
+
+@functools.cache
+def source_digest() -> str:
+    """Return the fingerprint of the simulator's source code.
+
+    Examples
+    --------
+    >>> len(source_digest())
+    64
+    """
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def on_first_compile(listener: Listener) -> None:

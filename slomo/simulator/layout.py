@@ -21,6 +21,8 @@ from slomo.vocabulary.machine import Machine
 SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL = 0.9, 0.85, 0.4
 #: Utilisation is averaged over this long before latency follows it: memory controllers' queues turn over in about 1 us.
 WINDOW_NS = 2000.0
+#: Backlog that a memory controller's queues hold without delay beyond the curve above: some 100 lines.
+BUFFERED_NS = 200.0
 #: A core may run this far ahead of the next one; see docs/concepts/simulator.md for the error.
 SLACK_NS = 100.0
 
@@ -89,7 +91,7 @@ def _timing_row(machine: Machine, slack_ns: float) -> s.Floats:
     row = np.zeros(s.X_COLUMNS)
     row[s.X_L2_HIT], row[s.X_LLC_HIT] = machine.l2_hit_ns, machine.llc_hit_ns
     row[s.X_DRAM_LOCAL], row[s.X_DRAM_REMOTE] = machine.dram_local_ns, machine.dram_remote_ns
-    row[s.X_WINDOW], row[s.X_SLACK] = WINDOW_NS, slack_ns
+    row[s.X_WINDOW], row[s.X_SLACK], row[s.X_BUFFERED] = WINDOW_NS, slack_ns, BUFFERED_NS
     row[s.X_KNEE], row[s.X_SPEED_AT_KNEE], row[s.X_SPEED_FULL] = SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL
     return row
 

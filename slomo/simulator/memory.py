@@ -1,11 +1,12 @@
 """Memory channels, the inter-socket link and accelerators: shared servers that slow down as they fill up.
 
 Latency follows ResQ (NSDI'18) Fig. 3: the speed of an access falls linearly until about 90 % load and then steeply to
-40 % of the unloaded value. Utilisation is measured over a short window; a backlog of work that has been asked for and not
-yet served delays every request, so that no channel ever moves more than its capacity.
+40 % of the unloaded value. Utilisation is measured over a short window. Work that has been asked for and not yet served is a
+backlog; what exceeds the queues of a memory controller delays every request, so that no channel ever moves more than its
+capacity. Shorter queues cost nothing here: their delay is in the measured curve already.
 """
 
-from slomo.simulator.compilation import compiled, kernel
+from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.state import (
     H_BACKLOG,
     H_BUSY_TOTAL,
@@ -15,6 +16,7 @@ from slomo.simulator.state import (
     H_UTILISATION,
     H_WINDOW_BUSY,
     H_WINDOW_START,
+    X_BUFFERED,
     X_KNEE,
     X_SPEED_AT_KNEE,
     X_SPEED_FULL,
@@ -33,7 +35,7 @@ def latency_factor(utilisation: float, timing: Floats) -> float:
     return 1.0 / (at_knee - (at_knee - timing[X_SPEED_FULL]) * beyond * beyond)
 
 
-@kernel
+@inner
 def close_window(channels: Floats, channel: int, now: float, elapsed: float, timing: Floats) -> None:
     """End a utilisation window and derive the latency of the next one from it."""
     fresh = min(1.0, channels[channel, H_WINDOW_BUSY] / elapsed)
@@ -54,9 +56,9 @@ def request(channels: Floats, channel: int, now: float, work: float, timing: Flo
     if elapsed > 0.0:
         channels[channel, H_BACKLOG] = max(0.0, channels[channel, H_BACKLOG] - elapsed)
         channels[channel, H_LAST] = now
-    wait = channels[channel, H_BACKLOG]
+    backlog = channels[channel, H_BACKLOG]
     service = work * channels[channel, H_SERVICE]
-    channels[channel, H_BACKLOG] = wait + service
+    channels[channel, H_BACKLOG] = backlog + service
     channels[channel, H_WINDOW_BUSY] += service
     channels[channel, H_BUSY_TOTAL] += service
-    return wait
+    return max(0.0, backlog - timing[X_BUFFERED])

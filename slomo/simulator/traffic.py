@@ -75,10 +75,10 @@ def refill(state: State, tenant: int, now: float) -> None:
 
 
 @compiled
-def flush(state: State, tenant: int, now: float) -> None:
-    """Send what has been processed, note its latency, and hand the buffers back."""
+def flush(state: State, tenant: int, lag: int, now: float) -> None:
+    """Send what has been processed except the last `lag` packets, note latencies, and hand the buffers back."""
     row = state.tenants[tenant]
-    while row[T_SENT] < row[T_HEAD]:
+    while row[T_SENT] < row[T_HEAD] - lag:
         send_packet(state, tenant, row[T_SENT], now)
         arrived = state.arrivals[tenant, row[T_SENT] % state.arrivals.shape[1]]
         state.latency[tenant, row[T_SAMPLES] % LATENCY_SAMPLES] = (now - arrived) * state.rates[tenant, F_RING_FACTOR]
@@ -88,7 +88,7 @@ def flush(state: State, tenant: int, now: float) -> None:
 
 @compiled
 def begin_packet(state: State, tenant: int) -> None:
-    """Send a finished burst; then take the next packet from the ring, or sleep until one arrives."""
+    """Send what is finished; then take the next packet from the ring, or sleep until one arrives."""
     row = state.tenants[tenant]
     now = state.clock[tenant]
     if row[T_SATURATED]:
@@ -96,8 +96,8 @@ def begin_packet(state: State, tenant: int) -> None:
     else:
         admit(state, tenant, now)
         waiting = row[T_HEAD] < row[T_ARRIVED]
-    if row[T_HEAD] - row[T_SENT] >= row[T_BURST] or not waiting:
-        flush(state, tenant, now)
+    # a packet leaves a burst after it was processed, one at a time as the wire takes them; an idle core leaves none behind
+    flush(state, tenant, row[T_BURST] if waiting else 0, now)
     if not waiting:
         state.clock[tenant] = max(now, state.rates[tenant, F_NEXT_ARRIVAL])
         state.sums[tenant, A_IDLE] += state.clock[tenant] - now
