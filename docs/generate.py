@@ -67,8 +67,8 @@ def python_page() -> str:
 
     head = "# Python\n\n" + NOTE
     head += (
-        "`import slomo` offers these names; they load when they are used. What lies behind them can be imported from the\n"
-        "rooms directly (`slomo.models`, `slomo.prediction`, `slomo.testbed`, ...).\n"
+        "`import slomo` offers these names; they load when they are used. What lies behind them can be imported\n"
+        "from the rooms directly (`slomo.models`, `slomo.prediction`, `slomo.testbed`, ...).\n"
     )
     return head + "".join(_python_section(name, getattr(slomo, name)) for name in slomo.__all__)
 

@@ -50,6 +50,9 @@ class Section:
             else f"data:image/png;base64,{base64.b64encode(png_bytes(self.figure)).decode()}"
         )
 
+    def _repr_html_(self) -> str:
+        return _render("section.html.j2", section=self)
+
 
 def png_bytes(figure: "Figure") -> bytes:
     """Return the figure as PNG, the same bytes for the same figure.
@@ -84,13 +87,18 @@ def render_html(title: str, sections: Sequence[Section], *, lead: str = "", foot
     >>> "&lt;script&gt;" in render_html("A <script> title", [])
     True
     """
-    from jinja2 import Environment
+    return _render("report.html.j2", title=title, lead=lead, sections=sections, footer=footer)
 
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+
+def _render(template: str, **values: object) -> str:
+    from jinja2 import Environment, FunctionLoader
+
+    folder = files("slomo.report")
+    loader = FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["cell"] = _cell
     environment.tests["numeric"] = lambda value: isinstance(value, (int, float))
-    template = environment.from_string(files("slomo.report").joinpath("report.html.j2").read_text(encoding="utf-8"))
-    return template.render(title=title, lead=lead, sections=sections, footer=footer)
+    return environment.get_template(template).render(**values)
 
 
 def _cell(value: object) -> str:

@@ -29,26 +29,27 @@ EVALUATION_KEYS = {"mape", "p95", "within_5", "within_10", "bias", "coverage"}
 HEAVY = {"pandas", "sklearn", "xgboost", "numba", "scipy", "matplotlib", "rich", "pyarrow", "jinja2"}
 
 
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> object:
-    """Run a command that must succeed; return its JSON."""
+def answer(capsys: pytest.CaptureFixture[str], line: str) -> object:
+    """Run a command line that must succeed; return its JSON."""
     capsys.readouterr()
-    assert main([*arguments, "--json"]) == 0
+    assert main([*line.split(), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def test_prediction_has_the_stable_keys(bench, capsys) -> None:
     """`predict --json` answers with the documented keys, and plausible numbers under them."""
-    found = answer(capsys, "predict", "--target", "lpm", "--with", "stats:2", "--with", "firewall", "--models", str(bench.models))
+    found = answer(capsys, f"predict --target lpm --with stats:2 --with firewall --models {bench.models}")
 
     assert set(found) >= PREDICTION_KEYS
-    assert (found["target"], sorted(found["competitors"]), found["machine"]) == ("lpm", ["firewall", "stats", "stats"], "e5-2620v4")
+    assert (found["target"], found["machine"]) == ("lpm", "e5-2620v4")
+    assert sorted(found["competitors"]) == ["firewall", "stats", "stats"]
     assert found["slowdown"] == pytest.approx(1 - found["throughput_mpps"] / found["solo_mpps"])
     assert found["interval"][0] <= found["throughput_mpps"] <= found["interval"][1]
 
 
 def test_nobody_beside_means_no_slowdown(bench, capsys) -> None:
     """Alone, a network function does what it did alone."""
-    found = answer(capsys, "predict", "--target", "lpm", "--models", str(bench.models))
+    found = answer(capsys, f"predict --target lpm --models {bench.models}")
 
     assert found["slowdown"] == 0.0
     assert found["interval"] == [found["solo_mpps"]] * 2
@@ -65,17 +66,16 @@ def test_prediction_for_people_names_its_units(bench, capsys) -> None:
 
 def test_model_coverage_and_published_rule_can_be_chosen(bench, capsys) -> None:
     """--model, --coverage and --compat reach the prediction."""
-    found = answer(
-        capsys, "predict", "--target", "lpm", "--with", "stats:3", "--models", str(bench.models), "--model", "slomo", "--coverage", "0.5", "--compat", "slomo"
-    )
+    line = f"predict --target lpm --with stats:3 --models {bench.models} --model slomo --coverage 0.5 --compat slomo"
+    found = answer(capsys, line)
 
     assert (found["model"], found["coverage"]) == ("slomo", 0.5)
 
 
 def test_vector_stands_for_the_competitors(bench, capsys) -> None:
     """A competition known by its counters is predicted without naming anybody."""
-    pairs = [word for pair in ("L2MISS=80", "L3OCC=16000") for word in ("--vector", pair)]
-    heavy = answer(capsys, "predict", "--target", "lpm", *pairs, "--models", str(bench.models), "--model", "dobrescu")
+    pairs = "--vector L2MISS=80 --vector L3OCC=16000"
+    heavy = answer(capsys, f"predict --target lpm {pairs} --models {bench.models} --model dobrescu")
 
     assert heavy["competitors"] == []
     assert heavy["throughput_mpps"] < heavy["solo_mpps"]
@@ -93,7 +93,7 @@ def test_predicting_imports_nothing_heavy(bench) -> None:
 
 def test_evaluation_has_the_stable_keys(bench, capsys) -> None:
     """`evaluate --json` judges every model of the registry on the same mixes, in percent."""
-    found = answer(capsys, "evaluate", "--models", str(bench.models), "--dataset", str(bench.mixes))
+    found = answer(capsys, f"evaluate --models {bench.models} --dataset {bench.mixes}")
 
     assert set(found) >= {"machine", "mixes", "models"}
     assert found["mixes"] == 12
@@ -105,8 +105,8 @@ def test_evaluation_has_the_stable_keys(bench, capsys) -> None:
 def test_evaluation_runs_its_own_mixes(bench, capsys, tmp_path: Path) -> None:
     """Without a dataset the mixes are run; a page with figures can be had of them."""
     page = tmp_path / "report.html"
-    line = ["evaluate", "--models", str(bench.models), "--machine", "e5-2620v4", "--mixes", "3", "--seed", "9", "--model", "none"]
-    found = answer(capsys, *line, "--report", str(page))
+    line = f"evaluate --models {bench.models} --machine e5-2620v4 --mixes 3 --seed 9 --model none --report {page}"
+    found = answer(capsys, line)
 
     assert (found["mixes"], set(found["models"])) == (3, {"none"})
     assert "data:image/png;base64," in page.read_text(encoding="utf-8")
@@ -124,16 +124,17 @@ def test_training_keeps_models_of_other_network_functions(bench, capsys, tmp_pat
     """Training one network function more leaves the others in the directory."""
     models = str(tmp_path / "models")
     for name in ("lpm", "stats"):
-        found = answer(capsys, "train", str(bench.dataset), "--models", models, "--target", name, "--model", "dobrescu")
+        found = answer(capsys, f"train {bench.dataset} --models {models} --target {name} --model dobrescu")
 
     assert [row["target"] for row in found["network_functions"]] == ["stats@64B,100000f"]
-    assert answer(capsys, "predict", "--target", "lpm", "--with", "stats", "--models", models, "--model", "dobrescu")["target"] == "lpm"
+    kept = answer(capsys, f"predict --target lpm --with stats --models {models} --model dobrescu")
+    assert kept["target"] == "lpm"
 
 
 def test_dry_run_says_how_much_and_runs_nothing(capsys, tmp_path: Path) -> None:
     """--dry-run counts runs and makes no file."""
     out = tmp_path / "profile.parquet"
-    found = answer(capsys, "profile", "lpm", "--plan", "pressure", "--out", str(out), "--dry-run")
+    found = answer(capsys, f"profile lpm --plan pressure --out {out} --dry-run")
 
     assert (found["dry_run"], found["runs"], found["pending"]) == (True, 589, 589)
     assert not list(tmp_path.iterdir())
@@ -155,8 +156,8 @@ def test_profile_is_the_same_whether_interrupted_or_not(capsys, tmp_path: Path) 
 def test_replay_answers_from_a_recorded_dataset(profiled: ProfileDataset, bench, capsys, tmp_path: Path) -> None:
     """Testbed `replay` gives the throughput that was recorded, without simulating."""
     out = tmp_path / "again.parquet"
-    line = ["profile", "lpm", "--plan", "solo", "--testbed", "replay", "--source", str(bench.dataset), "--out", str(out)]
-    assert main(line) == 0
+    line = f"profile lpm --plan solo --testbed replay --source {bench.dataset} --out {out}"
+    assert main(line.split()) == 0
 
     assert load_dataset(out).solo_mpps("lpm") == profiled.solo_mpps("lpm")
 
@@ -166,19 +167,17 @@ def test_network_function_of_one_s_own_is_profiled_and_predicted(capsys, tmp_pat
     own = tmp_path / "mirror.yaml"
     own.write_text(OWN, encoding="utf-8")
     out, models = str(tmp_path / "p.parquet"), str(tmp_path / "models")
-    made = answer(
-        capsys, "profile", "mirror", "--nf", str(own), "--plan", "pressure", "--design", "sobol", "--runs", "8", "--out", out
-    )
+    made = answer(capsys, f"profile mirror --nf {own} --plan pressure --design sobol --runs 8 --out {out}")
     assert made["targets"] == ["mirror@64B,100000f"]
     assert main(["train", out, "--models", models, "--model", "none"]) == 0
-    assert answer(capsys, "predict", "--target", "mirror", "--nf", str(own), "--models", models, "--model", "none")["slowdown"] == 0
+    assert answer(capsys, f"predict --target mirror --nf {own} --models {models} --model none")["slowdown"] == 0
 
 
 def test_datasets_travel_between_formats(bench, profiled: ProfileDataset, capsys, tmp_path: Path) -> None:
     """Exporting to CSV and merging with itself changes nothing."""
     table, whole = tmp_path / "table.csv", tmp_path / "whole.parquet"
     assert main(["dataset", "export", str(bench.dataset), "--out", str(table)]) == 0
-    found = answer(capsys, "dataset", "merge", str(table), str(bench.dataset), "--out", str(whole))
+    found = answer(capsys, f"dataset merge {table} {bench.dataset} --out {whole}")
 
     assert found["rows"] == len(profiled)
     assert load_dataset(whole) == profiled
@@ -186,7 +185,7 @@ def test_datasets_travel_between_formats(bench, profiled: ProfileDataset, capsys
 
 def test_dataset_is_shown_by_target(bench, capsys) -> None:
     """`dataset show` has a row per target with its solo throughput."""
-    found = answer(capsys, "dataset", "show", str(bench.dataset))
+    found = answer(capsys, f"dataset show {bench.dataset}")
 
     assert {row["target"].split("@")[0] for row in found["targets"]} == {"lpm", "stats", "firewall"}
     assert all(row["solo_mpps"] > 0 for row in found["targets"])
@@ -195,17 +194,17 @@ def test_dataset_is_shown_by_target(bench, capsys) -> None:
 @pytest.mark.parametrize("kind", ["nf", "machine"])
 def test_lists_and_cards(kind: str, capsys) -> None:
     """`list` names what `show` can show."""
-    names = [row["name"] for row in answer(capsys, kind, "list")]
+    names = [row["name"] for row in answer(capsys, f"{kind} list")]
 
     assert len(names) >= 6
-    assert answer(capsys, kind, "show", names[0])["name"] == names[0]
+    assert answer(capsys, f"{kind} show {names[0]}")["name"] == names[0]
 
 
 def test_shipped_datasets_are_listed(capsys) -> None:
     """`dataset list` prints a row per shipped dataset, each of which can be shown by name."""
-    listed = answer(capsys, "dataset", "list")
+    listed = answer(capsys, "dataset list")
     for row in listed:
-        assert answer(capsys, "dataset", "show", row["name"])["rows"] > 0
+        assert answer(capsys, f"dataset show {row['name']}")["rows"] > 0
 
 
 OWN = """\

@@ -113,3 +113,12 @@ def test_difference_is_predicted_less_measured() -> None:
     table = mixes_table(["lpm"], ["stats"], [10.0], [12.5], verdicts=["supported"])
 
     assert table.rows == (("lpm", "stats", 12.5, 10.0, 2.5, "supported"),)
+
+
+def test_section_shows_itself_in_a_notebook() -> None:
+    """A section is its own rich display: heading, table and figure."""
+    shown = Section("Errors", table=Table(("a",), ((1.5,),)), figure=figures.error_cdf({"none": [1, 2]}))._repr_html_()
+
+    assert "<h2>Errors</h2>" in shown
+    assert "1.50</td>" in shown
+    assert 'src="data:image/png;base64,' in shown

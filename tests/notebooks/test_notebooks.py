@@ -1,0 +1,43 @@
+"""The notebooks run from top to bottom, in order, in an empty directory."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("0[1-3]_*.ipynb"))
+_LIMIT_S = 300
+
+# Jupyter's own packages warn about each other; that is not for this project to mend.
+KINDS = ("DeprecationWarning", "RuntimeWarning", "ResourceWarning")
+pytestmark = pytest.mark.filterwarnings(*(f"ignore::{kind}" for kind in KINDS))
+
+
+def cells(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_there_are_three() -> None:
+    """Profile, train and check, compose and predict."""
+    assert [path.stem for path in NOTEBOOKS] == ["01_profile", "02_train_and_check", "03_compose_and_predict"]
+
+
+@pytest.mark.slow
+def test_notebooks_run_in_order_and_show_their_figures(tmp_path: Path) -> None:
+    """Every cell runs without error, and every notebook shows at least one figure."""
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    for path in NOTEBOOKS:
+        notebook = nbformat.read(path, as_version=4)
+        place = {"metadata": {"path": str(tmp_path)}}
+        nbclient.NotebookClient(notebook, timeout=_LIMIT_S, kernel_name="python3", resources=place).execute()
+        shown = [output.get("data", {}).get("text/html", "") for cell in cells(notebook) for output in cell.outputs]
+        assert any("data:image/png;base64," in text for text in shown), path.stem
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_kept_without_outputs(path: Path) -> None:
+    """What a notebook shows is made when it runs, so it can never be stale."""
+    nbformat = pytest.importorskip("nbformat")
+
+    assert not [cell for cell in cells(nbformat.read(path, as_version=4)) if cell.outputs or cell.execution_count]
