@@ -171,3 +171,14 @@ class Broken:
     def stop(self) -> Any:
         """Never called."""
         raise AssertionError
+
+
+def test_the_examples_are_valid() -> None:
+    """Every example of the documentation is a network function whose command can be filled in."""
+    folder = Path(__file__).resolve().parents[2] / "docs" / "examples"
+    examples = sorted(folder.glob("*.yaml"))
+    assert {"suricata", "snort"} <= {file.stem for file in examples}
+    for file in examples:
+        definition = host_definition(str(file))
+        words, _ = command_words(definition, Workload(definition.nf), WHERE)
+        assert not any("{" in word for word in words)

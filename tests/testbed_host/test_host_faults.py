@@ -243,3 +243,20 @@ def test_a_killed_process_says_by_what() -> None:
             process.require_alive("testing")
     finally:
         process.stop()
+
+
+def test_nothing_printed_early_is_lost() -> None:
+    """What a process prints before anybody listens is heard all the same."""
+    process = ManagedProcess("early", [sys.executable, "-S", "-c", "print('hello')"], (0,), new_mark())
+    try:
+        deadline = time.monotonic() + 20.0
+        while process.alive and time.monotonic() < deadline:
+            time.sleep(0.01)
+        heard: list[str] = []
+        process.on_line("stdout", lambda _, line: heard.append(line))
+        process.listen()
+        while not heard and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert heard == ["hello"]
+    finally:
+        process.stop()

@@ -98,6 +98,7 @@ def _read_from(source: dict[str, Any], code: str, table: dict[str, str]) -> floa
     readout = None
     try:
         readout = Readout(definition, process, table)
+        process.listen()
         deadline = time.monotonic() + 20.0
         while len(readout.readings) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -21,6 +21,7 @@ from slomo.testbed.host.marker import VARIABLE, RunMark
 
 _POLL_S = 0.01
 _AFTER_KILL_S = 5.0
+_LONGEST_QUOTE = 200
 _starting = threading.Lock()
 
 
@@ -67,12 +68,14 @@ class ManagedProcess:
         self._process = self._start(variables, directory)
         self.started_s = time.monotonic()
         self._handlers: dict[str, list[LineHandler]] = {"stdout": [], "stderr": []}
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._drains = {
-            name: Drain(pipe, self._handlers[name])
-            for name, pipe in (("stdout", self._process.stdout), ("stderr", self._process.stderr))
-        }
+        self._drains: dict[str, Drain] = {}
+
+    def listen(self) -> None:
+        """Begin to read its output; nothing printed before is lost, so handlers are added first."""
+        for name, pipe in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
+            assert pipe is not None
+            if name not in self._drains:
+                self._drains[name] = Drain(pipe, self._handlers[name])
 
     def _start(self, variables: Mapping[str, str], directory: str | Path | None) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
@@ -170,13 +173,12 @@ class ManagedProcess:
 
     def last_words(self, lines: int = 3) -> str:
         """Return the end of its output as a sentence; empty where it printed nothing."""
-        spoken = [
-            line
-            for name in ("stderr", "stdout")
-            for line in list(self._drains[name].last_lines)[-lines:]
-            if line.strip()
-        ]
-        return f" It last said: {' | '.join(spoken[-lines:])}" if spoken else " It said nothing."
+        for name in ("stderr", "stdout"):
+            heard = self._drains[name].last_lines if name in self._drains else ()
+            spoken = [line[:_LONGEST_QUOTE] for line in heard if line.strip()]
+            if spoken:
+                return f" It last said: {' | '.join(spoken[-lines:])}"
+        return " It said nothing."
 
     def stop(self, number: signal.Signals = signal.SIGINT, limit_s: float = 3.0) -> None:
         """Ask it to end, then kill what is left of its group; returns when nothing is."""
@@ -192,6 +194,13 @@ class ManagedProcess:
             self._reap()
             for drain in self._drains.values():
                 drain.join(0.5)
+            if not self._drains:
+                self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._process.stdout, self._process.stderr):
+            assert pipe is not None
+            pipe.close()
 
     def _reap(self) -> None:
         deadline = time.monotonic() + _AFTER_KILL_S

@@ -77,6 +77,7 @@ class Tenant:
         try:
             self._readout = Readout(definition, self.process, table)
             self._watch = ReadyWatch(definition, self.process, self._readout.readings, table)
+            self.process.listen()
         except BaseException:
             self.stop()
             raise

@@ -4,7 +4,7 @@ A calibration is a fact about hardware and program; it is kept in the user's cac
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.definition import HostDefinition, host_definition
@@ -15,6 +15,8 @@ from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.this_machine import cache_mib, fingerprint
 from slomo.vocabulary.network_function import NetworkFunction
 
+#: a calibration made with less of the cores is used, but not kept
+_SHARE_WORTH_KEEPING = 0.9
 _TYPICAL_L2_MIB, _TYPICAL_LLC_MIB = 1.0, 64.0
 
 
@@ -47,6 +49,16 @@ class ProbeSource:
             self.made = Probe(self.calibration or self._calibrated(definition), definition, self.settings)
         return self.made
 
+    def _thorough(self) -> HostSettings:
+        """Return settings as good as the usual ones, whatever haste a run is in."""
+        usual = HostSettings()
+        pairs, window_s = self.settings.probe_pairs, self.settings.probe_window_s
+        return replace(
+            self.settings,
+            probe_pairs=max(pairs, usual.probe_pairs),
+            probe_window_s=max(window_s, usual.probe_window_s),
+        )
+
     def _calibrated(self, definition: HostDefinition) -> Calibration:
         identity = f"{fingerprint()}-{definition.fingerprint}-{slomo_nf_binary().name[-16:]}"
         path = calibration_path(identity)
@@ -55,7 +67,8 @@ class ProbeSource:
         l2_mib = (cache_mib(2) or (_TYPICAL_L2_MIB, 0))[0]
         largest_mib = (cache_mib(3) or (_TYPICAL_LLC_MIB, 0))[0]
         made = calibrate(
-            definition, self.cores, self.settings, l2_mib=l2_mib, largest_llc_mib=largest_mib, identity=identity
+            definition, self.cores, self._thorough(), l2_mib=l2_mib, largest_llc_mib=largest_mib, identity=identity
         )
-        made.save(path)
+        if self.settings.minimum_cpu_share >= _SHARE_WORTH_KEEPING:
+            made.save(path)
         return made
