@@ -32,8 +32,12 @@ def main() -> None:
         wall, busy = _timed(plan, testbed, store, arguments.jobs)
         print(f"{len(plan)} runs, {arguments.jobs} workers: {wall:.1f} s wall, {busy:.1f} s processor", end="")
         print(f" ({busy / wall:.2f} cores busy, {1e3 * busy / len(plan):.0f} ms per run)")
-        scaled = wall * 600 / len(plan)
+        scaled, idle = (600 * seconds / len(plan) for seconds in (wall, busy / arguments.jobs))
         print(f"600 runs would take {scaled:.1f} s, target {TARGET_S:.0f} s: {'ok' if scaled < TARGET_S else 'off'}")
+        if busy < 0.8 * arguments.jobs * wall:
+            print(
+                f"  but others used the cores meanwhile: with {arguments.jobs} to itself it would be {idle:.1f} s or more"
+            )
         _print_store_cost(plan, store, Path(folder))
 
 
