@@ -2,7 +2,7 @@
 
     python benchmarks/campaign.py [--nf lpm] [--machine e5-2620v4] [--jobs 2] [--runs N]
 
-Prints wall and processor time, the cores that were really busy, and what the durable store costs. Target: 60 s, two cores.
+Prints wall and processor time, the cores that were really busy, and the cost of the store. Target: 60 s on two cores.
 """
 
 import argparse
