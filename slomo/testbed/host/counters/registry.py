@@ -9,8 +9,20 @@ from collections.abc import Mapping
 from slomo.errors import TestbedError, UnknownNameError
 from slomo.testbed.host.counters.base import CounterReader
 
-#: alias -> "module:class", in order of preference; each class takes no arguments.
-READERS: dict[str, str] = {}
+_ROOM = "slomo.testbed.host.counters"
+#: alias -> "module:class", in order of preference; each class takes no arguments. Two aliases joined by a plus sign
+#: read together.
+READERS: dict[str, str] = {
+    "pcm": f"{_ROOM}.pcm:PcmReader",
+    "pcm-sensor-server": f"{_ROOM}.sensor_server:SensorServerReader",
+    "perf": f"{_ROOM}.perf:PerfReader",
+    "resctrl": f"{_ROOM}.resctrl:ResctrlReader",
+    "pqos": f"{_ROOM}.pqos:PqosReader",
+    "pcm-memory": f"{_ROOM}.pcm_tools:PcmMemoryReader",
+    "pcm-pcie": f"{_ROOM}.pcm_tools:PcmPcieReader",
+}
+#: What is tried, in this order, where nothing is asked for: only what tells cores apart.
+AUTOMATIC = ("pcm", "pcm-sensor-server", "perf+resctrl", "pqos")
 #: alias of measuring pressure without counters
 PROBE = "probe"
 
@@ -23,9 +35,9 @@ def choose_reader(
     Parameters
     ----------
     wanted : str or CounterReader, optional
-        An alias, ``"probe"``, an instance, or nothing for the first one that works.
+        An alias, several joined by ``+``, ``"probe"``, an instance, or nothing for the first one that works.
     readers : mapping, optional
-        Registry to choose from.
+        Registry to choose from, in its order.
 
     Raises
     ------
@@ -43,11 +55,10 @@ def choose_reader(
     if wanted == PROBE:
         return None
     if wanted is None:
-        return next((reader for reader in map(_make, table.values()) if reader.available()[0]), None)
+        candidates = (_named(name, table) for name in (AUTOMATIC if readers is None else table))
+        return next((reader for reader in candidates if reader.available()[0]), None)
     if isinstance(wanted, str):
-        if wanted not in table:
-            raise UnknownNameError("counter reader", wanted, [*table, PROBE])
-        wanted = _make(table[wanted])
+        wanted = _named(wanted, table)
     usable, why = wanted.available()
     if not usable:
         raise TestbedError(
@@ -55,6 +66,19 @@ def choose_reader(
             hint="see `slomo doctor`, or use 'probe', which needs no counters",
         )
     return wanted
+
+
+def _named(name: str, table: Mapping[str, str]) -> CounterReader:
+    aliases = name.split("+")
+    for alias in aliases:
+        if alias not in table:
+            raise UnknownNameError("counter reader", alias, [*table, PROBE])
+    members = [_make(table[alias]) for alias in aliases]
+    if len(members) == 1:
+        return members[0]
+    from slomo.testbed.host.counters.combined import CombinedReader
+
+    return CombinedReader(members)
 
 
 def _make(path: str) -> CounterReader:

@@ -1,0 +1,105 @@
+"""Several readers at once, for hosts where no single source tells everything.
+
+perf knows instructions and misses, resctrl occupancy and bandwidth; on AMD there is no PCM, and together they come
+close. What several report is taken from the first.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+from slomo.errors import TestbedError
+from slomo.testbed.host.counters.base import CounterReader, CounterSample
+from slomo.vocabulary.vector import MetricVector
+
+
+class CombinedReader:
+    """Reads from all of its members that this host can use.
+
+    Parameters
+    ----------
+    members : sequence of CounterReader
+        Preferred first.
+
+    Examples
+    --------
+    >>> from slomo.testbed.host.counters.perf import PerfReader
+    >>> from slomo.testbed.host.counters.resctrl import ResctrlReader
+    >>> CombinedReader([PerfReader(), ResctrlReader()]).members[1].name
+    'resctrl'
+    """
+
+    def __init__(self, members: Sequence[CounterReader]) -> None:
+        self.members = tuple(members)
+        self._usable: tuple[CounterReader, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """Names of the members in use, joined by plus signs, as it stands in the provenance."""
+        return "+".join(member.name for member in (self._used() or self.members))
+
+    def available(self) -> tuple[bool, str]:
+        """Return whether any member can read."""
+        verdicts = {member.name: member.available() for member in self.members}
+        told = "; ".join(f"{name}: {why}" for name, (_, why) in verdicts.items())
+        return any(usable for usable, _ in verdicts.values()), told
+
+    def start(self, cores: Sequence[int]) -> None:
+        """Start all usable members; none keeps running where one fails.
+
+        Raises
+        ------
+        TestbedError
+            If none is usable, or one does not start.
+        """
+        used = self._used()
+        if not used:
+            raise TestbedError(f"counters cannot be read: {self.available()[1]}", hint="see `slomo doctor`")
+        with contextlib.ExitStack() as stack:
+            for member in used:
+                member.start(cores)
+                stack.callback(_end, member)
+            stack.pop_all()
+
+    def stop(self) -> CounterSample:
+        """End all members and merge what they saw.
+
+        Raises
+        ------
+        TestbedError
+            If the counters of one vanished; the others are ended nevertheless.
+        """
+        samples: list[CounterSample] = []
+        problems: list[TestbedError] = []
+        for member in self._used():
+            try:
+                samples.append(member.stop())
+            except TestbedError as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
+        return CounterSample(
+            _merged([sample.cores for sample in samples]),
+            _merged([sample.sockets for sample in samples]),
+            next((sample.system for sample in samples if sample.system is not None), None),
+            max((sample.duration_s for sample in samples), default=0.0),
+        )
+
+    def _used(self) -> tuple[CounterReader, ...]:
+        if self._usable is None:
+            self._usable = tuple(member for member in self.members if member.available()[0])
+        return self._usable
+
+
+def _end(member: CounterReader) -> None:
+    with contextlib.suppress(TestbedError):
+        member.stop()
+
+
+def _merged(parts: Sequence[Mapping[int, MetricVector]]) -> dict[int, MetricVector]:
+    merged: dict[int, MetricVector] = {}
+    for part in parts:
+        for number, vector in part.items():
+            known = merged.get(number)
+            both = {**dict(vector), **(dict(known) if known else {})}
+            merged[number] = MetricVector(both, scope=vector.scope)
+    return merged

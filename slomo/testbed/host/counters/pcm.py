@@ -1,0 +1,250 @@
+"""Intel PCM's main tool as counter reader: SLOMO's own source of contentiousness metrics.
+
+SLOMO (SIGCOMM'20, section 5) runs ``pcm.x -r -csv``. PCM tells that it cannot read only by an exit code, a sentence on
+stderr and an empty file (pcm 202302 to 202604, src/pcm.cpp); all three are turned into one error here.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from slomo.errors import ConfigurationError, MissingMetricError, TestbedError
+from slomo.records.pcm import PcmRecording, read_pcm
+from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.marker import new_mark
+from slomo.testbed.host.orphans import remove_path, run_directories
+from slomo.testbed.host.tool import Finished, RunningTool, is_installed, package_hint, run_tool
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+
+_TRIAL_LIMIT_S, _START_LIMIT_S = 15.0, 15.0
+_LARGEST_READ_B = 512 * 2**20
+#: What PCM says -> what that means, and what to do; first match wins.
+_SAYINGS = (
+    (
+        "occupied by other application",
+        "another program has programmed the counters",
+        "end that program, or run `pcm -r` once",
+    ),
+    (
+        "vPMU is not enabled",
+        "this virtual machine has no performance counters",
+        "enable the vPMU in the hypervisor, or use 'probe', which needs no counters",
+    ),
+    (
+        "Unsupported processor model",
+        "this PCM does not know the processor",
+        "install a newer PCM, or use 'perf' or 'resctrl'",
+    ),
+    ("is required for this tool", "this tool does not know the processor", "use 'pcm', 'perf' or 'resctrl'"),
+    ("denied (no MSR", "PCM may not read the processor's registers", "run as root after `modprobe msr`"),
+    ("can't open MSR handle", "PCM may not read the processor's registers", "run as root after `modprobe msr`"),
+)
+
+
+class PcmTool:
+    """What the tools of PCM have in common: a CSV file that grows until SIGINT.
+
+    Parameters
+    ----------
+    command : str
+        Program.
+    interval_s : float
+        Sampling interval [s].
+    """
+
+    name = "pcm"
+    options: tuple[str, ...] = ("-f",)
+    header_lines, fewest_samples = 2, 3
+
+    def __init__(self, command: str | None = None, interval_s: float = 0.25) -> None:
+        self.command, self.interval_s = command or self.name, interval_s
+        self._verdict: tuple[bool, str] | None = None
+        self._running: tuple[RunningTool, Path] | None = None
+        self._cores: tuple[int, ...] = ()
+
+    def available(self) -> tuple[bool, str]:
+        """Try one sample; the verdict is kept."""
+        if self._verdict is None:
+            self._verdict = self._tried()
+        return self._verdict
+
+    def start(self, cores: Sequence[int]) -> None:
+        """Start the tool, and return when its file has a header.
+
+        Raises
+        ------
+        TestbedError
+            If it ends before, with its reason.
+        """
+        usable, why = self.available()
+        if not usable:
+            raise TestbedError(f"counters cannot be read with '{self.name}': {why}", hint=hint_for(why))
+        folder = _own_directory()
+        file = folder / "samples.csv"
+        try:
+            tool = RunningTool(self._words(file))
+        except TestbedError:
+            remove_path(folder)
+            raise
+        self._running, self._cores = (tool, folder), tuple(cores)
+        if not tool.wait(lambda: lines_in(file) >= self.header_lines, _START_LIMIT_S):
+            finished = self._ended()
+            raise failure(self.name, finished)
+
+    def stop(self) -> CounterSample:
+        """End it and return the median over its samples; waits until there are some.
+
+        Raises
+        ------
+        TestbedError
+            If it was not running, ended by itself, or wrote nothing that can be read.
+        """
+        if self._running is None:
+            raise TestbedError(f"'{self.name}' was not started", hint="call `start` first")
+        tool, folder = self._running
+        file = folder / "samples.csv"
+        enough = self.header_lines + self.fewest_samples + 1
+        try:
+            if not tool.wait(lambda: lines_in(file) >= enough, _START_LIMIT_S + enough * self.interval_s):
+                raise failure(self.name, tool.stop())
+            if not tool.alive:  # it may end between two runs, too: what it counted is then not this window's
+                raise failure(self.name, tool.stop())
+            tool.stop()
+            return self._sample(file)
+        finally:
+            self._ended()
+
+    def _sample(self, file: Path) -> CounterSample:
+        return sample_of(_recorded(self.name, file, self.interval_s), self._cores)
+
+    def _words(self, file: Path) -> list[str]:
+        return [self.command, f"{self.interval_s:g}", f"-csv={file}", *self.options]
+
+    def _ended(self) -> Finished:
+        assert self._running is not None
+        tool, folder = self._running
+        self._running = None
+        try:
+            return tool.stop()
+        finally:
+            remove_path(folder)
+
+    def _tried(self) -> tuple[bool, str]:
+        if not is_installed(self.command):
+            return False, f"'{self.command}' is not installed ({package_hint(self.name)})"
+        folder = _own_directory()
+        try:
+            finished = run_tool([*self._words(folder / "trial.csv"), "-i=1"], _TRIAL_LIMIT_S)
+            file = folder / "trial.csv"
+            if finished.code != 0 or not file.exists() or file.stat().st_size == 0:
+                return False, reason(finished)
+        except TestbedError as problem:
+            return False, problem.message
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return True, f"'{self.command}' reads the counters"
+
+
+class PcmReader(PcmTool):
+    """Reads ``pcm -csv``: all metrics of the vocabulary that this processor has, per core and per socket.
+
+    Parameters
+    ----------
+    command : str, optional
+        Program; ``pcm``, or ``pcm.x`` where only that is there.
+    interval_s : float
+        Sampling interval [s].
+
+    Examples
+    --------
+    >>> PcmReader().name
+    'pcm'
+    """
+
+    def __init__(self, command: str | None = None, interval_s: float = 0.25) -> None:
+        if command is None and not is_installed("pcm") and is_installed("pcm.x"):
+            command = "pcm.x"
+        super().__init__(command, interval_s)
+
+
+def sample_of(recording: PcmRecording, cores: Sequence[int]) -> CounterSample:
+    """Turn a recording into a sample; what it does not hold is missing."""
+    return CounterSample(
+        cores={core: _vector(recording.core, core, Scope.CORE) for core in cores if core in recording.cores},
+        sockets={socket: _vector(recording.socket, socket, Scope.SOCKET) for socket in recording.sockets},
+        system=_system(recording.system),
+        duration_s=float(np.nansum(recording.interval.seconds[1:])),
+    )
+
+
+def _vector(read: Callable[[int], MetricVector], number: int, scope: Scope) -> MetricVector:
+    try:
+        return read(number)
+    except MissingMetricError:
+        return MetricVector({}, scope=scope)
+
+
+def _system(read: Callable[[], MetricVector]) -> MetricVector | None:
+    try:
+        return read()
+    except MissingMetricError:
+        return None
+
+
+def _recorded(name: str, file: Path, interval_s: float) -> PcmRecording:
+    try:
+        recording = read_pcm(file)
+        # Without a clock the reader would assume PCM's default of one second; we know better.
+        return read_pcm(file, interval_s=interval_s) if recording.interval.source == "assumed" else recording
+    except ConfigurationError as problem:
+        raise TestbedError(f"what '{name}' wrote cannot be read: {problem.message}", hint=problem.hint) from None
+
+
+def lines_in(file: Path) -> int:
+    """Return how many line ends a growing file holds; 0 where it does not exist yet."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_LARGEST_READ_B).count(b"\n")
+    except OSError:
+        return 0
+
+
+def reason(finished: Finished) -> str:
+    """Return in one line why a tool of PCM could not read, with what to do about it.
+
+    Examples
+    --------
+    >>> reason(Finished(("pcm",), 1, "", "ERROR: vPMU is not enabled in the hypervisor."))
+    'this virtual machine has no performance counters (exit code 1)'
+    """
+    for saying, meaning, _ in _SAYINGS:
+        if saying in finished.stderr + finished.stdout:
+            return f"{meaning} (exit code {finished.code})"
+    return f"it wrote no samples (exit code {finished.code}): {finished.last_words()}"
+
+
+def hint_for(why: str) -> str:
+    """Return what to do about a reason."""
+    meant = (hint for _, meaning, hint in _SAYINGS if why.startswith(meaning))
+    return next(meant, "see `slomo doctor`, or use 'probe', which needs no counters")
+
+
+def failure(name: str, finished: Finished) -> TestbedError:
+    """Return the error for a tool that ended by itself."""
+    why = reason(finished)
+    return TestbedError(f"counters vanished: '{name}' ended while it was needed: {why}", hint=hint_for(why))
+
+
+def _own_directory() -> Path:
+    path = run_directories() / f"{new_mark().text}-counters"
+    try:
+        path.mkdir(mode=0o700, parents=True)
+    except OSError as problem:
+        raise TestbedError(
+            f"no directory for the counters' file can be made: '{problem.filename}': {problem.strerror}",
+            hint="set TMPDIR to a folder you may write to",
+        ) from None
+    return path

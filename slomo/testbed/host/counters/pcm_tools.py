@@ -1,0 +1,113 @@
+"""PCM's other tools as counter readers: ``pcm-memory`` for bandwidth, ``pcm-pcie`` for what devices hit and miss.
+
+Both program uncore counters that ``pcm`` programs too, so only one of the three can run at a time; they give no
+core-level vectors and are never chosen by themselves. ``pcm-iio`` counts bytes by PCIe stack, hits and misses of the
+last-level cache it does not know, so no metric of the vocabulary follows from it (opcm/pcm src/pcm-iio.cpp).
+"""
+
+import csv
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+
+from slomo.errors import TestbedError
+from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.counters.pcm import PcmTool
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+
+_LARGEST_B = 64 * 2**20
+#: Columns of pcm-pcie in which the processor, not a device, is the one that asks.
+_BY_PROCESSOR = {"PRd", "WiL", "UCRdF", "WCiL", "WCiLF"}
+
+
+class PcmMemoryReader(PcmTool):
+    """Reads ``pcm-memory -csv``: READ and WRITE of each socket.
+
+    Examples
+    --------
+    >>> PcmMemoryReader().name
+    'pcm-memory'
+    """
+
+    name = "pcm-memory"
+
+
+class PcmPcieReader(PcmTool):
+    """Reads ``pcm-pcie -csv -e``: PCIEHIT and PCIEMISS of each socket.
+
+    The tool multiplexes its events over the interval, hence one second.
+
+    Parameters
+    ----------
+    command : str, optional
+        Program.
+    interval_s : float
+        Sampling interval [s].
+
+    Examples
+    --------
+    >>> PcmPcieReader().name
+    'pcm-pcie'
+    """
+
+    name = "pcm-pcie"
+    options = ("-e",)
+    header_lines, fewest_samples = 0, 0  # its file is written in blocks: only its end is certain to be there
+
+    def __init__(self, command: str | None = None, interval_s: float = 1.0) -> None:
+        super().__init__(command, interval_s)
+
+    def _sample(self, file: Path) -> CounterSample:
+        try:
+            text = file.read_bytes()[:_LARGEST_B].decode("utf-8", "replace")
+        except OSError as problem:
+            raise TestbedError(f"what 'pcm-pcie' wrote cannot be read: {problem.strerror}") from None
+        blocks = pcie_lookups(text.splitlines())
+        if not any(blocks.values()):
+            raise TestbedError(
+                "'pcm-pcie' told no hits and misses of the last-level cache",
+                hint="this processor may not split them; use 'pcm' and leave PCIEHIT and PCIEMISS out",
+            )
+        sockets = {socket: self._vector(rows) for socket, rows in blocks.items()}
+        return CounterSample(sockets=sockets, duration_s=self.interval_s * max(map(len, blocks.values())))
+
+    def _vector(self, rows: list[tuple[float, float]]) -> MetricVector:
+        if not rows:
+            return MetricVector({}, scope=Scope.SOCKET)
+        hits, misses = (statistics.median(row[side] for row in rows) for side in (0, 1))
+        per_second = self.interval_s * 1e6
+        return MetricVector({"PCIEHIT": hits / per_second, "PCIEMISS": misses / per_second}, scope=Scope.SOCKET)
+
+
+def pcie_lookups(lines: Iterable[str]) -> dict[int, list[tuple[float, float]]]:
+    """Return hits and misses of device accesses per sample, by socket.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        ``Skt,EVENT,...`` followed by three lines per socket that end in ``(Total)``, ``(Miss)`` and ``(Hit)``, again
+        and again (opcm/pcm src/pcm-pcie.h, printSocketScopeEvents).
+
+    Examples
+    --------
+    >>> pcie_lookups(["Skt,PCIRdCur,ItoM,WiL", "0,10,20,7(Total)", "0,1,2,7(Miss)", "0,9,18,0(Hit)"])
+    {0: [(27.0, 3.0)]}
+    """
+    names: list[str] = []
+    found: dict[int, dict[str, list[float]]] = {}
+    for row in csv.reader(lines):
+        if row and row[0].strip() == "Skt":
+            names = [name.strip() for name in row]
+            continue
+        kind = next((kind for kind in ("Miss", "Hit") if row and row[-1].rstrip().endswith(f"({kind})")), None)
+        if kind is None or len(row) != len(names) or not row[0].strip().isdigit():
+            continue
+        cells = {name: cell.partition("(")[0].strip() for name, cell in zip(names[1:], row[1:], strict=True)}
+        counts = [float(cell) for name, cell in cells.items() if _asked_by_device(name) and cell.isdigit()]
+        found.setdefault(int(row[0]), {"Hit": [], "Miss": []})[kind].append(sum(counts))
+    return {socket: list(zip(kinds["Hit"], kinds["Miss"], strict=False)) for socket, kinds in found.items()}
+
+
+def _asked_by_device(name: str) -> bool:
+    return name not in _BY_PROCESSOR and not name.endswith("(B)")

@@ -1,0 +1,239 @@
+"""``perf stat`` as counter reader: what the processor's own counters tell on any Linux host with a PMU.
+
+Events are the kernel's generic ones (perf_event_open(2)): on Intel ``cache-references`` and ``cache-misses`` count at
+the last-level cache, on AMD at L2 (arch/x86/events/{intel,amd}/core.c). ``<not supported>`` and ``<not counted>`` mean
+missing; perf's exit code says nothing about them.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import TestbedError
+from slomo.testbed.host.cores import socket_of
+from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.counters.events import Events, total
+from slomo.testbed.host.tool import RunningTool, is_installed, package_hint, run_tool
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+
+_EVENTS = ("cycles", "instructions", "ref-cycles", "cache-references", "cache-misses")
+_MEMORY = {"READ": "cas_count_read", "WRITE": "cas_count_write"}
+_DEVICES = Path("/sys/bus/event_source/devices")
+_TRIAL_LIMIT_S, _START_LIMIT_S = 10.0, 5.0
+_START_S = 0.1  # perf opens its counters within some milliseconds and says nothing when it has
+_MIB_PER_GB = 2**20 / 1e9
+_LEAST_RUNNING = 5.0  # [%]: a multiplexed event that ran for less is a guess
+
+Cell = tuple[str, str]
+
+
+class PerfReader:
+    """Runs ``perf stat -j -a -A`` until stopped.
+
+    Parameters
+    ----------
+    command : str
+        Program.
+    vendor : str, optional
+        ``"intel"`` or ``"amd"``: what cache events mean; read from this machine if not given.
+    devices : path
+        Where the kernel lists its PMUs.
+
+    Examples
+    --------
+    >>> PerfReader().name
+    'perf'
+    """
+
+    name = "perf"
+
+    def __init__(self, command: str = "perf", vendor: str | None = None, devices: Path = _DEVICES) -> None:
+        self.command, self._devices = command, devices
+        self.vendor = _vendor() if vendor is None else vendor
+        self._verdict: tuple[bool, str] | None = None
+        self._running: list[RunningTool] = []
+        self._cores: tuple[int, ...] = ()
+
+    def available(self) -> tuple[bool, str]:
+        """Count for a moment; the verdict is kept."""
+        if self._verdict is None:
+            self._verdict = self._tried()
+        return self._verdict
+
+    def start(self, cores: Sequence[int]) -> None:
+        """Start counting on all CPUs, so that sockets can be summed up.
+
+        Raises
+        ------
+        TestbedError
+            If perf cannot count here, or ends at once.
+        """
+        usable, why = self.available()
+        if not usable:
+            raise TestbedError(f"counters cannot be read with 'perf': {why}", hint="see `slomo doctor`, or use 'probe'")
+        self._cores = tuple(cores)
+        commands = [self._words(_EVENTS, "-A")]
+        if self._has_memory_counters():
+            commands.append(self._words([f"uncore_imc/{event}/" for event in _MEMORY.values()], "--per-socket"))
+        try:
+            for words in commands:
+                self._running.append(RunningTool(words))
+            if self._running[0].wait(lambda: not self._running[0].alive, _START_S):
+                raise _vanished(self._running[0])
+        except BaseException:
+            self._end()
+            raise
+
+    def stop(self) -> CounterSample:
+        """End counting and return what was counted.
+
+        Raises
+        ------
+        TestbedError
+            If perf was not running, or ended by itself.
+        """
+        if not self._running:
+            raise TestbedError("'perf' was not started", hint="call `start` first")
+        try:
+            if not self._running[0].alive:
+                raise _vanished(self._running[0])
+            texts = [tool.stop().stderr for tool in self._running]
+        finally:
+            self._end()
+        cells = counted(texts[0].splitlines(), "cpu")
+        memory = counted(texts[1].splitlines(), "socket") if len(texts) > 1 else {}
+        return self._sample(cells, memory, enabled_s(texts[0].splitlines()))
+
+    def _sample(self, cells: Mapping[Cell, float], memory: Mapping[Cell, float], duration_s: float) -> CounterSample:
+        events = {int(cpu): self._events(cpu, cells) for cpu in {cpu for cpu, _ in cells} if cpu.isdigit()}
+        cores = {
+            core: MetricVector(events[core].metrics(duration_s), scope=Scope.CORE)
+            for core in self._cores
+            if core in events
+        }
+        sockets = {
+            socket: MetricVector(
+                {
+                    **total(item for core, item in events.items() if socket_of(core) == socket).metrics(duration_s),
+                    **_memory_values(socket, memory, duration_s),
+                },
+                scope=Scope.SOCKET,
+            )
+            for socket in sorted({socket_of(core) for core in events})
+        }
+        return CounterSample(cores, sockets, None, duration_s)
+
+    def _events(self, cpu: str, cells: Mapping[Cell, float]) -> Events:
+        references, misses = cells.get((cpu, "cache-references")), cells.get((cpu, "cache-misses"))
+        hits = None if references is None or misses is None else max(0.0, references - misses)
+        plain = Events(cells.get((cpu, "instructions")), cells.get((cpu, "cycles")), cells.get((cpu, "ref-cycles")))
+        if self.vendor == "intel":
+            return replace(plain, l3_misses=misses, l3_hits=hits, l2_misses=references)
+        if self.vendor == "amd":
+            return replace(plain, l2_misses=misses, l2_hits=hits)
+        return plain
+
+    def _words(self, events: Iterable[str], by: str) -> list[str]:
+        return [self.command, "stat", "-j", "-a", by, "-e", ",".join(events)]
+
+    def _has_memory_counters(self) -> bool:
+        folders = sorted(self._devices.glob("uncore_imc*"))
+        return any(all((f / "events" / event).exists() for event in _MEMORY.values()) for f in folders)
+
+    def _end(self) -> None:
+        tools, self._running = self._running, []
+        with contextlib.ExitStack() as stack:
+            for tool in tools:
+                stack.callback(tool.stop)
+
+    def _tried(self) -> tuple[bool, str]:
+        if not is_installed(self.command):
+            return False, f"'{self.command}' is not installed ({package_hint('perf')})"
+        try:
+            finished = run_tool([*self._words(_EVENTS, "-A"), "--", "sleep", "0.05"], _TRIAL_LIMIT_S)
+        except TestbedError as problem:
+            return False, problem.message
+        if finished.code != 0:
+            return False, f"exit code {finished.code}: {finished.last_words()}"
+        names = {event for _, event in counted(finished.stderr.splitlines(), "cpu")}
+        if "cycles" not in names:
+            return False, "it counts no cycles here: this machine shows no performance counters (no vPMU)"
+        return True, f"it counts {', '.join(name for name in _EVENTS if name in names)}"
+
+
+def counted(lines: Iterable[str], by: str) -> dict[Cell, float]:
+    """Return the counts of ``perf stat -j`` by CPU or socket and event; what was not counted is absent.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        One JSON object per line, among other lines.
+    by : {'cpu', 'socket'}
+        Field that says where.
+
+    Examples
+    --------
+    >>> counted(['{"cpu" : "0", "counter-value" : "7.0", "event" : "cycles", "pcnt-running" : 100.00}',
+    ...          '{"cpu" : "0", "counter-value" : "<not supported>", "event" : "cache-misses"}'], "cpu")
+    {('0', 'cycles'): 7.0}
+    """
+    found: dict[Cell, float] = {}
+    for item in _objects(lines):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            value = float(item["counter-value"])
+            if float(item.get("pcnt-running", 100.0)) >= _LEAST_RUNNING and value >= 0.0:
+                found[str(item[by]).lstrip("CPUS"), _plain(str(item["event"]))] = value
+    return found
+
+
+def enabled_s(lines: Iterable[str]) -> float:
+    """Return how long perf counted [s], by its own clock: starting it takes time, which is not ours to guess.
+
+    Examples
+    --------
+    >>> enabled_s(['{"event" : "cycles", "event-runtime" : 500000000, "pcnt-running" : 50.00}'])
+    1.0
+    """
+    longest = 0.0
+    for item in _objects(lines):
+        with contextlib.suppress(ValueError, KeyError, TypeError, ZeroDivisionError):
+            longest = max(longest, float(item["event-runtime"]) / 1e9 / (float(item["pcnt-running"]) / 100.0))
+    return longest
+
+
+def _objects(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    for line in lines:
+        with contextlib.suppress(ValueError, RecursionError):
+            item = json.loads(line) if line.startswith("{") else None
+            if isinstance(item, dict):
+                yield item
+
+
+def _plain(event: str) -> str:
+    """Drop modifiers such as ``:u`` and ``/``, and the PMU's name."""
+    return event.partition("/")[2].strip("/") if "/" in event else event.partition(":")[0]
+
+
+def _memory_values(socket: int, memory: Mapping[Cell, float], duration_s: float) -> dict[str, float]:
+    counts = {name: memory.get((str(socket), event)) for name, event in _MEMORY.items()}
+    return {name: mib * _MIB_PER_GB / duration_s for name, mib in counts.items() if mib is not None}
+
+
+def _vendor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")[:100_000]
+    except OSError:
+        return ""
+    return "intel" if "GenuineIntel" in text else "amd" if "AuthenticAMD" in text else ""
+
+
+def _vanished(tool: RunningTool) -> TestbedError:
+    finished = tool.stop()
+    return TestbedError(
+        f"counters vanished: 'perf' ended while it was needed (exit code {finished.code}): {finished.last_words()}",
+        hint="see `slomo doctor` for perf_event_paranoid and the vPMU, or use 'probe', which needs no counters",
+    )

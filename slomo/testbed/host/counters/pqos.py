@@ -1,0 +1,212 @@
+"""Intel's ``pqos`` as counter reader: cache occupancy and memory bandwidth by core, through MSRs or resctrl.
+
+CSV layout after intel-cmt-cat pqos/monitor_csv.c, 4.5.0 and later; columns go by name. The first poll comes right after
+the start and is dropped; rates are those of pqos' nominal interval. Over resctrl, pqos makes a directory per class
+that stays; where resctrl is mounted, the reader 'resctrl' leaves nothing behind.
+"""
+
+import csv
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from slomo.errors import TestbedError
+from slomo.records.pcm_csv import number
+from slomo.testbed.host.cores import available_cores, socket_of
+from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.resctrl_tree import ROOT
+from slomo.testbed.host.tool import Finished, RunningTool, is_installed, package_hint, run_tool
+from slomo.vocabulary.metrics import METRICS, Rule, Scope
+from slomo.vocabulary.vector import MetricVector
+
+_TRIAL_LIMIT_S, _START_LIMIT_S = 15.0, 10.0
+_POLLS = 3
+_FAULTS = ("not supported", "Error initializing PQoS", "Monitoring start error", "Usage:", "lock", "denied")
+_HINTS = (
+    ("lock", "another program holds pqos' lock; end it, or remove a stale /var/lock/libpqos"),
+    ("/msr", "run as root after `modprobe msr`, or mount resctrl and let pqos use it"),
+    ("not supported", "this processor or virtual machine has no RDT; use 'perf', or 'probe', which needs no counters"),
+)
+
+Poll = dict[str, float]
+
+
+class PqosReader:
+    """Runs ``pqos -m -u csv`` until stopped.
+
+    Parameters
+    ----------
+    command : str
+        Program.
+    interval_s : float
+        Polling interval [s]; multiples of 0.1.
+    operating_system : bool, optional
+        Use resctrl instead of MSRs; where it is mounted if not given.
+    has_pmu : bool, optional
+        Whether IPC and misses can be counted, too.
+
+    Examples
+    --------
+    >>> PqosReader().name
+    'pqos'
+    """
+
+    name = "pqos"
+
+    def __init__(
+        self,
+        command: str = "pqos",
+        interval_s: float = 0.5,
+        *,
+        operating_system: bool | None = None,
+        has_pmu: bool | None = None,
+    ) -> None:
+        self.command, self.interval_s = command, round(interval_s, 1)
+        self._interface = (
+            ("-I",) if ((ROOT / "info").is_dir() if operating_system is None else operating_system) else ()
+        )
+        pmu = Path("/sys/bus/event_source/devices/cpu").exists() if has_pmu is None else has_pmu
+        self._without = () if pmu else ("--disable-mon-ipc", "--disable-mon-llc_miss")
+        self._verdict: tuple[bool, str] | None = None
+        self._running: RunningTool | None = None
+        self._cores: tuple[int, ...] = ()
+
+    def available(self) -> tuple[bool, str]:
+        """Monitor one core for a moment; the verdict is kept."""
+        if self._verdict is None:
+            self._verdict = self._tried()
+        return self._verdict
+
+    def start(self, cores: Sequence[int]) -> None:
+        """Start monitoring every core of this machine, one group each, so that sockets can be summed up.
+
+        Raises
+        ------
+        TestbedError
+            If pqos ends before its first poll.
+        """
+        usable, why = self.available()
+        if not usable:
+            raise TestbedError(f"counters cannot be read with 'pqos': {why}", hint=_hint(why))
+        self._cores = tuple(cores)
+        self._running = RunningTool(self._words(sorted({*available_cores(), *cores})))
+        if not self._running.wait(lambda: self._polls(1), _START_LIMIT_S):
+            raise self._vanished()
+
+    def stop(self) -> CounterSample:
+        """End monitoring and return the median over its polls; waits until there are some.
+
+        Raises
+        ------
+        TestbedError
+            If it was not running, or ended by itself.
+        """
+        if self._running is None:
+            raise TestbedError("'pqos' was not started", hint="call `start` first")
+        tool = self._running
+        try:
+            enough = tool.wait(lambda: self._polls(_POLLS), _START_LIMIT_S + _POLLS * self.interval_s)
+            if not enough or not tool.alive:
+                raise self._vanished()
+            lines = tool.lines()
+        finally:
+            tool.stop()
+            self._running = None
+        return self._sample(polls_by_core(lines, self.interval_s))
+
+    def _sample(self, polls: Mapping[int, Sequence[Poll]]) -> CounterSample:
+        found = {core: _median(items[1:]) for core, items in polls.items()}
+        cores = {core: MetricVector(found[core], scope=Scope.CORE) for core in self._cores if core in found}
+        sockets = {
+            socket: MetricVector(_added([v for c, v in found.items() if socket_of(c) == socket]), scope=Scope.SOCKET)
+            for socket in sorted({socket_of(core) for core in found})
+        }
+        lengths = [len(items) - 1 for items in polls.values()]
+        return CounterSample(cores, sockets, None, self.interval_s * max(lengths, default=0))
+
+    def _words(self, cores: Iterable[int]) -> list[str]:
+        groups = ";".join(f"all:{core}" for core in cores)
+        tenths = max(1, round(self.interval_s * 10))
+        return [self.command, *self._interface, "-m", groups, "-i", str(tenths), "-u", "csv", *self._without]
+
+    def _polls(self, count: int) -> bool:
+        assert self._running is not None
+        return any(len(items) > count for items in polls_by_core(self._running.lines(), self.interval_s).values())
+
+    def _vanished(self) -> TestbedError:
+        assert self._running is not None
+        finished, self._running = self._running.stop(), None
+        why = _reason(finished)
+        return TestbedError(f"counters vanished: 'pqos' ended while it was needed: {why}", hint=_hint(why))
+
+    def _tried(self) -> tuple[bool, str]:
+        if not is_installed(self.command):
+            return False, f"'{self.command}' is not installed ({package_hint('pqos')})"
+        try:
+            finished = run_tool([*self._words(available_cores()[:1]), "-t", "1"], _TRIAL_LIMIT_S)
+        except TestbedError as problem:
+            return False, problem.message
+        # An unknown option prints the usage and returns 0: only samples prove that it works.
+        if finished.code != 0 or not polls_by_core(finished.stdout.splitlines(), self.interval_s):
+            return False, _reason(finished)
+        return True, "it monitors cache occupancy and memory bandwidth"
+
+
+def polls_by_core(lines: Iterable[str], interval_s: float) -> dict[int, list[Poll]]:
+    """Return what was polled, in order, by core and in the vocabulary's units; an empty cell is missing.
+
+    Examples
+    --------
+    >>> polls_by_core(['NOTE: ...', 'Time,Core,LLC[KB],MBL[MB/s],MBR[MB/s]',
+    ...                '2026-11-20 22:10:24,"0",13405.1,951.6,'], 1.0)
+    {0: [{'L3OCC': 13405.1, 'LMB': 951.6}]}
+    """
+    found: dict[int, list[Poll]] = {}
+    header: list[str] = []
+    for row in csv.reader(line for line in lines if "," in line):
+        if row[0] == "Time":
+            header = [name.strip() for name in row]
+        elif header and len(row) == len(header):
+            cells = dict(zip(header, row, strict=True))
+            if cells.get("Core", "").isdigit():
+                found.setdefault(int(cells["Core"]), []).append(_poll(cells, interval_s))
+    return found
+
+
+def _poll(cells: Mapping[str, str], interval_s: float) -> Poll:
+    per_second = 1e-6 / interval_s
+    columns = {
+        "IPC": ("IPC", 1.0),
+        "L3MISS": ("LLC Misses", per_second),
+        "L2MISS": ("LLC References", per_second),
+        "L3OCC": ("LLC[KB]", 1.0),
+        "LMB": ("MBL[MB/s]", 1.0),
+        "RMB": ("MBR[MB/s]", 1.0),
+    }
+    read = {name: number(cells.get(column, ""))[0] * factor for name, (column, factor) in columns.items()}
+    return {name: value for name, value in read.items() if math.isfinite(value) and value >= 0.0}
+
+
+def _median(polls: Sequence[Poll]) -> Poll:
+    names = {name for poll in polls for name in poll}
+    return {name: statistics.median(poll[name] for poll in polls if name in poll) for name in sorted(names)}
+
+
+def _added(members: Sequence[Poll]) -> Poll:
+    """Add cores up to their socket where adding is the metric's rule and every core reports it."""
+    return {
+        name: sum(member[name] for member in members)
+        for name, metric in METRICS.items()
+        if metric.rule is Rule.SUM and members and all(name in member for member in members)
+    }
+
+
+def _reason(finished: Finished) -> str:
+    spoken = [line.strip() for line in (finished.stdout + finished.stderr).splitlines() if line.strip()]
+    telling = [line for line in spoken if any(fault in line for fault in _FAULTS)]
+    return f"exit code {finished.code}: {' | '.join(telling[:3]) or finished.last_words()}"
+
+
+def _hint(why: str) -> str:
+    return next((hint for saying, hint in _HINTS if saying in why), "see `slomo doctor`, or use 'probe'")

@@ -1,0 +1,207 @@
+"""resctrl as counter reader: cache held and memory bandwidth by core, on Intel (CMT, MBM) and AMD (QoS) alike.
+
+One monitoring group per core, below the group whose masks hold for that core, so that nobody's allocation changes
+(Documentation/arch/x86/resctrl.rst, "Monitoring"); all of them are removed afterwards.
+"""
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from slomo.errors import TestbedError
+from slomo.testbed.host.cores import available_cores, socket_of
+from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.marker import RunMark, new_mark
+from slomo.testbed.host.resctrl_tree import ROOT, ResctrlTree
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+
+_CPU = Path("/sys/devices/system/cpu")
+_OCCUPANCY, _TOTAL, _LOCAL = "llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"
+_SNAPSHOTS, _BETWEEN_S = 3, 0.02
+
+Counts = Mapping[str, Mapping[int, int | None]]
+
+
+class ResctrlReader:
+    """Reads L3OCC, LMB and RMB from monitoring groups.
+
+    Parameters
+    ----------
+    tree : ResctrlTree, optional
+        Tree; the kernel's own if not given.
+    socket_of_domain : callable, optional
+        Socket of a last-level cache; from sysfs if not given.
+
+    Examples
+    --------
+    >>> ResctrlReader().name
+    'resctrl'
+    """
+
+    name = "resctrl"
+
+    def __init__(self, tree: ResctrlTree | None = None, socket_of_domain: Callable[[int], int] | None = None) -> None:
+        self.tree = tree or ResctrlTree(ROOT)
+        self._socket_of_domain = socket_of_domain or _socket_of_domain
+        self._groups: dict[int, str] = {}
+        self._before: dict[str, Counts] = {}
+        self._began_s = 0.0
+
+    def available(self) -> tuple[bool, str]:
+        """Return whether the tree can monitor, and what."""
+        try:
+            features = self._features()
+        except TestbedError as problem:
+            return False, f"{problem.message} ({problem.hint})"
+        return True, f"it monitors {', '.join(features)}"
+
+    def start(self, cores: Sequence[int]) -> None:
+        """Make a monitoring group per core and read all counters.
+
+        Raises
+        ------
+        TestbedError
+            If monitoring is not offered or a group is refused; nothing is left behind then.
+        """
+        self._features()
+        self._remove_orphans()
+        mark = new_mark().text
+        try:
+            for core in cores:
+                control = self.tree.control_group_of(core)
+                group = f"{control}/mon_groups/{mark}-{core}".lstrip("/")
+                self.tree.make_group(group)
+                self._groups[core] = group
+                self.tree.write(f"{group}/cpus_list", str(core))
+        except BaseException:
+            self._end()
+            raise
+        self._before = {group: self._counts(group) for group in self._watched()}
+        self._began_s = time.monotonic()
+
+    def stop(self) -> CounterSample:
+        """Read all counters again, and remove the groups.
+
+        Raises
+        ------
+        TestbedError
+            If it was not started, or the tree vanished meanwhile.
+        """
+        if not self._groups:
+            raise TestbedError("'resctrl' was not started", hint="call `start` first")
+        duration_s = time.monotonic() - self._began_s
+        try:
+            for group in self._groups.values():
+                if not (self.tree.root / group).is_dir():
+                    raise TestbedError(
+                        f"counters vanished: resctrl group '{group}' was removed while it was needed",
+                        hint="let nobody else unmount or clean resctrl during a campaign",
+                    )
+            after = {group: self._counts(group) for group in self._before}
+            occupancy = self._occupancy()
+        finally:
+            self._end()
+        return self._sample(after, occupancy, duration_s)
+
+    def _sample(
+        self, after: Mapping[str, Counts], occupancy: Mapping[str, Mapping[int, float | None]], duration_s: float
+    ) -> CounterSample:
+        values = {
+            group: {
+                domain: _values(self._before[group], counts, occupancy[group], domain, duration_s)
+                for domain in counts[_TOTAL]
+            }
+            for group, counts in after.items()
+        }
+        cores = {
+            core: MetricVector(_added(list(values[group].values())), scope=Scope.CORE)
+            for core, group in self._cores_of(values).items()
+        }
+        controls = [group for group in values if "mon_groups/" not in group]
+        by_socket: dict[int, list[Mapping[str, float | None]]] = {}
+        for group in controls:
+            for domain, found in values[group].items():
+                by_socket.setdefault(self._socket_of_domain(domain), []).append(found)
+        sockets = {number: MetricVector(_added(found), scope=Scope.SOCKET) for number, found in by_socket.items()}
+        return CounterSample(cores, sockets, None, duration_s)
+
+    def _cores_of(self, values: Mapping[str, object]) -> dict[int, str]:
+        return {int(group.rpartition("-")[2]): group for group in values if "mon_groups/" in group}
+
+    def _watched(self) -> tuple[str, ...]:
+        return (*self.tree.control_groups(), *self._groups.values())
+
+    def _counts(self, group: str) -> Counts:
+        return {file: self.tree.counters(group, file) for file in (_TOTAL, _LOCAL)}
+
+    def _occupancy(self) -> dict[str, dict[int, float | None]]:
+        """Return the median of a few readings: occupancy is a level, not a count."""
+        readings: dict[str, list[dict[int, int | None]]] = {group: [] for group in self._before}
+        for snapshot in range(_SNAPSHOTS):
+            time.sleep(_BETWEEN_S if snapshot else 0.0)
+            for group in readings:
+                readings[group].append(self.tree.counters(group, _OCCUPANCY))
+        return {
+            group: {d: _median([item.get(d) for item in seen]) for d in seen[0]} for group, seen in readings.items()
+        }
+
+    def _features(self) -> tuple[str, ...]:
+        self.tree.require("monitoring (info/L3_MON)", (self.tree.root / "info/L3_MON/mon_features").exists())
+        return tuple(self.tree.read("info/L3_MON/mon_features").split())
+
+    def _end(self) -> None:
+        groups, self._groups = self._groups, {}
+        with contextlib.ExitStack() as stack:
+            for group in groups.values():
+                stack.callback(self.tree.remove_group, group)
+
+    def _remove_orphans(self) -> None:
+        """Remove monitoring groups of campaigns that were killed."""
+        for group in self.tree.groups():
+            mark = RunMark.parse(group.rpartition("/")[2]) if "mon_groups/" in group else None
+            if mark is not None and not mark.owner_is_alive():
+                self.tree.remove_group(group)
+
+
+def _values(
+    before: Counts, after: Counts, occupancy: Mapping[int, float | None], domain: int, duration_s: float
+) -> dict[str, float | None]:
+    total, local = (_grown(before[file].get(domain), after[file].get(domain)) for file in (_TOTAL, _LOCAL))
+    remote = None if total is None or local is None else max(0, total - local)
+    held = occupancy.get(domain)
+    per = duration_s * 2**20
+    return {
+        "L3OCC": None if held is None else held / 1024.0,
+        "LMB": None if local is None else local / per,
+        "RMB": None if remote is None else remote / per,
+    }
+
+
+def _grown(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None or after < before else after - before
+
+
+def _added(parts: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    """Add domains up; what any of them lacks is missing."""
+    sums: dict[str, float | None] = {}
+    for name in ("L3OCC", "LMB", "RMB"):
+        found = [part[name] for part in parts]
+        known = [value for value in found if value is not None]
+        sums[name] = sum(known) if known and len(known) == len(found) else None
+    return sums
+
+
+def _median(values: Sequence[int | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(statistics.median(known)) if known else None
+
+
+def _socket_of_domain(domain: int) -> int:
+    for core in available_cores():
+        with contextlib.suppress(OSError):
+            if (_CPU / f"cpu{core}/cache/index3/id").read_text(encoding="ascii").strip() == str(domain):
+                return socket_of(core)
+    return domain

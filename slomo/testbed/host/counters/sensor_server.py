@@ -1,0 +1,184 @@
+"""``pcm-sensor-server`` as counter reader: PCM's counters over HTTP, for hosts where a service has the rights.
+
+JSON layout after opcm/pcm src/pcm-sensor-server.cpp (JSONPrinter), releases 202302 to 202604: plain counts since the
+server started, so that a window is the difference of two answers.
+"""
+
+import http.client
+import json
+import time
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from slomo.errors import InvalidValueError, TestbedError
+from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.counters.events import Events, total
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+
+_LARGEST_B = 32 * 2**20
+_LIMIT_S = 5.0
+#: The largest unsigned number stands for an occupancy that could not be read.
+_INVALID = 2**64 - 1
+_EVENTS = {
+    "instructions": "Instructions Retired Any",
+    "cycles": "Clock Unhalted Thread",
+    "reference_cycles": "Clock Unhalted Ref",
+    "nominal_cycles": "Invariant TSC",
+    "l3_misses": "L3 Cache Misses",
+    "l3_hits": "L3 Cache Hits",
+    "l2_misses": "L2 Cache Misses",
+    "l2_hits": "L2 Cache Hits",
+}
+_BANDWIDTHS = {"LMB": "Local Memory Bandwidth", "RMB": "Remote Memory Bandwidth"}
+_TRAFFIC = {"READ": "DRAM Reads", "WRITE": "DRAM Writes"}
+
+
+class SensorServerReader:
+    """Asks a ``pcm-sensor-server`` before and after.
+
+    Parameters
+    ----------
+    url : str
+        Where it listens; on this machine and PCM's own port if not given.
+
+    Raises
+    ------
+    InvalidValueError
+        For something that is no http address.
+
+    Examples
+    --------
+    >>> SensorServerReader("http://127.0.0.1:9738").name
+    'pcm-sensor-server'
+    """
+
+    name = "pcm-sensor-server"
+
+    def __init__(self, url: str = "http://127.0.0.1:9738") -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            raise InvalidValueError(f"'{url}' is no address of a pcm-sensor-server", hint="write http://HOST:9738")
+        self.url = url
+        self._address = (parts.hostname, parts.port or 9738)
+        self._before: tuple[float, Mapping[str, Any]] | None = None
+        self._cores: tuple[int, ...] = ()
+
+    def available(self) -> tuple[bool, str]:
+        """Ask once."""
+        try:
+            answer = self._ask()
+        except TestbedError as problem:
+            return False, problem.message
+        return True, f"{len(answer['Sockets'])} sockets at {self.url}"
+
+    def start(self, cores: Sequence[int]) -> None:
+        """Remember the counts of now.
+
+        Raises
+        ------
+        TestbedError
+            If nobody answers, or something else does.
+        """
+        self._cores = tuple(cores)
+        self._before = (time.monotonic(), self._ask())
+
+    def stop(self) -> CounterSample:
+        """Return what was counted since `start`.
+
+        Raises
+        ------
+        TestbedError
+            If it was not started, or the server went away or was restarted meanwhile.
+        """
+        if self._before is None:
+            raise TestbedError("'pcm-sensor-server' was not asked before", hint="call `start` first")
+        (began_s, before), self._before = self._before, None
+        after = self._ask()
+        duration_s = time.monotonic() - began_s
+        try:
+            return self._difference(before, after, duration_s)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise self._strange(f"its answer has another shape ({type(problem).__name__}: {problem})") from None
+
+    def _difference(self, before: Mapping[str, Any], after: Mapping[str, Any], duration_s: float) -> CounterSample:
+        cores: dict[int, MetricVector] = {}
+        sockets: dict[int, MetricVector] = {}
+        earlier = {socket["Socket ID"]: socket for socket in before["Sockets"]}
+        for socket in after["Sockets"]:
+            number = int(socket["Socket ID"])
+            was, now = (_threads(item) for item in (earlier[number], socket))
+            pairs = {core: (was[core], now[core]) for core in now if core in was}
+            values = {core: _thread_values(*pair, duration_s) for core, pair in pairs.items()}
+            events = total(_events(*pair) for pair in pairs.values())
+            traffic = _uncore_values(earlier[number], socket, duration_s)
+            sums = {name: _added([value.get(name) for value in values.values()]) for name in ("L3OCC", "LMB", "RMB")}
+            sockets[number] = MetricVector({**events.metrics(duration_s), **sums, **traffic}, scope=Scope.SOCKET)
+            for core in set(self._cores) & set(values):
+                cores[core] = MetricVector(values[core], scope=Scope.CORE)
+        return CounterSample(cores, sockets, None, duration_s)
+
+    def _ask(self) -> Mapping[str, Any]:
+        connection = http.client.HTTPConnection(*self._address, timeout=_LIMIT_S)
+        try:
+            connection.request("GET", "/", headers={"Accept": "application/json"})
+            response = connection.getresponse()
+            body = response.read(_LARGEST_B + 1)
+            if response.status != 200:
+                raise self._strange(f"it answers with status {response.status}")
+            if len(body) > _LARGEST_B:
+                raise self._strange(f"its answer is longer than {_LARGEST_B} bytes")
+            answer = json.loads(body)
+        except (OSError, http.client.HTTPException) as problem:
+            raise TestbedError(
+                f"no pcm-sensor-server answers at {self.url}: {problem}",
+                hint="start it as root: pcm-sensor-server -p 9738",
+            ) from None
+        except (ValueError, RecursionError):
+            raise self._strange("its answer is no JSON") from None
+        finally:
+            connection.close()
+        if not isinstance(answer, dict) or not isinstance(answer.get("Sockets"), list) or not answer["Sockets"]:
+            raise self._strange("its answer names no sockets")
+        return answer
+
+    def _strange(self, what: str) -> TestbedError:
+        return TestbedError(
+            f"what listens at {self.url} is no pcm-sensor-server of a known release: {what}",
+            hint="check host and port; releases 202302 to 202604 are known",
+        )
+
+
+def _threads(socket: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    return {int(thread["OS ID"]): thread for core in socket["Cores"] for thread in core["Threads"]}
+
+
+def _events(before: Mapping[str, Any], after: Mapping[str, Any]) -> Events:
+    was, now = (thread.get("Core Counters", {}) for thread in (before, after))
+    return Events(**{name: _grown(was.get(key), now.get(key)) for name, key in _EVENTS.items()})
+
+
+def _thread_values(before: Mapping[str, Any], after: Mapping[str, Any], duration_s: float) -> dict[str, float | None]:
+    occupancy = after.get("Core Counters", {}).get("L3 Cache Occupancy")
+    was, now = (thread.get("Core Memory Bandwidth Counters", {}) for thread in (before, after))
+    bandwidths = {name: _grown(was.get(key), now.get(key), duration_s) for name, key in _BANDWIDTHS.items()}
+    held = None if occupancy is None or occupancy >= _INVALID else float(occupancy)
+    return {**_events(before, after).metrics(duration_s), "L3OCC": held, **bandwidths}
+
+
+def _uncore_values(before: Mapping[str, Any], after: Mapping[str, Any], duration_s: float) -> dict[str, float | None]:
+    was, now = (item.get("Uncore", {}).get("Uncore Counters", {}) for item in (before, after))
+    return {name: _grown(was.get(key), now.get(key), duration_s * 1e9) for name, key in _TRAFFIC.items()}
+
+
+def _grown(before: Any, after: Any, per: float = 1.0) -> float | None:
+    """Return by how much a count grew; None where it is missing, fell, or never was anything but zero (not read)."""
+    if before is None or after is None or after < before or after == 0 or per <= 0.0:
+        return None
+    return float(after - before) / per
+
+
+def _added(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
