@@ -395,6 +395,21 @@ def evaluate(
     return judge(opened, dataset, models, coverage, compat=compat)
 
 
+def calibration_mixes(dataset: "ProfileDataset") -> int:
+    """Return how many mixes of a dataset belong to the half that :func:`profile` calibrates intervals with.
+
+    Judging by them is no cheat for errors, for nothing is fitted to mixes, but the coverage of intervals may flatter.
+    """
+    from slomo.profiling.plans import stream_of
+    from slomo.vocabulary.colocation import Colocation
+
+    mixes = dataset.select(plan="mix")
+    places = mixes.frame.drop_duplicates("run_key").index
+    targets = {key: mixes.workload(key) for key in mixes.targets}
+    found = (Colocation("", targets[mixes.frame["target"].iloc[row]], mixes.competitors(int(row))) for row in places)
+    return sum(stream_of(colocation) == "calibration" for colocation in found)
+
+
 def _mixes(
     workloads: Sequence[Workload], machine: "Machine", count: int | None, stream: "Stream", **rest: Any
 ) -> "ExperimentPlan":

@@ -92,13 +92,16 @@ def _evaluated(
 ) -> "Evaluation":
     from slomo.cli.progress import ProgressBar, announce_compilation
     from slomo.records.catalog import find_dataset
-    from slomo.workflow import evaluate, load_models
+    from slomo.workflow import calibration_mixes, evaluate, load_models
 
     chosen = settings(**given)
     library = load_models(chosen.models)
     common: dict[str, Any] = {"models": names or None, "coverage": chosen.coverage, "compat": compat}
     if dataset is not None:
-        return evaluate(library, find_dataset(dataset), machine=given["machine"], **common)
+        mixes_read = find_dataset(dataset)
+        if known := calibration_mixes(mixes_read):
+            note(f"note: {known} of these mixes are of the half that calibrates intervals; their coverage may flatter")
+        return evaluate(library, mixes_read, machine=given["machine"], **common)
     announce_compilation()
     with ProgressBar("running mixes") as bar:
         return evaluate(

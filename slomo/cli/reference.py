@@ -1,4 +1,7 @@
-"""The reference page of the command line, generated from the commands themselves (datasette keeps its own the same way)."""
+"""The reference page of the command line, generated from the commands themselves.
+
+datasette keeps its pages the same way: a page that is generated cannot say what the program does not do.
+"""
 
 import importlib
 from collections.abc import Iterator

@@ -24,6 +24,8 @@ _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 _INK = "#222222"
 _SEQUENTIAL = "cividis"
 _BANDS_PERCENT = (5.0, 10.0)
+_WIDE = 30.0  # access rates that differ by more than this factor are drawn on a logarithmic axis
+_FLAT = 1e-3  # points with less spread than this across their line span no surface
 
 
 def sensitivity_surface(
@@ -67,28 +69,25 @@ def sensitivity_surface(
         f"Sensitivity of {target}", "competitors' cache access rate, L2MISS [M/s]", "competitors' cache occupancy [MiB]"
     )
     top = max(float(z.max()), 1.0)
-    if _spans_a_plane(x, y):
-        axes.tricontourf(
-            x, y, np.clip(z, 0, top), levels=np.linspace(0, top, 13), cmap=_SEQUENTIAL, alpha=0.85, antialiased=False
-        )
-    points = axes.scatter(
-        x, y, c=z, cmap=_SEQUENTIAL, vmin=0, vmax=top, s=26, edgecolors="white", linewidths=0.5, zorder=3
-    )
+    wide = x.min() > 0 and x.max() > _WIDE * x.min()
+    if wide:
+        axes.set_xscale("log")
+    triangles = _triangles(np.log10(x) if wide else x, y)
+    if triangles is not None:
+        levels = np.linspace(0, top, 13)
+        axes.tricontourf(x, y, np.clip(z, 0, top), levels, triangles=triangles, cmap=_SEQUENTIAL, alpha=0.85)
+    style: dict[str, Any] = {"s": 26, "edgecolors": "white", "linewidths": 0.5, "zorder": 3}
+    points = axes.scatter(x, y, c=z, cmap=_SEQUENTIAL, vmin=0, vmax=top, **style)
     bar = figure.colorbar(points, ax=axes, pad=0.02)
     bar.set_label("slowdown [%]")
     bar.outline.set_visible(False)
     if llc_mib is not None:
         axes.axhline(llc_mib, color=_INK, linewidth=1, linestyle="--")
-        axes.annotate(
-            f"LLC {llc_mib:.3g} MiB",
-            (0.01, llc_mib),
-            xycoords=("axes fraction", "data"),
-            va="bottom",
-            fontsize=8,
-            color=_INK,
-        )
-    axes.set_xlim(0, x.max() * 1.03)
-    axes.set_ylim(0, max(float(y.max()), llc_mib or 0.0) * 1.07)
+        place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "xytext": (0, 4), "textcoords": "offset points"}
+        axes.annotate(f"LLC {llc_mib:.3g} MiB", (0.01, llc_mib), va="bottom", fontsize=8, color=_INK, **place)
+    if not wide:
+        axes.set_xlim(0, x.max() * 1.03)
+    axes.set_ylim(0, max(float(y.max()), llc_mib or 0.0) * 1.09)
     return figure
 
 
@@ -255,10 +254,14 @@ def _finite_columns(*columns: ArrayLike) -> tuple[NDArray[np.float64], ...]:
     return tuple(table.T)
 
 
-def _spans_a_plane(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
-    """Say whether points can be triangulated: not all on one line, in units of their own spread."""
-    spread = np.column_stack([(x - x.mean()) / (np.ptp(x) or 1.0), (y - y.mean()) / (np.ptp(y) or 1.0)])
-    return bool(np.linalg.svd(spread, compute_uv=False)[-1] > 1e-3)
+def _triangles(x: NDArray[np.float64], y: NDArray[np.float64]) -> "NDArray[np.int32] | None":
+    """Return the triangles between points, or None where these lie on a line; in units of their own spread."""
+    from matplotlib.tri import Triangulation
+
+    scaled = np.column_stack([(x - x.mean()) / (np.ptp(x) or 1.0), (y - y.mean()) / (np.ptp(y) or 1.0)])
+    if np.linalg.svd(scaled, compute_uv=False)[-1] < _FLAT:
+        return None
+    return Triangulation(scaled[:, 0], scaled[:, 1]).triangles
 
 
 def _limits(*columns: NDArray[np.float64]) -> tuple[float, float]:

@@ -102,6 +102,14 @@ def test_evaluation_has_the_stable_keys(bench, capsys) -> None:
     assert all(0 <= row["within_5"] <= row["within_10"] <= 100 for row in found["models"].values())
 
 
+def test_mixes_that_calibrate_are_pointed_out(bench, capsys) -> None:
+    """Judging by the mixes that set the intervals is possible, and said; unseen mixes pass in silence."""
+    for dataset, said in ((bench.dataset, "40 of these mixes"), (bench.mixes, "")):
+        capsys.readouterr()
+        assert main(f"evaluate --models {bench.models} --dataset {dataset} --model none --json".split()) == 0
+        assert (capsys.readouterr().err.startswith(f"note: {said}")) == bool(said)
+
+
 def test_evaluation_runs_its_own_mixes(bench, capsys, tmp_path: Path) -> None:
     """Without a dataset the mixes are run; a page with figures can be had of them."""
     page = tmp_path / "report.html"

@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -233,6 +235,36 @@ def test_missing_folder_is_refused_before_measuring(tmp_path: Path, capsys) -> N
     """A folder that is not there is named, with the command that makes it."""
     assert main([*PROFILE, "--out", str(tmp_path / "nowhere" / "p.parquet")]) == 2
     assert "mkdir -p" in capsys.readouterr().err
+
+
+def test_interrupt_keeps_what_is_finished(tmp_path: Path) -> None:
+    """Ctrl-C ends a campaign with 130, says how many runs are kept, and keeps them."""
+    store = tmp_path / "runs.sqlite"
+    line = f"profile l2fwd --plan pressure --jobs 1 --store {store} --out {tmp_path / 'p.parquet'}"
+    program = [sys.executable, "-m", "slomo.cli.main", *line.split()]
+    running = subprocess.Popen(program, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        time.sleep(0.1)
+        if store.exists() and finished(store):
+            break
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+
+    assert running.returncode == 130
+    assert "kept in" in said
+    assert "Traceback" not in said
+    assert finished(store) > 0
+
+
+def finished(store: Path) -> int:
+    """Count the runs a store holds, while its campaign goes on."""
+    connection = sqlite3.connect(store, timeout=10)
+    try:
+        return int(connection.execute("SELECT count(*) FROM runs").fetchone()[0])
+    except sqlite3.Error:
+        return 0
+    finally:
+        connection.close()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
