@@ -16,6 +16,7 @@ from slomo.errors import InvalidValueError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.tri import Triangulation
 
 #: Okabe and Ito's colours, the darkest first.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
@@ -72,10 +73,10 @@ def sensitivity_surface(
     wide = x.min() > 0 and x.max() > _WIDE * x.min()
     if wide:
         axes.set_xscale("log")
-    triangles = _triangles(np.log10(x) if wide else x, y)
-    if triangles is not None:
+    surface = _triangulated(x, y, logarithmic=bool(wide))
+    if surface is not None:
         levels = np.linspace(0, top, 13)
-        axes.tricontourf(x, y, np.clip(z, 0, top), levels, triangles=triangles, cmap=_SEQUENTIAL, alpha=0.85)
+        axes.tricontourf(surface, np.clip(z, 0, top), levels, cmap=_SEQUENTIAL, alpha=0.85)
     style: dict[str, Any] = {"s": 26, "edgecolors": "white", "linewidths": 0.5, "zorder": 3}
     points = axes.scatter(x, y, c=z, cmap=_SEQUENTIAL, vmin=0, vmax=top, **style)
     bar = figure.colorbar(points, ax=axes, pad=0.02)
@@ -254,14 +255,15 @@ def _finite_columns(*columns: ArrayLike) -> tuple[NDArray[np.float64], ...]:
     return tuple(table.T)
 
 
-def _triangles(x: NDArray[np.float64], y: NDArray[np.float64]) -> "NDArray[np.int32] | None":
-    """Return the triangles between points, or None where these lie on a line; in units of their own spread."""
+def _triangulated(x: NDArray[np.float64], y: NDArray[np.float64], *, logarithmic: bool) -> "Triangulation | None":
+    """Return the surface between points, as the eye sees them; None where they lie on a line."""
     from matplotlib.tri import Triangulation
 
-    scaled = np.column_stack([(x - x.mean()) / (np.ptp(x) or 1.0), (y - y.mean()) / (np.ptp(y) or 1.0)])
+    seen = np.log10(x) if logarithmic else x
+    scaled = np.column_stack([(item - item.mean()) / (np.ptp(item) or 1.0) for item in (seen, y)])
     if np.linalg.svd(scaled, compute_uv=False)[-1] < _FLAT:
         return None
-    return Triangulation(scaled[:, 0], scaled[:, 1]).triangles
+    return Triangulation(x, y, Triangulation(scaled[:, 0], scaled[:, 1]).triangles)
 
 
 def _limits(*columns: NDArray[np.float64]) -> tuple[float, float]:
