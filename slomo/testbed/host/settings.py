@@ -50,7 +50,7 @@ class HostSettings:
     attempts: int = 4
     interleaved: bool = True
     probe_pairs: int = 3
-    probe_window_s: float = 0.15
+    probe_window_s: float = 0.2
 
     def __post_init__(self) -> None:
         for name in ("window_s", "precision", "limit", "probe_window_s"):
