@@ -36,7 +36,7 @@ def main() -> None:
         print(f"600 runs would take {scaled:.1f} s, target {TARGET_S:.0f} s: {'ok' if scaled < TARGET_S else 'off'}")
         if busy < 0.8 * arguments.jobs * wall:
             print(
-                f"  but others used the cores meanwhile: with {arguments.jobs} to itself it would be {idle:.1f} s or more"
+            print(f"  others used the cores too; alone on {arguments.jobs} it would be {idle:.1f} s or more")
             )
         _print_store_cost(plan, store, Path(folder))
 
