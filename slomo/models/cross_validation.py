@@ -55,12 +55,14 @@ def held_out(
     return answer
 
 
-def relative_errors(measured: Floats, predicted: Floats) -> dict[str, float]:
-    """Return mean and 95th percentile of the relative error, and the signed bias [%].
+def relative_errors(measured: Floats, predicted: Floats, solo_mpps: float) -> dict[str, float]:
+    """Return mean and 95th percentile of the relative error, the signed bias, and the mean error over solo [%].
+
+    The last one says more where some settings starve an NF: a relative error has no bound there.
 
     Examples
     --------
-    >>> relative_errors(np.array([1.0, 2.0]), np.array([1.1, 2.0]))["mape_percent"]
+    >>> relative_errors(np.array([1.0, 2.0]), np.array([1.1, 2.0]), 2.0)["mape_percent"]
     5.0
     """
     known = np.isfinite(predicted) & (measured > 0)
@@ -71,4 +73,5 @@ def relative_errors(measured: Floats, predicted: Floats) -> dict[str, float]:
         "mape_percent": round(float(np.abs(error).mean()), 4),
         "p95_percent": round(float(np.quantile(np.abs(error), 0.95)), 4),
         "bias_percent": round(float(error.mean()), 4),
+        "mean_percent_of_solo": round(float(100.0 * np.abs(predicted - measured)[known].mean() / solo_mpps), 4),
     }

@@ -16,8 +16,8 @@ from slomo.models.checked_json import finite, text, texts
 from slomo.models.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
 from slomo.models.trees import TreeEnsemble
 
-#: What an ensemble answers with: throughput itself, or the logarithm of time per packet relative to solo.
-Response = Literal["throughput", "log relative time"]
+#: What an ensemble answers with: throughput itself, or its share of solo throughput.
+Response = Literal["throughput", "relative throughput"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +34,10 @@ class TreeSensitivity:
         What the input is composed of.
     ensemble : TreeEnsemble
         The trees.
-    response : {"throughput", "log relative time"}
+    response : {"throughput", "relative throughput"}
         What the trees answer with.
     solo_mpps : float
-        Throughput without competitors [Mpps]; with ``"log relative time"`` also the most that can be predicted.
+        Throughput without competitors [Mpps]; with ``"relative throughput"`` also the most that can be predicted.
     source : str or None
         xgboost's own JSON, where it grew the trees; kept so that saving writes the library's format unchanged.
     """
@@ -53,12 +53,11 @@ class TreeSensitivity:
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
         raw = self.ensemble.predict(vectors)
-        # time per packet relative to solo, never below 1: a neighbour does not speed anyone up
-        answer = (
-            self.solo_mpps * np.exp(-np.maximum(raw, 0.0))
-            if self.response == "log relative time"
-            else np.maximum(raw, 0.0)
-        )
+        if self.response == "relative throughput":
+            # between standing still and solo speed: a neighbour does not speed anyone up
+            answer = self.solo_mpps * np.minimum(np.maximum(raw, 0.0), 1.0)
+        else:
+            answer = np.maximum(raw, 0.0)
         gaps = np.isnan(vectors).any(axis=1)
         return np.where(gaps, np.nan, answer) if gaps.any() else answer
 
@@ -160,7 +159,7 @@ def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) ->
 
 def _trees(data: Mapping[str, Any], source: str | None) -> TreeSensitivity:
     names, response = texts(data, "feature_names"), text(data, "response")
-    if response not in ("throughput", "log relative time"):
+    if response not in ("throughput", "relative throughput"):
         raise ConfigurationError(f"model '{data.get('name')}': unknown response '{response}'")
     ensemble = plain_from_dict(data["trees"], len(names)) if source is None else xgboost_from_json(source, len(names))
     known: Response = response  # type: ignore[assignment]

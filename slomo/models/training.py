@@ -101,7 +101,7 @@ def _fit_subject(
         guess = _held_out(family, subject, names, rows, facts["seed"])
         sensitivity[family.name] = family.fit(names, vectors, mpps, solo_mpps=subject.solo_mpps, seed=facts["seed"])
         calibration[family.name] = calibrate(mpps, guess, subject.solo_mpps, "cross-validation")
-        errors[family.name] = relative_errors(mpps, guess)
+        errors[family.name] = relative_errors(mpps, guess, subject.solo_mpps)
     covered = _covered(subject)
     return NFModel(
         workload=subject.workload,
