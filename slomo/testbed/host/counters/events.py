@@ -1,6 +1,7 @@
 """Raw event counts of some cores, and the metrics that follow from them.
 
-Quotients are formed after adding, as PCM forms a socket's from its cores (src/cpucounters.h, getIPC); an event that any member lacks is missing from the sum: unknown is not zero.
+Quotients are formed after adding, as PCM forms a socket's from its cores (src/cpucounters.h, getIPC); an event that any
+member lacks is missing from the sum: unknown is not zero.
 """
 
 import functools

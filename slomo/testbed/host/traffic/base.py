@@ -1,0 +1,129 @@
+"""The contract of every traffic generator: start a workload's traffic, stop it, and say what was sent and received.
+
+One interface over captures, testpmd, Pktgen-DPDK and TRex, as NPF and DPDK's test suite (DTS) put their generators
+behind one class.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from slomo.errors import InvalidValueError
+from slomo.vocabulary.workload import Traffic
+
+_CHECKSUM_B = 4  # a frame's length counts its checksum, what programs are told does not
+
+
+@dataclass(frozen=True)
+class TrafficStatistics:
+    """What a generator sent and got back since it was started.
+
+    Attributes
+    ----------
+    sent_packets, received_packets : int
+        Since the start.
+    sent_mpps, received_mpps : float
+        Rates over the generator's own last interval [Mpps].
+    latency_us : mapping of str to float
+        Percentiles such as ``p99`` or ``mean`` [us], where the generator measures them.
+
+    Examples
+    --------
+    >>> TrafficStatistics(1000, 990).lost
+    10
+    """
+
+    sent_packets: int
+    received_packets: int
+    sent_mpps: float = 0.0
+    received_mpps: float = 0.0
+    latency_us: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> int:
+        """Packets that did not come back; 0 where more came than were sent."""
+        return max(0, self.sent_packets - self.received_packets)
+
+
+@runtime_checkable
+class TrafficGenerator(Protocol):
+    """Sends a workload's traffic to the machine under test.
+
+    Attributes
+    ----------
+    name : str
+        As it stands in the provenance.
+    """
+
+    name: str
+
+    def available(self) -> tuple[bool, str]:
+        """Return whether it can be used from here, and why not."""
+        ...
+
+    def start(self, traffic: Traffic) -> None:
+        """Begin to send.
+
+        Raises
+        ------
+        InvalidValueError
+            For traffic this generator cannot make.
+        TestbedError
+            If it cannot be started or does not answer.
+        """
+        ...
+
+    def statistics(self) -> TrafficStatistics:
+        """Return what was sent and received so far.
+
+        Raises
+        ------
+        TestbedError
+            If it does not answer (any more).
+        """
+        ...
+
+    def stop(self) -> None:
+        """End sending; does nothing where nothing was started."""
+        ...
+
+
+def frame_without_checksum_b(traffic: Traffic) -> int:
+    """Return the frame's length as programs are told it [bytes].
+
+    Examples
+    --------
+    >>> frame_without_checksum_b(Traffic(packet_size_b=64))
+    60
+    """
+    return traffic.packet_size_b - _CHECKSUM_B
+
+
+def require_uniform(traffic: Traffic, generator: str) -> None:
+    """Raise for destinations after Zipf's law, which only a capture can hold.
+
+    Raises
+    ------
+    InvalidValueError
+        Naming a generator that can.
+    """
+    if traffic.flow_distribution != "uniform":
+        raise InvalidValueError(
+            f"traffic generator '{generator}' cannot draw destinations after Zipf's law",
+            hint="use the generator 'pcap', whose captures hold any distribution",
+        )
+
+
+def require_saturating(traffic: Traffic, generator: str) -> None:
+    """Raise for an offered load where a generator only knows full speed.
+
+    Raises
+    ------
+    InvalidValueError
+        Naming generators that can.
+    """
+    if traffic.offered_mpps is not None:
+        raise InvalidValueError(
+            f"traffic generator '{generator}' only knows full speed, {traffic.offered_mpps:g} Mpps were asked for",
+            hint="use 'pktgen' or 'trex', which hold a rate",
+        )

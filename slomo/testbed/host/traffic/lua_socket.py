@@ -1,0 +1,87 @@
+"""Pktgen-DPDK's remote Lua socket: plain TCP, one line is one chunk, and only what is written explicitly comes back.
+
+Pktgen 23.03 and 23.06, lib/lua/lua_socket.c: no prompt, no echo, no length; values and errors go to Pktgen's own
+terminal. Every request is therefore wrapped to write its result, or its error, and an end mark.
+"""
+
+import socket
+
+from slomo.errors import TestbedError
+
+_END = "@@END@@"
+_LARGEST_B = 4 * 2**20
+_WRAP = (
+    "do local function W(x) io.write(tostring(x), '\\n') end "
+    "local ok,e=pcall(function() {body} end) "
+    "if not ok then W('ERROR '..tostring(e)) end W('@@END@@') io.flush() end\n"
+)
+
+
+class LuaSocket:
+    """A connection to a Lua socket.
+
+    Parameters
+    ----------
+    host : str
+        Where Pktgen runs.
+    port : int
+        Its port.
+    limit_s : float
+        How long an answer may take [s].
+
+    Raises
+    ------
+    TestbedError
+        If nobody listens there.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 22022, limit_s: float = 5.0) -> None:
+        self.address = f"{host}:{port}"
+        try:
+            self._socket = socket.create_connection((host, port), timeout=limit_s)
+        except OSError as problem:
+            raise TestbedError(
+                f"no Pktgen answers at {self.address}: {problem}",
+                hint=f"start it with `pktgen ... -- -g {host}:{port}`; over SSH, forward the port: ssh -L",
+            ) from None
+
+    def ask(self, body: str) -> list[str]:
+        """Run Lua statements and return the lines they wrote with ``W(...)``.
+
+        Raises
+        ------
+        TestbedError
+            If Lua reports an error, or nothing comes back in time.
+        """
+        if "\n" in body:
+            raise ValueError("one line is one chunk")
+        try:
+            self._socket.sendall(_WRAP.replace("{body}", body).encode("ascii"))
+            lines = self._lines()
+        except OSError as problem:
+            raise TestbedError(
+                f"Pktgen at {self.address} does not answer '{body[:60]}': {problem}",
+                hint="it serves one client at a time; end the other one",
+            ) from None
+        for line in lines:
+            if line.startswith("ERROR "):
+                raise TestbedError(
+                    f"Pktgen at {self.address} refuses '{body[:60]}': {line[6:]}",
+                    hint="releases 23.03 and 23.06 are known",
+                )
+        return lines
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _lines(self) -> list[str]:
+        text = b""
+        while not text.endswith(f"{_END}\n".encode("ascii")):
+            chunk = self._socket.recv(1 << 16)
+            if not chunk:
+                raise ConnectionResetError("the connection was closed")
+            text += chunk
+            if len(text) > _LARGEST_B:
+                raise ConnectionAbortedError(f"more than {_LARGEST_B} bytes came")
+        return text.decode("utf-8", "replace").splitlines()[:-1]

@@ -1,0 +1,140 @@
+"""Pktgen-DPDK as traffic generator, driven through its remote Lua socket.
+
+Pktgen's Lua functions as documented in its guide (lua.rst): `set`, `range`, `start`, `stop`, `portStats`. Flows are a
+range of destination addresses, rates percent of the link's speed.
+"""
+
+import re
+
+from slomo.errors import InvalidValueError, TestbedError
+from slomo.testbed.host.traffic.base import TrafficStatistics, require_uniform
+from slomo.testbed.host.traffic.lua_socket import LuaSocket
+from slomo.vocabulary.workload import Traffic
+
+_GAP_B = 20  # preamble and gap of every frame on the wire
+_TOTALS = ("opackets", "ipackets")
+_RATES = ("pkts_tx", "pkts_rx")
+_MOST_FLOWS = 1 << 24  # addresses of 10.0.0.0/8
+
+
+class PktgenGenerator:
+    """A Pktgen that runs already.
+
+    Parameters
+    ----------
+    host, port
+        Where its Lua socket is; forward it over SSH for another machine.
+    sends, receives : int
+        Pktgen's ports that send and receive.
+    limit_s : float
+        How long an answer may take [s].
+
+    Examples
+    --------
+    >>> PktgenGenerator(sends=0, receives=1).name
+    'pktgen'
+    """
+
+    name = "pktgen"
+
+    def __init__(
+        self, host: str = "127.0.0.1", port: int = 22022, *, sends: int = 0, receives: int = 0, limit_s: float = 5.0
+    ) -> None:
+        self.host, self.port, self.limit_s = host, port, limit_s
+        self.sends, self.receives = int(sends), int(receives)
+        self._socket: LuaSocket | None = None
+
+    def available(self) -> tuple[bool, str]:
+        """Return whether it answers."""
+        try:
+            lua = LuaSocket(self.host, self.port, self.limit_s)
+        except TestbedError as problem:
+            return False, problem.message
+        try:
+            return True, f"{lua.ask('W(pktgen.portCount())')[0]} ports at {lua.address}"
+        except (TestbedError, IndexError) as problem:
+            return False, str(getattr(problem, "message", "it says nothing"))
+        finally:
+            lua.close()
+
+    def start(self, traffic: Traffic) -> None:
+        """Set traffic up, and send; see `TrafficGenerator.start`."""
+        require_uniform(traffic, self.name)
+        if traffic.flow_count > _MOST_FLOWS:
+            raise InvalidValueError(f"Pktgen makes at most {_MOST_FLOWS} flows, {traffic.flow_count} were asked for")
+        if self._socket is not None:
+            raise TestbedError("traffic generator 'pktgen' sends already", hint="call `stop` first")
+        self._socket = LuaSocket(self.host, self.port, self.limit_s)
+        try:
+            percent = self._percent(traffic)
+            self._socket.ask(f"pktgen.stop('{self.sends}'); pktgen.clr()")
+            self._socket.ask("; ".join(_settings(self.sends, traffic, percent)))
+            self._socket.ask(f"pktgen.start('{self.sends}')")
+        except BaseException:
+            self._socket.close()
+            self._socket = None
+            raise
+
+    def statistics(self) -> TrafficStatistics:
+        """Ask Pktgen's counters; see `TrafficGenerator.statistics`."""
+        sent, received = self._numbers("port", self.sends, _TOTALS[0]), self._numbers("port", self.receives, _TOTALS[1])
+        rates = self._numbers("rate", self.sends, _RATES[0]), self._numbers("rate", self.receives, _RATES[1])
+        return TrafficStatistics(int(sent), int(received), rates[0] / 1e6, rates[1] / 1e6)
+
+    def stop(self) -> None:
+        """End sending, and let other clients in."""
+        lua, self._socket = self._socket, None
+        if lua is not None:
+            try:
+                lua.ask(f"pktgen.stop('{self.sends}'); pktgen.set_range('{self.sends}', 'off')")
+            finally:
+                lua.close()
+
+    def _numbers(self, kind: str, port: int, key: str) -> float:
+        if self._socket is None:
+            raise TestbedError("traffic generator 'pktgen' does not send", hint="call `start` first")
+        answer = self._socket.ask(f"W(pktgen.portStats('{port}', '{kind}')[{port}].{key})")
+        try:
+            return float(answer[0])
+        except (IndexError, ValueError):
+            raise TestbedError(
+                f"Pktgen at {self._socket.address} tells no '{key}' of port {port}: {answer[:1]}",
+                hint="check `sends` and `receives` against its ports",
+            ) from None
+
+    def _percent(self, traffic: Traffic) -> float:
+        if traffic.offered_mpps is None:
+            return 100.0
+        assert self._socket is not None
+        state = " ".join(self._socket.ask(f"W(pktgen.linkState('{self.sends}')[{self.sends}])"))
+        match = re.search(r"UP-(\d+)", state)
+        if match is None:
+            raise TestbedError(f"port {self.sends} of Pktgen is down ('{state}')", hint="check cable and driver")
+        needed_mbps = traffic.offered_mpps * (traffic.packet_size_b + _GAP_B) * 8
+        percent = 100.0 * needed_mbps / int(match[1])
+        if percent > 100.0:
+            raise InvalidValueError(
+                f"{traffic.offered_mpps:g} Mpps of {traffic.packet_size_b} bytes are {needed_mbps / 1e3:.1f} Gbit/s, "
+                f"the link carries {int(match[1]) / 1e3:g} Gbit/s",
+                hint="offer less, or saturate the link by leaving the rate out",
+            )
+        return percent
+
+
+def _settings(port: int, traffic: Traffic, percent: float) -> list[str]:
+    size_b, last = traffic.packet_size_b, _address(traffic.flow_count - 1)
+    plain = [f"pktgen.set('{port}', 'count', 0)", f"pktgen.set('{port}', 'rate', {percent:.4f})"]
+    ranges = [
+        f"pktgen.pkt_size('{port}', '{kind}', {value})"
+        for kind, value in (("start", size_b), ("inc", 0), ("min", size_b), ("max", size_b))
+    ]
+    ranges += [
+        f"pktgen.dst_ip('{port}', '{kind}', '{value}')"
+        for kind, value in (("start", _address(0)), ("inc", "0.0.0.1"), ("min", _address(0)), ("max", last))
+    ]
+    ranges += [f"pktgen.src_port('{port}', 'inc', 0)", f"pktgen.dst_port('{port}', 'inc', 0)"]
+    return [*plain, *ranges, f"pktgen.ip_proto('{port}', 'udp')", f"pktgen.set_range('{port}', 'on')"]
+
+
+def _address(number: int) -> str:
+    return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"

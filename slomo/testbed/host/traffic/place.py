@@ -1,0 +1,83 @@
+"""Where a generator runs: on this machine, or on another one over SSH.
+
+Commands are word lists on both; SSH joins its words into a line for the remote shell, so each is quoted first. What
+runs remotely ends with its connection: a terminal is asked for, and `timeout` bounds it.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from slomo.errors import InvalidValueError, TestbedError
+from slomo.testbed.host.tool import run_tool
+
+_HOST = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9_.:-]*")
+_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+_LONGEST_RUN_S = 24 * 3600
+
+
+@dataclass(frozen=True)
+class Place:
+    """A machine to run commands on: this one, or another one.
+
+    Attributes
+    ----------
+    host : str or None
+        ``user@host`` for SSH; None for this machine.
+    ssh, scp : str
+        Programs.
+
+    Examples
+    --------
+    >>> Place().words(["echo", "a b"])
+    ['echo', 'a b']
+    >>> Place("lab@gen1").words(["echo", "a b"])[-2:]
+    ['lab@gen1', "timeout --signal=INT --kill-after=5 86400 echo 'a b'"]
+    """
+
+    host: str | None = None
+    ssh: str = "ssh"
+    scp: str = "scp"
+
+    def __post_init__(self) -> None:
+        if self.host is not None and not _HOST.fullmatch(self.host):
+            raise InvalidValueError(f"'{self.host}' is no host for SSH", hint="write HOST or USER@HOST")
+
+    def words(self, words: Sequence[str]) -> list[str]:
+        """Return the command that runs `words` at this place."""
+        if self.host is None:
+            return list(words)
+        bounded = ["timeout", "--signal=INT", "--kill-after=5", str(_LONGEST_RUN_S), *words]
+        return [self.ssh, "-tt", *_OPTIONS, self.host, shlex.join(bounded)]
+
+    def bring(self, file: Path) -> str:
+        """Return the path of a local file at this place, copying it there first.
+
+        Raises
+        ------
+        TestbedError
+            If it cannot be copied.
+        """
+        if self.host is None:
+            return str(file)
+        path = f"/tmp/{file.name}"  # noqa: S108  (on the other machine, whose other places we do not know)
+        finished = run_tool([self.scp, "-q", *_OPTIONS, str(file), f"{self.host}:{path}"], 300.0)
+        if finished.code != 0:
+            raise TestbedError(
+                f"'{file.name}' cannot be copied to '{self.host}': {finished.last_words()}",
+                hint=f"try by hand: ssh {self.host} true",
+            )
+        return path
+
+    def can_run(self, command: str) -> tuple[bool, str]:
+        """Return whether a command is found at this place, and why not."""
+        try:
+            finished = run_tool(self.words(["which", command]), 20.0)
+        except TestbedError as problem:
+            return False, problem.message
+        if finished.code == 0:
+            return True, finished.stdout.strip().splitlines()[-1] if finished.stdout.strip() else command
+        where = self.host or "this machine"
+        return False, f"'{command}' is not found on {where}: {finished.last_words()}"

@@ -1,0 +1,56 @@
+"""Which traffic generators there are, and one place that makes them.
+
+One lazy registry per family of plug-ins; a string alias or an instance.
+"""
+
+import importlib
+from typing import Any
+
+from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.testbed.host.traffic.base import TrafficGenerator
+
+_ROOM = "slomo.testbed.host.traffic"
+#: alias -> "module:class"
+GENERATORS: dict[str, str] = {
+    "pcap": f"{_ROOM}.testpmd:PcapReplay",
+    "testpmd": f"{_ROOM}.testpmd:TestpmdGenerator",
+    "pktgen": f"{_ROOM}.pktgen:PktgenGenerator",
+    "trex": f"{_ROOM}.trex:TrexGenerator",
+}
+
+
+def make_generator(generator: str | TrafficGenerator, **settings: Any) -> TrafficGenerator:
+    """Return a traffic generator.
+
+    Parameters
+    ----------
+    generator : str or TrafficGenerator
+        Alias, or an instance that is returned as it is.
+    **settings
+        Of the generator's class.
+
+    Raises
+    ------
+    UnknownNameError
+        For an alias there is not.
+    InvalidValueError
+        For settings that the generator does not have, or lacks.
+
+    Examples
+    --------
+    >>> make_generator("pktgen", port=22022).name
+    'pktgen'
+    """
+    if not isinstance(generator, str):
+        return generator
+    if generator not in GENERATORS:
+        raise UnknownNameError("traffic generator", generator, GENERATORS)
+    module, _, name = GENERATORS[generator].partition(":")
+    try:
+        made: TrafficGenerator = getattr(importlib.import_module(module), name)(**settings)
+    except TypeError as problem:
+        raise InvalidValueError(
+            f"traffic generator '{generator}' cannot be made with {sorted(settings)}: {problem}",
+            hint="see its class for its settings",
+        ) from None
+    return made

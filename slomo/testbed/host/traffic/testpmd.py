@@ -1,0 +1,244 @@
+"""DPDK's ``testpmd`` as traffic generator: made packets (txonly, flowgen) or a replayed capture, to any DPDK port.
+
+DPDK 22.11, testpmd_app_ug; commands and output as tried with Debian's package. Memif connects it to an NF in another
+process without a NIC; ports with a colon are PCI addresses of NICs.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from slomo.errors import InvalidValueError, TestbedError
+from slomo.testbed.host.build import cache_directory
+from slomo.testbed.host.marker import new_mark
+from slomo.testbed.host.orphans import remove_files_of
+from slomo.testbed.host.pcap import cached_pcap, require_frames
+from slomo.testbed.host.tool import RunningTool, package_hint
+from slomo.testbed.host.traffic.base import (
+    TrafficStatistics,
+    frame_without_checksum_b,
+    require_saturating,
+    require_uniform,
+)
+from slomo.testbed.host.traffic.place import Place
+from slomo.vocabulary.workload import Traffic
+
+_READY_LIMIT_S = 30.0
+_COMMAND = "dpdk-testpmd"
+_PORT = re.compile(r"NIC statistics for port (\d+)")
+_VALUE = re.compile(r"(RX-packets|TX-packets|Rx-pps|Tx-pps):\s+(\d+)")
+_MOST_REPLAYED = 65_535  # frames that fit into the packet pool of a replay
+_POOL, _REPLAY_POOL = 16_384, 131_071
+
+
+def memif(socket: str | Path, *, server: bool = False, number: int = 0) -> str:
+    """Return a DPDK port that meets another process at a socket.
+
+    Parameters
+    ----------
+    socket : path
+        Where both meet.
+    server : bool
+        Whether this side makes it; start the server first.
+    number : int
+        Same on both sides.
+
+    Examples
+    --------
+    >>> memif("/run/nf.sock")
+    'net_memif0,role=client,id=0,socket=/run/nf.sock,socket-abstract=no'
+    """
+    if "," in str(socket):
+        raise InvalidValueError(f"memif socket '{socket}' has a comma in its name", hint="choose another name")
+    return f"net_memif{number},role={'server' if server else 'client'},id={number},socket={socket},socket-abstract=no"
+
+
+class TestpmdGenerator:
+    """Runs testpmd until stopped.
+
+    Parameters
+    ----------
+    port : str
+        DPDK virtual device (see `memif`), or the PCI address of a NIC.
+    core : int
+        CPU that sends.
+    place : Place
+        Machine it runs on.
+    mode : {'flowgen', 'txonly'}, optional
+        ``txonly`` for one flow, ``flowgen`` for several, if not given.
+    hugepages : bool
+        Whether DPDK may use them; without, it is about half as fast.
+    memory_mib : int
+        Memory for DPDK [MiB].
+
+    Examples
+    --------
+    >>> TestpmdGenerator("net_null0", core=1).command(Traffic(flow_count=8))[-5:]
+    ['--forward-mode=flowgen', '--txpkts=60', '--flowgen-flows=8', '--port-topology=loop', '-a']
+    """
+
+    name = "testpmd"
+    _pool = _POOL
+    __test__ = False  # not a test class, whatever its name suggests to pytest
+
+    def __init__(
+        self,
+        port: str,
+        core: int,
+        *,
+        place: Place | None = None,
+        mode: str | None = None,
+        hugepages: bool = True,
+        memory_mib: int = 512,
+    ) -> None:
+        if mode not in (None, "flowgen", "txonly"):
+            raise InvalidValueError(f"testpmd mode is '{mode}', needed 'flowgen' or 'txonly'")
+        self.port, self.core, self.mode = port, core, mode
+        self.place = place or Place()
+        self._memory = ["-m", str(memory_mib), "--in-memory" if hugepages else "--no-huge"]
+        self._running: RunningTool | None = None
+        self._mark = new_mark()
+
+    def available(self) -> tuple[bool, str]:
+        """Return whether testpmd is installed where it is to run."""
+        return self.place.can_run(_COMMAND)
+
+    def start(self, traffic: Traffic) -> None:
+        """Start testpmd and wait for its first statistics; see `TrafficGenerator.start`."""
+        if self._running is not None:
+            raise TestbedError(f"traffic generator '{self.name}' sends already", hint="call `stop` first")
+        self._running = RunningTool(self.place.words(self.command(traffic)))
+        if not self._running.wait(lambda: self._counts() is not None, _READY_LIMIT_S):
+            finished = self._running.stop()
+            self.stop()
+            raise TestbedError(
+                f"traffic generator '{self.name}' did not start (exit code {finished.code}): {finished.last_words(4)}",
+                hint=package_hint(_COMMAND) if finished.code == 127 else f"try by hand: {' '.join(finished.words)}",
+            )
+
+    def statistics(self) -> TrafficStatistics:
+        """Return testpmd's last statistics, at most a second old; see `TrafficGenerator.statistics`."""
+        counts = self._counts()
+        if self._running is None or not self._running.alive or counts is None:
+            last = f": {self._running.stop().last_words()}" if self._running else ""
+            raise TestbedError(f"traffic generator '{self.name}' does not run{last}", hint="call `start` first")
+        return TrafficStatistics(
+            sent_packets=counts["TX-packets"],
+            received_packets=counts["RX-packets"],
+            sent_mpps=counts.get("Tx-pps", 0) / 1e6,
+            received_mpps=counts.get("Rx-pps", 0) / 1e6,
+        )
+
+    def stop(self) -> None:
+        """End testpmd."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.stop()
+            remove_files_of(self._mark)
+
+    def command(self, traffic: Traffic) -> list[str]:
+        """Return testpmd's words for some traffic.
+
+        Raises
+        ------
+        InvalidValueError
+            For traffic it cannot make.
+        """
+        require_uniform(traffic, self.name)
+        require_saturating(traffic, self.name)
+        mode = self.mode or ("txonly" if traffic.flow_count == 1 else "flowgen")
+        if mode == "txonly" and traffic.flow_count != 1:
+            raise InvalidValueError(
+                f"testpmd's txonly sends one flow, {traffic.flow_count} were asked for", hint="use mode 'flowgen'"
+            )
+        flows = [f"--flowgen-flows={traffic.flow_count}"] if mode == "flowgen" else []
+        size = f"--txpkts={frame_without_checksum_b(traffic)}"
+        return self._words([self.port], [f"--forward-mode={mode}", size, *flows, "--port-topology=loop"])
+
+    def _words(self, ports: Sequence[str], options: Sequence[str]) -> list[str]:
+        devices = [word for port in ports for word in (("-a", port) if ":" in port else ("--vdev", port))]
+        nothing_else = [] if any(":" in port for port in ports) else ["--no-pci"]
+        lcores = f"--lcores=0@{self.core},1@{self.core}"
+        eal = [lcores, "-n", "1", *self._memory, f"--file-prefix={self._mark.text}", *nothing_else]
+        rest = ["--no-mlockall", "--stats-period=1", f"--total-num-mbufs={self._pool}", *options]
+        return [_COMMAND, *eal, *devices, "--", *rest, "-a"]
+
+    def _number(self) -> int:
+        """Return testpmd's number of the port that faces the NF."""
+        return 0
+
+    def _counts(self) -> dict[str, int] | None:
+        return None if self._running is None else last_counts(self._running.lines(), self._number())
+
+
+class PcapReplay(TestpmdGenerator):
+    """Replays a capture again and again: the workload's traffic as we write it, or a recording of one's own.
+
+    Parameters
+    ----------
+    port, core, place, hugepages, memory_mib
+        As for `TestpmdGenerator`.
+    pcap : path, optional
+        Capture of one's own; made from the workload's traffic if not given.
+    folder : path, optional
+        Where made captures are kept.
+    seed : int
+        Of made captures.
+    """
+
+    name = "pcap"
+    _pool = _REPLAY_POOL
+
+    def __init__(
+        self,
+        port: str,
+        core: int,
+        *,
+        place: Place | None = None,
+        hugepages: bool = True,
+        memory_mib: int = 1024,
+        pcap: str | Path | None = None,
+        folder: Path | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(port, core, place=place, hugepages=hugepages, memory_mib=memory_mib)
+        self.pcap = None if pcap is None else Path(pcap)
+        self.folder = folder or cache_directory() / "captures"
+        self.seed = seed
+
+    def command(self, traffic: Traffic) -> list[str]:
+        """Return testpmd's words; writes the capture first, and copies it to another machine."""
+        require_saturating(traffic, self.name)
+        if self.pcap is None and traffic.flow_count > _MOST_REPLAYED:
+            raise InvalidValueError(
+                f"a replay holds at most {_MOST_REPLAYED} frames, the traffic has {traffic.flow_count} flows",
+                hint="use fewer flows, or 'pktgen' or 'trex', which make them on the fly",
+            )
+        file = cached_pcap(traffic, self.folder, self.seed) if self.pcap is None else require_frames(self.pcap)
+        source = f"net_pcap0,rx_pcap={self.place.bring(file)},infinite_rx=1"
+        return self._words([source, self.port], ["--forward-mode=io", "--port-topology=paired"])
+
+    def _number(self) -> int:
+        return 0 if ":" in self.port else 1  # NICs are numbered before virtual devices
+
+
+def last_counts(lines: Sequence[str], port: int) -> dict[str, int] | None:
+    """Return the last complete statistics of a port; None before there are any.
+
+    Examples
+    --------
+    >>> last_counts(["## NIC statistics for port 0  ##", "RX-packets: 5   RX-missed: 0", "TX-packets: 9",
+    ...              "Rx-pps:   3", "Tx-pps:   4"], 0)
+    {'RX-packets': 5, 'TX-packets': 9, 'Rx-pps': 3, 'Tx-pps': 4}
+    """
+    current: int | None = None
+    found: dict[str, int] = {}
+    complete: dict[str, int] | None = None
+    for line in lines:
+        if match := _PORT.search(line):
+            current, found = int(match[1]), {}
+        elif current == port:
+            found |= {name: int(value) for name, value in _VALUE.findall(line)}
+            if "Tx-pps" in found:
+                complete = found
+    return complete
