@@ -35,9 +35,7 @@ def main() -> None:
         scaled, idle = (600 * seconds / len(plan) for seconds in (wall, busy / arguments.jobs))
         print(f"600 runs would take {scaled:.1f} s, target {TARGET_S:.0f} s: {'ok' if scaled < TARGET_S else 'off'}")
         if busy < 0.8 * arguments.jobs * wall:
-            print(
             print(f"  others used the cores too; alone on {arguments.jobs} it would be {idle:.1f} s or more")
-            )
         _print_store_cost(plan, store, Path(folder))
 
 
