@@ -1,6 +1,6 @@
-"""Where the testbed's vectors come from: hardware counters while NFs run, or reporter probes before the target starts.
+"""What a phase showed: vectors of its tenants and of the socket, from counters that ran while windows were taken.
 
-Both answer the same two questions: what does this competition do to the socket, and what does this NF do on its own.
+Counters and probes answer the same two questions: what does a competition do to the socket, and what does one NF do.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,11 +9,6 @@ from typing import Any
 
 from slomo.testbed.host.cores import socket_of
 from slomo.testbed.host.counters.base import CounterReader, CounterSample
-from slomo.testbed.host.definition import HostDefinition
-from slomo.testbed.host.probe.calibration import Calibration
-from slomo.testbed.host.probe.reading import read_pressure
-from slomo.testbed.host.run import Run
-from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import Tenant, Window
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
@@ -72,39 +67,6 @@ def core_vector(sample: CounterSample, tenant: Tenant) -> MetricVector:
     if len(tenant.where.cores) != 1:
         return NOTHING_CORE
     return sample.cores.get(tenant.where.cores[0], NOTHING_CORE)
-
-
-@dataclass
-class Probe:
-    """Reporter probes, and what they found about competitions seen before.
-
-    Parameters
-    ----------
-    calibration : Calibration
-        Of this machine.
-    definition : HostDefinition
-        Of the synthetic NF.
-    settings : HostSettings
-        Windows and pairs.
-    """
-
-    calibration: Calibration
-    definition: HostDefinition
-    settings: HostSettings
-    known: dict[tuple[str, ...], tuple[MetricVector, dict[str, Any]]] = field(default_factory=dict)
-
-    def of(self, workloads: Sequence[str]) -> tuple[MetricVector, dict[str, Any]] | None:
-        """Return what is known about a competition, by the keys of its workloads."""
-        return self.known.get(tuple(sorted(workloads)))
-
-    def measure(self, run: Run, competition: Sequence[Tenant], core: int) -> tuple[MetricVector, dict[str, Any]]:
-        """Return the socket-level vector of a competition that runs, and how it was found; measured once."""
-        keys = tuple(sorted(tenant.workload.key for tenant in competition))
-        if keys not in self.known:
-            pressure = read_pressure(run, competition, self.calibration.reporters, self.definition, core, self.settings)
-            details = {"source": "probe", "calibration": self.calibration.fingerprint, **pressure.to_dict()}
-            self.known[keys] = (self.calibration.vector(pressure), details)
-        return self.known[keys]
 
 
 def as_core(vector: MetricVector) -> MetricVector:

@@ -35,15 +35,12 @@ class CounterSample:
 
 @runtime_checkable
 class CounterReader(Protocol):
-    """Reads hardware counters of some CPUs while NFs run on them.
+    """Reads hardware counters of some CPUs while NFs run on them."""
 
-    Attributes
-    ----------
-    name : str
-        As it stands in the provenance.
-    """
-
-    name: str
+    @property
+    def name(self) -> str:
+        """As it stands in the provenance."""
+        ...
 
     def available(self) -> tuple[bool, str]:
         """Return whether this host lets it read, and why not (or what it can)."""
