@@ -1,10 +1,14 @@
 """Set-associative caches with true LRU and way masks, as tags and time stamps that are compared all ways at once.
 
-A set is a row of tags followed by a row of stamps; a stamp is the set's own clock when the line was last used, with the way
-in its low bits, so that the smallest stamp names the least recently used way. A mask restricts whom a new line may replace
-(Intel CAT, DDIO); hits are allowed in any way, as on the hardware (Intel SDM volume 3B, section 17.19). Sets are chosen by
-Fibonacci hashing, which spreads neighbouring lines evenly over any number of sets, as the processor's slice hash does.
+A set is a row of tags followed by a row of stamps; a stamp is the set's own clock when the line was last used, with
+the way in its low bits, so that the smallest stamp names the least recently used way. A mask restricts whom a new line
+may replace (Intel CAT, DDIO); hits are allowed in any way, as on the hardware (Intel SDM volume 3B, section 17.19).
+Sets are chosen by Fibonacci hashing, which spreads neighbouring lines evenly over any number of sets, as the
+processor's slice hash does.
 """
+
+# Elements of arrays are Any to the type checker; numba gives them their types.
+# mypy: disable-error-code="no-any-return"
 
 import numpy as np
 

@@ -1,7 +1,8 @@
 """Simulate tenants that share a machine: seat them, warm the caches, measure, report.
 
-The ground truth of everything that is predicted without a rack. It shares no equation with composition or prediction: each
-line access is played through L2, LLC, DDIO and memory (DESIGN section 4; the method follows ResQ, NSDI'18, section 4).
+The ground truth of everything that is predicted without a rack. It shares no equation with composition or prediction:
+each line access is played through L2, LLC, DDIO and memory (DESIGN section 4; the method follows ResQ, NSDI'18,
+section 4).
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.workload import Workload
 
 DEFAULT_SCALE = 16
-#: Line accesses measured by default: the spread of throughput over seeds is then below 0.5 % (docs/concepts/simulator.md).
+#: Line accesses measured by default: the spread over seeds is in docs/concepts/simulator.md.
 DEFAULT_ACCESSES = 900_000
 #: Turnovers of the LLC by references before measuring.
 WARM_TURNOVERS = 2.0
@@ -122,7 +123,9 @@ def _seats(machine: Machine, tenants: Sequence[Tenant]) -> list[Seat]:
     taken = [tenant.core for tenant in tenants]
     for core in taken:
         if taken.count(core) > 1:
-            raise InvalidValueError(f"machine '{machine.name}': core {core} is given to {taken.count(core)} tenants", hint="one core each")
+            raise InvalidValueError(
+                f"machine '{machine.name}': core {core} is given to {taken.count(core)} tenants", hint="one core each"
+            )
     return [_seat(machine, tenant) for tenant in tenants]
 
 
@@ -220,9 +223,9 @@ def _ddio_lines(state: s.State) -> s.Floats:
 
 
 def _nobody(machine: Machine) -> SimulationResult:
-    """An idle machine: every rate is 0, ratios have no value."""
+    """Report an idle machine: every rate is 0, ratios have no value."""
     empty = np.zeros((0, 0))
     channels = np.zeros((machine.sockets + 1, s.H_COLUMNS))
-    fields = {name: empty for name in s.State._fields} | {"channels": channels}
+    fields = dict.fromkeys(s.State._fields, empty) | {"channels": channels}
     readings = Readings(s.State(**fields), 1e3, np.zeros(0), np.zeros(0), np.zeros(0), 1)  # type: ignore[arg-type]
     return assemble(machine, [], readings, 0)

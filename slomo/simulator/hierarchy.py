@@ -4,6 +4,9 @@ Inclusive LLCs (Broadwell) drop a line from its owner's L2 when they evict it; v
 filled by what L2 evicts. A line has one owner, so occupancy is counted as lines come and go, never estimated.
 """
 
+# Elements of arrays are Any to the type checker; numba gives them their types.
+# mypy: disable-error-code="no-any-return"
+
 from slomo.simulator.cache import empty, l2_find, l2_victim, llc_find, llc_victim, set_of, touch
 from slomo.simulator.compilation import compiled
 from slomo.simulator.memory import request

@@ -1,8 +1,12 @@
 """The many-core loop: the core whose clock is earliest goes next, for a few accesses at a time.
 
-Interleaving whole packets against a shared memory channel biases throughput, so cores are interleaved by accesses: a core
-runs until it is `slack` nanoseconds ahead of the next one. The error of that choice is shown in docs/concepts/simulator.md.
+Interleaving whole packets against a shared memory channel biases throughput, so cores are interleaved by accesses: a
+core runs until it is `slack` nanoseconds ahead of the next one. The error of that choice is shown in
+docs/concepts/simulator.md.
 """
+
+# Elements of arrays are Any to the type checker; numba gives them their types.
+# mypy: disable-error-code="no-any-return"
 
 from slomo.simulator.compilation import compiled, kernel
 from slomo.simulator.dma import buffer_line
@@ -24,8 +28,8 @@ from slomo.simulator.state import (
     S_ZIPF,
     SEQUENTIAL,
     T_FIRST_STRUCTURE,
-    T_LAST_STRUCTURE,
     T_HEAD,
+    T_LAST_STRUCTURE,
     T_OPERATION,
     T_REMAINING,
     T_TOUCHED_LINES,

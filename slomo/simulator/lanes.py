@@ -1,14 +1,14 @@
 """Two operations on one cache set, all ways at once: which way holds a tag, and which allowed way is oldest.
 
-numba does not turn such short loops into vector instructions, so they are written as LLVM vector operations, which LLVM
-lowers to whatever the processor has (AVX-512, AVX2, SSE2, NEON). Ways are padded to 16 or 32 lanes: padding holds no tag
-and is never the oldest.
+numba does not turn such short loops into vector instructions, so they are written as LLVM vector operations, which
+LLVM lowers to whatever the processor has (AVX-512, AVX2, SSE2, NEON). Ways are padded to 16 or 32 lanes: padding holds
+no tag and is never the oldest.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -35,7 +35,7 @@ def _splat(builder: Any, value: Any, lanes: int) -> Any:
 
 def _way_of(lanes: int) -> Any:
     @intrinsic
-    def way_of(typing_context: Any, cache: Any, first: Any, tag: Any) -> tuple[Any, Callable[..., Any]]:
+    def way_of(typing_context: Any, cache: Any, first: Any, tag: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ARG001
         """Return the way whose tag, from index `first` on, is `tag`; `lanes` if none is."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -51,7 +51,7 @@ def _way_of(lanes: int) -> Any:
 
 def _oldest(lanes: int) -> Any:
     @intrinsic
-    def oldest(typing_context: Any, cache: Any, first: Any, mask: Any) -> tuple[Any, Callable[..., Any]]:
+    def oldest(typing_context: Any, cache: Any, first: Any, mask: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ARG001
         """Return the smallest stamp, from index `first` on, among the ways in `mask`."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -60,7 +60,8 @@ def _oldest(lanes: int) -> Any:
             allowed = builder.bitcast(bits, ir.VectorType(ir.IntType(1), lanes))
             never = ir.Constant(held.type, [2**31 - 1] * lanes)
             name = f"llvm.vector.reduce.smin.v{lanes}i32"
-            smallest = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_INT, [held.type]), name)
+            kind = ir.FunctionType(_INT, [held.type])
+            smallest = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
             return builder.zext(builder.call(smallest, [builder.select(allowed, held, never)]), _LONG)
 
         return types.int64(cache, types.int64, types.int64), generate

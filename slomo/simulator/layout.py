@@ -1,7 +1,8 @@
 """Lay a machine and its tenants out as the kernel's arrays, scaled down together where asked.
 
-Cache sets, footprints and packet buffers shrink by the same factor, so that reuse distances keep their ratio to the caches'
-sizes (set sampling: Kessler, Hill and Wood, IEEE ToC 43(6), 1994). Rates, latencies and bandwidths are not scaled.
+Cache sets, footprints and packet buffers shrink by the same factor, so that reuse distances keep their ratio to the
+caches' sizes (set sampling: Kessler, Hill and Wood, IEEE ToC 43(6), 1994). Rates, latencies and bandwidths are not
+scaled.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,9 @@ from slomo.simulator.program import LINE_B, Program
 from slomo.simulator.random_numbers import seeded
 from slomo.vocabulary.machine import Machine
 
-#: ResQ (NSDI'18) Fig. 3: linear to about 90 % load, then steep to 40 % of the unloaded speed. The text gives no value at the
-#: knee; 0.85 is read off the shape of such curves on Broadwell (Intel MLC, loaded latency).
-SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL = 0.9, 0.85, 0.4
+#: ResQ (NSDI'18) Fig. 3: linear to about 90 % load, then steep to 40 % of the unloaded speed. The text gives no value at
+#: the knee; 0.9 is the one with which all of ResQ's section 4 comes out (one value for every figure and machine).
+SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL = 0.9, 0.9, 0.4
 #: Utilisation is averaged over this long before latency follows it: memory controllers' queues turn over in about 1 us.
 WINDOW_NS = 2000.0
 #: Backlog that a memory controller's queues hold without delay beyond the curve above: some 100 lines.
@@ -40,7 +41,10 @@ class Seat:
 
 def build(machine: Machine, seats: Sequence[Seat], *, seed: int, scale: int, slack_ns: float = SLACK_NS) -> s.State:
     """Return the state of an empty machine with its tenants seated and nothing run yet."""
-    sets = [_sets(machine.llc_mib * 2**20, machine.llc_ways, scale), _sets(machine.l2_kib * 2**10, machine.l2_ways, scale)]
+    sets = [
+        _sets(machine.llc_mib * 2**20, machine.llc_ways, scale),
+        _sets(machine.l2_kib * 2**10, machine.l2_ways, scale),
+    ]
     tenants = _tenant_rows(machine, seats, scale)
     structures, demand, zipf = _structure_rows(seats, tenants, scale)
     queue = int((tenants[:, s.T_QUEUE_LIMIT] + tenants[:, s.T_SLOTS] + tenants[:, s.T_BURST]).max()) + 1
@@ -167,7 +171,9 @@ def _structure_rows(seats: Sequence[Seat], tenants: s.Ints, scale: int) -> tuple
             demand.append([item.reads + item.writes, item.writes, item.mlp, 0.0, 0.0])
             line += lines
     if line >= s.NEVER_OLDEST:
-        raise InvalidValueError(f"the tenants' data are {line} lines, needed below 2**31", hint="use a larger scale or less data")
+        raise InvalidValueError(
+            f"the tenants' data are {line} lines, needed below 2**31", hint="use a larger scale or less data"
+        )
     return (
         np.array(numbers, dtype=np.int64).reshape(-1, s.S_COLUMNS),
         np.array(demand, dtype=np.float64).reshape(-1, s.D_COLUMNS),

@@ -1,10 +1,13 @@
 """Memory channels, the inter-socket link and accelerators: shared servers that slow down as they fill up.
 
 Latency follows ResQ (NSDI'18) Fig. 3: the speed of an access falls linearly until about 90 % load and then steeply to
-40 % of the unloaded value. Utilisation is measured over a short window. Work that has been asked for and not yet served is a
-backlog; what exceeds the queues of a memory controller delays every request, so that no channel ever moves more than its
-capacity. Shorter queues cost nothing here: their delay is in the measured curve already.
+40 % of the unloaded value. Utilisation is measured over a short window. Work that has been asked for and not yet
+served is a backlog; what exceeds the queues of a memory controller delays every request, so that no channel ever moves
+more than its capacity. Shorter queues cost nothing here: their delay is in the measured curve already.
 """
+
+# Elements of arrays are Any to the type checker; numba gives them their types.
+# mypy: disable-error-code="no-any-return"
 
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.state import (

@@ -74,7 +74,10 @@ def program(nf: NetworkFunction, workload: Workload) -> Program:
     8388608.0
     """
     if nf.simulated is None:
-        raise ConfigurationError(f"network function '{nf.name}' has no 'simulated' section", hint="give one, or use a testbed with real machines")
+        raise ConfigurationError(
+            f"network function '{nf.name}' has no 'simulated' section",
+            hint="give one, or use a testbed with real machines",
+        )
     return _Filler(nf, workload).program()
 
 
@@ -99,7 +102,10 @@ class _Filler:
         if name in knobs():
             knobs()[name].check(value)
         if name == "instances" and value != 1:
-            raise InvalidValueError(f"'{self.nf.name}': one workload is one instance, got instances = {value}", hint="list it that many times")
+            raise InvalidValueError(
+                f"'{self.nf.name}': one workload is one instance, got instances = {value}",
+                hint="list it that many times",
+            )
         if isinstance(value, int | float) and not 0 <= value <= 1e9:
             raise InvalidValueError(f"'{self.nf.name}': {name} is {value}, needed 0 to 1e9")
 
@@ -166,7 +172,9 @@ class _Filler:
     def program(self) -> Program:
         """Fill in everything."""
         packet = self.document.get("packet", {})
-        size_b = int(self.number(self.own.get("packet_size_b", self.document.get("packet_size_b")), self.traffic.packet_size_b))
+        size_b = int(
+            self.number(self.own.get("packet_size_b", self.document.get("packet_size_b")), self.traffic.packet_size_b)
+        )
         lines = -(-size_b // LINE_B)
         buffers = self.own.get("packet_buffers", self.document.get("packet_buffers"))
         burst = self.own.get("burst", self.document.get("burst"))

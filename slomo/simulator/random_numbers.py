@@ -18,7 +18,7 @@ def next_bits(states: Words, tenant: int) -> int:
     x ^= x << _B
     x ^= x >> _C
     states[tenant] = x
-    return np.int64((x * _MULTIPLIER) >> _TOP)
+    return np.int64((x * _MULTIPLIER) >> _TOP)  # type: ignore[return-value]
 
 
 def seeded(seed: int, tenants: int) -> Words:

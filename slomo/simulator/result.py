@@ -15,7 +15,7 @@ from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
-#: A core that finds its ring empty polls; a poll loop of loads and a predicted branch retires about this many per cycle.
+#: A core that finds its ring empty polls; a poll loop of loads and a predicted branch retires about so many a cycle.
 POLL_IPC = 1.5
 
 
@@ -132,7 +132,9 @@ def totals(machine: Machine, seats: Sequence[Seat], readings: Readings, tenant: 
     )
 
 
-def vector(machine: Machine, scope: Scope, counts: Totals, *, span_ns: float, cores: int, link: float | None = None) -> MetricVector:
+def vector(
+    machine: Machine, scope: Scope, counts: Totals, *, span_ns: float, cores: int, link: float | None = None
+) -> MetricVector:
     """Turn counts into metrics; a ratio without events is not reported."""
     per_us = 1e3 / span_ns  # counts per microsecond are millions per second
     to_gb_s = LINE_B / span_ns
@@ -180,7 +182,9 @@ def assemble(machine: Machine, seats: Sequence[Seat], readings: Readings, access
         inside = [counts for counts, seat in zip(each, seats, strict=True) if machine.socket_of(seat.core) == socket]
         summed = sum(inside, Totals())
         everything += summed
-        sockets.append(vector(machine, Scope.SOCKET, summed, span_ns=readings.span_ns, cores=machine.cores_per_socket, link=link))
+        sockets.append(
+            vector(machine, Scope.SOCKET, summed, span_ns=readings.span_ns, cores=machine.cores_per_socket, link=link)
+        )
     return SimulationResult(
         tenants=tuple(_tenant(machine, seats[i], readings, each[i], i) for i in range(len(seats))),
         sockets=tuple(sockets),

@@ -24,7 +24,9 @@ class State(NamedTuple):
     timing: Floats  # (X_COLUMNS,)
     llc: Shorts  # (domains * sets * 2 * LLC_LANES,) tags and stamps of each set
     llc_clock: Shorts  # (domains * sets,)
-    llc_owner: Owners  # (domains * sets * LLC_LANES,) whose line: 2 * tenant for packet buffers, 2 * tenant + 1 for data
+    llc_owner: (
+        Owners  # (domains * sets * LLC_LANES,) whose line: 2 * tenant for packet buffers, 2 * tenant + 1 for data
+    )
     llc_dirty: Bytes  # likewise, 1 where the line differs from memory
     l2: Shorts  # (tenants * sets * 2 * L2_LANES,)
     l2_clock: Shorts  # (tenants * sets,)
@@ -69,8 +71,8 @@ NEVER_OLDEST = 2**31 - 1
 M_LLC_SETS, M_LLC_WAYS, M_L2_SETS, M_L2_MASK, M_INCLUSIVE, M_DDIO_MASK, M_SOCKETS, M_COLUMNS = range(8)
 # timing [ns]
 (
-    X_L2_HIT, X_LLC_HIT, X_DRAM_LOCAL, X_DRAM_REMOTE, X_WINDOW, X_SPEED_AT_KNEE, X_KNEE, X_SPEED_FULL, X_SLACK, X_BUFFERED,
-    X_COLUMNS,
+    X_L2_HIT, X_LLC_HIT, X_DRAM_LOCAL, X_DRAM_REMOTE, X_WINDOW, X_SPEED_AT_KNEE, X_KNEE, X_SPEED_FULL, X_SLACK,
+    X_BUFFERED, X_COLUMNS,
 ) = range(11)  # fmt: skip
 # tenants
 (

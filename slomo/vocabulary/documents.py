@@ -1,7 +1,7 @@
 """Read the short YAML documents people write, and say file, line and field when one is wrong.
 
-Safe loading only, bounded in size; every node's line is remembered while PyYAML composes the document, so that an error of
-JSON Schema (draft 2020-12) can point at the line it is about.
+Safe loading only, bounded in size; every node's line is remembered while PyYAML composes the document, so that an
+error of JSON Schema (draft 2020-12) can point at the line it is about.
 """
 
 import json
@@ -32,7 +32,7 @@ def read_document(path: Path) -> str:
 
 
 def parse_document(text: str, name: str) -> tuple[dict[str, Any], dict[Position, int]]:
-    """Parse YAML; return the mapping and the line of every field.
+    r"""Parse YAML; return the mapping and the line of every field.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def parse_document(text: str, name: str) -> tuple[dict[str, Any], dict[Position,
 
     Examples
     --------
-    >>> parse_document("a: 1\\nb: {c: 2}\\n", "x.yaml")[1][("b", "c")]
+    >>> parse_document("a: 1\nb: {c: 2}\n", "x.yaml")[1][("b", "c")]
     2
     """
     try:
@@ -96,7 +96,9 @@ def validate(data: Mapping[str, Any], schema: Mapping[str, Any], name: str, line
     if extra is not None:
         position = (*position, extra)
     field = _dotted(position) or "the document"
-    raise ConfigurationError(f"{name}:{_line(position, lines)}: field '{field}': {error.message}", hint=error.schema.get("description"))
+    raise ConfigurationError(
+        f"{name}:{_line(position, lines)}: field '{field}': {error.message}", hint=error.schema.get("description")
+    )
 
 
 def _unexpected_field(error: Any) -> str | None:

@@ -1,7 +1,7 @@
 """The knobs of the synthetic competitor, read from their single truth: ``synthetic_nf/knobs.yaml``.
 
-SLOMO (SIGCOMM'20) section 4.1 trains on a synthetic NF whose pressure is dialled by the size of its data, its accesses per
-packet and its packet buffers.
+SLOMO (SIGCOMM'20) section 4.1 trains on a synthetic NF whose pressure is dialled by the size of its data, its accesses
+per packet and its packet buffers.
 """
 
 import functools
@@ -64,7 +64,9 @@ class Knob:
         return value
 
     def _fault(self, value: Setting, needed: str) -> InvalidValueError:
-        return InvalidValueError(f"synthetic competitor: {self.name} is {value!r}, needed {needed}", hint=self.description)
+        return InvalidValueError(
+            f"synthetic competitor: {self.name} is {value!r}, needed {needed}", hint=self.description
+        )
 
 
 @functools.cache

@@ -93,7 +93,14 @@ class Machine:
         divides = self.cores_per_socket % self.llc_domains_per_socket == 0
         self._require(divides, "llc_domains_per_socket", f"a divisor of {self.cores_per_socket} cores")
         self._require(self.llc_policy in ("inclusive", "victim"), "llc_policy", "'inclusive' or 'victim'")
-        for name in ("frequency_ghz", "memory_peak_gb_s", "memory_efficiency", "dram_local_ns", "link_gb_s", "nic_gbps"):
+        for name in (
+            "frequency_ghz",
+            "memory_peak_gb_s",
+            "memory_efficiency",
+            "dram_local_ns",
+            "link_gb_s",
+            "nic_gbps",
+        ):
             value = getattr(self, name)
             self._require(math.isfinite(value) and value > 0.0, name, "a number above 0")
 

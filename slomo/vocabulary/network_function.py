@@ -1,7 +1,7 @@
 """A network function: what it is, how it is simulated, how it is started on a real machine.
 
-One short YAML file each in ``network_functions/``, checked against ``schema.json`` there; a user's own NF is a file of the
-same shape. The shipped ones are those of ResQ (NSDI'18) Table 1 and SLOMO (SIGCOMM'20) Table 1.
+One short YAML file each in ``network_functions/``, checked against ``schema.json`` there; a user's own NF is a file of
+the same shape. The shipped ones are those of ResQ (NSDI'18) Table 1 and SLOMO (SIGCOMM'20) Table 1.
 """
 
 import functools
@@ -142,7 +142,7 @@ def _shipped(name: str) -> NetworkFunction:
 
 
 def parse_network_function(text: str, file: str, *, default_name: str = "own-nf") -> NetworkFunction:
-    """Parse one NF document.
+    r"""Parse one NF document.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def parse_network_function(text: str, file: str, *, default_name: str = "own-nf"
 
     Examples
     --------
-    >>> parse_network_function("description: nothing\\n", "x.yaml", default_name="nop").name
+    >>> parse_network_function("description: nothing\n", "x.yaml", default_name="nop").name
     'nop'
     """
     data, lines = parse_document(text, file)

@@ -1,0 +1,106 @@
+"""SLOMO's (SIGCOMM'20) figures 5 to 7 and Dobrescu's over-estimate, played on the simulator; see phenomena.py."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from phenomena_runs import RESQ, SLOMO, TABLE_1, Line, run, tenant
+
+from slomo.vocabulary.machine import load_machine
+
+
+def fig5() -> Iterator[Line]:
+    """IP router beside one synthetic competitor: occupancy decides below the LLC's capacity, access rate above.
+
+    The competitor's access rate is set by its compute per packet: few reads per packet are slow, many are fast.
+    """
+    alone = run(SLOMO, [tenant("ip-router", 0, packet_buffers=256)]).tenants[0]
+    yield Line("Fig. 5", "IP router alone: Mpps", "4.4", alone.throughput_mpps, 4.18, 4.62)
+    yield Line("Fig. 5", "IP router alone: MB of LLC held", "8", alone.vector["L3OCC"] / 1024, 7, 9.5)
+    lost: dict[tuple[float, float], float] = {}
+    rates: dict[tuple[float, float], float] = {}
+    for size in (4.0, 8.0, 20.0, 30.0):
+        for reads in (6, 20, 1000):
+            other = tenant("synthetic", 1, data_size_mib=size, reads_per_packet=reads, packet_buffers=256)
+            result = run(SLOMO, [tenant("ip-router", 0, packet_buffers=256), other])
+            lost[size, reads] = 100 * (1 - result.tenants[0].throughput_mpps / alone.throughput_mpps)
+            rates[size, reads] = result.tenants[1].vector["L2MISS"]
+    for size in (4.0, 30.0):
+        for reads in (6, 1000):
+            what = f"beside {size:g} MB at {rates[size, reads]:.0f} Mrefs/s: % lost"
+            yield Line("Fig. 5", what, "", lost[size, reads], -1, 60)
+    below = lost[4.0, 1000] - lost[4.0, 6]
+    above = lost[30.0, 1000] - lost[30.0, 6]
+    yield Line("Fig. 5", "access rate's effect below capacity: points", "about 0", below, -1, 3)
+    yield Line("Fig. 5", "access rate's effect above capacity: points", "10-20", above, 4, 40)
+    yield Line("Fig. 5", "most lost: %", "27", max(lost.values()), 15, 45)
+
+
+def fig6() -> Iterator[Line]:
+    """Stateless firewall with 3 MB of buffers beside L2 forwarders with up to 25 MB; all share 100 Gbit/s."""
+    machine = load_machine("silver-4110")
+    worst_of_all = 0.0
+    for size_b in (64, 500, 1500):
+        lines = -(-size_b // 64) + 1
+        target = tenant("stateless-firewall", 0, size_b, packet_buffers=3 * 2**20 // (64 * lines))
+        alone = run(machine.name, [target]).tenants[0].throughput_mpps
+        most = 0.0
+        for mib in (5, 15, 25):
+            knobs = {"port": machine.nic_gbps / 8, "packet_buffers": mib * 2**20 // (64 * lines) // 7}
+            others = [tenant("l2fwd", 1 + i, size_b, **knobs) for i in range(7)]
+            most = max(most, 100 * (1 - run(machine.name, [target, *others]).tenants[0].throughput_mpps / alone))
+        worst_of_all = max(worst_of_all, most)
+        yield Line("Fig. 6", f"stateless firewall at {size_b} B, forwarders' buffers to 25 MB: % lost", "", most)
+    yield Line("Fig. 6", "most lost to packet buffers: %", "up to 10", worst_of_all, 5, 15)
+
+
+def fig7() -> Iterator[Line]:
+    """IP router with 2 MB of LLC beside competitors with 18 MB that load the memory channels up to 18 GB/s."""
+    own, rest = 0b11, load_machine(SLOMO).full_way_mask & ~0b11
+    target = tenant("ip-router", 0, mask=own, packet_buffers=256)
+    alone = run(SLOMO, [target])
+    mpps = alone.tenants[0].throughput_mpps
+    yield Line("Fig. 7", "IP router with 2 MB: Mpps", "3.1", mpps, 2.8, 3.4)
+    misses, used, lost = [alone.tenants[0].vector["L3MISS"] / mpps], [0.0], [0.0]
+    for reads, writes in ((5000, 0), (4000, 1000)):
+        for count in (3, 5, 7):
+            knobs = {"data_size_mib": 20, "reads_per_packet": reads, "writes_per_packet": writes, "packet_buffers": 256}
+            result = run(SLOMO, [target, *(tenant("synthetic", 1 + i, mask=rest, **knobs) for i in range(count))])
+            beside = result.tenants[0].throughput_mpps
+            lost.append(100 * (1 - beside / mpps))
+            misses.append(result.tenants[0].vector["L3MISS"] / beside)
+            used.append(result.sockets[0]["READ"] + result.sockets[0]["WRITE"])
+    order = np.argsort(used)
+    at_18 = float(np.interp(18.0, np.array(used)[order], np.array(lost)[order]))
+    yield Line("Fig. 7", f"lost to memory bandwidth at 18 GB/s (most used {max(used):.1f}): %", "18", at_18, 12, 25)
+    yield Line("Fig. 7", "most lost to memory bandwidth: %", "18", max(lost), 12, 25)
+    yield Line("Fig. 7", "misses per packet, most over least", "level", max(misses) / min(misses), 1.0, 1.1)
+
+
+def dobrescu() -> Iterator[Line]:
+    """Predict from the competitors' summed solo access rates; everybody shares 9 ways (ResQ Fig. 10: 6 NFs on 19.5 MB).
+
+    Dobrescu's training load (NSDI'12) reads at random from a structure of the cache's size, at rising rates.
+    """
+    mask = 0x1FF
+    errors: dict[str, list[float]] = {}
+    for name in TABLE_1:
+        alone = run(RESQ, [tenant(name, 0, mask=mask)]).tenants[0].throughput_mpps
+        curve = [(0.0, 0.0)]
+        for reads in (1, 4, 16, 64, 1000):
+            knobs = {"data_size_mib": 20, "reads_per_packet": reads}
+            competition = [tenant("synthetic", 1 + i, mask=mask, **knobs) for i in range(5)]
+            rate = 5 * run(RESQ, competition[:1]).sockets[0]["L2MISS"]
+            beside = run(RESQ, [tenant(name, 0, mask=mask), *competition]).tenants[0].throughput_mpps
+            curve.append((rate, 100 * (1 - beside / alone)))
+        rates, lost = zip(*sorted(curve), strict=True)
+        for other in TABLE_1:
+            if other == name:
+                continue
+            summed = 5 * run(RESQ, [tenant(other, 0, mask=mask)]).tenants[0].vector["L2MISS"]
+            seats = [tenant(name, 0, mask=mask), *(tenant(other, 1 + i, mask=mask) for i in range(5))]
+            actual = 100 * (1 - run(RESQ, seats).tenants[0].throughput_mpps / alone)
+            errors.setdefault(name, []).append(float(np.interp(summed, rates, lost)) - actual)
+    for name, each in errors.items():
+        yield Line("Dobrescu", f"{name}: mean over-estimate of the drop, points", "", float(np.mean(each)))
+    worst_of_all = max(float(np.mean(each)) for each in errors.values())
+    yield Line("Dobrescu", "largest mean over-estimate of an NF's drop, points", "13", worst_of_all, 3, 20)
