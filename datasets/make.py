@@ -1,0 +1,97 @@
+"""Make the shipped datasets: SLOMO's network functions on each of SLOMO's two machines, simulated.
+
+    python datasets/make.py [MACHINE ...] [--out FOLDER]
+
+The same seed gives the same measurements.parquet, byte for byte; `make datasets` runs this. About ten minutes a machine
+on two cores. Killed, it goes on where it was: finished runs wait in a store in the temporary folder.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from slomo.profiling.campaign import run_campaign
+from slomo.profiling.plan import ExperimentPlan, combine
+from slomo.profiling.plans import mixes_plan, pressure_plan
+from slomo.records.profile import ProfileDataset
+from slomo.records.storage import save_dataset
+from slomo.testbed.registry import make_testbed
+from slomo.vocabulary.machine import load_machine
+
+MACHINES = ("e5-2620v4", "silver-4110")
+#: SLOMO (SIGCOMM'20) section 3, table 1.
+NETWORK_FUNCTIONS = (
+    "ip-router", "vpn", "flowstats", "stateless-firewall", "maglev", "snort", "suricata", "pfsense",
+)  # fmt: skip
+SEED = 2020
+CALIBRATION_MIXES = 200
+FOLDER = Path(__file__).parent
+
+CARD = """# {name}
+
+SLOMO's eight network functions on a simulated {description}.
+
+| | |
+| --- | --- |
+| made by | `python datasets/make.py {machine}`, seed {seed}; the same file again, byte for byte |
+| testbed | slomo's line-level simulator (docs/concepts/simulator.md): no real machine was measured |
+| network functions | {functions}; 64 B packets, 100 000 flows drawn uniformly, saturating |
+| rows | {solo} solo, {pressure} beside the synthetic competitor ({per_nf} each), {mixes} from {runs} unlike mixes |
+| columns | docs/reference/datasets.md; units in docs/reference/metrics.md |
+| missing | cells are empty where a metric was not reported; no cell stands for zero unless it says 0 |
+
+Good for: trying models and composition, teaching, comparing predictors at equal budgets. The mixes are meant to
+calibrate intervals; mixes to judge predictions come from the other half of all mixes (`slomo evaluate`), which this
+file does not hold.
+
+Not good for: statements about real servers. docs/concepts/simulator.md says how faithful the simulator is.
+"""
+
+
+def dataset_plan(machine: str) -> ExperimentPlan:
+    """Return all experiments of one dataset."""
+    pressure = pressure_plan(NETWORK_FUNCTIONS, machine, "grid", seed=SEED)
+    mixes = mixes_plan(NETWORK_FUNCTIONS, machine, CALIBRATION_MIXES, stream="calibration", seed=SEED)
+    return combine(f"slomo-{machine}", [pressure, mixes])
+
+
+def card(machine: str, dataset: ProfileDataset) -> str:
+    """Return the dataset's card."""
+    counts = dataset.frame["plan"].value_counts()
+    mixes = dataset.frame[dataset.frame["plan"] == "mix"]
+    return CARD.format(
+        name=f"slomo-{machine}",
+        description=load_machine(machine).description,
+        machine=machine,
+        seed=SEED,
+        functions=", ".join(NETWORK_FUNCTIONS),
+        solo=counts["solo"],
+        pressure=counts["pressure"],
+        per_nf=counts["pressure"] // len(NETWORK_FUNCTIONS),
+        mixes=counts["mix"],
+        runs=mixes["run_key"].nunique(),
+    )
+
+
+def make(machine: str, folder: Path) -> None:
+    """Make one dataset below `folder`."""
+    store = Path(tempfile.gettempdir()) / f"slomo-dataset-{machine}.sqlite"
+    dataset = run_campaign(dataset_plan(machine), make_testbed("simulated", machine=machine), store=store)
+    save_dataset(dataset, folder / f"slomo-{machine}", card=card(machine, dataset))
+    store.unlink()
+    print(f"{folder / f'slomo-{machine}'}: {len(dataset)} rows", file=sys.stderr)
+
+
+def main() -> None:
+    """Make the datasets that were asked for."""
+    parser = argparse.ArgumentParser(description="Make the shipped datasets.")
+    parser.add_argument("machines", nargs="*", default=MACHINES)
+    parser.add_argument("--out", type=Path, default=FOLDER)
+    arguments = parser.parse_args()
+    for machine in arguments.machines:
+        make(machine, arguments.out)
+
+
+if __name__ == "__main__":
+    main()
