@@ -35,7 +35,7 @@ def _in_a_hurry(fake: Maker, name: str, mode: str) -> NetworkFunction:
 @pytest.mark.slow
 def test_fifty_runs_with_faults_leave_nothing(fake: Maker, bed: Beds, quick: HostSettings, tmp_path: Path) -> None:
     """After 50 runs in which most NFs misbehave, processes, descriptors, threads and files are as before."""
-    hurry = replace(quick, window_s=0.1, pairs=1, most_pairs=1)
+    hurry = replace(quick, window_s=0.1, pairs=1, most_pairs=1, attempts=3)
     nfs = [_in_a_hurry(fake, f"nf-{mode}", mode) for mode in dict.fromkeys(MODES)]
     testbed = bed(*nfs, reporters=(), settings=hurry)
     before = (set(marked_processes()), len(os.listdir("/proc/self/fd")))
@@ -46,9 +46,9 @@ def test_fifty_runs_with_faults_leave_nothing(fake: Maker, bed: Beds, quick: Hos
             testbed.run(Colocation("test-host", Workload(f"nf-{mode}")))
             served += 1
         except (TestbedError, MeasurementError):
-            assert mode not in ("good", "stubborn", "flood", "escapes")
+            assert mode not in ("good", "stubborn", "escapes")
     testbed.close()
-    assert served >= 25
+    assert served >= 20
     assert (set(marked_processes()), len(os.listdir("/proc/self/fd"))) == before
     assert not (tmp_path / "lock").exists()
 

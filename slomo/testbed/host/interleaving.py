@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slomo.errors import UnstableMeasurementError
+from slomo.errors import MeasurementError, UnstableMeasurementError
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.steady import Summary, summarise
 from slomo.testbed.host.tenant import Tenant, Window, paused, take_windows
@@ -88,13 +88,22 @@ class WindowTaker:
         ------
         UnstableMeasurementError
             If no window was valid in all attempts.
+        MeasurementError
+            If one does not report its throughput.
         """
+        silence: MeasurementError | None = None
         for _ in range(self.settings.attempts + 1):
             time.sleep(self.settings.settle_s)
-            windows = take_windows(tenants, self.window_s)
-            if self._valid(tenants, windows):
-                return windows
+            try:
+                windows = take_windows(tenants, self.window_s)
+            except MeasurementError as error:
+                silence = error
+            else:
+                if self._valid(tenants, windows):
+                    return windows
             self.rejected += 1
+        if silence is not None:
+            raise silence
         name, share = min(self.starved.items(), key=lambda item: item[1])
         raise UnstableMeasurementError(
             f"'{name}' got {share:.0%} of its cores in {self.settings.attempts + 1} windows in a row, "
