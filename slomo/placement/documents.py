@@ -1,0 +1,64 @@
+"""Read clusters and requests as people write them: YAML or JSON, checked against a schema, with file, line and field.
+
+JSON is YAML too, so one reader does; the schemas `cluster.schema.json` and `requests.schema.json` lie beside this file.
+"""
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from slomo.placement.problem import Cluster, Request, requests_from_dict
+from slomo.vocabulary.documents import parse_document, read_document, validate
+
+
+def read_cluster(path: str | Path) -> Cluster:
+    """Read a cluster.
+
+    Raises
+    ------
+    ConfigurationError
+        For a file that is no cluster, naming file, line and field.
+    UnknownNameError, InvalidValueError
+        For a machine type there is none of, or a number that does not fit it.
+    """
+    return parse_cluster(read_document(Path(path)), str(path))
+
+
+def parse_cluster(text: str, name: str = "cluster") -> Cluster:
+    """Parse a cluster.
+
+    Examples
+    --------
+    >>> len(parse_cluster("servers: [{name: r1, machine: e5-2620v4, count: 4}]"))
+    4
+    """
+    return Cluster.from_dict(_checked(text, name, "cluster.schema.json"))
+
+
+def read_requests(path: str | Path) -> tuple[Request, ...]:
+    """Read requests.
+
+    Raises
+    ------
+    ConfigurationError, InvalidValueError
+        As for :func:`read_cluster`.
+    """
+    return parse_requests(read_document(Path(path)), str(path))
+
+
+def parse_requests(text: str, name: str = "requests") -> tuple[Request, ...]:
+    """Parse requests.
+
+    Examples
+    --------
+    >>> parse_requests("requests: [{id: edge, nf: lpm, slo: {min_share: 0.9}}]")[0].slo.min_share
+    0.9
+    """
+    return requests_from_dict(_checked(text, name, "requests.schema.json"))
+
+
+def _checked(text: str, name: str, schema: str) -> dict[str, Any]:
+    data, lines = parse_document(text, name)
+    validate(data, json.loads((resources.files("slomo.placement") / schema).read_text(encoding="utf-8")), name, lines)
+    return data

@@ -1,0 +1,132 @@
+"""Whether a mix keeps every SLO: cores, cache ways, and the predicted throughput of everybody at the risk asked for.
+
+SLOMO (SIGCOMM'20) section 2: placement asks what a network function loses beside others before it is put there.
+Verdicts are kept per kind of socket and signature, and new signatures are predicted in one batch.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slomo.placement.knowledge import Knowledge, Rate
+from slomo.placement.mixes import Host, Piece, Pieces, Signature, tenants_of
+
+
+@dataclass(frozen=True)
+class Breach:
+    """The first thing a mix would break: whose (the piece), which workload, what, needed and possible."""
+
+    piece: Piece
+    workload: str
+    what: str
+    needed: float
+    possible: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a mix holds.
+
+    Attributes
+    ----------
+    headroom : float
+        Least share by which a promised throughput is exceeded; infinite where nothing is promised.
+    breach : Breach or None
+        What breaks; None where all holds.
+    rates : mapping of str to Rate
+        Predicted throughput per workload; empty where nothing is predicted.
+    """
+
+    headroom: float
+    breach: Breach | None
+    rates: dict[str, Rate]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every SLO holds."""
+        return self.breach is None
+
+
+class Oracle:
+    """Judges mixes and remembers.
+
+    Parameters
+    ----------
+    pieces : Pieces
+        What the numbers in signatures stand for.
+    knowledge : Knowledge
+        Models and profiles.
+    predicts : bool
+        Judge throughput in the shared cache by prediction; else only cores and ways count.
+
+    Attributes
+    ----------
+    asked : int
+        Distinct mixes judged so far.
+    """
+
+    def __init__(self, pieces: Pieces, knowledge: Knowledge, *, predicts: bool) -> None:
+        self.pieces, self.knowledge, self.predicts = pieces, knowledge, predicts
+        self._known: dict[tuple[Host, Signature], Verdict] = {}
+
+    @property
+    def asked(self) -> int:
+        """Distinct mixes judged so far."""
+        return len(self._known)
+
+    def verdict(self, host: Host, signature: Signature) -> Verdict:
+        """Judge one mix."""
+        return self.verdicts(host, (signature,))[0]
+
+    def verdicts(self, host: Host, signatures: Sequence[Signature]) -> list[Verdict]:
+        """Judge many mixes, predicting those not seen before in one batch."""
+        known = self._known
+        missing = [signature for signature in dict.fromkeys(signatures) if (host, signature) not in known]
+        if missing:
+            self._learn(host, missing)
+        return [known[host, signature] for signature in signatures]
+
+    def _learn(self, host: Host, signatures: list[Signature]) -> None:
+        open_: list[tuple[Signature, tuple[Piece, ...]]] = []
+        for signature in signatures:
+            pieces = self.pieces.of(signature)
+            breach = _crowded(host, pieces)
+            shared = [piece for piece in pieces if not piece.ways and not piece.exclusive]
+            if breach is not None or not self.predicts or not shared:
+                self._known[host, signature] = Verdict(-math.inf if breach else math.inf, breach, {})
+            else:
+                open_.append((signature, pieces))
+        if open_:
+            mixes = [tenants_of(pieces) for _, pieces in open_]
+            for (signature, pieces), rates in zip(open_, self.knowledge.rates(host.machine, mixes), strict=True):
+                self._known[host, signature] = _judged(pieces, rates)
+
+
+def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
+    """Return what is short of cores, ways or solitude."""
+    cores = sum(len(piece.workloads) for piece in pieces)
+    if cores > host.cores:
+        return Breach(pieces[-1], pieces[-1].workloads[0], "cores", cores, host.cores)
+    ways = sum(sum(piece.ways) for piece in pieces)
+    ways += any(not piece.ways for piece in pieces) and ways > 0  # those who share need a way left to share
+    if ways > host.ways:
+        return Breach(pieces[-1], pieces[-1].workloads[0], "ways", ways, host.ways)
+    if len(pieces) > 1 and any(piece.exclusive for piece in pieces):
+        alone = next(piece for piece in pieces if piece.exclusive)
+        return Breach(alone, alone.workloads[0], "model", 1, 1)
+    return None
+
+
+def _judged(pieces: tuple[Piece, ...], rates: dict[str, Rate]) -> Verdict:
+    worst, breach = math.inf, None
+    for piece in pieces:
+        if piece.needed_mpps <= 0.0 or piece.ways:
+            continue
+        for workload in piece.workloads:
+            low = rates[workload][1]
+            headroom = low / piece.needed_mpps - 1.0 if low == low else -math.inf  # NaN: nothing is known
+            if headroom < worst:
+                worst = headroom
+                if headroom < 0.0:
+                    breach = Breach(piece, workload, "throughput", piece.needed_mpps, low)
+    return Verdict(worst, breach, rates)

@@ -1,0 +1,329 @@
+"""The live state an orchestrator talks to: admit, place, remove, ask, rebalance; every decision whole or not at all.
+
+ResQ (NSDI'18) section 5: admission places at once and greedily; a batch, or what runs already, may be planned afresh.
+All methods hold one lock, and what fails leaves the state as it was.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from slomo.errors import InvalidValueError
+from slomo.placement.account import Account
+from slomo.placement.decision import Assignment, Decision, Refusal
+from slomo.placement.knowledge import Knowledge
+from slomo.placement.mixes import Host, Piece, Pieces, Signature
+from slomo.placement.moves import Move, consolidate
+from slomo.placement.packing import rank
+from slomo.placement.persistence import restored, snapshot
+from slomo.placement.policies.base import Policy
+from slomo.placement.policies.registry import make_policy, policy_class
+from slomo.placement.problem import Cluster, Request, find_request, unique_requests
+from slomo.placement.profiles import InstanceProfile
+from slomo.placement.state import Socket, Spot, State
+
+if TYPE_CHECKING:
+    from slomo.models.library import ModelLibrary
+
+Fallback = Literal["refuse", "alone"]
+
+
+class Placer:
+    """Places requests on a cluster by a policy.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        Trained models.
+    cluster : Cluster
+        Servers.
+    policy : str or Policy class
+        A name of `policy_names`, or a policy of one's own.
+    model : str
+        Sensitivity model to ask; some policies insist on their own.
+    risk : float
+        Quantile of the predicted throughput that must meet an SLO, 0.5 up to below 1.
+    profiles : sequence of InstanceProfile
+        Throughput over cache ways, latency over load; for policies that partition the cache, and for latency SLOs.
+    fallback : {"refuse", "alone"}
+        What to do with a network function that has no model on a machine: refuse it there, or give it a socket for
+        itself.
+
+    Examples
+    --------
+    >>> from slomo.models.library import ModelLibrary
+    >>> placer = Placer(ModelLibrary([]), Cluster.uniform("e5-2620v4", 2), "first-fit", fallback="alone")
+    >>> placer.servers_used
+    0
+    """
+
+    def __init__(
+        self,
+        library: "ModelLibrary",
+        cluster: Cluster,
+        policy: str | type[Policy] = "slomo",
+        *,
+        model: str = "slomo-xgb",
+        risk: float = 0.95,
+        profiles: Sequence[InstanceProfile] = (),
+        fallback: Fallback = "refuse",
+    ) -> None:
+        kind = policy_class(policy) if isinstance(policy, str) else policy
+        if fallback not in ("refuse", "alone"):
+            raise InvalidValueError(f"fallback is {fallback!r}, needed 'refuse' or 'alone'")
+        self.cluster, self.fallback = cluster, fallback
+        self.knowledge = Knowledge(library, kind.model or model, risk, profiles)
+        self._pieces = Pieces()
+        self.policy = make_policy(kind, self.knowledge, self._pieces)
+        self._lock = threading.RLock()
+        self._state = State(cluster, self._pieces)
+        self._account = Account(self._state, self.policy, self.knowledge)
+        self._cut: dict[object, dict[Host, list[tuple[Piece, ...]]]] = {}
+
+    @property
+    def servers_used(self) -> int:
+        """Servers on which something runs."""
+        return self._state.servers_used
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """What is placed, in the order it was."""
+        with self._lock:
+            return tuple(self._state.requests.values())
+
+    def admit(self, request: Request) -> Decision:
+        """Place one request, or refuse it and say which SLO would have broken first.
+
+        Raises
+        ------
+        InvalidValueError
+            For an id that is placed already.
+        UnknownNameError
+            For a network function nothing is known of.
+        """
+        with self._lock:
+            self._check_new([request])
+            return self._admit(request)
+
+    def place_all(self, requests: Iterable[Request]) -> tuple[Decision, ...]:
+        """Place a batch, higher priorities first; return decisions in the order given.
+
+        Each request is placed whole or refused whole; none is moved that was placed before.
+
+        Raises
+        ------
+        InvalidValueError, UnknownNameError
+            As for :meth:`admit`; then nothing is placed.
+        """
+        with self._lock:
+            batch = unique_requests(requests)
+            self._check_new(batch)
+            refused: dict[str, Decision] = {}
+            for level in sorted({request.priority for request in batch}, reverse=True):
+                waiting = [request for request in batch if request.priority == level]
+                for request in self._planned(waiting):
+                    decision = self._admit(request)
+                    if not decision.accepted:
+                        refused[request.id] = decision
+            return tuple(refused.get(request.id) or self._account.decision(request.id) for request in batch)
+
+    def remove(self, request: str) -> Decision:
+        """Take a request off; return the decision that held until now.
+
+        Raises
+        ------
+        UnknownNameError
+            For an id that is not placed.
+        """
+        with self._lock:
+            find_request("placed request", request, self._state.requests)
+            last = self._account.decision(request)
+            self._state.forget(request)
+            return last
+
+    def what_if(self, request: Request) -> Decision:
+        """Return what :meth:`admit` would decide, and leave everything as it is."""
+        with self._lock:
+            decision = self.admit(request)
+            if decision.accepted:
+                self._state.forget(request.id)
+            return decision
+
+    def decision(self, request: str) -> Decision:
+        """Return where a request is, with predictions for the mixes of now.
+
+        Raises
+        ------
+        UnknownNameError
+            For an id that is not placed.
+        """
+        with self._lock:
+            find_request("placed request", request, self._state.requests)
+            return self._account.decision(request)
+
+    def layout(self) -> dict[str, tuple[Assignment, ...]]:
+        """Return what runs on each server in use."""
+        with self._lock:
+            return self._account.layout()
+
+    def rebalance(self, max_moves: int) -> tuple[Move, ...]:
+        """Empty servers by moving at most `max_moves` pieces to others on which every SLO still holds.
+
+        Raises
+        ------
+        InvalidValueError
+            For a negative number of moves.
+        """
+        if max_moves < 0:
+            raise InvalidValueError(f"max_moves is {max_moves}, needed 0 or more")
+        with self._lock:
+            return consolidate(self._state, self._best, max_moves)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything placed as a JSON-ready document that :meth:`restore` reads."""
+        with self._lock:
+            return snapshot(self._state, self.policy.name)
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Replace everything placed by what a snapshot holds.
+
+        Raises
+        ------
+        ConfigurationError
+            For a snapshot of another schema version or cluster; the state stays as it was.
+        """
+        with self._lock:
+            state = restored(document, self.cluster, self._pieces)
+            self._state = state
+            self._account = Account(state, self.policy, self.knowledge)
+
+    def _check_new(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            if request.id in self._state.requests:
+                raise InvalidValueError(
+                    f"request '{request.id}' is placed already", hint="remove it first, or give the new one another id"
+                )
+        if self.fallback == "refuse":
+            self.knowledge.check_names(requests, self.cluster.machines)
+
+    def _admit(self, request: Request) -> Decision:
+        tried: list[Refusal] = []
+        for cuts in self._cuts(request, tried):
+            spots = self._put_all(request, cuts)
+            if spots is not None:
+                self._state.keep(request, spots)
+                return self._account.decision(request.id)
+        return self._account.refusal(request, tried)
+
+    def _put_all(self, request: Request, cuts: Mapping[Host, tuple[Piece, ...]]) -> list[Spot] | None:
+        """Put all pieces of a request somewhere, or none."""
+        spots: list[Spot] = []
+        for index in range(max(len(pieces) for pieces in cuts.values())):
+            numbers = {host: self._pieces.number(pieces[index]) for host, pieces in cuts.items() if index < len(pieces)}
+            spot = self._best(numbers, self._state.allowed(request, spots))
+            if spot is None:
+                for done in spots:
+                    self._state.take(request.id, done)
+                return None
+            self._state.put(request.id, spot)
+            spots.append(spot)
+        return spots
+
+    def _best(self, numbers: Mapping[Host, int], allowed: Callable[[Socket], bool] | None = None) -> Spot | None:
+        """Return the socket for one piece, by the policy's rule; `numbers` has the piece for each kind of socket."""
+        oracle, found = self.policy.oracle, []
+        for host, piece in numbers.items():
+            groups = self._candidates(host, allowed)
+            mixes = [self._pieces.grown(signature, piece) for signature in groups]
+            for (signature, socket), mix, verdict in zip(
+                groups.items(), mixes, oracle.verdicts(host, mixes), strict=True
+            ):
+                if verdict.ok:
+                    cores, headroom = (
+                        rank(oracle, mix, verdict) if self.policy.picks == "best" and signature else (0, 0.0)
+                    )
+                    found.append((-cores, -headroom, socket, piece))
+        return min(found)[2:] if found else None
+
+    def _candidates(self, host: Host, allowed: Callable[[Socket], bool] | None) -> dict[Signature, int]:
+        """Return each mix there is on sockets of a kind, with the lowest socket that has it."""
+        if allowed is None:
+            return {signature: socket for kind, signature, socket in self._state.groups() if kind == host}
+        found: dict[Signature, int] = {}
+        for number, place in enumerate(self._state.sockets):
+            if place.host == host and place.signature not in found and allowed(place):
+                found[place.signature] = number
+        return found
+
+    def _cuts(self, request: Request, tried: list[Refusal]) -> list[dict[Host, tuple[Piece, ...]]]:
+        """Return the ways to cut a request, the fewest instances first; note in `tried` where none will do."""
+        asked = (request.chain, request.slo, request.replicas)
+        if asked not in self._cut:
+            per_host = {host: self._cuts_on(request, host) for host in self._state.hosts}
+            self._cut[asked] = {host: cuts for host, cuts in per_host.items() if cuts}
+        found = self._cut[asked]
+        tried += [
+            self._account.infeasible(request, host, self.fallback) for host in self._state.hosts if host not in found
+        ]
+        counts = sorted({len(pieces) for cuts in found.values() for pieces in cuts})
+        return [{host: p for host, cuts in found.items() for p in cuts if len(p) == count} for count in counts]
+
+    def _cuts_on(self, request: Request, host: Host) -> list[tuple[Piece, ...]]:
+        workloads = tuple(workload.key for workload in request.chain)
+        if self.policy.predicts and not all(self.knowledge.predictable(host.machine, key) for key in workloads):
+            alone = len(workloads) <= host.cores and self.fallback == "alone"
+            return [(Piece(workloads, exclusive=True),)] if alone else []
+        needed = self._account.capacity_needed(request, host)
+        if needed is None or len(workloads) > host.cores:
+            return []
+        cuts = list(self.policy.cuts(request, host, needed))
+        return [pieces for pieces in cuts if self.policy.oracle.verdict(host, (self._pieces.number(pieces[0]),)).ok]
+
+    def _planned(self, requests: Sequence[Request]) -> list[Request]:
+        """Place what the policy plans as a batch; return the rest, in the order to admit it one by one."""
+        plain = [r for r in requests if not r.affinity and not r.anti_affinity and not self._state.allowed(r, ())]
+        taken: set[str] = set()
+        for host in self._state.hosts:
+            first = {
+                r.id: cuts[0][host]
+                for r in plain
+                if r.id not in taken and (cuts := self._cuts(r, [])) and host in cuts[0]
+            }
+            queues: dict[int, list[Request]] = {}
+            for request in plain:
+                if request.id in first and len(first[request.id]) == 1:
+                    queues.setdefault(self._pieces.number(first[request.id][0]), []).append(request)
+            plan = (
+                self.policy.plan(host, Counter({piece: len(queue) for piece, queue in queues.items()}))
+                if queues
+                else None
+            )
+            taken |= self._carry_out(host, plan or {}, queues)
+        rest = [request for request in requests if request.id not in taken]
+        return sorted(rest, key=self._demand, reverse=True) if self.policy.sorts else rest
+
+    def _carry_out(self, host: Host, plan: Mapping[Signature, int], queues: Mapping[int, list[Request]]) -> set[str]:
+        empty = iter(self._state.empty_sockets(host))
+        pending = {piece: iter(queue) for piece, queue in queues.items()}
+        taken: set[str] = set()
+        for signature, count in sorted(plan.items(), key=lambda item: (-len(item[0]), item[0])):
+            for _ in range(count):
+                socket = next(empty, None)
+                if socket is None:
+                    return taken
+                for piece in signature:
+                    request = next(pending[piece], None)
+                    if request is not None:
+                        self._state.put(request.id, (socket, piece))
+                        self._state.keep(request, [(socket, piece)])
+                        taken.add(request.id)
+        return taken
+
+    def _demand(self, request: Request) -> float:
+        """Return how demanding a request is, for the order of a batch."""
+        cuts = self._cuts(request, [])
+        if not cuts:
+            return 0.0
+        host, pieces = next(iter(cuts[0].items()))
+        return self.policy.weight(host, self._pieces.number(pieces[0])) * len(pieces[0].workloads)

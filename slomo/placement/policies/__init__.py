@@ -1,0 +1,1 @@
+"""Policies of placement, one file each."""

@@ -1,0 +1,92 @@
+"""What a policy decides: into which pieces a request is cut, which socket takes a piece, and how a batch is planned.
+
+Everything else (state, verdicts, undo, decisions) is shared, so that policies differ only where the papers differ.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Literal
+
+from slomo.placement.knowledge import Knowledge
+from slomo.placement.mixes import Host, Piece, Pieces, Signature
+from slomo.placement.oracle import Oracle
+from slomo.placement.problem import Request
+
+#: Which socket is taken among those that hold: the lowest, or the fullest with the least headroom.
+Picks = Literal["first", "best"]
+#: Demand of a batch: number of a piece -> how many.
+Demand = Mapping[int, int]
+
+
+class Policy:
+    """A policy without contention: one core per network function, first fit.
+
+    Parameters
+    ----------
+    knowledge : Knowledge
+        Models and profiles.
+    pieces : Pieces
+        Numbers of pieces, shared with the state.
+
+    Attributes
+    ----------
+    name : str
+        Alias in the registry.
+    picks : {"first", "best"}
+        Which socket is taken.
+    predicts : bool
+        Judge mixes by predicted throughput.
+    sorts : bool
+        Place the most demanding pieces of a batch first.
+    model : str or None
+        Sensitivity model it insists on.
+    """
+
+    name: ClassVar[str] = "first-fit"
+    picks: ClassVar[Picks] = "first"
+    predicts: ClassVar[bool] = False
+    sorts: ClassVar[bool] = False
+    model: ClassVar[str | None] = None
+
+    def __init__(self, knowledge: Knowledge, pieces: Pieces) -> None:
+        self.knowledge, self.pieces = knowledge, pieces
+        self.oracle = Oracle(pieces, knowledge, predicts=self.predicts)
+
+    def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
+        """Yield ways to serve `needed_mpps` by 1, 2, ... instances alike, the fewest first."""
+        workloads = tuple(workload.key for workload in request.chain)
+        for count in range(1, request.replicas + 1):
+            if self.can_alone(host, workloads, needed_mpps / count):
+                yield (Piece(workloads, needed_mpps / count),) * count
+
+    def can_alone(self, host: Host, workloads: tuple[str, ...], mpps: float) -> bool:
+        """Say whether instances that had a socket for themselves could serve `mpps`."""
+        solos = [self.knowledge.solo_mpps(host.machine, key) for key in workloads]
+        return all(solo is None or mpps <= solo for solo in solos)
+
+    def weight(self, host: Host, piece: int) -> float:
+        """Return how demanding a piece is: the share of a socket that one of many alike takes."""
+        signature: Signature = ()
+        while self.oracle.verdict(host, self.pieces.grown(signature, piece)).ok:
+            signature = self.pieces.grown(signature, piece)
+            if len(signature) >= host.cores:
+                break
+        return 1.0 / max(len(signature), 1)
+
+    def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
+        """Return how many sockets get which mix to serve a batch at once, or None to place one by one."""
+        del host, demand
+        return None
+
+
+def in_order(policy: Policy, host: Host, demand: Demand) -> Sequence[int]:
+    """Return the pieces of a demand, the most demanding first, ties by number.
+
+    Examples
+    --------
+    >>> from slomo.models.library import ModelLibrary
+    >>> policy = Policy(Knowledge(ModelLibrary([])), Pieces())
+    >>> one, two = (policy.pieces.number(Piece(("lpm",) * stages)) for stages in (1, 2))
+    >>> list(in_order(policy, Host("e5-2620v4", 8, 18), {one: 3, two: 1})) == [two, one]
+    True
+    """
+    return sorted(demand, key=lambda piece: (-policy.weight(host, piece), piece))
