@@ -22,7 +22,7 @@ from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS
 
 #: Damped rounds of the fixed point; each halves what is left, and what is left is the response to a response.
-ROUNDS = 5
+ROUNDS = 4
 #: From this many mixes on, the compiled loop pays.
 KERNEL_MIXES = 8_192
 _CHUNK_MIXES = 2_048

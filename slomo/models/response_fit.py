@@ -16,8 +16,9 @@ from slomo.models.features import Subject
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
-#: Pressures a neighbour responds to, in order of preference; all of them add up.
-PRESSURES = ("L3MISS", "L3OCC", "L2MISS", "READ", "WRITE", "DDIOOCC")
+#: Pressures a neighbour responds to: what the cache holds, how often it is asked, what it misses, what memory delivers.
+#: All of them add up; more of them (WRITE, DDIOOCC) made no better prediction of mixes and a dearer one.
+PRESSURES = ("L3MISS", "L3OCC", "L2MISS", "READ")
 _STRENGTHS = (1e-4, 1e-2, 1.0)
 #: Fewer rows than this and no function is worth fitting.
 _FEWEST_ROWS = 12
