@@ -22,6 +22,7 @@ COMMANDS = {
     "dataset": "Import, show, list, export and merge datasets.",
     "nf": "List and show network functions.",
     "machine": "List and show machines.",
+    "doctor": "Say what this host can measure, and what would disturb it.",
     "demo": "Profile, train, predict and check, on the simulator, with a report.",
     "completion": "Print the script that completes names in a shell.",
 }

@@ -30,16 +30,14 @@ class CombinedReader:
 
     def __init__(self, members: Sequence[CounterReader]) -> None:
         self.members = tuple(members)
+        #: Names of the members in use, joined by plus signs, as it stands in the provenance.
+        self.name = "+".join(member.name for member in members)
         self._usable: tuple[CounterReader, ...] | None = None
-
-    @property
-    def name(self) -> str:
-        """Names of the members in use, joined by plus signs, as it stands in the provenance."""
-        return "+".join(member.name for member in (self._used() or self.members))
 
     def available(self) -> tuple[bool, str]:
         """Return whether any member can read."""
         verdicts = {member.name: member.available() for member in self.members}
+        self.name = "+".join(name for name, (usable, _) in verdicts.items() if usable) or self.name
         told = "; ".join(f"{name}: {why}" for name, (_, why) in verdicts.items())
         return any(usable for usable, _ in verdicts.values()), told
 

@@ -1,0 +1,76 @@
+"""`slomo doctor`: what this host can measure, and what would disturb it.
+
+Looks, measures the memory for some seconds, changes nothing. Exit code 1 where network functions cannot be measured.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slomo.cli.options import json_option
+from slomo.cli.output import emit_json, note
+
+if TYPE_CHECKING:
+    from slomo.testbed.host.doctor.diagnosis import Diagnosis
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Leave out what takes seconds: cache size, latency curve, bandwidth.")
+@click.option(
+    "--machine",
+    "machine_file",
+    metavar="FILE",
+    help="Write this host as a machine, with what was measured, so that the simulator can stand in for it.",
+)
+@json_option
+def command(quick: bool, machine_file: str | None, as_json: bool) -> int:
+    """Say what this host can measure and what would disturb it, with the command that mends it.
+
+    Changes nothing. Exit code 1 where a check fails: network functions cannot be measured here.
+    """
+    from slomo.testbed.host.doctor.check import Status
+    from slomo.testbed.host.doctor.diagnosis import diagnose, this_system
+
+    path = None if machine_file is None else _checked(machine_file)
+    diagnosis = diagnose(this_system(), quick=quick)
+    if as_json:
+        emit_json({**diagnosis.to_dict(), "machine_file": machine_file})
+    else:
+        click.echo("\n".join(_lines(diagnosis)))
+    if path is not None:
+        _write(path, diagnosis)
+    return int(diagnosis.status is Status.FAIL)
+
+
+def _lines(diagnosis: "Diagnosis") -> list[str]:
+    lines: list[str] = []
+    for check in diagnosis.checks:
+        lines.append(f"{check.status:<5} {check.group:<9}  {check.name}: {check.found}")
+        lines += [] if check.remedy is None else [f"{'':18}mend: {check.remedy}"]
+    counts = {status: sum(check.status == status for check in diagnosis.checks) for status in ("ok", "warn", "fail")}
+    return [*lines, ", ".join(f"{count} {status}" for status, count in counts.items())]
+
+
+def _checked(machine_file: str) -> Path:
+    from slomo.errors import ConfigurationError
+
+    path = Path(machine_file)
+    if path.suffix not in (".yaml", ".yml"):
+        raise ConfigurationError(
+            f"--machine '{machine_file}' is no YAML file", hint="name it for instance this-host.yaml"
+        )
+    if not path.parent.is_dir():
+        raise ConfigurationError(
+            f"--machine '{machine_file}': there is no folder '{path.parent}'", hint="make it first"
+        )
+    return path
+
+
+def _write(path: Path, diagnosis: "Diagnosis") -> None:
+    from slomo.testbed.host.doctor.diagnosis import this_system
+    from slomo.testbed.host.doctor.machine_file import machine_of, write_machine
+
+    machine, origins = machine_of(this_system(), diagnosis.curve, path.stem)
+    write_machine(path, machine, origins)
+    note(f"wrote {path}: use it with --machine {path}")

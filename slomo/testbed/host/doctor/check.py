@@ -1,0 +1,132 @@
+"""One finding about a host: what was looked at, what was found, and the command that mends it.
+
+``brew doctor`` and ``perf`` style: a check never changes anything, and never fails for lack of rights; what cannot be
+seen is said to be so.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+_LARGEST_B = 1 << 20
+
+
+class Status(StrEnum):
+    """How good a finding is."""
+
+    OK = "ok"
+    WARN = "warn"  # works with less, or measurements will be disturbed
+    FAIL = "fail"  # network functions cannot be measured here
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding.
+
+    Attributes
+    ----------
+    group, name : str
+        What was looked at.
+    status : Status
+        How good it is.
+    found : str
+        What was found.
+    remedy : str or None
+        The command that mends it; None only where it is ok.
+
+    Examples
+    --------
+    >>> Check("tuning", "turbo", Status.WARN, "on", "echo 1 > /x").to_dict()["status"]
+    'warn'
+    """
+
+    group: str
+    name: str
+    status: Status
+    found: str
+    remedy: str | None = None
+
+    def __post_init__(self) -> None:
+        assert self.status is Status.OK or self.remedy, f"check '{self.name}' needs a remedy"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "group": self.group,
+            "name": self.name,
+            "status": str(self.status),
+            "found": self.found,
+            "remedy": self.remedy,
+        }
+
+
+def ok(group: str, name: str, found: str) -> Check:
+    """Return a finding that is fine."""
+    return Check(group, name, Status.OK, found)
+
+
+def warn(group: str, name: str, found: str, remedy: str) -> Check:
+    """Return a finding that disturbs."""
+    return Check(group, name, Status.WARN, found, remedy)
+
+
+def fail(group: str, name: str, found: str, remedy: str) -> Check:
+    """Return a finding that prevents measuring."""
+    return Check(group, name, Status.FAIL, found, remedy)
+
+
+@dataclass(frozen=True)
+class System:
+    """A host's files and tools, as the checks see them.
+
+    Attributes
+    ----------
+    root : path
+        Where ``/proc``, ``/sys`` and ``/dev`` are.
+    cores : tuple of int
+        CPUs this process may use.
+    version_of : callable
+        Words of a command -> what it says, None where it is not installed.
+    """
+
+    root: Path
+    cores: tuple[int, ...]
+    version_of: Callable[[tuple[str, ...]], str | None]
+
+    def read(self, path: str) -> str | None:
+        """Return a file's text without blanks at its ends; None where it cannot be read."""
+        try:
+            with (self.root / path.lstrip("/")).open("rb") as stream:
+                return stream.read(_LARGEST_B).decode("utf-8", "replace").strip()
+        except OSError:
+            return None
+
+    def glob(self, pattern: str) -> list[Path]:
+        """Return the paths that match, sorted."""
+        try:
+            return sorted(self.root.glob(pattern.lstrip("/")))
+        except OSError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Return whether a path is there."""
+        try:
+            return (self.root / path.lstrip("/")).exists()
+        except OSError:
+            return False
+
+    def texts(self, pattern: str) -> Mapping[str, str]:
+        """Return the texts of all files that match, by path below the root."""
+        found = {
+            f"/{path.relative_to(self.root)}": self.read(f"/{path.relative_to(self.root)}")
+            for path in self.glob(pattern)
+        }
+        return {path: text for path, text in found.items() if text is not None}
+
+    def flags(self) -> frozenset[str]:
+        """Return the processor's features as the kernel names them."""
+        text = self.read("/proc/cpuinfo") or ""
+        line = next((line for line in text.splitlines() if line.startswith("flags")), "")
+        return frozenset(line.partition(":")[2].split())

@@ -1,0 +1,146 @@
+"""All checks of this host together, the memory measured, and the worst of it.
+
+`slomo doctor` prints this; it changes nothing and needs no rights.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import SlomoError
+from slomo.testbed.host.cores import available_cores
+from slomo.testbed.host.doctor import counting, equipment, tuning
+from slomo.testbed.host.doctor.check import Check, Status, System, ok, warn
+from slomo.testbed.host.doctor.memory import MemoryCurve, measure_memory
+from slomo.testbed.host.this_machine import cache_mib
+from slomo.testbed.host.tool import is_installed, run_tool
+
+_VERSION_LIMIT_S = 5.0
+_MUCH_LESS = 0.75
+
+Measure = Callable[[Sequence[int], float, float | None], MemoryCurve]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found.
+
+    Attributes
+    ----------
+    checks : tuple of Check
+        Findings in order.
+    curve : MemoryCurve or None
+        Memory as measured; None where it was left out or could not be.
+    """
+
+    checks: tuple[Check, ...]
+    curve: MemoryCurve | None
+
+    @property
+    def status(self) -> Status:
+        """The worst status of all checks.
+
+        Examples
+        --------
+        >>> Diagnosis((ok("a", "b", "c"), warn("a", "d", "e", "f")), None).status
+        <Status.WARN: 'warn'>
+        """
+        found = {check.status for check in self.checks}
+        return next((status for status in (Status.FAIL, Status.WARN) if status in found), Status.OK)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "status": str(self.status),
+            "checks": [check.to_dict() for check in self.checks],
+            "memory": None if self.curve is None else self.curve.to_dict(),
+        }
+
+
+def this_system(root: Path = Path("/")) -> System:
+    """Return this host as the checks see it."""
+    return System(root, available_cores(), version_of)
+
+
+def diagnose(system: System | None = None, *, quick: bool = False, measure: Measure = measure_memory) -> Diagnosis:
+    """Look at a host.
+
+    Parameters
+    ----------
+    system : System, optional
+        This host if not given.
+    quick : bool
+        Leave out what takes seconds: the memory.
+    measure : callable
+        Measures the memory.
+
+    Examples
+    --------
+    >>> diagnose(quick=True).curve is None
+    True
+    """
+    host = system or this_system()
+    checks = [check for room in (counting, tuning, equipment) for check in room.checks(host)]
+    curve = None
+    if not quick:
+        curve, found = _memory(host, measure)
+        checks += found
+    return Diagnosis(tuple(checks), curve)
+
+
+def version_of(words: tuple[str, ...]) -> str | None:
+    """Return the line in which a program states its version; None where it is not installed.
+
+    Examples
+    --------
+    >>> version_of(("no-such-command", "--version")) is None
+    True
+    """
+    if not is_installed(words[0]):
+        return None
+    try:
+        finished = run_tool(words, _VERSION_LIMIT_S)
+    except SlomoError as problem:
+        return problem.message[:80]
+    spoken = [line.strip() for line in (finished.stdout + finished.stderr).splitlines() if line.strip()]
+    numbered = [line for line in spoken if any(character.isdigit() for character in line)]
+    stated = [line for line in numbered if "version" in line.lower()]
+    # Exit codes say nothing here: pqos states its version and returns 1.
+    return (stated or numbered or spoken or ["installed"])[0][:80]
+
+
+def _memory(system: System, measure: Measure) -> tuple[MemoryCurve | None, list[Check]]:
+    l2_mib, stated = (cache_mib(2) or (1.0, 0))[0], (cache_mib(3) or (None, 0))[0]
+    try:
+        curve = measure(system.cores, l2_mib, stated)
+    except SlomoError as problem:
+        return None, [warn("memory", "latency curve", problem.message, problem.hint or "slomo doctor --quick")]
+    return curve, [_cache(curve, stated), _latency(curve), _bandwidth(curve)]
+
+
+def _cache(curve: MemoryCurve, stated_mib: float | None) -> Check:
+    told = "the kernel states none" if stated_mib is None else f"the kernel states {stated_mib:g} MiB"
+    if curve.llc_mib is None:
+        return warn(
+            "memory",
+            "effective cache",
+            f"the curve shows no edge; {told}",
+            "stop other tasks, then `slomo doctor` again",
+        )
+    found = f"{curve.llc_mib:.1f} MiB (with L2); {told}"
+    if stated_mib is not None and curve.llc_mib < _MUCH_LESS * stated_mib:
+        remedy = "slomo doctor --machine this-host.yaml   # plan with what is ours; others use the rest"
+        return warn("memory", "effective cache", found, remedy)
+    return ok("memory", "effective cache", found)
+
+
+def _latency(curve: MemoryCurve) -> Check:
+    levels = (("L2", curve.l2_ns), ("LLC", curve.llc_ns), ("memory", curve.dram_ns))
+    known = ", ".join(f"{name} {value:.1f} ns" for name, value in levels if value is not None)
+    return ok("memory", "latency curve", known or f"{len(curve.sizes_mib)} sizes")
+
+
+def _bandwidth(curve: MemoryCurve) -> Check:
+    found = "not measured" if curve.read_gb_s is None else f"{curve.read_gb_s:.1f} GB/s read by the cores of one socket"
+    return ok("memory", "bandwidth", found)

@@ -1,0 +1,91 @@
+"""Checks of what network functions need here: cores, NICs and their NUMA node, DPDK, Click, a C compiler.
+
+SLOMO (SIGCOMM'20, section 4.1) keeps target, competitors and NIC on one socket.
+"""
+
+from slomo.testbed.host.cores import node_of, socket_of
+from slomo.testbed.host.doctor.check import Check, System, fail, ok, warn
+
+_GROUP = "equipment"
+_DPDK_DRIVERS = ("vfio-pci", "igb_uio", "uio_pci_generic")
+
+
+def checks(system: System) -> list[Check]:
+    """Return all findings of this group."""
+    return [cores(system), numa(system), network_cards(system), compiler(system), dpdk(system), click(system)]
+
+
+def cores(system: System) -> Check:
+    """Count the cores of one socket: one for the target, one or more for competitors."""
+    home = [core for core in system.cores if socket_of(core) == socket_of(system.cores[0])]
+    if len(home) < 2:
+        return fail(
+            _GROUP,
+            "cores",
+            f"{len(home)} usable core on its socket, needed 2",
+            "give this process a second core: taskset, cpuset",
+        )
+    return ok(_GROUP, "cores", f"{len(home)} usable on one socket")
+
+
+def numa(system: System) -> Check:
+    """Look at the memory nodes of the cores."""
+    nodes = {node_of(core) for core in system.cores} - {None}
+    if len(nodes) > 1:
+        return warn(
+            _GROUP,
+            "NUMA nodes",
+            f"cores lie on {len(nodes)} nodes",
+            "apt-get install numactl   # then name cores of one node",
+        )
+    return ok(_GROUP, "NUMA nodes", "one")
+
+
+def network_cards(system: System) -> Check:
+    """List NICs, whether DPDK holds them, and whether they are on the cores' node."""
+    found = {path.name: path / "device" for path in system.glob("/sys/class/net/*") if (path / "device").exists()}
+    for driver in _DPDK_DRIVERS:
+        found |= {f"{p.name} ({driver})": p for p in system.glob(f"/sys/bus/pci/drivers/{driver}/*:*:*.*")}
+    if not found:
+        return ok(_GROUP, "NIC", "none; captures, memif and generated packets need none")
+    home = node_of(system.cores[0]) or 0
+    far = []
+    for name, device in found.items():
+        node = system.read(f"/{(device / 'numa_node').relative_to(system.root)}")
+        if node and node.isdigit() and int(node) != home:
+            far.append(f"{name} on node {node}")
+    if far:
+        return warn(_GROUP, "NIC", f"{', '.join(far)}; cores on node {home}", "use cores of the NIC's node: lscpu -e")
+    return ok(_GROUP, "NIC", ", ".join(found))
+
+
+def compiler(system: System) -> Check:
+    """Look for what compiles the portable network functions."""
+    said = next((text for name in ("cc", "gcc", "clang") if (text := system.version_of((name, "--version")))), None)
+    if said is None:
+        return fail(
+            _GROUP, "C compiler", "none: the shipped network functions cannot be built", "apt-get install gcc libc6-dev"
+        )
+    return ok(_GROUP, "C compiler", said)
+
+
+def dpdk(system: System) -> Check:
+    """Look for DPDK, for the fast build and for testpmd."""
+    said = system.version_of(("pkg-config", "--modversion", "libdpdk"))
+    testpmd = system.version_of(("dpdk-testpmd", "--version"))
+    if said is None or not said[:1].isdigit():
+        return warn(
+            _GROUP,
+            "DPDK",
+            "not installed: only the portable network functions run",
+            "apt-get install libdpdk-dev dpdk-dev meson",
+        )
+    return ok(_GROUP, "DPDK", f"{said}{'' if testpmd is None else ', with testpmd'}")
+
+
+def click(system: System) -> Check:
+    """Look for Click, for its network functions."""
+    said = system.version_of(("click", "--version"))
+    if said is None:
+        return warn(_GROUP, "Click", "not installed", "build FastClick: https://github.com/tbarbette/fastclick")
+    return ok(_GROUP, "Click", said)

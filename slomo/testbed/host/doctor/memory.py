@@ -1,0 +1,193 @@
+"""The memory this host really has: latency over footprint by a pointer chase, effective cache size, read bandwidth.
+
+A chase through one random cycle of cache lines (lmbench's lat_mem_rd) is the shipped competitor's `chain` pattern, its
+`sequential` pattern streams. What the kernel states about the last-level cache is the chip's, in a virtual machine and
+under CAT only a share of it is ours.
+"""
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import MeasurementError, TestbedError
+from slomo.testbed.host.build import slomo_nf_binary
+from slomo.testbed.host.cores import socket_of
+from slomo.testbed.host.tool import run_tool
+
+_SIZES_MIB = (0.125, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0)
+_LARGEST_MIB = 512.0
+_READS, _LINE_B = 1000, 64
+_BUDGET_S, _ONE_S = 14.0, 0.4
+_STREAM_S, _STREAM_MIB, _MOST_STREAMS = 0.8, 128, 8
+_LEAST_SHARE = 0.1  # of its core: an instance that got less says nothing
+_LEAST_RISE = 1.25  # memory over cache latency: less is no cache edge, but noise
+
+
+@dataclass(frozen=True)
+class MemoryCurve:
+    """What was measured.
+
+    Attributes
+    ----------
+    sizes_mib, latencies_ns : tuple of float
+        Footprint [MiB] and time per dependent access [ns].
+    l2_ns, llc_ns, dram_ns : float or None
+        Levels; None where the curve does not show them.
+    llc_mib : float or None
+        Footprint up to which accesses hit a cache: L2 and last-level cache together where they exclude each other.
+    read_gb_s : float or None
+        Read bandwidth of the cores of one socket together [GB/s].
+    """
+
+    sizes_mib: tuple[float, ...]
+    latencies_ns: tuple[float, ...]
+    l2_ns: float | None
+    llc_ns: float | None
+    dram_ns: float | None
+    llc_mib: float | None
+    read_gb_s: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "latency": [{"mib": s, "ns": round(t, 2)} for s, t in zip(self.sizes_mib, self.latencies_ns, strict=True)],
+            "l2_ns": self.l2_ns,
+            "llc_ns": self.llc_ns,
+            "dram_ns": self.dram_ns,
+            "effective_cache_mib": self.llc_mib,
+            "read_gb_s": self.read_gb_s,
+        }
+
+
+def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | None) -> MemoryCurve:
+    """Measure latency over footprint, and read bandwidth; takes about 12 s, at most 20 s.
+
+    Parameters
+    ----------
+    cores : sequence of int
+        CPUs; the first one chases, those of its socket stream together.
+    l2_mib : float
+        Private cache of one core [MiB].
+    stated_llc_mib : float or None
+        What the kernel says about the last-level cache [MiB].
+
+    Raises
+    ------
+    TestbedError
+        If the shipped competitor cannot be built or does not run.
+    """
+    largest = min(_LARGEST_MIB, 4.0 * (stated_llc_mib or 0.0))
+    sizes = [*_SIZES_MIB, *(size for size in (256.0, 512.0) if size <= largest)]
+    binary = str(slomo_nf_binary())
+    deadline = time.monotonic() + _BUDGET_S
+    measured = [(s, _latency_ns(binary, cores[0], s)) for s in sizes if time.monotonic() < deadline]
+    sizes_mib, latencies_ns = zip(*measured, strict=True)
+    llc = fit_levels(sizes_mib, latencies_ns, l2_mib)
+    home = [core for core in cores if socket_of(core) == socket_of(cores[0])][:_MOST_STREAMS]
+    inside_l2 = [t for s, t in measured if 0.2 * l2_mib <= s <= 0.6 * l2_mib]
+    return MemoryCurve(
+        tuple(sizes_mib),
+        tuple(latencies_ns),
+        min(inside_l2, default=None),
+        llc_ns=llc[0] if llc else None,
+        dram_ns=llc[1] if llc else None,
+        llc_mib=llc[2] if llc else None,
+        read_gb_s=_bandwidth_gb_s(binary, home),
+    )
+
+
+def fit_levels(
+    sizes_mib: Sequence[float], latencies_ns: Sequence[float], l2_mib: float
+) -> tuple[float, float, float] | None:
+    """Find the two levels behind L2 in a latency curve, and where the first one ends.
+
+    Parameters
+    ----------
+    sizes_mib, latencies_ns : sequence of float
+        The curve.
+    l2_mib : float
+        Where the private cache ends [MiB].
+
+    Returns
+    -------
+    tuple or None
+        Latency of the last-level cache [ns], of memory [ns], and the footprint at which the cache is full [MiB]; None
+        where memory is not slower than the cache by a quarter.
+
+    Notes
+    -----
+    Of a footprint S, the share min(1, C/S) hits in caches of C bytes in total, min(1, L2/S) already in L2: two unknown
+    latencies enter linearly, C is searched. Errors count relative to the latency.
+
+    Examples
+    --------
+    >>> sizes = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]
+    >>> curve = [5.0, 5.0, 12.5, 16.25] + [5 * 2 / s + 20 * (14 - 2) / s + 100 * (1 - 14 / s) for s in sizes[4:]]
+    >>> [round(value) for value in fit_levels(sizes, curve, 2.0)]
+    [20, 100, 14]
+    """
+    sizes, latencies = np.asarray(sizes_mib, dtype=np.float64), np.asarray(latencies_ns, dtype=np.float64)
+    behind = sizes > 1.2 * l2_mib
+    inside = latencies[(sizes <= 0.6 * l2_mib) & (sizes >= 0.2 * l2_mib)]
+    if behind.sum() < 4 or not inside.size:
+        return None
+    sizes, latencies, l2_ns = sizes[behind], latencies[behind], float(inside.min())
+    best: tuple[float, float, float, float] | None = None
+    for edge in np.geomspace(1.5 * l2_mib, sizes[-1] / 1.5, 200):
+        in_l2, in_any = np.minimum(1.0, l2_mib / sizes), np.minimum(1.0, edge / sizes)
+        columns = np.stack([in_any - in_l2, 1.0 - in_any], axis=1) / latencies[:, None]
+        wanted = 1.0 - l2_ns * in_l2 / latencies
+        found, *_ = np.linalg.lstsq(columns, wanted, rcond=None)
+        error = float(np.sum((columns @ found - wanted) ** 2))
+        if found[0] >= l2_ns and found[1] >= _LEAST_RISE * found[0] and (best is None or error < best[0]):
+            best = (error, float(found[0]), float(found[1]), float(edge))
+    return None if best is None else best[1:]
+
+
+def _latency_ns(binary: str, core: int, size_mib: float) -> float:
+    lines = _run(binary, "chain", [core], size_mib, _ONE_S, _READS, burst=1)
+    # Time the core gave to others does not count; the quickest interval was disturbed least.
+    times = [1e9 * line["cpu_share"] / line["accesses_per_s"] for line in lines if line["accesses_per_s"] > 0.0]
+    return float(min(times))
+
+
+def _bandwidth_gb_s(binary: str, cores: Sequence[int]) -> float:
+    lines = _run(binary, "sequential", cores, _STREAM_MIB, _STREAM_S, 4096, burst=32)
+    best: dict[int, float] = {}
+    for line in lines:
+        rate, instance = float(line["accesses_per_s"]) / float(line["cpu_share"]), int(line["instance"])
+        best[instance] = max(best.get(instance, 0.0), rate)
+    return float(sum(best.values())) * _LINE_B / 1e9
+
+
+def _run(
+    binary: str, pattern: str, cores: Sequence[int], size_mib: float, duration_s: float, reads: int, *, burst: int
+) -> list[dict[str, Any]]:
+    words = [binary, "--pattern", pattern, "--data-size-mib", f"{size_mib:g}", "--reads-per-packet", str(reads)]
+    words += ["--cores", ",".join(map(str, cores)), "--instances", str(len(cores)), "--duration-s", f"{duration_s:g}"]
+    words += ["--interval-s", "0.1", "--packet-buffers", "64", "--burst", str(burst), "--die-with-parent"]
+    finished = run_tool(words, 20.0)
+    if finished.code != 0:
+        raise TestbedError(
+            f"the memory cannot be measured (exit code {finished.code}): {finished.last_words()}",
+            hint="leave it out: slomo doctor --quick",
+        )
+    lines = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
+    intervals = [line for line in lines if line.get("event") == "interval" and _usable(line)]
+    if not intervals:
+        raise MeasurementError(
+            f"the competitor on cores {list(cores)} hardly ran, so the memory could not be measured",
+            hint="stop other tasks, or leave it out: slomo doctor --quick",
+        )
+    return intervals
+
+
+def _usable(line: dict[str, Any]) -> bool:
+    share, rate = line.get("cpu_share"), line.get("accesses_per_s")
+    numbers = [value for value in (share, rate) if isinstance(value, int | float) and math.isfinite(value)]
+    return len(numbers) == 2 and numbers[0] > _LEAST_SHARE and numbers[1] > 0.0

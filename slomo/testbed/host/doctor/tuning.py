@@ -1,0 +1,140 @@
+"""Checks of what would disturb a measurement: frequency, idle states, hyper-threads, other tasks, memory pages.
+
+The list follows DPDK's guide to Intel platforms (linux_gsg/nic_perf_intel_platform) and SLOMO's testbed (SIGCOMM'20,
+section 6: hyper-threading and turbo off, cores isolated).
+"""
+
+import re
+
+from slomo.testbed.host.cores import parse_cpu_list
+from slomo.testbed.host.doctor.check import Check, System, ok, warn
+
+_GROUP = "tuning"
+_SLOW_IDLE_US = 10  # waking from a deeper state takes longer than some thousand packets
+_CPUS = "/sys/devices/system/cpu"
+
+
+def checks(system: System) -> list[Check]:
+    """Return all findings of this group."""
+    return [
+        hugepages(system),
+        hugepage_mount(system),
+        governor(system),
+        turbo(system),
+        idle_states(system),
+        hyper_threads(system),
+        isolated(system),
+        load(system),
+        stolen(system),
+    ]
+
+
+def hugepages(system: System) -> Check:
+    """Count reserved hugepages, which DPDK wants."""
+    sizes = {
+        path.split("hugepages-")[1].partition("/")[0]: text
+        for path, text in system.texts("/sys/kernel/mm/hugepages/hugepages-*/free_hugepages").items()
+    }
+    free = {size: int(text) for size, text in sizes.items() if text.isdigit() and int(text)}
+    if free:
+        return ok(_GROUP, "hugepages", ", ".join(f"{count} x {size} free" for size, count in free.items()))
+    return warn(
+        _GROUP,
+        "hugepages",
+        "none free: DPDK runs at about half its speed",
+        "echo 512 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+    )
+
+
+def hugepage_mount(system: System) -> Check:
+    """Look where hugepages are mounted."""
+    lines = [line.split() for line in (system.read("/proc/mounts") or "").splitlines()]
+    places = [fields[1] for fields in lines if len(fields) > 2 and fields[2] == "hugetlbfs"]
+    if places:
+        return ok(_GROUP, "hugetlbfs", ", ".join(places))
+    return warn(_GROUP, "hugetlbfs", "not mounted", "mkdir -p /dev/hugepages && mount -t hugetlbfs none /dev/hugepages")
+
+
+def governor(system: System) -> Check:
+    """Look at the frequency governor of the cores."""
+    found = {system.read(f"{_CPUS}/cpu{core}/cpufreq/scaling_governor") for core in system.cores} - {None}
+    if not found:
+        return warn(
+            _GROUP, "governor", "frequency is not shown (virtual machine?)", "set 'performance' on the machine below"
+        )
+    if found == {"performance"}:
+        return ok(_GROUP, "governor", "performance")
+    return warn(_GROUP, "governor", ", ".join(sorted(map(str, found))), "cpupower frequency-set -g performance")
+
+
+def turbo(system: System) -> Check:
+    """Look at turbo, which makes a core's speed depend on its neighbours'."""
+    off, boost = system.read(f"{_CPUS}/intel_pstate/no_turbo"), system.read(f"{_CPUS}/cpufreq/boost")
+    if off == "1" or (off is None and boost == "0"):
+        return ok(_GROUP, "turbo", "off")
+    if off is None and boost is None:
+        return warn(
+            _GROUP, "turbo", "not shown (virtual machine?)", "turn it off on the machine below, or in the firmware"
+        )
+    path = f"1 > {_CPUS}/intel_pstate/no_turbo" if off is not None else f"0 > {_CPUS}/cpufreq/boost"
+    return warn(_GROUP, "turbo", "on", f"echo {path}")
+
+
+def idle_states(system: System) -> Check:
+    """Look for idle states that take long to wake from."""
+    states = f"{_CPUS}/cpu{system.cores[0]}/cpuidle/state*"
+    latencies, disabled = system.texts(f"{states}/latency"), system.texts(f"{states}/disable")
+    deep = []
+    for path, text in latencies.items():
+        folder = path.removesuffix("/latency")
+        if text.isdigit() and int(text) > _SLOW_IDLE_US and disabled.get(f"{folder}/disable", "0") == "0":
+            deep.append(f"{system.read(f'{folder}/name')} ({text} us)")
+    if not latencies:
+        return ok(_GROUP, "C-states", "not shown: the kernel does not manage them here")
+    if deep:
+        return warn(_GROUP, "C-states", f"deep ones are on: {', '.join(deep)}", f"cpupower idle-set -D {_SLOW_IDLE_US}")
+    return ok(_GROUP, "C-states", "only quick ones")
+
+
+def hyper_threads(system: System) -> Check:
+    """Look for two threads of one core, which share what SLOMO takes to be private."""
+    shared = {system.read(f"{_CPUS}/cpu{core}/topology/thread_siblings_list") or str(core) for core in system.cores}
+    pairs = sorted(text for text in shared if len(parse_cpu_list(text)) > 1)
+    if not pairs:
+        return ok(_GROUP, "SMT", "off: one thread per core")
+    return warn(_GROUP, "SMT", f"on: {'; '.join(pairs[:4])} share a core", f"echo off > {_CPUS}/smt/control")
+
+
+def isolated(system: System) -> Check:
+    """Look for CPUs that the scheduler leaves alone."""
+    text = system.read(f"{_CPUS}/isolated") or ""
+    if text:
+        return ok(_GROUP, "isolcpus", text)
+    if len(system.cores) < 3:
+        return warn(
+            _GROUP, "isolcpus", "none: other tasks share the cores", "stop other tasks; two cores leave none over"
+        )
+    span = f"{system.cores[1]}-{system.cores[-1]}"
+    return warn(_GROUP, "isolcpus", "none: other tasks share the cores", f"boot with isolcpus={span} nohz_full={span}")
+
+
+def load(system: System) -> Check:
+    """Look for other tasks that run now."""
+    text = system.read("/proc/loadavg") or ""
+    busy = float(text.split()[0]) if re.match(r"\d+\.\d+ ", text) else 0.0
+    if busy > 0.25:
+        return warn(
+            _GROUP, "load", f"{busy:.2f} tasks run besides", "ps -eo pcpu,pid,comm --sort=-pcpu | head   # stop them"
+        )
+    return ok(_GROUP, "load", f"{busy:.2f}")
+
+
+def stolen(system: System) -> Check:
+    """Look at the time the hypervisor gave to others, since the boot."""
+    fields = (system.read("/proc/stat") or "").partition("\n")[0].split()[1:9]
+    if len(fields) < 8 or not all(field.isdigit() for field in fields):
+        return ok(_GROUP, "stolen time", "not shown")
+    share = int(fields[7]) / max(1, sum(map(int, fields)))
+    if share > 0.01:
+        return warn(_GROUP, "stolen time", f"{share:.1%} since boot", "pin the virtual CPUs on the machine below")
+    return ok(_GROUP, "stolen time", f"{share:.1%} since boot")
