@@ -136,6 +136,12 @@ def load_network_function(name_or_path: str) -> NetworkFunction:
 
 
 @functools.cache
+def host_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a document with a `host:` section; other fields are not its concern."""
+    return {"type": "object", "properties": {"host": load_schema("network_functions", "host.schema.json")}}
+
+
+@functools.cache
 def _shipped(name: str) -> NetworkFunction:
     text = (resources.files("slomo.vocabulary") / "network_functions" / f"{name}.yaml").read_text(encoding="utf-8")
     return parse_network_function(text, f"{name}.yaml", default_name=name)
@@ -165,4 +171,6 @@ def parse_network_function(text: str, file: str, *, default_name: str = "own-nf"
     """
     data, lines = parse_document(text, file)
     validate(data, load_schema("network_functions", "schema.json"), file, lines)
+    if "host" in data:
+        validate(data, host_schema(), file, lines)
     return NetworkFunction.from_dict({"name": default_name, **data})

@@ -5,10 +5,11 @@ anything else of this process.
 """
 
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from slomo.errors import ConfigurationError
+from slomo.errors import ConfigurationError, TestbedError
 from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.definition import HostDefinition
 from slomo.vocabulary.workload import Workload
@@ -141,3 +142,24 @@ def port_number(text: str, table: Mapping[str, str], nf: str) -> int:
             hint="correct `port` in its `host:` section",
         )
     return int(number)
+
+
+def require_program(definition: HostDefinition) -> None:
+    """Refuse a definition whose program is not there, before anything is started for it.
+
+    Raises
+    ------
+    TestbedError
+        Naming the command.
+
+    Examples
+    --------
+    >>> from slomo.testbed.host.definition import ThroughputSource
+    >>> require_program(HostDefinition("x", ("sh",), ThroughputSource("json-lines")))
+    """
+    program = definition.command[0]
+    if not placeholders([program]) and shutil.which(program) is None:
+        raise TestbedError(
+            f"network function '{definition.nf}': command '{program}' does not exist",
+            hint="install it, or correct `command` in the NF's `host:` section",
+        )

@@ -4,21 +4,23 @@ A command template instead of code per NF, as NPF and DPDK DTS keep it in files;
 so that a wrong field is named with file and line before anything runs.
 """
 
-import functools
 import hashlib
-import json
 import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
 from slomo.vocabulary.documents import Position, parse_document, read_document, validate
-from slomo.vocabulary.network_function import NetworkFunction, load_network_function, network_function_names
+from slomo.vocabulary.network_function import (
+    NetworkFunction,
+    host_schema,
+    load_network_function,
+    network_function_names,
+)
 from slomo.vocabulary.workload import Setting, Workload, canonical_json
 
 
@@ -186,7 +188,7 @@ def parse_host(
         Naming file, line and field.
     """
     where = file or f"network function '{nf}'"
-    validate({"host": dict(data)}, {"type": "object", "properties": {"host": schema()}}, where, lines or {})
+    validate({"host": dict(data)}, host_schema(), where, lines or {})
     _check_patterns(data, where, lines or {})
     stop, throughput = data.get("stop", {}), dict(data["throughput"])
     return HostDefinition(
@@ -253,14 +255,6 @@ def runnable_names() -> tuple[str, ...]:
     return tuple(name for name in network_function_names() if load_network_function(name).host is not None)
 
 
-@functools.cache
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the section (draft 2020-12)."""
-    text = (resources.files("slomo.testbed.host") / "host.schema.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
 def _ready(data: Mapping[str, Any], where: str, lines: Mapping[Position, int]) -> ReadySignal:
     kinds = [name for name in data if name != "limit_s"]
     if len(kinds) > 1:
@@ -283,9 +277,9 @@ def _check_patterns(data: Mapping[str, Any], where: str, lines: Mapping[Position
 
 
 def _fault(where: str, lines: Mapping[Position, int], position: tuple[str, ...], text: str) -> ConfigurationError:
-    line = next((lines[position[:n]] for n in range(len(position), 0, -1) if position[:n] in lines), 1)
+    line = next((f":{lines[position[:n]]}" for n in range(len(position), 0, -1) if position[:n] in lines), "")
     return ConfigurationError(
-        f"{where}:{line}: field '{'.'.join(position)}' {text}", hint="see docs/guides/your-own-nf.md"
+        f"{where}{line}: field '{'.'.join(position)}' {text}", hint="see docs/guides/your-own-nf.md"
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.records.provenance import describe_environment, describe_run
 from slomo.records.run import RunRecord
+from slomo.testbed.host.command import require_program
 from slomo.testbed.host.cores import assign_cores, checked_cores
 from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.counters.registry import PROBE, choose_reader
@@ -21,6 +22,7 @@ from slomo.testbed.host.definition import HostDefinition, host_definition, runna
 from slomo.testbed.host.experiment import Bench, Experiment
 from slomo.testbed.host.lock import HostLock
 from slomo.testbed.host.orphans import Removed, remove_orphans
+from slomo.testbed.host.pcap import require_frames
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.source import ProbeSource
 from slomo.testbed.host.settings import HostSettings
@@ -180,6 +182,9 @@ class HostTestbed:
         definitions = [self.definition(workload.nf) for workload in colocation.tenants]
         for definition, workload in zip(definitions, colocation.tenants, strict=True):
             definition.configured(workload)
+            require_program(definition)
+            if definition.pcap is not None:
+                require_frames(Path(definition.pcap))
         wanted = [definition.cores for definition in definitions]
         if colocation.target is None:
             wanted = [1, *wanted]  # the target's core stays free for the probe
