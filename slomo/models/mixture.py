@@ -71,7 +71,9 @@ def mix_features(
     canonical = np.ascontiguousarray(np.sort(rank[np.asarray(members, dtype=np.int64)], axis=1))
     metrics = tuple(name for name in names if not name.startswith(TRAFFIC_PREFIX))
     needed = _with_weights(metrics)
-    values = competitor_vectors(sorted_models, canonical, needed, capacities=capacities, composition=composition, compat=compat)
+    values = competitor_vectors(
+        sorted_models, canonical, needed, capacities=capacities, composition=composition, compat=compat
+    )
     composed = compose_arrays(values, needed, capacities, compat, canonical >= 0)  # type: ignore[arg-type]
     result = np.empty((len(canonical), len(names)))
     for column, name in enumerate(names):
@@ -137,7 +139,9 @@ class _Stack:
     outer_high: Floats
 
 
-def _at_equilibrium(models: Sequence[NFModel], members: NDArray[np.int64], names: tuple[str, ...], capacities: Capacities | None) -> Floats:
+def _at_equilibrium(
+    models: Sequence[NFModel], members: NDArray[np.int64], names: tuple[str, ...], capacities: Capacities | None
+) -> Floats:
     pressures = _common_pressures(models)
     stack = _stacked(models, pressures, names)
     caps = np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in pressures])
@@ -184,7 +188,8 @@ def _common_pressures(models: Sequence[NFModel]) -> tuple[str, ...]:
     if len(found) > 1:
         shown = "; ".join(sorted(", ".join(names) for names in found))
         raise ConfigurationError(
-            f"these NFs were profiled with different pressure metrics: {shown}", hint="train them from datasets that report the same metrics"
+            f"these NFs were profiled with different pressure metrics: {shown}",
+            hint="train them from datasets that report the same metrics",
         )
     return next(iter(found), ())
 

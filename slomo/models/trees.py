@@ -106,7 +106,12 @@ class TreeEnsemble:
         trees, splits = self.feature.shape
         node = np.zeros((len(rows), trees), dtype=np.intp)
         tree_base, row_base = np.arange(trees) * splits, (np.arange(len(rows)) * self.n_features)[:, None]
-        feature, threshold, missing_left, flat = self.feature.ravel(), self.threshold.ravel(), self.missing_left.ravel(), rows.ravel()
+        feature, threshold, missing_left, flat = (
+            self.feature.ravel(),
+            self.threshold.ravel(),
+            self.missing_left.ravel(),
+            rows.ravel(),
+        )
         gaps = bool(np.isnan(flat).any())
         for _ in range(self.depth):
             at = node + tree_base
@@ -164,7 +169,11 @@ def _place(tree: Node, node: int, slot: int, depth: int, into: tuple[NDArray, ..
         first = (slot + 1) * width - 1 - len(feature)
         leaf[first : first + width] = tree.value[node]
         return
-    feature[slot], threshold[slot], missing_left[slot] = tree.feature[node], tree.threshold[node], tree.missing_left[node]
+    feature[slot], threshold[slot], missing_left[slot] = (
+        tree.feature[node],
+        tree.threshold[node],
+        tree.missing_left[node],
+    )
     _place(tree, left, 2 * slot + 1, depth, into)
     _place(tree, right, 2 * slot + 2, depth, into)
 
