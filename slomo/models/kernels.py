@@ -6,22 +6,48 @@ are those of the numpy path: the same additions in the same order, without fast-
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from slomo.models.trees import TreeEnsemble
-
 Floats = NDArray[np.float64]
 
-#: Sums the compiled loops keep side by side.
-_LANES = 8
+#: Terms the compiled sums take at a time; the loop below spells them out.
+_GROUP = 4
 
 
-def sum_of_trees(ensemble: "TreeEnsemble", rows: NDArray[np.float32]) -> NDArray[np.float64] | None:
-    """Evaluate an ensemble on rows without NaN, or return None where numba is not installed.
+class Trees(Protocol):
+    """What the kernel reads of a `slomo.models.trees.TreeEnsemble`, whose file imports this one."""
+
+    @property
+    def feature(self) -> NDArray[np.int32]:
+        """Column each split reads."""
+        ...
+
+    @property
+    def threshold(self) -> NDArray[np.float32]:
+        """What each split compares with."""
+        ...
+
+    @property
+    def leaf(self) -> NDArray[Any]:
+        """What each leaf adds."""
+        ...
+
+    @property
+    def start(self) -> float:
+        """What the sum starts from."""
+        ...
+
+    @property
+    def depth(self) -> int:
+        """Levels of splits."""
+        ...
+
+
+def sum_of_trees(ensemble: "Trees", rows: NDArray[np.float32]) -> NDArray[np.float64] | None:
+    """Evaluate an ensemble on rows without NaN, or return None where numba is not installed or stumps need no kernel.
 
     Examples
     --------
@@ -30,14 +56,10 @@ def sum_of_trees(ensemble: "TreeEnsemble", rows: NDArray[np.float32]) -> NDArray
     >>> sum_of_trees(nothing, np.zeros((1, 1), dtype=np.float32)) in (None, np.array([1.0]))
     True
     """
-    kernel = _compiled("trees")
+    kernel = _compiled("trees") if ensemble.depth > 1 else None
     if kernel is None:
         return None
     out = np.full(len(rows), ensemble.start, dtype=ensemble.leaf.dtype)
-    if ensemble.depth == 0:  # no split to evaluate: add the single leaves, in order
-        for value in ensemble.leaf[:, 0]:
-            out += value
-        return out.astype(np.float64)
     kernel(rows, ensemble.feature, ensemble.threshold, ensemble.leaf, out)
     return out.astype(np.float64)
 
@@ -54,15 +76,14 @@ def equilibrium(
     kernel = _compiled("equilibrium")
     if kernel is None:
         return False
-    answers = tuple(_in_lanes(table) for table in inner[3:])
-    kernel(members, (*inner[:3], *answers), caps, rounds, tuple(_in_lanes(table) for table in outer), out)
+    weights = _by_metric(inner[3]), _by_metric(outer[0])
+    kernel(members, inner[:3], caps, rounds, (weights[0], *inner[4:]), (weights[1], *outer[1:]), out)
     return True
 
 
-def _in_lanes(table: Floats) -> Floats:
-    """Pad the last axis with zeros to whole groups of lanes."""
-    gap = -table.shape[-1] % _LANES
-    return np.ascontiguousarray(np.pad(table, [(0, 0)] * (table.ndim - 1) + [(0, gap)]))
+def _by_metric(weight: Floats) -> Floats:
+    """Turn weights (NF, term, metric) to (NF, metric, term), with terms of weight 0 up to whole groups."""
+    return np.ascontiguousarray(np.pad(weight, [(0, 0), (0, -weight.shape[1] % _GROUP), (0, 0)]).transpose(0, 2, 1))
 
 
 @functools.cache
@@ -71,7 +92,8 @@ def _compiled(which: str) -> Callable[..., None] | None:
         import numba
     except ImportError:
         return None
-    function = {"trees": _trees, "equilibrium": _equilibrium}[which]
+    kernels: dict[str, Callable[..., None]] = {"trees": _trees, "equilibrium": _equilibrium}
+    function = kernels[which]
     try:
         compiled: Callable[..., None] = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # no folder to cache in can be written; compile each time instead
@@ -80,13 +102,15 @@ def _compiled(which: str) -> Callable[..., None] | None:
 
 
 def _trees(rows, feature, threshold, leaf, out):  # type: ignore[no-untyped-def]
-    """Add all trees to `out`: from the leaves up, every split chooses between two values for 64 rows at once.
+    """Add all trees, of two levels or more, to `out`: from the leaves up, every split chooses for 64 rows at once.
 
-    Choosing everywhere costs more comparisons than walking down, but needs neither branches nor scattered reads.
+    Choosing everywhere costs more comparisons than walking down, but needs neither branches nor scattered reads. The
+    two lowest levels, three quarters of all splits, are decided together in registers.
     """
-    last = feature.shape[1] // 2  # first node of the lowest level of splits
+    last = feature.shape[1] // 2  # first split of the lowest level; upper: of the level above it
+    upper = last // 2
     columns = np.zeros((rows.shape[1], 64), dtype=rows.dtype)
-    value = np.zeros((last + 1, 64), dtype=leaf.dtype)
+    value, spare = np.zeros((last + 1, 64), dtype=leaf.dtype), np.zeros((last + 1, 64), dtype=leaf.dtype)
     total = np.zeros(64, dtype=leaf.dtype)
     for begin in range(0, rows.shape[0], 64):
         count = min(64, rows.shape[0] - begin)
@@ -95,18 +119,22 @@ def _trees(rows, feature, threshold, leaf, out):  # type: ignore[no-untyped-def]
             for k in range(rows.shape[1]):
                 columns[k, row] = rows[begin + row, k]
         for tree in range(feature.shape[0]):
-            for i in range(last + 1):
-                low, high = leaf[tree, 2 * i], leaf[tree, 2 * i + 1]
-                x, t, chosen = columns[feature[tree, last + i]], threshold[tree, last + i], value[i]
+            for i in range(upper + 1):
+                a, b, c, d = leaf[tree, 4 * i], leaf[tree, 4 * i + 1], leaf[tree, 4 * i + 2], leaf[tree, 4 * i + 3]
+                x, t = np.uint64(feature[tree, upper + i]), threshold[tree, upper + i]
+                y, u = np.uint64(feature[tree, last + 2 * i]), threshold[tree, last + 2 * i]
+                z, v = np.uint64(feature[tree, last + 2 * i + 1]), threshold[tree, last + 2 * i + 1]
                 for row in range(64):
-                    chosen[row] = high if x[row] > t else low
-            width = (last + 1) // 2
+                    left = b if columns[y, row] > u else a
+                    right = d if columns[z, row] > v else c
+                    value[i, row] = right if columns[x, row] > t else left
+            width = (upper + 1) // 2
             while width > 0:
                 for i in range(width):
-                    x, t = columns[feature[tree, width - 1 + i]], threshold[tree, width - 1 + i]
-                    left, right, chosen = value[2 * i], value[2 * i + 1], value[i]
+                    x, t = np.uint64(feature[tree, width - 1 + i]), threshold[tree, width - 1 + i]
                     for row in range(64):
-                        chosen[row] = right[row] if x[row] > t else left[row]
+                        spare[i, row] = value[2 * i + 1, row] if columns[x, row] > t else value[2 * i, row]
+                value, spare = spare, value
                 width //= 2
             for row in range(64):
                 total[row] += value[0, row]
@@ -114,61 +142,74 @@ def _trees(rows, feature, threshold, leaf, out):  # type: ignore[no-untyped-def]
             out[begin + row] = total[row]
 
 
-def _equilibrium(members, inner, caps, rounds, outer, out):  # type: ignore[no-untyped-def]
-    """Damped fixed point of all competitors of each mix; arguments as `mixture._Stack` lays them out, padded."""
-    start, scale, limit, weight, low, high = inner
-    outer_weight, outer_low, outer_high = outer
-    slots, metrics, terms = members.shape[1], start.shape[1], weight.shape[1]
-    vector = np.zeros((slots, metrics))
-    fresh = np.zeros((slots, max(weight.shape[2], outer_weight.shape[2])))
-    basis = np.zeros(terms)
-    total = np.zeros(metrics)
-    for mix in range(members.shape[0]):
-        present = 0
-        for slot in range(slots):
-            if members[mix, slot] >= 0:
-                vector[slot] = start[members[mix, slot]]
-                present += 1
-            else:
-                vector[slot] = 0.0
+def _equilibrium(members, state, caps, rounds, inner, outer, out):  # type: ignore[no-untyped-def] # noqa: C901
+    """Damped fixed point of all competitors of each mix; arguments as `mixture._Stack` lays them out.
+
+    Places are taken NF by NF, 64 at a time: they share their weights, so that the processor computes several at once.
+    """
+    start, scale, limit = state
+    slots, metrics, kinds, terms = members.shape[1], start.shape[1], start.shape[0], inner[0].shape[2]
+    mixes = 4096  # at a time: what is kept of them stays in the second-level cache
+    vector, total = np.zeros((metrics, mixes * slots)), np.zeros((metrics, mixes))
+    share, basis, answer = np.zeros((metrics, 64)), np.zeros((terms, 64)), np.zeros(64)
+    place, first, cursor = np.zeros(mixes * slots, np.int64), np.zeros(kinds + 1, np.int64), np.zeros(kinds, np.int64)
+    basis[0] = 1.0
+    for begin in range(0, members.shape[0], mixes):
+        count = min(mixes, members.shape[0] - begin)
+        flat = members[begin : begin + count].ravel()
+        first[:] = 0
+        for at in range(len(flat)):
+            for k in range(metrics):
+                vector[k, at] = start[flat[at], k] if flat[at] >= 0 else 0.0
+            if flat[at] >= 0:
+                first[flat[at] + 1] += 1
+        for who in range(kinds):
+            first[who + 1] += first[who]
+            cursor[who] = first[who]
+        for at in range(len(flat)):
+            if flat[at] >= 0:
+                place[cursor[flat[at]]] = at
+                cursor[flat[at]] += 1
         for turn in range(rounds + 1):
-            answers, least, most = (weight, low, high) if turn < rounds else (outer_weight, outer_low, outer_high)
-            total[:] = 0.0
-            for slot in range(slots):
-                total += vector[slot]
-            for slot in range(slots):
-                if members[mix, slot] < 0:
-                    continue
-                who = np.uint64(members[mix, slot])
-                basis[0] = 1.0
-                for k in range(metrics):
-                    pressure = total[k] - vector[slot, k] if present > 1 else 0.0
-                    pressure = min(max(pressure, 0.0), caps[k], limit[who, k])
-                    basis[1 + k] = pressure / (pressure + scale[who, k])
-                at = 1 + metrics
-                for k in range(metrics):
-                    for m in range(k + 1):
-                        basis[at] = basis[1 + k] * basis[1 + m]
-                        at += 1
-                # eight sums side by side: they stay in one register, and the processor adds them at once
-                for k in range(0, answers.shape[2], 8):
-                    a = b = c = d = e = f = g = h = 0.0
-                    for term in range(terms):
-                        x = basis[term]
-                        a += x * answers[who, term, k]
-                        b += x * answers[who, term, k + 1]
-                        c += x * answers[who, term, k + 2]
-                        d += x * answers[who, term, k + 3]
-                        e += x * answers[who, term, k + 4]
-                        f += x * answers[who, term, k + 5]
-                        g += x * answers[who, term, k + 6]
-                        h += x * answers[who, term, k + 7]
-                    for m, value in enumerate((a, b, c, d, e, f, g, h)):
-                        fresh[slot, k + m] = min(max(value, least[who, k + m]), most[who, k + m])
-            for slot in range(slots):
-                if members[mix, slot] >= 0 and turn < rounds:
+            weight, low, high = inner if turn < rounds else outer
+            for k in range(metrics):
+                for mix in range(count):
+                    total[k, mix] = 0.0
+                    for slot in range(slots):
+                        total[k, mix] += vector[k, mix * slots + slot]
+            for who in range(kinds):
+                for block in range(first[who], first[who + 1], 64):
+                    size = min(64, first[who + 1] - block)
                     for k in range(metrics):
-                        vector[slot, k] = 0.5 * (vector[slot, k] + fresh[slot, k])
-                elif turn == rounds:
-                    for k in range(out.shape[2]):
-                        out[mix, slot, k] = fresh[slot, k] if members[mix, slot] >= 0 else 0.0
+                        most, half, one = min(caps[k], limit[who, k]), scale[who, k], share[k]
+                        for i in range(size):
+                            at = place[block + i]
+                            one[i] = total[k, at // slots] - vector[k, at]
+                        for i in range(64):
+                            pressure = min(max(one[i], 0.0), most)
+                            one[i] = pressure / (pressure + half)
+                    at = 1
+                    for k in range(metrics):
+                        basis[at] = share[k]
+                        at += 1
+                    for k in range(metrics):
+                        for m in range(k + 1):
+                            one, two, product = share[k], share[m], basis[at]
+                            for i in range(64):
+                                product[i] = one[i] * two[i]
+                            at += 1
+                    for k in range(weight.shape[1]):
+                        answer[:] = 0.0
+                        for term in range(0, terms, 4):
+                            p, q, r, s = basis[term], basis[term + 1], basis[term + 2], basis[term + 3]
+                            a, b = weight[who, k, term], weight[who, k, term + 1]
+                            c, d = weight[who, k, term + 2], weight[who, k, term + 3]
+                            for i in range(64):
+                                answer[i] += (a * p[i] + b * q[i]) + (c * r[i] + d * s[i])
+                        for i in range(size):
+                            at = place[block + i]
+                            value = min(max(answer[i], low[who, k]), high[who, k])
+                            if turn < rounds:
+                                vector[k, at] = 0.5 * (vector[k, at] + value)
+                            else:
+                                out[begin + at // slots, at % slots, k] = value
