@@ -22,6 +22,9 @@ from slomo.vocabulary.vector import MetricVector
 SCHEMA_VERSION = 1
 Compat = Literal["slomo"]
 
+#: Mixes composed at a time: their values stay in the second-level cache.
+_CHUNK_MIXES = 2048
+
 
 @dataclass(frozen=True)
 class Composition:
@@ -201,7 +204,10 @@ def _composed(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Compose values of socket scope; return them and where they were capped, both of shape (mixes, metrics)."""
     operator = physical if compat is None else published
-    composed = operator(names, np.moveaxis(values, 1, 0), present.T)
+    composed = np.empty((len(values), len(names)))
+    for begin in range(0, len(values), _CHUNK_MIXES):
+        part = slice(begin, begin + _CHUNK_MIXES)
+        composed[part] = operator(names, np.moveaxis(values[part], 1, 0), present[part].T)
     if compat is not None:
         return composed, np.zeros(composed.shape, dtype=bool)
     return saturate(composed, names, capacities)

@@ -6,6 +6,7 @@ has none.
 """
 
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,15 +47,14 @@ def saturate(
     >>> capped.tolist(), where.tolist()
     ([[45.0, 15.0]], [[True, True]])
     """
-    limits = np.array([_limit(name, capacities) for name in names])
-    result = np.minimum(values, limits)
+    result = np.minimum(values, [_limit(name, capacities) for name in names])
     for group in SHARED:
         columns = [names.index(name) for name in group if name in names]
         limit = _limit(group[0], capacities)
         if len(columns) < 2 or np.isinf(limit):
             continue
-        # A missing member must not hide that the other one alone is too much: NaN counts as nothing here only.
-        asked = np.nansum(values[:, columns], axis=1)
+        # Where a member is missing the sum is too, and the others stay capped one by one.
+        asked = values[:, columns].sum(axis=1)
         scale = np.where(asked > limit, limit / np.maximum(asked, limit), 1.0)
         result[:, columns] = np.minimum(values[:, columns] * scale[:, np.newaxis], limit)
     return result, result < values
@@ -76,6 +76,7 @@ def at_limit(vector: Mapping[str, float], capacities: Capacities | None) -> tupl
     return tuple(name for name in vector if name in found)
 
 
+@cache
 def _limit(name: str, capacities: Capacities | None) -> float:
     if capacities is None:
         return 1.0 if METRICS[name].cap is Cap.ONE else np.inf

@@ -7,6 +7,7 @@ for those left out. Inside a group the loss is divided by what each metric alone
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import factorial
 from types import MappingProxyType
 from typing import Any
@@ -117,46 +118,50 @@ def explain(
     >>> explain(linear, ("L2MISS", "READ"), np.array([50.0, 10.0]), solo_mpps=5.0).groups
     {'cache': 1.0, 'memory bandwidth': 1.0}
     """
+    nobody = np.array([value if (none := _none(n)) is None else none for n, value in zip(names, vector, strict=True)])
     causes = [i for i, name in enumerate(names) if _none(name) is not None]
-    members = {g: [i for i in causes if names[i] in found] for g, found in GROUPS.items()}
-    groups = [columns for columns in members.values() if columns]
-    nobody = np.array([vector[i] if (none := _none(name)) is None else none for i, name in enumerate(names)])
-    answers = predict_mpps(_what_if(vector, nobody, groups, causes))
+    changed = [i for i in causes if vector[i] != nobody[i]]
+    groups = [columns for found in GROUPS.values() if (columns := [i for i in changed if names[i] in found])]
+    answers = predict_mpps(_what_if(vector, nobody, groups, changed))
     coalitions, singles = answers[: 1 << len(groups)], answers[1 << len(groups) :]
-    gains = dict(zip(causes, np.maximum(singles - coalitions[-1], 0.0), strict=True))
-    parts: dict[str, float] = {}
-    for columns, part in zip(groups, _shapley(coalitions, len(groups)), strict=True):
+    gains = dict(zip(changed, np.maximum(singles - coalitions[-1], 0.0).tolist(), strict=True))
+    parts = {names[i]: 0.0 for i in causes}
+    for columns, part in zip(groups, (_shapley_weights(len(groups)) @ coalitions).tolist(), strict=True):
         gain = sum(gains[i] for i in columns)
         for i in columns:
-            parts[names[i]] = float(part * (gains[i] / gain if gain > 0.0 else 1.0 / len(columns)))
+            parts[names[i]] = part * (gains[i] / gain if gain > 0.0 else 1.0 / len(columns))
     return Explanation(float(solo_mpps - coalitions[-1]), parts, float(solo_mpps - coalitions[0]))
 
 
-def _what_if(vector: Floats, nobody: Floats, groups: list[list[int]], causes: list[int]) -> Floats:
+def _what_if(vector: Floats, nobody: Floats, groups: list[list[int]], changed: list[int]) -> Floats:
     """Return a row for every coalition of groups (bit i: group i presses), then one per metric that gives way alone."""
-    rows = np.repeat(nobody[np.newaxis], 1 << len(groups), axis=0)
-    for coalition in range(len(rows)):
-        for i, columns in enumerate(groups):
-            if coalition >> i & 1:
-                rows[coalition, columns] = vector[columns]
-    singles = np.repeat(vector[np.newaxis], len(causes), axis=0)
-    singles[np.arange(len(causes)), causes] = nobody[causes]
-    return np.concatenate([rows, singles])
+    coalitions = 1 << len(groups)
+    rows = np.empty((coalitions + len(changed), len(vector)))
+    rows[:coalitions], rows[coalitions:] = nobody, vector
+    for i, columns in enumerate(groups):
+        pressing = np.flatnonzero(np.arange(coalitions) >> i & 1)
+        rows[pressing[:, np.newaxis], columns] = vector[columns]
+    rows[coalitions + np.arange(len(changed)), changed] = nobody[changed]
+    return rows
 
 
-def _shapley(throughput: Floats, count: int) -> list[float]:
-    """Return each group's average cost over all orders of arrival, from the throughput of every coalition."""
-    values = []
+@cache
+def _shapley_weights(count: int) -> Floats:
+    """Return the matrix, shape (groups, coalitions), that turns throughputs of coalitions into average costs of groups.
+
+    A group costs what throughput falls by when it joins the others, averaged over all orders of arrival.
+    """
+    weights = np.zeros((count, 1 << count))
     for i in range(count):
-        part = 0.0
-        for others in (c for c in range(1 << count) if not c >> i & 1):
+        for others in (coalition for coalition in range(1 << count) if not coalition >> i & 1):
             size = others.bit_count()
             weight = factorial(size) * factorial(count - size - 1) / factorial(count)
-            part += weight * float(throughput[others] - throughput[others | 1 << i])
-        values.append(part)
-    return values
+            weights[i, others] += weight
+            weights[i, others | 1 << i] -= weight
+    return weights
 
 
+@cache
 def _none(name: str) -> float | None:
     """Return the value of a metric without competition; None where it has none."""
     found = METRICS.get(name)
