@@ -61,7 +61,7 @@ def fig7() -> Iterator[Line]:
     mpps = alone.tenants[0].throughput_mpps
     yield Line("Fig. 7", "IP router with 2 MB: Mpps", "3.1", mpps, 2.8, 3.4)
     misses, used, lost = [alone.tenants[0].vector["L3MISS"] / mpps], [0.0], [0.0]
-    for reads, writes in ((5000, 0), (4000, 1000)):
+    for reads, writes in ((5000, 0), (4000, 1000), (2500, 2500)):
         for count in (3, 5, 7):
             knobs = {"data_size_mib": 20, "reads_per_packet": reads, "writes_per_packet": writes, "packet_buffers": 256}
             result = run(SLOMO, [target, *(tenant("synthetic", 1 + i, mask=rest, **knobs) for i in range(count))])
@@ -89,9 +89,9 @@ def dobrescu() -> Iterator[Line]:
         for reads in (1, 4, 16, 64, 1000):
             knobs = {"data_size_mib": 20, "reads_per_packet": reads}
             competition = [tenant("synthetic", 1 + i, mask=mask, **knobs) for i in range(5)]
-            rate = 5 * run(RESQ, competition[:1]).sockets[0]["L2MISS"]
-            beside = run(RESQ, [tenant(name, 0, mask=mask), *competition]).tenants[0].throughput_mpps
-            curve.append((rate, 100 * (1 - beside / alone)))
+            result = run(RESQ, [tenant(name, 0, mask=mask), *competition])
+            rate = sum(each.vector["L2MISS"] for each in result.tenants[1:])
+            curve.append((rate, 100 * (1 - result.tenants[0].throughput_mpps / alone)))
         rates, lost = zip(*sorted(curve), strict=True)
         for other in TABLE_1:
             if other == name:

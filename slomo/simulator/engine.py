@@ -23,10 +23,10 @@ from slomo.vocabulary.workload import Workload
 
 DEFAULT_SCALE = 16
 #: Line accesses measured by default: the spread over seeds is in docs/concepts/simulator.md.
-DEFAULT_ACCESSES = 900_000
+DEFAULT_ACCESSES = 350_000
 #: Turnovers of the LLC by references before measuring.
 WARM_TURNOVERS = 2.0
-_CHUNKS = 8
+_CHUNKS = 4
 _PILOT_NS = 20_000.0
 _LONGEST_NS = 2e8
 

@@ -90,7 +90,9 @@ def validate(data: Mapping[str, Any], schema: Mapping[str, Any], name: str, line
     errors = list(jsonschema.Draft202012Validator(schema).iter_errors(data))
     if not errors:
         return
-    error = jsonschema.exceptions.best_match(errors)
+    # a field that is wrong says more than one that is missing
+    wrong = [error for error in errors if error.validator != "required"]
+    error = jsonschema.exceptions.best_match(wrong or errors)
     position: Position = tuple(error.absolute_path)
     extra = _unexpected_field(error)
     if extra is not None:

@@ -51,21 +51,20 @@ def test_too_many_buffers_leak_out_of_ddio():
     """Buffers that exceed the DDIO ways make the card miss the cache; few buffers do not."""
 
     def missed(buffers):
-        big = Traffic(packet_size_b=1500)
-        vector = simulate(BROADWELL, [tenant("ipsec", traffic=big, packet_buffers=buffers)], accesses=200_000).sockets[
-            0
-        ]
+        seat = tenant("stats", traffic=Traffic(packet_size_b=1500), packet_buffers=buffers)
+        vector = simulate(BROADWELL, [seat], accesses=300_000).sockets[0]
         return vector["PCIEMISS"] / (vector["PCIEMISS"] + vector["PCIEHIT"])
 
     assert missed(256) < 0.01
-    assert missed(8192) > 0.5
+    assert missed(8192) > 0.4
 
 
 def test_without_ddio_packets_come_from_memory():
-    """On a processor without DDIO every packet line passes through memory."""
-    result = simulate(load_machine("epyc-7543"), [tenant("l2fwd")], accesses=100_000)
-    assert result.sockets[0]["PCIEHIT"] < result.sockets[0]["PCIEMISS"]
-    assert result.sockets[0]["DDIOOCC"] == 0.0
+    """On a processor without DDIO packets pass through memory, but for the header the core has read."""
+    seat = tenant("stats", traffic=Traffic(packet_size_b=1500))
+    vector = simulate(load_machine("epyc-7543"), [seat], accesses=200_000).sockets[0]
+    assert vector["PCIEHIT"] < 0.05 * vector["PCIEMISS"]
+    assert vector["DDIOOCC"] == 0.0
 
 
 def test_below_capacity_nothing_is_lost_and_above_it_latency_grows():

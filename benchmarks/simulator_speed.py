@@ -1,0 +1,103 @@
+"""How fast the simulator is: its cache kernel beside pycachesim on one trace, the whole of it, its error of scale.
+
+Run ``python benchmarks/simulator_speed.py``; add ``scale`` for the table of docs/concepts/simulator.md (minutes, as
+scale 1 is large). Speeds are per processor time, best of five, so that other work on the machine counts less.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from slomo.simulator.cache import count_misses
+from slomo.simulator.engine import Tenant, simulate
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.workload import Workload
+
+MACHINE = load_machine("e5-2620v4")
+
+
+def seats(*names: str) -> list[Tenant]:
+    return [Tenant(Workload(name), load_network_function(name), core) for core, name in enumerate(names)]
+
+
+MIXES = {
+    "lpm alone": seats("lpm"),
+    "stats beside 3 x mazunat": seats("stats", *["mazunat"] * 3),
+    "ip-router beside 7 unlike NFs": seats(
+        "ip-router", "snort", "maglev", "vpn", "flowstats", "suricata", "pfsense", "stateless-firewall"
+    ),
+}
+
+
+def timed(work: Callable[[], Any], rounds: int = 5) -> tuple[float, Any]:
+    """Return the best processor time [s] and the result."""
+    best, result = float("inf"), None
+    for _ in range(rounds):
+        start = time.process_time()
+        result = work()
+        best = min(best, time.process_time() - start)
+    return best, result
+
+
+def kernel_speed(sets: int, ways: int, accesses: int) -> None:
+    """Print the LRU kernel's speed beside pycachesim's on the same trace, and both miss counts."""
+    lines = np.random.default_rng(1).integers(0, 2 * sets * ways, accesses)
+    count_misses(lines[:10], sets, ways)
+    seconds, misses = timed(lambda: count_misses(lines, sets, ways))
+    print(f"{sets} x {ways}: slomo {accesses / seconds / 1e6:7.1f} M/s, {misses} misses")
+    try:
+        import cachesim
+    except ImportError:
+        print("  pycachesim is not installed: pip install pycachesim")
+        return
+    memory = cachesim.MainMemory()
+    level = cachesim.Cache("L3", sets, ways, 64, "LRU")
+    memory.load_to(level)
+    memory.store_from(level)
+    simulator = cachesim.CacheSimulator(level, memory)
+    addresses = [((int(line) * 64,), None) for line in lines]
+    start = time.process_time()
+    simulator.loadstore(addresses, length=1)  # its fastest way: the loop is in C
+    spent = time.process_time() - start
+    same = "equal" if level.stats()["MISS_count"] == misses else "DIFFERENT"
+    print(f"  pycachesim {accesses / spent / 1e6:.1f} M/s, {level.stats()['MISS_count']} misses: {same}")
+
+
+def engine_speed() -> None:
+    """Print the speed of whole simulations and the spread of the target's throughput over seeds."""
+    for name, tenants in MIXES.items():
+        simulate(MACHINE, tenants, seed=0)
+        seconds, result = timed(lambda tenants=tenants: simulate(MACHINE, tenants, seed=0))
+        mpps = [simulate(MACHINE, tenants, seed=seed).tenants[0].throughput_mpps for seed in range(8)]
+        spread = 100 * np.std(mpps) / np.mean(mpps)
+        speed = result.accesses / seconds / 1e6
+        print(f"{name:32} {speed:5.1f} M accesses/s, {1e3 * seconds:4.0f} ms, spread over seeds {spread:.2f} %")
+
+
+def errors() -> None:
+    """Print how far scaled-down sizes and coarser interleaving are from scale 1 and from the finest interleaving."""
+    for name, tenants in MIXES.items():
+        exact = simulate(MACHINE, tenants, seed=1, scale=1, accesses=20_000_000)
+        for scale in (4, 8, 16, 32):
+            ours = simulate(MACHINE, tenants, seed=1, scale=scale, accesses=2_000_000)
+            off = [100 * abs(a.throughput_mpps / b.throughput_mpps - 1) for a, b in zip(ours.tenants, exact.tenants, strict=True)]
+            print(f"{name:32} scale {scale:2}: throughput off by {np.mean(off):.2f} % mean, {max(off):.2f} % most")
+        fine = simulate(MACHINE, tenants, seed=1, slack_ns=0.0, accesses=2_000_000)
+        for slack in (50.0, 100.0, 400.0):
+            ours = simulate(MACHINE, tenants, seed=1, slack_ns=slack, accesses=2_000_000)
+            off = [100 * abs(a.throughput_mpps / b.throughput_mpps - 1) for a, b in zip(ours.tenants, fine.tenants, strict=True)]
+            print(
+                f"{name:32} slack {slack:3.0f} ns: throughput off by {np.mean(off):.2f} % mean, {max(off):.2f} % most"
+            )
+
+
+if __name__ == "__main__":
+    kernel_speed(20_480, 16, 2_000_000)
+    kernel_speed(1_024, 20, 2_000_000)
+    engine_speed()
+    if "scale" in sys.argv[1:]:
+        errors()
