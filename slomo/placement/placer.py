@@ -5,7 +5,6 @@ All methods hold one lock, and what fails leaves the state as it was.
 """
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +16,7 @@ from slomo.placement.mixes import Host, Piece, Pieces, Signature
 from slomo.placement.moves import Move, consolidate
 from slomo.placement.packing import rank
 from slomo.placement.persistence import restored, snapshot
-from slomo.placement.policies.base import Policy
+from slomo.placement.policies.base import Asked, Policy
 from slomo.placement.policies.registry import make_policy, policy_class
 from slomo.placement.problem import Cluster, Request, find_request, unique_requests
 from slomo.placement.profiles import InstanceProfile
@@ -285,23 +284,36 @@ class Placer:
         plain = [r for r in requests if not r.affinity and not r.anti_affinity and not self._state.allowed(r, ())]
         taken: set[str] = set()
         for host in self._state.hosts:
-            first = {
-                r.id: cuts[0][host]
-                for r in plain
-                if r.id not in taken and (cuts := self._cuts(r, [])) and host in cuts[0]
-            }
+            left = [r for r in plain if r.id not in taken]
+            cuts = {r.id: found[0][host] for r in left if (found := self._cuts(r, [])) and host in found[0]}
+            here = [r for r in left if r.id in cuts]
             queues: dict[int, list[Request]] = {}
-            for request in plain:
-                if request.id in first and len(first[request.id]) == 1:
-                    queues.setdefault(self._pieces.number(first[request.id][0]), []).append(request)
-            plan = (
-                self.policy.plan(host, Counter({piece: len(queue) for piece, queue in queues.items()}))
-                if queues
-                else None
-            )
-            taken |= self._carry_out(host, plan or {}, queues)
+            for request in here:
+                if len(cuts[request.id]) == 1:
+                    queues.setdefault(self._pieces.number(cuts[request.id][0]), []).append(request)
+            demand = {piece: len(queue) for piece, queue in queues.items()}
+            taken |= self._carry_out(host, (demand and self.policy.plan(host, demand)) or {}, queues)
+            taken |= self._seat(host, [request for request in here if request.id not in taken])
         rest = [request for request in requests if request.id not in taken]
         return sorted(rest, key=self._demand, reverse=True) if self.policy.sorts else rest
+
+    def _seat(self, host: Host, requests: Sequence[Request]) -> set[str]:
+        """Place what a plan that tells requests apart has seats for."""
+        needs = [(request, self._account.capacity_needed(request, host)) for request in requests]
+        asked = [Asked(request, needed) for request, needed in needs if needed is not None]
+        seats = (asked and self.policy.seats(host, asked)) or {}
+        empty = self._state.empty_sockets(host)
+        taken: set[str] = set()
+        for request in requests:
+            mine = seats.get(request.id, [])
+            if max((at for at, _ in mine), default=len(empty)) >= len(empty):
+                continue
+            spots = [(empty[at], self._pieces.number(piece)) for at, piece in mine]
+            for spot in spots:
+                self._state.put(request.id, spot)
+            self._state.keep(request, spots)
+            taken.add(request.id)
+        return taken
 
     def _carry_out(self, host: Host, plan: Mapping[Signature, int], queues: Mapping[int, list[Request]]) -> set[str]:
         empty = iter(self._state.empty_sockets(host))
@@ -313,7 +325,7 @@ class Placer:
                 if socket is None:
                     return taken
                 for piece in signature:
-                    request = next(pending[piece], None)
+                    request = next(pending[self.policy.primary.get(piece, piece)], None)
                     if request is not None:
                         self._state.put(request.id, (socket, piece))
                         self._state.keep(request, [(socket, piece)])

@@ -4,6 +4,7 @@ Everything else (state, verdicts, undo, decisions) is shared, so that policies d
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from slomo.placement.knowledge import Knowledge
@@ -15,6 +16,16 @@ from slomo.placement.problem import Request
 Picks = Literal["first", "best"]
 #: Demand of a batch: number of a piece -> how many.
 Demand = Mapping[int, int]
+#: Where a plan puts each request: number of an empty socket, counted from 0, and piece.
+Seats = dict[str, list[tuple[int, Piece]]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request and the capacity it needs [Mpps]."""
+
+    request: Request
+    needed_mpps: float
 
 
 class Policy:
@@ -39,6 +50,10 @@ class Policy:
         Place the most demanding pieces of a batch first.
     model : str or None
         Sensitivity model it insists on.
+    alternatives : dict of int to tuple of int
+        Piece -> pieces that serve the same request at another cost, where a plan may choose.
+    primary : dict of int to int
+        The inverse.
     """
 
     name: ClassVar[str] = "first-fit"
@@ -50,6 +65,8 @@ class Policy:
     def __init__(self, knowledge: Knowledge, pieces: Pieces) -> None:
         self.knowledge, self.pieces = knowledge, pieces
         self.oracle = Oracle(pieces, knowledge, predicts=self.predicts)
+        self.alternatives: dict[int, tuple[int, ...]] = {}
+        self.primary: dict[int, int] = {}
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
         """Yield ways to serve `needed_mpps` by 1, 2, ... instances alike, the fewest first."""
@@ -75,6 +92,11 @@ class Policy:
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
         """Return how many sockets get which mix to serve a batch at once, or None to place one by one."""
         del host, demand
+        return None
+
+    def seats(self, host: Host, asked: Sequence[Asked]) -> Seats | None:
+        """Return where a batch goes, for plans that tell requests alike apart; or None."""
+        del host, asked
         return None
 
 

@@ -9,6 +9,9 @@ from slomo.placement.policies.base import Policy
 
 _HOME = {
     "slomo": ("predicted", "PredictedBestFit"),
+    "slomo-search": ("search", "MixSearch"),
+    "resq-greedy": ("resq_greedy", "ResqGreedy"),
+    "resq-milp": ("resq_milp", "ResqMilp"),
     "first-fit": ("first_fit", "FirstFit"),
     "equal-partition": ("equal_partition", "EqualPartition"),
     "dobrescu": ("dobrescu", "DobrescuFirstFit"),

@@ -1,0 +1,87 @@
+"""`resq-greedy`: admission by profiles of throughput over cache ways, each instance isolated.
+
+ResQ (NSDI'18) section 5.3.1: 1. As many instances as the target takes at a fair share of the cache; 2. ways added one
+per instance in turn until their throughput meets the target; 3. first fit decreasing.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from slomo.placement.knowledge import Knowledge
+from slomo.placement.mixes import Host, Piece
+from slomo.placement.policies.base import Asked, Policy, Seats
+from slomo.placement.problem import Request
+from slomo.placement.profiles import InstanceProfile
+
+
+class ResqGreedy(Policy):
+    """Give every instance ways of its own; first fit, largest first."""
+
+    name = "resq-greedy"
+    sorts = True
+
+    def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
+        """Yield ResQ's cut; on-demand requests get a fair share of the cache."""
+        profiles = _profiles(self.knowledge, request, host)
+        if profiles is None:
+            return
+        fair = max(host.ways // host.cores, 1)
+        workloads = tuple(workload.key for workload in request.chain)
+        rate = min(profile.promise_mpps(max(fair, profile.ways[0][0])) for profile in profiles)
+        count = min(max(math.ceil(needed_mpps / rate - 1e-9), 1), request.replicas)
+        ways = [[_least(profile)] * count for profile in profiles]
+        pieces = _grown(profiles, ways, needed_mpps, host)
+        if pieces is not None:
+            yield tuple(Piece(workloads, mpps, steps) for mpps, steps in pieces)
+
+    def weight(self, host: Host, piece: int) -> float:
+        """Return the share of the cache a piece takes."""
+        return sum(self.pieces[piece].ways) / host.ways
+
+
+def _profiles(knowledge: Knowledge, request: Request, host: Host) -> list[InstanceProfile] | None:
+    found = [knowledge.profile(host.machine, workload.key) for workload in request.chain]
+    known = [profile for profile in found if profile is not None]
+    return known if len(known) == len(found) else None
+
+
+def _least(profile: InstanceProfile) -> int:
+    return max(profile.ways[0][0], 1)
+
+
+def _grown(
+    profiles: list[InstanceProfile], ways: list[list[int]], needed_mpps: float, host: Host
+) -> list[tuple[float, tuple[int, ...]]] | None:
+    """Add ways to instances in turn until every stage serves its target; return rate and ways per instance, or None."""
+    for profile, steps in zip(profiles, ways, strict=True):
+        turn = 0
+        while sum(profile.promise_mpps(step) for step in steps) < needed_mpps * (1 - 1e-9):
+            if steps[turn % len(steps)] >= min(host.ways, profile.ways[-1][0]):
+                return None
+            steps[turn % len(steps)] += 1
+            turn += 1
+    stages = list(zip(profiles, ways, strict=True))
+    rates = [min(profile.promise_mpps(steps[i]) for profile, steps in stages) for i in range(len(ways[0]))]
+    total = sum(rates)
+    share = min(needed_mpps / total, 1.0)
+    return [(rate * share, tuple(steps[i] for steps in ways)) for i, rate in enumerate(rates)]
+
+
+def first_fit_decreasing(policy: Policy, host: Host, asked: Sequence[Asked]) -> Seats:
+    """Return greedy's schedule of a batch on empty sockets: the largest first, each on the first that holds it."""
+    pieces = [
+        (item.request.id, piece)
+        for item in asked
+        for piece in next(policy.cuts(item.request, host, item.needed_mpps), ())
+    ]
+    pieces.sort(key=lambda pair: (-sum(pair[1].ways), pair[0]))
+    free: list[tuple[int, int]] = []
+    seats: Seats = {}
+    for name, piece in pieces:
+        cores, ways = len(piece.workloads), sum(piece.ways)
+        place = next((i for i, (c, w) in enumerate(free) if cores <= c and ways <= w), len(free))
+        if place == len(free):
+            free.append((host.cores, host.ways))
+        free[place] = (free[place][0] - cores, free[place][1] - ways)
+        seats.setdefault(name, []).append((place, piece))
+    return seats

@@ -1,0 +1,232 @@
+"""`resq-milp`: ResQ's mixed-integer program for a batch (NSDI'18, appendix A, Listing 1), on HiGHS through scipy.
+
+Minimise active servers; every instance has its ways on its server, and its throughput is the concave piecewise-linear
+profile of them. As the profile is concave its pieces are upper bounds that need no binary of their own. Like ResQ
+(section 5.3.1) the batch is cut into sets that are solved apart; greedy's schedule bounds the servers from above and
+stands in where the solver finds none in time.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.placement.mixes import Host, Piece
+from slomo.placement.policies.base import Asked, Seats
+from slomo.placement.policies.resq_greedy import ResqGreedy, first_fit_decreasing
+from slomo.placement.profiles import InstanceProfile
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One SLO of the program: its profile, target [Mpps], and most instances."""
+
+    name: str
+    profile: InstanceProfile
+    needed_mpps: float
+    instances: int
+
+
+class ResqMilp(ResqGreedy):
+    """Plan batches by the program; admit single requests as `resq-greedy` does.
+
+    Attributes
+    ----------
+    set_size : int
+        SLOs solved together.
+    time_limit_s : float
+        For one set [s].
+    gap : float
+        Share of the optimum at which the solver may stop.
+    """
+
+    name = "resq-milp"
+    set_size: ClassVar[int] = 12
+    time_limit_s: ClassVar[float] = 20.0
+    gap: ClassVar[float] = 0.0
+
+    def seats(self, host: Host, asked: Sequence[Asked]) -> Seats:
+        """Return where each instance goes: better than greedy's schedule, or greedy's itself."""
+        greedy = first_fit_decreasing(self, host, asked)
+        single = {item.request.id: item for item in asked if len(item.request.chain) == 1}
+        found: Seats = {}
+        offset = 0
+        names = sorted(single, key=lambda name: (-single[name].needed_mpps, name))
+        dealt = [names[start :: -(-len(names) // self.set_size)] for start in range(-(-len(names) // self.set_size))]
+        for part in dealt:
+            terms = [self._term(host, single[name]) for name in part]
+            solved = solve(host, [term for term in terms if term], self.time_limit_s, self.gap)
+            if solved is None:
+                return greedy
+            found |= {name: [(offset + place, piece) for place, piece in spots] for name, spots in solved.items()}
+            offset += 1 + max((place for spots in solved.values() for place, _ in spots), default=-1)
+        return found if offset < _servers(greedy) else greedy
+
+    def _term(self, host: Host, item: Asked) -> Term | None:
+        profile = self.knowledge.profile(host.machine, item.request.chain[0].key)
+        return (
+            None if profile is None else Term(item.request.id, profile, item.needed_mpps, min(item.request.replicas, 3))
+        )
+
+
+def _servers(seats: Seats) -> int:
+    return len({place for spots in seats.values() for place, _ in spots})
+
+
+def solve(host: Host, terms: Sequence[Term], time_limit_s: float, gap: float) -> Seats | None:
+    """Solve the program for one set; None where the solver finds no schedule in time."""
+    servers = sum(term.instances for term in terms)
+    servers = min(servers, _packed(host, terms))
+    program = _Program(host, terms, servers)
+    solution = program.solved(time_limit_s, gap)
+    return None if solution is None else _topped_up(host, terms, program.read(solution))
+
+
+def _topped_up(host: Host, terms: Sequence[Term], seats: Seats) -> Seats | None:
+    """Add free ways where a profile is not quite concave and its hull promised too much; None where there are none."""
+    used: dict[int, int] = {}
+    for spots in seats.values():
+        for place, piece in spots:
+            used[place] = used.get(place, 0) + piece.ways[0]
+    topped: Seats = {}
+    for term in terms:
+        spots = list(seats.get(term.name, []))
+        while sum(term.profile.promise_mpps(piece.ways[0]) for _, piece in spots) < term.needed_mpps * (1 - 1e-6):
+            roomy = next((i for i, (place, _) in enumerate(spots) if used[place] < host.ways), None)
+            if roomy is None:
+                return None
+            place, piece = spots[roomy]
+            used[place] += 1
+            spots[roomy] = (place, Piece(piece.workloads, 0.0, (piece.ways[0] + 1,)))
+        rates = [term.profile.promise_mpps(piece.ways[0]) for _, piece in spots]
+        share = min(term.needed_mpps / sum(rates), 1.0)
+        topped[term.name] = [
+            (place, Piece(piece.workloads, rate * share, piece.ways))
+            for (place, piece), rate in zip(spots, rates, strict=True)
+        ]
+    return topped
+
+
+def _packed(host: Host, terms: Sequence[Term]) -> int:
+    """Return how many servers first fit decreasing needs with one instance each, the warm start's bound."""
+    sizes = sorted((term.profile.ways_for(term.needed_mpps) or host.ways for term in terms), reverse=True)
+    bins: list[tuple[int, int]] = []
+    for size in sizes:
+        place = next(
+            (i for i, (ways, cores) in enumerate(bins) if ways + size <= host.ways and cores < host.cores), None
+        )
+        if place is None:
+            bins.append((size, 1))
+        else:
+            bins[place] = (bins[place][0] + size, bins[place][1] + 1)
+    return max(len(bins), 1)
+
+
+class _Program:
+    """Variables in order: servers active; per instance and server placed x, then ways w; per instance its rate t."""
+
+    def __init__(self, host: Host, terms: Sequence[Term], servers: int) -> None:
+        self.host, self.servers = host, servers
+        self.owners = [term for term in terms for _ in range(term.instances)]
+        self.terms = terms
+        self.rows: list[dict[int, float]] = []
+        self.low: list[float] = []
+        self.high: list[float] = []
+        self.count = servers + 2 * len(self.owners) * servers + len(self.owners)
+        self._constrain()
+
+    def x(self, instance: int, server: int) -> int:
+        return self.servers + instance * self.servers + server
+
+    def w(self, instance: int, server: int) -> int:
+        return self.servers + (len(self.owners) + instance) * self.servers + server
+
+    def t(self, instance: int) -> int:
+        return self.servers + 2 * len(self.owners) * self.servers + instance
+
+    def _row(self, terms: Mapping[int, float], low: float, high: float) -> None:
+        self.rows.append(dict(terms))
+        self.low.append(low)
+        self.high.append(high)
+
+    def _constrain(self) -> None:
+        everyone, places = range(len(self.owners)), range(self.servers)
+        for s in places:
+            self._row({**{self.x(i, s): 1.0 for i in everyone}, s: -float(self.host.cores)}, -np.inf, 0.0)
+            self._row({**{self.w(i, s): 1.0 for i in everyone}, s: -float(self.host.ways)}, -np.inf, 0.0)
+            if s:
+                self._row({s: 1.0, s - 1: -1.0}, -np.inf, 0.0)  # servers alike: the lower ones first
+        for i in everyone:
+            self._row({self.x(i, s): 1.0 for s in places}, 0.0, 1.0)
+            for s in places:
+                self._row({self.w(i, s): 1.0, self.x(i, s): -float(self.host.ways)}, -np.inf, 0.0)
+                self._row({self.w(i, s): 1.0, self.x(i, s): -float(self.owners[i].profile.ways[0][0])}, 0.0, np.inf)
+            for slope, offset in _pieces(self.owners[i].profile, self.host.ways):
+                bound = {self.w(i, s): -slope for s in places} | {self.x(i, s): -offset for s in places}
+                self._row({**bound, self.t(i): 1.0}, -np.inf, 0.0)
+        for term in self.terms:
+            mine = [i for i in everyone if self.owners[i] is term]
+            self._row({self.t(i): 1.0 for i in mine}, term.needed_mpps, np.inf)
+
+    def solved(self, time_limit_s: float, gap: float) -> Floats | None:
+        """Run the solver."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.sparse import csr_array
+
+        entries = [(r, c, v) for r, row in enumerate(self.rows) for c, v in row.items()]
+        rows, columns, values = zip(*entries, strict=True)
+        matrix: Any = csr_array((values, (rows, columns)), shape=(len(self.rows), self.count))
+        whole = np.ones(self.count)
+        whole[self.t(0) :] = 0.0
+        upper = np.concatenate([
+            np.ones(self.t(0) - len(self.owners) * self.servers),
+            np.full(len(self.owners) * self.servers, float(self.host.ways)),
+            np.full(len(self.owners), np.inf),
+        ])  # fmt: skip
+        cost = np.zeros(self.count)
+        cost[: self.servers] = 1.0
+        solved = milp(
+            cost,
+            constraints=LinearConstraint(matrix, self.low, self.high),
+            bounds=Bounds(0.0, upper),
+            integrality=whole,
+            options={"time_limit": time_limit_s, "mip_rel_gap": gap},
+        )
+        return None if solved.x is None else np.asarray(solved.x)
+
+    def read(self, solution: Floats) -> Seats:
+        """Return server and piece of every instance in use."""
+        seats: Seats = {}
+        for i, term in enumerate(self.owners):
+            for s in range(self.servers):
+                ways = round(float(solution[self.w(i, s)]))
+                if solution[self.x(i, s)] > 0.5 and ways > 0:
+                    seats.setdefault(term.name, []).append((s, Piece((term.profile.workload,), 0.0, (ways,))))
+        return seats
+
+
+def _pieces(profile: InstanceProfile, ways: int) -> list[tuple[float, float]]:
+    """Return slope and offset of the lines whose least is the profile's concave hull."""
+    points = [(float(way), profile.promise_mpps(way)) for way in range(profile.ways[0][0], ways + 1)]
+    hull: list[tuple[float, float]] = []
+    for point in points:
+        while len(hull) > 1 and _below(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    if len(hull) == 1:
+        return [(0.0, hull[0][1])]
+    lines = []
+    for (x0, y0), (x1, y1) in itertools.pairwise(hull):
+        slope = (y1 - y0) / (x1 - x0)
+        lines.append((slope, y0 - slope * x0))
+    return lines
+
+
+def _below(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    """Say whether b lies on or below the line from a to c."""
+    return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])

@@ -1,0 +1,97 @@
+"""`slomo-search`: a batch planned at once by column generation over mixes, never worse than best fit.
+
+Extends SLOMO (SIGCOMM'20): predictions tell which mixes hold, a linear problem how often to use each. Where profiles
+of throughput over cache ways are given (ResQ, NSDI'18, section 5.2) every piece owns its ways, and one request may
+choose fewer ways on more cores.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from slomo.placement.columns import Column, MixPlan, cover
+from slomo.placement.mixes import Host, Piece, Signature
+from slomo.placement.packing import pack
+from slomo.placement.policies.base import Demand, in_order
+from slomo.placement.policies.predicted import PredictedBestFit
+from slomo.placement.pricing import Item, Knapsack, enumerate_mixes
+from slomo.placement.problem import Request
+
+#: Instances on one socket that one request may be split into to save ways.
+_MOST_SPLIT = 4
+
+
+class MixSearch(PredictedBestFit):
+    """Plan batches by mixes; admit single requests as `slomo` does.
+
+    Attributes
+    ----------
+    last : MixPlan or None
+        The latest plan, with its lower bound.
+    time_limit_s : float
+        For one batch [s].
+    """
+
+    name = "slomo-search"
+    time_limit_s = 10.0
+    last: MixPlan | None = None
+
+    def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
+        """Yield pieces in the shared cache, or with ways of their own where all profiles are known."""
+        profiles = [self.knowledge.profile(host.machine, workload.key) for workload in request.chain]
+        if None in profiles:
+            yield from super().cuts(request, host, needed_mpps)
+            return
+        for count in range(1, request.replicas + 1):
+            options = self.options(host, tuple(workload.key for workload in request.chain), needed_mpps / count)
+            if options:
+                numbers = [self.pieces.number(piece) for piece in options]
+                self.alternatives[numbers[0]] = tuple(numbers)
+                self.primary |= dict.fromkeys(numbers, numbers[0])
+                yield (options[0],) * count
+
+    def options(self, host: Host, workloads: tuple[str, ...], mpps: float) -> tuple[Piece, ...]:
+        """Return the pieces that serve `mpps` on one socket by own ways, fewest cores first; each next saves ways."""
+        found: list[Piece] = []
+        for split in range(1, _MOST_SPLIT + 1):
+            ways = [self.ways_for(host, key, mpps / split) for key in workloads]
+            known = [way for way in ways if way is not None]
+            piece = Piece(workloads * split, mpps / split, tuple(known) * split)
+            fits = len(piece.workloads) <= host.cores and sum(piece.ways) <= host.ways
+            if len(known) == len(workloads) and fits and all(sum(piece.ways) < sum(other.ways) for other in found):
+                found.append(piece)
+        return tuple(found)
+
+    def ways_for(self, host: Host, workload: str, mpps: float) -> int | None:
+        """Return the fewest ways with which an instance serves `mpps`."""
+        profile = self.knowledge.profile(host.machine, workload)
+        return None if profile is None else profile.ways_for(mpps)
+
+    def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
+        """Plan by mixes; take best fit's plan where that is no worse."""
+        packed = pack(self.oracle, host, demand, in_order(self, host, demand))
+        classes = {piece: number for number, piece in enumerate(demand)}
+        start = [self._column(mix, classes) for mix in packed]
+        options = {piece: self.alternatives.get(piece, (piece,)) for piece in demand}
+        if all(self.pieces[piece].ways for piece in demand):
+            items = [self._item(o, classes[piece]) for piece, numbers in options.items() for o in numbers]
+            start += [self._column((piece,), classes) for piece in demand]
+            found = cover(
+                [*demand.values()], start, Knapsack(host, items, len(classes)), time_limit_s=self.time_limit_s
+            )
+        else:
+            mixes, complete = enumerate_mixes(self.oracle, host, demand)
+            start += [self._column(mix, classes) for mix in mixes]
+            found = cover([*demand.values()], start, complete=complete, time_limit_s=self.time_limit_s)
+        if found.count >= sum(packed.values()):
+            found = MixPlan(dict(packed), found.lower_bound, found.proven, found.columns, found.rounds, found.seconds)
+        self.last = found
+        return found.sockets
+
+    def _item(self, piece: int, klass: int) -> Item:
+        cut = self.pieces[piece]
+        return Item(piece, klass, len(cut.workloads), sum(cut.ways))
+
+    def _column(self, mix: Signature, classes: Mapping[int, int]) -> Column:
+        serves = [0] * len(classes)
+        for piece in mix:
+            serves[classes[self.primary.get(piece, piece)]] += 1
+        return Column(mix, tuple(serves))

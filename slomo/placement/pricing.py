@@ -1,0 +1,139 @@
+"""Find the mixes worth considering: by dynamic programming where the cache is partitioned, else by enumeration.
+
+With ways of its own, a piece costs cores and ways whatever its neighbours do: a knapsack of two dimensions. In a
+shared cache every mix has to be predicted; mixes are grown piece by piece from mixes that hold, as more competitors
+never help.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.placement.columns import Column
+from slomo.placement.mixes import Host, Signature
+from slomo.placement.oracle import Oracle
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One way to serve one request of a class: the piece's number, and what it takes."""
+
+    piece: int
+    klass: int
+    cores: int
+    ways: int
+
+
+class Knapsack:
+    """Prices mixes of pieces that own cores and ways.
+
+    Parameters
+    ----------
+    host : Host
+        Kind of socket.
+    items : sequence of Item
+        Every way to serve every class.
+    classes : int
+        Number of classes.
+
+    Examples
+    --------
+    >>> prices = Knapsack(Host("m", 3, 4), [Item(0, 0, 1, 2), Item(1, 1, 1, 1)], 2)
+    >>> columns, best = prices(np.array([0.5, 0.4]))
+    >>> round(best, 3), columns[0].signature
+    (1.3, (0, 1, 1))
+    """
+
+    def __init__(self, host: Host, items: Sequence[Item], classes: int) -> None:
+        self.host, self.classes = host, classes
+        self.items = [item for item in items if item.cores <= host.cores and item.ways <= host.ways]
+
+    def __call__(self, prices: Floats) -> tuple[list[Column], float]:
+        """Return the best mix around every item, and the value of the best of all."""
+        cells: dict[tuple[int, int], Item] = {}
+        for item in self.items:
+            key = (item.cores, item.ways)
+            if prices[item.klass] > 1e-12 and (key not in cells or prices[item.klass] > prices[cells[key].klass]):
+                cells[key] = item
+        useful = list(cells.values())
+        value, choice = self._table(useful, prices)
+        best: dict[int, tuple[float, Item]] = {}
+        for item in self.items:
+            worth = prices[item.klass] + value[self.host.cores - item.cores, self.host.ways - item.ways]
+            if worth > best.get(item.klass, (1.0 + 1e-7, item))[0]:
+                best[item.klass] = (worth, item)
+        columns = [self._column(item, useful, choice) for _, item in sorted(best.values(), key=lambda pair: -pair[0])]
+        return columns, float(value[-1, -1])
+
+    def _table(self, useful: Sequence[Item], prices: Floats) -> tuple[Floats, NDArray[np.int64]]:
+        """Return the best value in every size of socket, and the item to take there (-1: none)."""
+        cores, ways = self.host.cores, self.host.ways
+        value = np.zeros((cores + 1, ways + 1))
+        choice = np.full((cores + 1, ways + 1), -1, dtype=np.int64)
+        need_cores = np.array([item.cores for item in useful], dtype=np.int64)
+        need_ways = np.array([item.ways for item in useful], dtype=np.int64)
+        worth = np.array([prices[item.klass] for item in useful])
+        for core in range(1, cores + 1):
+            for way in range(ways + 1):
+                fits = np.flatnonzero((need_cores <= core) & (need_ways <= way))
+                if len(fits):
+                    total = worth[fits] + value[core - need_cores[fits], way - need_ways[fits]]
+                    top = int(np.argmax(total))
+                    value[core, way], choice[core, way] = total[top], fits[top]
+        return value, choice
+
+    def _column(self, first: Item, useful: Sequence[Item], choice: NDArray[np.int64]) -> Column:
+        taken, cores, ways = [first], self.host.cores - first.cores, self.host.ways - first.ways
+        while choice[cores, ways] >= 0:
+            item = useful[choice[cores, ways]]
+            taken.append(item)
+            cores, ways = cores - item.cores, ways - item.ways
+        serves = np.bincount([item.klass for item in taken], minlength=self.classes)
+        return Column(tuple(sorted(item.piece for item in taken)), tuple(serves.tolist()))
+
+
+def enumerate_mixes(
+    oracle: Oracle, host: Host, demand: Mapping[int, int], most: int = 60_000
+) -> tuple[list[Signature], bool]:
+    """Return the mixes that hold and cannot be grown, and whether all were found.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        Judges mixes.
+    host : Host
+        Kind of socket.
+    demand : mapping of int to int
+        Number of a piece -> how many there are at most.
+    most : int
+        Mixes to judge before giving up.
+
+    Examples
+    --------
+    >>> from slomo.models.library import ModelLibrary
+    >>> from slomo.placement.knowledge import Knowledge
+    >>> from slomo.placement.mixes import Piece, Pieces
+    >>> pieces = Pieces()
+    >>> one = pieces.number(Piece(("lpm",)))
+    >>> enumerate_mixes(Oracle(pieces, Knowledge(ModelLibrary([])), predicts=False), Host("m", 3, 4), {one: 9})
+    ([(0, 0, 0)], True)
+    """
+    kinds = sorted(piece for piece, count in demand.items() if count)
+    level: list[Signature] = [()]
+    maximal: list[Signature] = []
+    judged = 0
+    while level:
+        grown = {(*base, piece) for base in level for piece in kinds if not base or piece >= base[-1]}
+        wanted = sorted(mix for mix in grown if mix.count(mix[-1]) <= demand[mix[-1]])
+        judged += len(wanted)
+        if judged > most:
+            return maximal + [mix for mix in level if mix], False
+        holds = [mix for mix, found in zip(wanted, oracle.verdicts(host, wanted), strict=True) if found.ok]
+        inside = {mix[:i] + mix[i + 1 :] for mix in holds for i in range(len(mix))}
+        maximal += [mix for mix in level if mix and mix not in inside]
+        level = holds
+    return maximal, True

@@ -1,0 +1,145 @@
+"""Cache ways: profiles by few measurements, ResQ's two schedulers, and fair shares on demand."""
+
+import pytest
+
+from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.placement.mixes import Host
+from slomo.placement.on_demand import CacheClass, Observed, share_out
+from slomo.placement.placer import Placer
+from slomo.placement.policies.resq_milp import Term, solve
+from slomo.placement.problem import SLO, Cluster, Request
+from slomo.placement.profiles import InstanceProfile, load_profiles, measure_curve, save_profiles
+
+MACHINE = "e5-2620v4"
+
+
+def test_curve_is_measured_at_few_points_and_interpolates_within_one_percent() -> None:
+    """A saturating curve over 20 ways takes at most 12 measurements, and is right to 1 % in between."""
+    asked = []
+
+    def measure(ways: int) -> float:
+        asked.append(ways)
+        return 5.0 - 2.0 * 0.6**ways
+
+    profile = InstanceProfile("m", "nf", 5.0, measure_curve(measure, 1, 20))
+
+    assert len(asked) == len(set(asked)) <= 12
+    assert all(profile.mpps(ways) == pytest.approx(5.0 - 2.0 * 0.6**ways, rel=0.011) for ways in range(1, 21))
+
+
+def test_profile_promises_less_than_it_measured() -> None:
+    """The ways for a rate leave 3 % for interpolation and memory bandwidth."""
+    profile = InstanceProfile("m", "nf", 10.0, ((1, 5.0), (6, 10.0)))
+
+    assert profile.ways_for(8.7) == 5
+    assert profile.promise_mpps(5) == pytest.approx(0.97 * 9.0)
+    assert profile.ways_for(9.8) is None
+    assert profile.mpps(0) == 0.0
+
+
+@pytest.mark.parametrize("ways", [(), ((2, 1.0), (1, 2.0)), ((1, 0.0),)])
+def test_impossible_profiles_are_refused(ways) -> None:
+    """A profile without points, out of order or without throughput is no profile."""
+    with pytest.raises(InvalidValueError):
+        InstanceProfile("m", "nf", 5.0, ways)
+
+
+def test_profiles_round_trip_through_a_file(profiles, tmp_path) -> None:
+    """Profiles written are profiles read; a file of something else is refused."""
+    assert list(load_profiles(save_profiles(profiles, tmp_path / "p.json"))) == profiles
+    for text in ("{}", "[]", '{"schema_version": 7, "profiles": []}', "nothing"):
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(ConfigurationError):
+            load_profiles(tmp_path / "x.json")
+
+
+def promised(placer, profiles):
+    """Return throughput promised per request by the ways its instances own, and check that ways do not overlap."""
+    by_key = {profile.workload: profile for profile in profiles}
+    for items in placer.layout().values():
+        assert sum(item.llc_way_mask for item in items) < 1 << 18
+        assert sum(item.llc_way_mask.bit_count() for item in items) <= 18
+    return {
+        request.id: sum(
+            by_key[item.workload].promise_mpps(item.llc_way_mask.bit_count())
+            for item in placer.decision(request.id).assignments
+        )
+        for request in placer.requests
+    }
+
+
+@pytest.mark.parametrize("policy", ["resq-greedy", "resq-milp", "slomo-search"])
+def test_ways_owned_give_what_was_asked(library, profiles, ask, policy) -> None:
+    """Under every policy with cache allocation, ways are owned once and promise every SLO."""
+    placer = Placer(library, Cluster.uniform(MACHINE, 12), policy, profiles=profiles)
+    nfs = ["lpm", "stats", "firewall"] * 4
+    decisions = placer.place_all(ask(f"r{i}", nf, replicas=3) for i, nf in enumerate(nfs))
+    rates = promised(placer, profiles)
+    solo = {profile.workload.split("@")[0]: profile.solo_mpps for profile in profiles}
+
+    assert all(decision.accepted for decision in decisions)
+    assert all(rates[f"r{i}"] >= 0.9 * solo[nf] - 1e-9 for i, nf in enumerate(nfs))
+
+
+def test_milp_needs_no_more_servers_than_greedy(library, profiles, ask) -> None:
+    """The program's schedule never takes more servers than the greedy one, nor the search's than the program's."""
+    used = {}
+    for policy in ("resq-greedy", "resq-milp", "slomo-search"):
+        placer = Placer(library, Cluster.uniform(MACHINE, 12), policy, profiles=profiles)
+        placer.place_all(ask(f"r{i}", nf, replicas=3) for i, nf in enumerate(["lpm", "stats"] * 5))
+        used[policy] = placer.servers_used
+
+    assert used["slomo-search"] <= used["resq-milp"] <= used["resq-greedy"]
+
+
+def test_milp_finds_the_packing_that_first_fit_decreasing_misses() -> None:
+    """Sizes 8, 8, 5, 5, 5, 5 ways of 18: first fit decreasing and the program both need two servers, never three."""
+    terms = [
+        Term(f"t{i}", InstanceProfile("m", f"nf{i}", 1.0, ((size, 1.0), (18, 1.01))), 0.97, 1)
+        for i, size in enumerate([8, 8, 5, 5, 5, 5])
+    ]
+    seats = solve(Host("m", 8, 18), terms, 20.0, 0.0)
+
+    assert seats is not None
+    assert len({place for spots in seats.values() for place, _ in spots}) == 2
+
+
+def test_greedy_starts_more_instances_where_a_fair_share_is_slow(library, profiles, cluster) -> None:
+    """One lpm at a fair share of 2 ways does 3.2 Mpps, so 4.5 Mpps take two instances, as ResQ's step 1 says."""
+    placer = Placer(library, cluster, "resq-greedy", profiles=profiles)
+    decision = placer.admit(Request("a", ("lpm",), SLO(min_share=0.9), replicas=3))
+
+    assert len(decision.assignments) == 2
+    assert sum(item.needed_mpps for item in decision.assignments) == pytest.approx(4.5)
+
+
+def test_without_profiles_cache_policies_refuse(library, cluster, ask) -> None:
+    """A policy that allocates ways cannot place what it has no profile of, and says so."""
+    assert not Placer(library, cluster, "resq-greedy").admit(ask("a")).accepted
+
+
+def test_on_demand_isolates_the_starved_alone() -> None:
+    """A violator that misses much below its fair share gets a class of about that share; the others share the rest."""
+
+    def observe(classes):
+        isolated = len(classes) > 1
+        return {
+            "hog": Observed(False, 9.0, 0.5),
+            "calm": Observed(False, 0.5, 0.0),
+            "starved": Observed(not isolated, 0.5, 0.4),
+        }
+
+    shares = share_out(["hog", "calm", "starved"], 12, observe)
+
+    assert shares.unmet == ()
+    assert CacheClass(("starved",), 4) in shares.classes
+    assert sum(item.ways for item in shares.classes) <= 12
+
+
+def test_on_demand_tells_who_cannot_be_helped() -> None:
+    """An SLO that stays broken in a class of its own goes to the central scheduler."""
+    seen = {"a": Observed(True, 1.0, 0.9), "b": Observed(False, 5.0, 0.0)}
+
+    assert share_out(["a", "b"], 8, lambda classes: seen).unmet == ("a",)
+    with pytest.raises(InvalidValueError, match="0 cache ways"):
+        share_out(["a"], 0, lambda classes: seen)
