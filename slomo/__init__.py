@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from slomo.vocabulary.network_function import NetworkFunction
     from slomo.vocabulary.vector import MetricVector
     from slomo.vocabulary.workload import Traffic, Workload
-    from slomo.workflow import evaluate, predict, profile, train
+    from slomo.workflow.ask import predict
+    from slomo.workflow.judge import evaluate
+    from slomo.workflow.learn import train
+    from slomo.workflow.measure import profile
 
 __all__ = [
     "Colocation",
@@ -59,11 +62,11 @@ _HOME = {
     "SlomoError": "slomo.errors",
     "Traffic": "slomo.vocabulary.workload",
     "Workload": "slomo.vocabulary.workload",
-    "evaluate": "slomo.workflow",
+    "evaluate": "slomo.workflow.judge",
     "load_dataset": "slomo.records.storage",
-    "predict": "slomo.workflow",
-    "profile": "slomo.workflow",
-    "train": "slomo.workflow",
+    "predict": "slomo.workflow.ask",
+    "profile": "slomo.workflow.measure",
+    "train": "slomo.workflow.learn",
 }
 
 

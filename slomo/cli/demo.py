@@ -71,7 +71,9 @@ def command(out: str, as_json: bool, **given: Any) -> None:
 def _demonstrate(folder: Path, machine: str, seed: int, jobs: int | None) -> Demonstration:
     from slomo.cli.progress import ProgressBar
     from slomo.records.storage import save_dataset
-    from slomo.workflow import evaluate, profile, train
+    from slomo.workflow.judge import evaluate
+    from slomo.workflow.learn import train
+    from slomo.workflow.measure import profile
 
     common: dict[str, Any] = {"machine": machine, "seed": seed, "jobs": jobs}
     note(f"1/4 profiling {len(NETWORK_FUNCTIONS)} network functions on {machine}, alone, under pressure and in mixes")
@@ -107,7 +109,8 @@ def _demonstrate(folder: Path, machine: str, seed: int, jobs: int | None) -> Dem
 
 def _predictions(library: "ModelLibrary", machine: str, seed: int) -> "tuple[Prediction, ...]":
     """Predict the target of every test mix before any of them is run."""
-    from slomo.workflow import plan_experiments, predict
+    from slomo.workflow.ask import predict
+    from slomo.workflow.measure import plan_experiments
 
     plan = plan_experiments(
         NETWORK_FUNCTIONS, machine=machine, plan="mixes", mixes=TEST_MIXES, stream="test", seed=seed

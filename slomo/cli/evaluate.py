@@ -92,7 +92,8 @@ def _evaluated(
 ) -> "Evaluation":
     from slomo.cli.progress import ProgressBar, announce_compilation
     from slomo.records.catalog import find_dataset
-    from slomo.workflow import calibration_mixes, evaluate, load_models
+    from slomo.workflow.judge import calibration_mixes, evaluate
+    from slomo.workflow.learn import load_models
 
     chosen = settings(**given)
     library = load_models(chosen.models)

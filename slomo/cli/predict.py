@@ -92,7 +92,8 @@ def _predicted(
     **given: Any,
 ) -> "Prediction":
     from slomo.errors import UsageError
-    from slomo.workflow import load_models, predict, predict_vector
+    from slomo.workflow.ask import predict, predict_vector
+    from slomo.workflow.learn import load_models
 
     if vector and beside:
         raise UsageError(

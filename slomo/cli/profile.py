@@ -107,7 +107,7 @@ def _arguments(
 
 def _describe(store: str | None, as_json: bool, **given: Any) -> None:
     from slomo.profiling.description import describe_campaign
-    from slomo.workflow import plan_experiments
+    from slomo.workflow.measure import plan_experiments
 
     arguments = _arguments(**given)
     testbed, jobs = arguments.pop("testbed"), arguments.pop("jobs")
@@ -121,7 +121,7 @@ def _describe(store: str | None, as_json: bool, **given: Any) -> None:
 def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
     from slomo.cli.progress import ProgressBar, announce_compilation
     from slomo.records.storage import save_dataset
-    from slomo.workflow import profile
+    from slomo.workflow.measure import profile
 
     arguments = _arguments(**given)
     _check_place(out)

@@ -35,7 +35,7 @@ def command(
     Models of other network functions that DIR holds already stay there.
     """
     from slomo.records.catalog import find_dataset
-    from slomo.workflow import train
+    from slomo.workflow.learn import train
 
     chosen = settings(models=models, seed=seed)
     library = train(find_dataset(dataset), models=names or None, targets=targets or None, seed=chosen.seed)

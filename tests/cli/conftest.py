@@ -8,7 +8,7 @@ import pytest
 from slomo.cli.main import main
 from slomo.records.profile import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
-from slomo.workflow import profile
+from slomo.workflow.measure import profile
 
 NETWORK_FUNCTIONS = ("lpm", "stats", "firewall")
 QUICK = {"accesses": 90_000, "scale": 64}  # tests of the front doors need plausible numbers, not good ones

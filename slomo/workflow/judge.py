@@ -1,0 +1,110 @@
+"""Evaluate: check every model against mixes that were never trained on.
+
+SLOMO (SIGCOMM'20) section 6.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from slomo.errors import UnknownNameError
+from slomo.workflow.learn import opened
+from slomo.workflow.measure import profile
+from slomo.workflow.names import host_of, machine_name
+
+if TYPE_CHECKING:
+    from slomo.models.library import ModelLibrary
+    from slomo.prediction.evaluation import Evaluation
+    from slomo.profiling.progress import Progress
+    from slomo.records.profile import ProfileDataset
+    from slomo.testbed.base import Testbed
+    from slomo.vocabulary.machine import Machine
+    from slomo.vocabulary.network_function import NetworkFunction
+
+_SYNTHETIC = "synthetic"
+
+
+def evaluate(
+    library: "ModelLibrary | str | Path",
+    dataset: "ProfileDataset | None" = None,
+    *,
+    machine: "str | Machine | None" = None,
+    mixes: int = 200,
+    seed: int = 0,
+    models: Sequence[str] | None = None,
+    coverage: float = 0.9,
+    compat: Literal["slomo"] | None = None,
+    testbed: "str | Testbed" = "simulated",
+    own: Iterable["NetworkFunction"] = (),
+    store: str | Path | None = None,
+    jobs: int | None = None,
+    progress: "Progress | None" = None,
+) -> "Evaluation":
+    """Check every model against mixes that were never trained on.
+
+    Parameters
+    ----------
+    library : ModelLibrary or path
+        Trained models, or the directory they were saved in.
+    dataset : ProfileDataset, optional
+        Mixes that were run; without it, `mixes` new ones are run.
+    machine : str or Machine, optional
+        Needed where the library has models of several machines.
+    mixes : int
+        Mixes to run, of 1 to 7 unlike competitors.
+    seed : int
+        Seed of the mixes and their runs; no seed draws a mix that calibrated intervals.
+    models : sequence of str, optional
+        Names of models; all by default.
+    coverage : float
+        Nominal coverage of the intervals, above 0 and below 1.
+    compat : {"slomo"}, optional
+        Compose by the published rule.
+    testbed, own, store, jobs, progress
+        As in :func:`profile`.
+
+    Raises
+    ------
+    InvalidValueError
+        Where there are no mixes to judge by.
+    """
+    from slomo.prediction.evaluation import evaluate as judge
+
+    known = opened(library)
+    if dataset is None:
+        host = host_of(known, machine)
+        workloads = [known.find(key, host.name).workload for key in known.workloads(host.name)]
+        if not workloads:
+            raise UnknownNameError("machine with models", host.name, known.machines)
+        targets = [workload for workload in workloads if workload.nf != _SYNTHETIC]
+        dataset = profile(
+            targets,
+            machine=host,
+            plan="mixes",
+            mixes=mixes,
+            stream="test",
+            seed=seed,
+            testbed=testbed,
+            own=own,
+            store=store,
+            jobs=jobs,
+            progress=progress,
+        )
+    elif machine is not None:
+        dataset = dataset.select(machine=machine_name(machine))
+    return judge(known, dataset, models, coverage, compat=compat)
+
+
+def calibration_mixes(dataset: "ProfileDataset") -> int:
+    """Return how many mixes of a dataset belong to the half that :func:`profile` calibrates intervals with.
+
+    Judging by them is no cheat for errors, for nothing is fitted to mixes, but the coverage of intervals may flatter.
+    """
+    from slomo.profiling.plans import stream_of
+    from slomo.vocabulary.colocation import Colocation
+
+    mixes = dataset.select(plan="mix")
+    places = mixes.frame.drop_duplicates("run_key").index
+    targets = {key: mixes.workload(key) for key in mixes.targets}
+    found = (Colocation("", targets[mixes.frame["target"].iloc[row]], mixes.competitors(int(row))) for row in places)
+    return sum(stream_of(colocation) == "calibration" for colocation in found)

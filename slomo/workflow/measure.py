@@ -1,0 +1,173 @@
+"""Profile: measure network functions alone, beside the synthetic competitor, and in mixes.
+
+SLOMO (SIGCOMM'20) section 4.1.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.vocabulary.workload import Workload
+from slomo.workflow.names import DEFAULT_MACHINE, machine_named, workloads_of
+
+if TYPE_CHECKING:
+    from slomo.profiling.designs import Design
+    from slomo.profiling.plan import ExperimentPlan
+    from slomo.profiling.plans import Stream
+    from slomo.profiling.progress import Progress
+    from slomo.records.profile import ProfileDataset
+    from slomo.testbed.base import Testbed
+    from slomo.vocabulary.machine import Machine
+    from slomo.vocabulary.network_function import NetworkFunction
+
+PLANS = ("all", "pressure", "solo", "mixes")
+#: Mixes that set the width of intervals; with fewer, the promised coverage is met less exactly (split conformal).
+CALIBRATION_MIXES = 200
+
+
+def plan_experiments(
+    network_functions: Sequence[Workload | str] | Workload | str,
+    *,
+    machine: "str | Machine" = DEFAULT_MACHINE,
+    plan: str = "all",
+    design: "str | Design" = "grid",
+    runs: int | None = None,
+    mixes: int | None = None,
+    stream: "Stream | None" = None,
+    replicates: int = 1,
+    seed: int = 0,
+) -> "ExperimentPlan":
+    """Return what :func:`profile` would run.
+
+    Parameters
+    ----------
+    network_functions : workload, name or sequence of them
+        Targets; in mixes also the competitors.
+    machine : str or Machine
+        Name, YAML file, or the machine itself.
+    plan : {"all", "pressure", "solo", "mixes"}
+        ``pressure`` is solo runs and runs beside the synthetic competitor; ``all`` is that and, with two or more
+        network functions, mixes that set the width of intervals.
+    design : str or Design
+        ``grid``, ``slomo-grid`` or ``sobol``.
+    runs : int, optional
+        Points of the design per network function; the design's own number by default.
+    mixes : int, optional
+        Mixes to run; by default up to 200.
+    stream : {"calibration", "test"}, optional
+        Which half of all mixes to draw from: calibration in plan ``all``, else test.
+    replicates : int
+        Runs of every experiment.
+    seed : int
+        Seed of everything random.
+
+    Raises
+    ------
+    UnknownNameError, InvalidValueError
+        For a name there is none of, or a number that makes no sense.
+
+    Examples
+    --------
+    >>> len(plan_experiments(["lpm", "stats"], plan="pressure", runs=20))
+    42
+    """
+    from slomo.profiling.plan import combine
+    from slomo.profiling.plans import pressure_plan, solo_plan
+
+    if plan not in PLANS:
+        raise UnknownNameError("plan", plan, PLANS)
+    workloads, host = workloads_of(network_functions), machine_named(machine)
+    rest: dict[str, Any] = {"replicates": replicates, "seed": seed}
+    if plan == "solo":
+        return solo_plan(workloads, host, **rest)
+    if plan == "mixes":
+        return _mixes(workloads, host, mixes, stream or "test", **rest)
+    pressure = pressure_plan(workloads, host, design, runs=runs, **rest)
+    if plan == "pressure" or len(workloads) < 2 or mixes == 0:
+        return pressure
+    return combine("all", [pressure, _mixes(workloads, host, mixes, stream or "calibration", **rest)])
+
+
+def profile(
+    network_functions: Sequence[Workload | str] | Workload | str,
+    *,
+    machine: "str | Machine" = DEFAULT_MACHINE,
+    plan: str = "all",
+    design: "str | Design" = "grid",
+    runs: int | None = None,
+    mixes: int | None = None,
+    stream: "Stream | None" = None,
+    replicates: int = 1,
+    seed: int = 0,
+    testbed: "str | Testbed" = "simulated",
+    own: Iterable["NetworkFunction"] = (),
+    store: str | Path | None = None,
+    jobs: int | None = None,
+    progress: "Progress | None" = None,
+) -> "ProfileDataset":
+    """Measure network functions alone, beside the synthetic competitor, and in mixes.
+
+    Parameters
+    ----------
+    network_functions, machine, plan, design, runs, mixes, stream, replicates, seed
+        As in :func:`plan_experiments`.
+    testbed : str or Testbed
+        Where the experiments run; the simulator by default.
+    own : iterable of NetworkFunction
+        Network functions of one's own, for the simulator.
+    store : path, optional
+        File that keeps every finished run; the same call again goes on where the last one ended.
+    jobs : int, optional
+        Runs at a time; every core by default.
+    progress : Progress, optional
+        Hears how far the campaign is.
+
+    Raises
+    ------
+    StoreError
+        If the store is in use, corrupt or cannot be written.
+    IncompatibleMeasurementsError
+        If the store belongs to another plan or environment.
+    TestbedError
+        If some runs failed; all others are kept.
+
+    Examples
+    --------
+    >>> dataset = profile("l2fwd", plan="solo", seed=1)
+    >>> dataset.targets
+    ('l2fwd@64B,100000f',)
+    """
+    from slomo.profiling.campaign import run_campaign
+    from slomo.testbed.registry import machine_of, make_testbed
+
+    host = machine_of(testbed, machine, DEFAULT_MACHINE)
+    planned = plan_experiments(
+        network_functions,
+        machine=host,
+        plan=plan,
+        design=design,
+        runs=runs,
+        mixes=mixes,
+        stream=stream,
+        replicates=replicates,
+        seed=seed,
+    )
+    return run_campaign(planned, make_testbed(testbed, host, own), store, jobs, progress)
+
+
+def _mixes(
+    workloads: Sequence[Workload], machine: "Machine", count: int | None, stream: "Stream", **rest: Any
+) -> "ExperimentPlan":
+    """Return a plan of `count` mixes; without a count, of as many as there are different ones, up to a bound."""
+    from slomo.profiling.plans import mixes_plan
+
+    wanted = CALIBRATION_MIXES if count is None else count
+    while True:
+        try:
+            return mixes_plan(workloads, machine, wanted, stream=stream, **rest)
+        except InvalidValueError:
+            # A handful of network functions has few different mixes; that is no fault where no number was asked for.
+            if count is not None or wanted <= 1:
+                raise
+            wanted //= 2

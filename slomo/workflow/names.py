@@ -1,0 +1,56 @@
+"""From the names people write to workloads, machines and opened libraries."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from slomo.errors import UsageError
+from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import parse_instances, parse_workload
+
+if TYPE_CHECKING:
+    from slomo.models.library import ModelLibrary
+    from slomo.vocabulary.machine import Machine
+
+DEFAULT_MACHINE = "e5-2620v4"
+DEFAULT_MODEL = "slomo-xgb"
+
+
+def named(item: Workload | str) -> list[Workload | str]:
+    """Read a text as people write it; a plain name stays a name, for the library knows which workload it stands for."""
+    if isinstance(item, Workload):
+        return [item]
+    workload, count = parse_instances(item)
+    plain = "(" not in item and "@" not in item
+    return [workload.nf if plain else workload] * count
+
+
+def workloads_of(given: Sequence[Workload | str] | Workload | str) -> tuple[Workload, ...]:
+    """Read one workload or several, given as values or as text."""
+    items = [given] if isinstance(given, (Workload, str)) else given
+    return tuple(item if isinstance(item, Workload) else parse_workload(item) for item in items)
+
+
+def machine_named(machine: "str | Machine") -> "Machine":
+    """Return the machine: itself, or loaded by name or YAML file."""
+    from slomo.vocabulary.machine import load_machine  # reads YAML, which predicting does without
+
+    return load_machine(machine) if isinstance(machine, str) else machine
+
+
+def machine_name(machine: "str | Machine") -> str:
+    """Return the name of a machine given in any way."""
+    return (
+        machine if isinstance(machine, str) and not machine.endswith((".yaml", ".yml")) else machine_named(machine).name
+    )
+
+
+def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machine":
+    """Return the machine asked for, or the only one the library has models of."""
+    if machine is not None:
+        return machine_named(machine)
+    if len(library.machines) != 1:
+        raise UsageError(
+            f"the models are for several machines: {', '.join(library.machines) or 'none'}",
+            hint="name one with --machine",
+        )
+    return machine_named(library.machines[0])
