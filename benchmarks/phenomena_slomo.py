@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
-from phenomena_runs import RESQ, SLOMO, TABLE_1, Line, run, tenant
+from phenomena_runs import RESQ, SLOMO, TABLE_1, Line, run, solo, tenant
 
 from slomo.vocabulary.machine import load_machine
 
@@ -77,30 +77,33 @@ def fig7() -> Iterator[Line]:
 
 
 def dobrescu() -> Iterator[Line]:
-    """Predict from the competitors' summed solo access rates; everybody shares 9 ways (ResQ Fig. 10: 6 NFs on 19.5 MB).
+    """Predict from the competitors' summed solo access rates, after training on the synthetic competitor (ResQ Fig. 10).
 
-    Dobrescu's training load (NSDI'12) reads at random from a structure of the cache's size, at rising rates.
+    Five competitors of one kind, as there. The training load (Dobrescu, NSDI'12) reads at random from more data than
+    the cache holds, at rising rates; its rate is measured while it runs alone, as SLOMO's protocol does.
     """
-    mask = 0x1FF
     errors: dict[str, list[float]] = {}
     for name in TABLE_1:
-        alone = run(RESQ, [tenant(name, 0, mask=mask)]).tenants[0].throughput_mpps
+        alone = solo(name, 64).tenants[0].throughput_mpps
         curve = [(0.0, 0.0)]
         for reads in (1, 4, 16, 64, 1000):
-            knobs = {"data_size_mib": 20, "reads_per_packet": reads}
-            competition = [tenant("synthetic", 1 + i, mask=mask, **knobs) for i in range(5)]
-            result = run(RESQ, [tenant(name, 0, mask=mask), *competition])
-            rate = sum(each.vector["L2MISS"] for each in result.tenants[1:])
-            curve.append((rate, 100 * (1 - result.tenants[0].throughput_mpps / alone)))
+            knobs = {"data_size_mib": 30, "reads_per_packet": reads}
+            competition = [tenant("synthetic", 1 + i, **knobs) for i in range(5)]
+            rate = run(RESQ, competition).sockets[0]["L2MISS"]
+            beside = run(RESQ, [tenant(name, 0), *competition]).tenants[0].throughput_mpps
+            curve.append((rate, 100 * (1 - beside / alone)))
         rates, lost = zip(*sorted(curve), strict=True)
         for other in TABLE_1:
             if other == name:
                 continue
-            summed = 5 * run(RESQ, [tenant(other, 0, mask=mask)]).tenants[0].vector["L2MISS"]
-            seats = [tenant(name, 0, mask=mask), *(tenant(other, 1 + i, mask=mask) for i in range(5))]
-            actual = 100 * (1 - run(RESQ, seats).tenants[0].throughput_mpps / alone)
+            summed = 5 * solo(other, 64).tenants[0].vector["L2MISS"]
+            beside = run(RESQ, [tenant(name, 0), *(tenant(other, 1 + i) for i in range(5))]).tenants[0]
+            actual = 100 * (1 - beside.throughput_mpps / alone)
             errors.setdefault(name, []).append(float(np.interp(summed, rates, lost)) - actual)
     for name, each in errors.items():
-        yield Line("Dobrescu", f"{name}: mean over-estimate of the drop, points", "", float(np.mean(each)))
-    worst_of_all = max(float(np.mean(each)) for each in errors.values())
-    yield Line("Dobrescu", "largest mean over-estimate of an NF's drop, points", "13", worst_of_all, 3, 20)
+        what = f"{name}: largest over-estimate {max(each):.1f}, mean, points"
+        yield Line("Dobrescu", what, "", float(np.mean(each)))
+    mean = float(np.mean([np.mean(each) for each in errors.values()]))
+    largest = max(max(each) for each in errors.values())
+    yield Line("Dobrescu", "largest over-estimate of a drop, points", "13", largest, 5, 20)
+    yield Line("Dobrescu", "mean over-estimate over all NFs, points", "several", mean, 2, 20)

@@ -24,12 +24,17 @@ def seats(*names: str) -> list[Tenant]:
     return [Tenant(Workload(name), load_network_function(name), core) for core, name in enumerate(names)]
 
 
+HOG = Workload("synthetic", {"data_size_mib": 20, "reads_per_packet": 1000})
 MIXES = {
     "lpm alone": seats("lpm"),
     "stats beside 3 x mazunat": seats("stats", *["mazunat"] * 3),
     "ip-router beside 7 unlike NFs": seats(
         "ip-router", "snort", "maglev", "vpn", "flowstats", "suricata", "pfsense", "stateless-firewall"
     ),
+    "ip-router beside 7 x 20 MiB": [
+        *seats("ip-router"),
+        *(Tenant(HOG, load_network_function("synthetic"), core) for core in range(1, 8)),
+    ],
 }
 
 
@@ -81,15 +86,24 @@ def engine_speed() -> None:
 def errors() -> None:
     """Print how far scaled-down sizes and coarser interleaving are from scale 1 and from the finest interleaving."""
     for name, tenants in MIXES.items():
+        used = simulate(MACHINE, tenants, seed=1).sockets[0]
+        share = (used["READ"] + used["WRITE"]) / MACHINE.usable_memory_gb_s
+        print(f"{name:32} memory channels {100 * share:.0f} % used")
         exact = simulate(MACHINE, tenants, seed=1, scale=1, accesses=20_000_000)
         for scale in (4, 8, 16, 32):
             ours = simulate(MACHINE, tenants, seed=1, scale=scale, accesses=2_000_000)
-            off = [100 * abs(a.throughput_mpps / b.throughput_mpps - 1) for a, b in zip(ours.tenants, exact.tenants, strict=True)]
+            off = [
+                100 * abs(a.throughput_mpps / b.throughput_mpps - 1)
+                for a, b in zip(ours.tenants, exact.tenants, strict=True)
+            ]
             print(f"{name:32} scale {scale:2}: throughput off by {np.mean(off):.2f} % mean, {max(off):.2f} % most")
         fine = simulate(MACHINE, tenants, seed=1, slack_ns=0.0, accesses=2_000_000)
         for slack in (50.0, 100.0, 400.0):
             ours = simulate(MACHINE, tenants, seed=1, slack_ns=slack, accesses=2_000_000)
-            off = [100 * abs(a.throughput_mpps / b.throughput_mpps - 1) for a, b in zip(ours.tenants, fine.tenants, strict=True)]
+            off = [
+                100 * abs(a.throughput_mpps / b.throughput_mpps - 1)
+                for a, b in zip(ours.tenants, fine.tenants, strict=True)
+            ]
             print(
                 f"{name:32} slack {slack:3.0f} ns: throughput off by {np.mean(off):.2f} % mean, {max(off):.2f} % most"
             )
