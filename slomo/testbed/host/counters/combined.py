@@ -37,7 +37,7 @@ class CombinedReader:
     def available(self) -> tuple[bool, str]:
         """Return whether any member can read."""
         verdicts = {member.name: member.available() for member in self.members}
-        self.name = "+".join(name for name, (usable, _) in verdicts.items() if usable) or self.name
+        self._used()  # from now on `name` says which
         told = "; ".join(f"{name}: {why}" for name, (_, why) in verdicts.items())
         return any(usable for usable, _ in verdicts.values()), told
 
@@ -85,6 +85,7 @@ class CombinedReader:
     def _used(self) -> tuple[CounterReader, ...]:
         if self._usable is None:
             self._usable = tuple(member for member in self.members if member.available()[0])
+            self.name = "+".join(member.name for member in self._usable or self.members)
         return self._usable
 
 
