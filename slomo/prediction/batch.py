@@ -91,6 +91,13 @@ def check_coverage(coverage: float) -> None:
     ------
     InvalidValueError
         For any other number.
+
+    Examples
+    --------
+    >>> check_coverage(90)
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: coverage is 90, needed above 0 and below 1
+    hint: 0.9 is usual
     """
     if not 0.0 < coverage < 1.0:
         raise InvalidValueError(f"coverage is {coverage}, needed above 0 and below 1", hint="0.9 is usual")

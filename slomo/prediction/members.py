@@ -76,6 +76,11 @@ def from_names(targets: Sequence[Named], mixes: Sequence[Sequence[Named]], find:
     ------
     InvalidValueError
         Where there are not as many targets as mixes.
+
+    Examples
+    --------
+    >>> from_names([], [], find=lambda name: None).places.shape
+    (0, 0)
     """
     if len(targets) != len(mixes):
         raise InvalidValueError(f"{len(targets)} targets for {len(mixes)} mixes, needed one target per mix")

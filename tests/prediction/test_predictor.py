@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -17,6 +18,7 @@ from slomo.errors import (
     UsageError,
 )
 from slomo.models.applicability import Verdict
+from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.result import Prediction
 from slomo.vocabulary.workload import Workload
@@ -255,3 +257,13 @@ def test_predicting_loads_no_heavy_package():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     heavy = {"sklearn", "xgboost", "numba", "pandas", "matplotlib", "scipy", "pyarrow"}
     assert heavy.isdisjoint(loaded)
+
+
+def test_saved_models_predict_the_same(library, tmp_path):
+    """Save, load, predict: the same numbers, to the last bit (law 7)."""
+    models = [library[key] for key in library]
+    plain = [replace(model, sensitivity={"dobrescu": model.sensitivity["dobrescu"]}) for model in models]
+    kept = ModelLibrary(plain)
+    again = ModelLibrary.load(kept.save(tmp_path / "models"))
+    before, after = (Predictor(found, MACHINE, "dobrescu").predict("lpm", ["nat", "snort"]) for found in (kept, again))
+    assert before == after
