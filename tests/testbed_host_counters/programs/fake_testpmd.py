@@ -1,5 +1,6 @@
 """Stands in for `dpdk-testpmd`: prints its statistics again and again, or says why it cannot."""
 
+# ruff: noqa: T201
 import os
 import sys
 import time
