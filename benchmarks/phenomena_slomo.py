@@ -77,10 +77,10 @@ def fig7() -> Iterator[Line]:
 
 
 def dobrescu() -> Iterator[Line]:
-    """Predict from the competitors' summed solo access rates, after training on the synthetic competitor (ResQ Fig. 10).
+    """Predict from the competitors' summed solo access rates, trained on the synthetic competitor (ResQ Fig. 10).
 
-    Five competitors of one kind, as there. The training load (Dobrescu, NSDI'12) reads at random from more data than
-    the cache holds, at rising rates; its rate is measured while it runs alone, as SLOMO's protocol does.
+    Five competitors of one kind, as there. The training load (Dobrescu, NSDI'12) reads at random from more data
+    than the cache holds, at rising rates; its rate is measured while it runs alone, as SLOMO's protocol does.
     """
     errors: dict[str, list[float]] = {}
     for name in TABLE_1:

@@ -6,6 +6,7 @@ machine takes some seconds. Listeners registered here hear of it before it happe
 
 import functools
 import hashlib
+import importlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,18 @@ Listener = Callable[[str], None]
 NOTICE = "compiling the simulator for this processor; this happens once and takes up to a minute"
 #: No kernel allocates, so reference counting (`_nrt`) would only cost time: with it every call is 30 times slower.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-KERNEL_SOURCES = ("cache", "compilation", "dma", "hierarchy", "kernel", "lanes", "memory", "random_numbers", "state", "traffic")
+KERNEL_SOURCES = (
+    "cache",
+    "compilation",
+    "dma",
+    "hierarchy",
+    "kernel",
+    "lanes",
+    "memory",
+    "random_numbers",
+    "state",
+    "traffic",
+)
 _listeners: list[Listener] = []
 _announced: list[str] = []
 
@@ -82,9 +94,8 @@ def is_compiled() -> bool:
     >>> isinstance(is_compiled(), bool)
     True
     """
-    from slomo.simulator.kernel import run_until
-
-    dispatcher: Any = run_until
+    # by name, for the kernels themselves import this module
+    dispatcher: Any = importlib.import_module("slomo.simulator.kernel").run_until
     if getattr(dispatcher, "signatures", None):
         return True
     try:  # numba has no public way to ask; an unexpected shape means "not known to be compiled"
