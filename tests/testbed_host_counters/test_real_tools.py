@@ -2,8 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -41,7 +39,7 @@ def test_installed_counters_work_or_say_why(kind: type[PcmReader]) -> None:
 
 
 def test_what_perf_really_prints_is_read() -> None:
-    """perf's own JSON of software events parses, and unsupported hardware events are absent."""
+    """The JSON of perf of software events parses, and unsupported hardware events are absent."""
     from slomo.testbed.host.counters.perf import counted, enabled_s
 
     if not is_installed("perf"):
@@ -60,12 +58,12 @@ def test_what_perf_really_prints_is_read() -> None:
 
 
 @pytest.fixture
-def testpmd(tmp_path: Path) -> Iterator[dict[str, object]]:
+def testpmd() -> dict[str, object]:
     """Return settings of a generator that needs neither hugepages nor a NIC."""
     usable, why = TestpmdGenerator("net_null0", 0).available()
     if not usable:
         pytest.skip(why)
-    yield {"core": 0, "hugepages": False}
+    return {"core": 0, "hugepages": False}
 
 
 @pytest.mark.parametrize("kind", [TestpmdGenerator, PcapReplay], ids=lambda kind: kind.name)

@@ -30,8 +30,14 @@ def main() -> int:
     if mode == "vanishes" and "--" not in sys.argv:
         sys.stderr.write("No permission to enable cycles event.\n")
         return 255
+    report(mode, events)
     while not ended and "--" not in sys.argv:
         time.sleep(0.01)
+    return 0
+
+
+def report(mode: str, events: list[str]) -> None:
+    """Print one interval."""
     for event in events:
         if "--per-socket" in sys.argv:
             sys.stderr.write(line({"socket": "S0", "aggregate-number": "1"}, event, "1024.00", "MiB"))
@@ -43,7 +49,7 @@ def main() -> int:
             if mode == "multiplexed" and cpu == "1" and event == "cache-misses":
                 value = "<not counted>"
             sys.stderr.write(line({"cpu": cpu}, event, value))
-    return 0
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":

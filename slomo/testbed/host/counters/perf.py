@@ -6,6 +6,7 @@ missing; perf's exit code says nothing about them.
 """
 
 import contextlib
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ _EVENTS = ("cycles", "instructions", "ref-cycles", "cache-references", "cache-mi
 _MEMORY = {"READ": "cas_count_read", "WRITE": "cas_count_write"}
 _DEVICES = Path("/sys/bus/event_source/devices")
 _TRIAL_LIMIT_S, _START_LIMIT_S = 10.0, 5.0
-_START_S = 0.1  # perf opens its counters within some milliseconds and says nothing when it has
+_INTERVAL_MS = 200  # its first interval proves that perf counts; it says nothing else when it has begun
 _MIB_PER_GB = 2**20 / 1e9
 _LEAST_RUNNING = 5.0  # [%]: a multiplexed event that ran for less is a guess
 
@@ -82,8 +83,9 @@ class PerfReader:
         try:
             for words in commands:
                 self._running.append(RunningTool(words))
-            if self._running[0].wait(lambda: not self._running[0].alive, _START_S):
-                raise _vanished(self._running[0])
+            for tool in self._running:
+                if not tool.wait(functools.partial(_has_counted, tool), _START_LIMIT_S):
+                    raise _vanished(tool)
         except BaseException:
             self._end()
             raise
@@ -105,8 +107,12 @@ class PerfReader:
         finally:
             self._end()
         cells = counted(texts[0].splitlines(), "cpu")
+        duration_s = enabled_s(texts[0].splitlines())
         memory = counted(texts[1].splitlines(), "socket") if len(texts) > 1 else {}
-        return self._sample(cells, memory, enabled_s(texts[0].splitlines()))
+        # Both tools began at their own time; counts become those of the first one's span.
+        span_s = enabled_s(texts[1].splitlines(), "socket") if memory else 0.0
+        memory = {cell: count * duration_s / span_s if span_s else count for cell, count in memory.items()}
+        return self._sample(cells, memory, duration_s)
 
     def _sample(self, cells: Mapping[Cell, float], memory: Mapping[Cell, float], duration_s: float) -> CounterSample:
         events = {int(cpu): self._events(cpu, cells) for cpu in {cpu for cpu, _ in cells} if cpu.isdigit()}
@@ -138,7 +144,7 @@ class PerfReader:
         return plain
 
     def _words(self, events: Iterable[str], by: str) -> list[str]:
-        return [self.command, "stat", "-j", "-a", by, "-e", ",".join(events)]
+        return [self.command, "stat", "-j", "-a", by, "-I", str(_INTERVAL_MS), "-e", ",".join(events)]
 
     def _has_memory_counters(self) -> bool:
         folders = sorted(self._devices.glob("uncore_imc*"))
@@ -171,7 +177,8 @@ def counted(lines: Iterable[str], by: str) -> dict[Cell, float]:
     Parameters
     ----------
     lines : iterable of str
-        One JSON object per line, among other lines.
+        One JSON object per line, among other lines; intervals are added up. An event that missed some of them is
+        scaled to all, as perf itself scales multiplexed events.
     by : {'cpu', 'socket'}
         Field that says where.
 
@@ -181,28 +188,40 @@ def counted(lines: Iterable[str], by: str) -> dict[Cell, float]:
     ...          '{"cpu" : "0", "counter-value" : "<not supported>", "event" : "cache-misses"}'], "cpu")
     {('0', 'cycles'): 7.0}
     """
-    found: dict[Cell, float] = {}
-    for item in _objects(lines):
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            value = float(item["counter-value"])
-            if float(item.get("pcnt-running", 100.0)) >= _LEAST_RUNNING and value >= 0.0:
-                found[str(item[by]).lstrip("CPUS"), _plain(str(item["event"]))] = value
-    return found
+    spans = _spans(lines, by)
+    longest_s = max((enabled for _, enabled in spans.values()), default=0.0)
+    return {cell: value * longest_s / enabled if enabled else value for cell, (value, enabled) in spans.items()}
 
 
-def enabled_s(lines: Iterable[str]) -> float:
+def enabled_s(lines: Iterable[str], by: str = "cpu") -> float:
     """Return how long perf counted [s], by its own clock: starting it takes time, which is not ours to guess.
 
     Examples
     --------
-    >>> enabled_s(['{"event" : "cycles", "event-runtime" : 500000000, "pcnt-running" : 50.00}'])
+    >>> enabled_s(['{"cpu": "0", "counter-value": "7", "event": "cycles", "event-runtime": 500000000, '
+    ...            '"pcnt-running": 50.00}'])
     1.0
     """
-    longest = 0.0
+    return max((enabled for _, enabled in _spans(lines, by).values()), default=0.0)
+
+
+def _spans(lines: Iterable[str], by: str) -> dict[Cell, tuple[float, float]]:
+    """Return count and time enabled [s] of every cell, summed over intervals."""
+    found: dict[Cell, tuple[float, float]] = {}
     for item in _objects(lines):
-        with contextlib.suppress(ValueError, KeyError, TypeError, ZeroDivisionError):
-            longest = max(longest, float(item["event-runtime"]) / 1e9 / (float(item["pcnt-running"]) / 100.0))
-    return longest
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            value, share = float(item["counter-value"]), float(item.get("pcnt-running", 100.0))
+            if share < _LEAST_RUNNING or value < 0.0:
+                continue
+            cell = str(item[by]).lstrip("CPUS"), _plain(str(item["event"]))
+            enabled = float(item.get("event-runtime", 0.0)) / 1e9 / (share / 100.0)
+            count, before = found.get(cell, (0.0, 0.0))
+            found[cell] = (count + value, before + enabled)
+    return found
+
+
+def _has_counted(tool: RunningTool) -> bool:
+    return any(line.startswith("{") for line in tool.lines("stderr"))
 
 
 def _objects(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
