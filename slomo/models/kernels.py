@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 
 #: Terms the compiled sums take at a time; the loop below spells them out.
 _GROUP = 4
+#: Mixes solved at a time: what is kept of them stays in the second-level cache.
+_CHUNK_MIXES = 4096
 
 
 class Trees(Protocol):
@@ -73,12 +75,35 @@ def equilibrium(
     out: Floats,
 ) -> bool:
     """Run the compiled equilibrium (see `slomo.models.mixture`); False where numba is not installed."""
-    kernel = _compiled("equilibrium")
-    if kernel is None:
+    arrange, respond = _compiled("arrange"), _compiled("respond")
+    if arrange is None or respond is None:
         return False
-    weights = _by_metric(inner[3]), _by_metric(outer[0])
-    kernel(members, inner[:3], caps, rounds, (weights[0], *inner[4:]), (weights[1], *outer[1:]), out)
+    start, pressing = inner[0], (caps, *inner[1:3])
+    within, final = ((_by_metric(tables[0]), *tables[1:]) for tables in (inner[3:], outer))
+    for begin in range(0, len(members), _CHUNK_MIXES):
+        part = members[begin : begin + _CHUNK_MIXES]
+        vector, place, first = (
+            np.zeros((start.shape[1], part.size)),
+            np.zeros_like(part.ravel()),
+            np.zeros(len(start) + 1, int),
+        )
+        arrange(part.ravel(), start, vector, place, first)
+        answer, last = np.zeros_like(vector), np.zeros((out.shape[2], part.size))
+        for _ in range(rounds):
+            respond(place, first, vector, _totals(vector, part.shape[1]), pressing, within, answer)
+            vector += answer
+            vector *= 0.5
+        respond(place, first, vector, _totals(vector, part.shape[1]), pressing, final, last)
+        out[begin : begin + len(part)] = last.T.reshape(*part.shape, -1)
     return True
+
+
+def _totals(vector: Floats, slots: int) -> Floats:
+    """Add the places of each mix, shape ``(metrics, mixes * slots)`` -> ``(metrics, mixes)``, in their order."""
+    total = vector[:, 0::slots].copy()
+    for slot in range(1, slots):
+        total += vector[:, slot::slots]
+    return total
 
 
 def _by_metric(weight: Floats) -> Floats:
@@ -92,7 +117,7 @@ def _compiled(which: str) -> Callable[..., None] | None:
         import numba
     except ImportError:
         return None
-    kernels: dict[str, Callable[..., None]] = {"trees": _trees, "equilibrium": _equilibrium}
+    kernels: dict[str, Callable[..., None]] = {"trees": _trees, "arrange": _arrange, "respond": _respond}
     function = kernels[which]
     try:
         compiled: Callable[..., None] = numba.njit(cache=True, nogil=True)(function)
@@ -142,74 +167,54 @@ def _trees(rows, feature, threshold, leaf, out):  # type: ignore[no-untyped-def]
             out[begin + row] = total[row]
 
 
-def _equilibrium(members, state, caps, rounds, inner, outer, out):  # type: ignore[no-untyped-def] # noqa: C901
-    """Damped fixed point of all competitors of each mix; arguments as `mixture._Stack` lays them out.
+def _arrange(members, start, vector, place, first):  # type: ignore[no-untyped-def]
+    """Sort occupied places by NF (NF w has place[first[w] : first[w + 1]]) and put its start vector in each."""
+    cursor = np.zeros(len(first), dtype=np.int64)
+    for at in range(len(members)):
+        if members[at] >= 0:
+            first[members[at] + 1] += 1
+            for k in range(len(vector)):
+                vector[k, at] = start[members[at], k]
+    for who in range(len(first) - 1):
+        first[who + 1] += first[who]
+        cursor[who] = first[who]
+    for at in range(len(members)):
+        if members[at] >= 0:
+            place[cursor[members[at]]] = at
+            cursor[members[at]] += 1
+
+
+def _respond(place, first, vector, total, pressing, tables, out):  # type: ignore[no-untyped-def] # noqa: C901
+    """Answer every place's pressure; tables as `mixture._Stack` lays them out, but weights by metric.
 
     Places are taken NF by NF, 64 at a time: they share their weights, so that the processor computes several at once.
     """
-    start, scale, limit = state
-    slots, metrics, kinds, terms = members.shape[1], start.shape[1], start.shape[0], inner[0].shape[2]
-    mixes = 4096  # at a time: what is kept of them stays in the second-level cache
-    vector, total = np.zeros((metrics, mixes * slots)), np.zeros((metrics, mixes))
-    share, basis, answer = np.zeros((metrics, 64)), np.zeros((terms, 64)), np.zeros(64)
-    place, first, cursor = np.zeros(mixes * slots, np.int64), np.zeros(kinds + 1, np.int64), np.zeros(kinds, np.int64)
+    (caps, scale, limit), (weight, low, high) = pressing, tables
+    metrics, terms, slots = len(vector), weight.shape[2], vector.shape[1] // total.shape[1]
+    basis, answer = np.zeros((terms, 64)), np.zeros(64)
     basis[0] = 1.0
-    for begin in range(0, members.shape[0], mixes):
-        count = min(mixes, members.shape[0] - begin)
-        flat = members[begin : begin + count].ravel()
-        first[:] = 0
-        for at in range(len(flat)):
+    for who in range(len(first) - 1):
+        for block in range(first[who], first[who + 1], 64):
+            size, term = min(64, first[who + 1] - block), 1 + metrics
             for k in range(metrics):
-                vector[k, at] = start[flat[at], k] if flat[at] >= 0 else 0.0
-            if flat[at] >= 0:
-                first[flat[at] + 1] += 1
-        for who in range(kinds):
-            first[who + 1] += first[who]
-            cursor[who] = first[who]
-        for at in range(len(flat)):
-            if flat[at] >= 0:
-                place[cursor[flat[at]]] = at
-                cursor[flat[at]] += 1
-        for turn in range(rounds + 1):
-            weight, low, high = inner if turn < rounds else outer
+                most, half, share = min(caps[k], limit[who, k]), scale[who, k], basis[1 + k]
+                for i in range(size):
+                    at = place[block + i]
+                    share[i] = total[k, at // slots] - vector[k, at]
+                for i in range(64):
+                    pressure = min(max(share[i], 0.0), most)
+                    share[i] = pressure / (pressure + half)
             for k in range(metrics):
-                for mix in range(count):
-                    total[k, mix] = 0.0
-                    for slot in range(slots):
-                        total[k, mix] += vector[k, mix * slots + slot]
-            for who in range(kinds):
-                for block in range(first[who], first[who + 1], 64):
-                    size = min(64, first[who + 1] - block)
-                    for k in range(metrics):
-                        most, half, one = min(caps[k], limit[who, k]), scale[who, k], share[k]
-                        for i in range(size):
-                            at = place[block + i]
-                            one[i] = total[k, at // slots] - vector[k, at]
-                        for i in range(64):
-                            pressure = min(max(one[i], 0.0), most)
-                            one[i] = pressure / (pressure + half)
-                    at = 1
-                    for k in range(metrics):
-                        basis[at] = share[k]
-                        at += 1
-                    for k in range(metrics):
-                        for m in range(k + 1):
-                            one, two, product = share[k], share[m], basis[at]
-                            for i in range(64):
-                                product[i] = one[i] * two[i]
-                            at += 1
-                    for k in range(weight.shape[1]):
-                        answer[:] = 0.0
-                        for term in range(0, terms, 4):
-                            p, q, r, s = basis[term], basis[term + 1], basis[term + 2], basis[term + 3]
-                            a, b = weight[who, k, term], weight[who, k, term + 1]
-                            c, d = weight[who, k, term + 2], weight[who, k, term + 3]
-                            for i in range(64):
-                                answer[i] += (a * p[i] + b * q[i]) + (c * r[i] + d * s[i])
-                        for i in range(size):
-                            at = place[block + i]
-                            value = min(max(answer[i], low[who, k]), high[who, k])
-                            if turn < rounds:
-                                vector[k, at] = 0.5 * (vector[k, at] + value)
-                            else:
-                                out[begin + at // slots, at % slots, k] = value
+                for m in range(k + 1):
+                    for i in range(64):
+                        basis[term, i] = basis[1 + k, i] * basis[1 + m, i]
+                    term += 1
+            for k in range(len(out)):
+                answer[:] = 0.0
+                for t in range(0, terms, 4):
+                    a, b, c, d = weight[who, k, t], weight[who, k, t + 1], weight[who, k, t + 2], weight[who, k, t + 3]
+                    p, q, r, s = basis[t], basis[t + 1], basis[t + 2], basis[t + 3]
+                    for i in range(64):
+                        answer[i] += (a * p[i] + b * q[i]) + (c * r[i] + d * s[i])
+                for i in range(size):
+                    out[k, place[block + i]] = min(max(answer[i], low[who, k]), high[who, k])
