@@ -7,9 +7,9 @@ from below.
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,12 @@ Counts = NDArray[np.int64]
 Pricing = Callable[[Floats], tuple[list["Column"], float]]
 #: Share by which a column must beat its cost to be worth adding.
 _IMPROVES = 1e-7
+#: Generating stops where optimum and bound are within this share of each other.
+_CLOSE = 2e-4
 #: Columns the integer problem of the remainder chooses from.
 _MOST_CHOICES = 1500
+#: Above this many columns, those that cost most at the present prices are dropped; they come back if prices turn.
+_MOST_COLUMNS = 1500
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ def cover(
     complete : bool
         Whether `start` and `pricing` together consider every mix, so that the bound is proven.
     time_limit_s : float
-        For generating columns; as much again at most for rounding [s].
+        For generating columns, rounding included but for its last step [s].
 
     Returns
     -------
@@ -116,89 +120,125 @@ def cover(
     """
     begun = time.perf_counter()
     wanted = np.array(demand, dtype=np.float64)
-    columns = {column.signature: column for column in start}
-    bound, rounds, done = 0.0, 0, pricing is None
-    while True:
-        chosen = list(columns.values())
-        usage, prices, value = _master(wanted, chosen)
-        rounds += 1
-        if pricing is None:
-            bound = value
-            break
-        found, best = pricing(prices)
-        bound = max(bound, float(prices @ wanted) / max(best, 1.0))  # Farley's bound holds before convergence, too
-        fresh = [column for column in found if column.signature not in columns]
-        done = best <= 1.0 + _IMPROVES or not fresh
-        if done or time.perf_counter() - begun > time_limit_s:
-            break
-        columns |= {column.signature: column for column in fresh}
-    left = max(time_limit_s - (time.perf_counter() - begun), 1.0)
-    sockets = _rounded(wanted, chosen, usage, prices, left)
-    proven = complete and (done or pricing is not None)
-    lower = math.ceil(bound - 1e-6)
-    return MixPlan(sockets, lower, proven, len(columns), rounds, time.perf_counter() - begun)
+    search = _Search(pricing, begun + time_limit_s)
+    root = search.solve(wanted, {column.signature: column for column in start})
+    sockets = _rounded(wanted, root, search, max(begun + time_limit_s - time.perf_counter(), 1.0))
+    lower = math.ceil(root.bound - 1e-6)
+    return MixPlan(sockets, lower, complete, len(root.columns), search.rounds, time.perf_counter() - begun)
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """The linear problem's columns, how often each is used, the price of each class, and a bound on its optimum."""
+
+    columns: list[Column]
+    usage: Floats
+    prices: Floats
+    bound: float
+
+
+class _Search:
+    """Solves the linear problem, generating columns until none improves or time is out."""
+
+    def __init__(self, pricing: Pricing | None, deadline: float) -> None:
+        self.pricing, self.deadline, self.rounds = pricing, deadline, 0
+
+    def solve(self, demand: Floats, columns: dict[Signature, Column], most_rounds: int = 10_000) -> _Solved:
+        """Return the optimum, or the best there was time for."""
+        bound = 0.0
+        for turn in range(most_rounds):
+            chosen = list(columns.values())
+            usage, prices, value = _master(demand, chosen)
+            self.rounds += 1
+            if self.pricing is None:
+                return _Solved(chosen, usage, prices, value)
+            found, best = self.pricing(prices)
+            bound = max(bound, float(prices @ demand) / max(best, 1.0))  # Farley's bound holds before convergence, too
+            fresh = [column for column in found if column.signature not in columns]
+            close = math.ceil(bound - 1e-6) >= math.ceil(value - 1e-6) or value - bound < _CLOSE * value
+            if best <= 1.0 + _IMPROVES or not fresh or close or time.perf_counter() > self.deadline:
+                break
+            if turn == most_rounds - 1:
+                break
+            if len(columns) > _MOST_COLUMNS:
+                columns = _kept(chosen, usage, prices)
+            columns |= {column.signature: column for column in fresh}
+        return _Solved(chosen, usage, prices, bound)
 
 
 def _master(demand: Floats, columns: Sequence[Column]) -> tuple[Floats, Floats, float]:
     """Solve the linear problem; return how often each column is used, the price of each class, and the optimum."""
     from scipy.optimize import linprog
+    from scipy.sparse import csc_array
 
-    solved = linprog(np.ones(len(columns)), A_ub=-_matrix(columns), b_ub=-demand, method="highs")
+    serves = np.minimum(_serves(columns), demand)  # more than is asked for serves nobody
+    solved = linprog(np.ones(len(columns)), A_ub=csc_array(-serves.T), b_ub=-demand, method="highs")
     assert solved.status == 0, f"BUG: the columns given do not serve every class: {solved.message}"
     return np.asarray(solved.x), -np.asarray(solved.ineqlin.marginals), float(solved.fun)
 
 
-def _matrix(columns: Sequence[Column]) -> Any:
+def _serves(columns: Sequence[Column]) -> Counts:
+    return np.array([column.serves for column in columns], dtype=np.int64)
+
+
+def _kept(columns: Sequence[Column], usage: Floats, prices: Floats) -> dict[Signature, Column]:
+    """Return the columns in use, and the half of the others that costs least."""
+    reduced = 1.0 - _serves(columns) @ prices
+    order = np.argsort(np.where(usage > 1e-9, -1.0, reduced), kind="stable")[: _MOST_COLUMNS // 2]
+    used = np.flatnonzero(usage > 1e-9)
+    return {columns[i].signature: columns[i] for i in sorted({*order.tolist(), *used.tolist()})}
+
+
+def _rounded(demand: Floats, root: _Solved, search: _Search, time_limit_s: float) -> dict[Signature, int]:
+    """Dive to whole numbers; then let a solver improve on what was not whole to begin with, as long as time is left."""
+    dived = _dive(demand.astype(np.int64), root, search)
+    whole = np.floor(root.usage + 1e-9).astype(np.int64)
+    rest = np.maximum(demand.astype(np.int64) - whole @ _serves(root.columns), 0)
+    exact = _integer(rest, root, time_limit_s) if rest.any() else np.zeros(len(root.columns), dtype=np.int64)
+    if exact is None or int(whole.sum() + exact.sum()) >= sum(dived.values()):
+        return dived
+    total = whole + exact
+    return {root.columns[i].signature: int(total[i]) for i in np.flatnonzero(total).tolist()}
+
+
+def _integer(rest: Counts, root: _Solved, time_limit_s: float) -> Counts | None:
+    """Return how often each column serves a remainder, or None where the solver finds nothing in time."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csc_array
 
-    return csc_array(np.array([column.serves for column in columns], dtype=np.float64).T)
-
-
-def _rounded(
-    demand: Floats, columns: Sequence[Column], usage: Floats, prices: Floats, time_limit_s: float
-) -> dict[Signature, int]:
-    """Round down, then serve the remainder by an integer problem over the columns that cost least."""
-    whole = np.floor(usage + 1e-9).astype(np.int64)
-    serves = np.array([column.serves for column in columns], dtype=np.int64)
-    rest = np.maximum(demand.astype(np.int64) - whole @ serves, 0)
-    count = {columns[i].signature: int(whole[i]) for i in np.flatnonzero(whole).tolist()}
-    if rest.any():
-        reduced = 1.0 - serves @ prices
-        near = np.argsort(reduced, kind="stable")[:_MOST_CHOICES]
-        cover_all = [int(np.argmax(np.where(serves[:, k] > 0, -reduced, -np.inf))) for k in np.flatnonzero(rest)]
-        choice = sorted({*near.tolist(), *np.flatnonzero(usage > 1e-9).tolist(), *cover_all})
-        extra = _integer(rest, serves[choice], time_limit_s)
-        for place in np.flatnonzero(extra):
-            signature = columns[choice[place]].signature
-            count[signature] = count.get(signature, 0) + int(extra[place])
-    return count
-
-
-def _integer(rest: Counts, serves: Counts, time_limit_s: float) -> Counts:
-    """Return how often each column serves a small remainder; by diving where time runs out."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
-    dived = _dive(rest, serves)
+    serves = _serves(root.columns)
+    reduced = np.where(root.usage > 1e-9, -1.0, 1.0 - serves @ root.prices)
+    choice = np.argsort(reduced, kind="stable")[:_MOST_CHOICES]
     solved = milp(
-        np.ones(len(serves)),
-        constraints=LinearConstraint(serves.T.astype(np.float64), lb=rest.astype(np.float64)),
+        np.ones(len(choice)),
+        constraints=LinearConstraint(csc_array(serves[choice].T.astype(np.float64)), lb=rest.astype(np.float64)),
         bounds=Bounds(0, np.inf),
-        integrality=np.ones(len(serves)),
+        integrality=np.ones(len(choice)),
         options={"time_limit": time_limit_s, "mip_rel_gap": 1e-4},
     )
     if solved.x is None:
-        return dived
-    exact = np.round(solved.x).astype(np.int64)
-    return exact if exact.sum() < dived.sum() and (exact @ serves >= rest).all() else dived
+        return None
+    found = np.zeros(len(root.columns), dtype=np.int64)
+    found[choice] = np.round(solved.x).astype(np.int64)
+    return found if (found @ serves >= rest).all() else None
 
 
-def _dive(rest: Counts, serves: Counts) -> Counts:
-    """Serve a remainder by taking, again and again, the column that serves most of what is left."""
-    left, used = rest.copy(), np.zeros(len(serves), dtype=np.int64)
+def _dive(demand: Counts, root: _Solved, search: _Search) -> dict[Signature, int]:
+    """Fix what is whole or nearly so, solve for the rest, with new columns while there is time, until nothing is left."""
+    left, count, solved = demand.copy(), Counter[Signature](), root
     while left.any():
-        useful = np.minimum(serves, left).sum(axis=1)
-        best = int(np.argmax(useful))
-        assert useful[best] > 0, "BUG: no column serves what is left"
-        left = np.maximum(left - serves[best], 0)
-        used[best] += 1
-    return used
+        serves = np.array(_serves(solved.columns))
+        step = np.floor(solved.usage + 1e-9).astype(np.int64)
+        if not step.any():
+            fraction = solved.usage * (np.minimum(serves, left).sum(axis=1) > 0)
+            step[fraction >= max(float(fraction.max()) - 0.05, 0.3)] = 1
+            step[int(np.argmax(fraction))] = 1
+        for i in np.flatnonzero(step).tolist():
+            useful = np.minimum(serves[i], left) > 0
+            take = min(int(step[i]), int(np.max(-(-left[useful] // serves[i][useful]), initial=0)))
+            left = np.maximum(left - take * serves[i], 0)
+            count[solved.columns[i].signature] += take
+        if left.any():
+            columns = {column.signature: column for column in solved.columns}
+            solved = search.solve(left.astype(np.float64), columns, 3 if time.perf_counter() < search.deadline else 1)
+    return {signature: number for signature, number in count.items() if number}

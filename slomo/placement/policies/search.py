@@ -14,6 +14,7 @@ from slomo.placement.policies.base import Demand, in_order
 from slomo.placement.policies.predicted import PredictedBestFit
 from slomo.placement.pricing import Item, Knapsack, enumerate_mixes
 from slomo.placement.problem import Request
+from slomo.placement.way_packing import pack_ways
 
 #: Instances on one socket that one request may be split into to save ways.
 _MOST_SPLIT = 4
@@ -67,20 +68,19 @@ class MixSearch(PredictedBestFit):
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
         """Plan by mixes; take best fit's plan where that is no worse."""
-        packed = pack(self.oracle, host, demand, in_order(self, host, demand))
         classes = {piece: number for number, piece in enumerate(demand)}
-        start = [self._column(mix, classes) for mix in packed]
-        options = {piece: self.alternatives.get(piece, (piece,)) for piece in demand}
+        wanted = [*demand.values()]
         if all(self.pieces[piece].ways for piece in demand):
+            options = {piece: self.alternatives.get(piece, (piece,)) for piece in demand}
             items = [self._item(o, classes[piece]) for piece, numbers in options.items() for o in numbers]
-            start += [self._column((piece,), classes) for piece in demand]
-            found = cover(
-                [*demand.values()], start, Knapsack(host, items, len(classes)), time_limit_s=self.time_limit_s
-            )
+            packed = pack_ways(host, items, dict(enumerate(wanted)))
+            start = [self._column(mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
+            found = cover(wanted, start, Knapsack(host, items, len(classes)), time_limit_s=self.time_limit_s)
         else:
+            packed = pack(self.oracle, host, demand, in_order(self, host, demand))
             mixes, complete = enumerate_mixes(self.oracle, host, demand)
-            start += [self._column(mix, classes) for mix in mixes]
-            found = cover([*demand.values()], start, complete=complete, time_limit_s=self.time_limit_s)
+            start = [self._column(mix, classes) for mix in (*packed, *mixes)]
+            found = cover(wanted, start, complete=complete, time_limit_s=self.time_limit_s)
         if found.count >= sum(packed.values()):
             found = MixPlan(dict(packed), found.lower_bound, found.proven, found.columns, found.rounds, found.seconds)
         self.last = found
