@@ -20,6 +20,7 @@ from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.steady import summarise, wait_steady
 from slomo.testbed.host.tenant import Tenant, Window
+from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -43,12 +44,15 @@ class Bench:
         Returns the probes, calibrating them first where that was never done.
     solo_mpps : dict
         Workload key -> solo throughputs of this campaign [Mpps]; solo runs add to it.
+    generator : TrafficGenerator or None
+        Sends to NFs whose throughput a generator tells.
     """
 
     cores: tuple[int, ...]
     settings: HostSettings
     reader: CounterReader | None
     probe: Callable[[], Probe]
+    generator: TrafficGenerator | None = None
     solo_mpps: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -91,7 +95,7 @@ class Experiment:
         """
         target = self.colocation.target
         own = NOTHING_CORE if target is None or self._bench.reader is not None else self._own_by_probe(target)
-        with Run() as run:
+        with Run(self._bench.generator) as run:
             competitors = [run.start(*planned) for planned in self._plan[target is not None :]]
             alone = self._alone(run, competitors) if competitors else None
             beside, tenants = None, competitors
@@ -143,7 +147,7 @@ class Experiment:
             spare = self._bench.cores[1 : 1 + definition.cores]
             if len(spare) < definition.cores:
                 return NOTHING_CORE
-            with Run() as run:
+            with Run(self._bench.generator) as run:
                 tenant = run.start(definition, target, spare)
                 self._steady([tenant])
                 known = probe.measure(run, [tenant], self._bench.cores[0])

@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,44 @@ from slomo.testbed.host.definition import HostDefinition, ThroughputSource
 from slomo.testbed.host.processes import ManagedProcess
 from slomo.testbed.host.readings import Readings
 from slomo.testbed.host.telemetry import TelemetrySocket
+from slomo.testbed.host.traffic.base import TrafficGenerator
+from slomo.vocabulary.workload import Traffic
 
 _FILE_POLL_S = 0.05
 _QUIET_S = 2.0
+
+
+@dataclass(frozen=True)
+class GeneratorSource:
+    """A traffic generator and what it is to send.
+
+    Attributes
+    ----------
+    generator : TrafficGenerator
+        Sends, and counts what comes back.
+    traffic : Traffic
+        Of the workload.
+    """
+
+    generator: TrafficGenerator
+    traffic: Traffic
+
+    @classmethod
+    def of(cls, generator: TrafficGenerator | None, traffic: Traffic) -> "GeneratorSource | None":
+        """Return a source, or None without a generator."""
+        return None if generator is None else cls(generator, traffic)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self.generator.start(self.traffic)
+
+    def received(self) -> float:
+        """Return the packets that came back so far."""
+        return float(self.generator.statistics().received_packets)
+
+    def stop(self) -> None:
+        """End sending."""
+        self.generator.stop()
 
 
 class Readout:
@@ -35,6 +71,8 @@ class Readout:
         The process.
     table : mapping of str to str
         Values of the placeholders.
+    generator : GeneratorSource, optional
+        Traffic generator that is attached.
 
     Raises
     ------
@@ -42,7 +80,14 @@ class Readout:
         For a source this testbed does not read.
     """
 
-    def __init__(self, definition: HostDefinition, process: ManagedProcess, table: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        definition: HostDefinition,
+        process: ManagedProcess,
+        table: Mapping[str, str],
+        generator: "GeneratorSource | None" = None,
+    ) -> None:
+        self._generator: GeneratorSource | None = None
         self.readings = Readings(definition.nf)
         self._source = definition.throughput
         self._process = process
@@ -50,10 +95,15 @@ class Readout:
         self._thread: threading.Thread | None = None
         source = self._source
         if source.source == "generator":
-            raise ConfigurationError(
-                f"network function '{definition.nf}': throughput comes from a traffic generator, and none is attached",
-                hint="read it from json-lines, regex, click or telemetry instead",
-            )
+            if generator is None:
+                raise ConfigurationError(
+                    f"network function '{definition.nf}': its throughput comes from a generator, and none is attached",
+                    hint="give one: HostTestbed(generator=make_generator('pktgen')), or read another source",
+                )
+            self._generator = generator
+            generator.start()
+            self._poll(generator.received)
+            return
         if source.source in ("json-lines", "regex"):
             take = (
                 _json_taker(source, self.readings)
@@ -69,6 +119,8 @@ class Readout:
         self._ended.set()
         if self._thread is not None:
             self._thread.join(5.0)
+        if self._generator is not None:
+            self._generator.stop()
 
     def _listen(self, source: ThroughputSource, take: Callable[[float, str], None], file: Path) -> None:
         if source.stream == "stats_file":

@@ -17,11 +17,17 @@ from slomo.testbed.host.marker import new_mark
 from slomo.testbed.host.orphans import kill_marked, remove_files_of, run_directories
 from slomo.testbed.host.pcap import cached_pcap, require_frames
 from slomo.testbed.host.tenant import Tenant, make_directory, needs_pcap, needs_port
+from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.vocabulary.workload import Workload
 
 
 class Run:
     """Starts tenants, and ends them; use it as a context.
+
+    Parameters
+    ----------
+    generator : TrafficGenerator, optional
+        Sends to NFs whose throughput a generator tells.
 
     Examples
     --------
@@ -32,7 +38,8 @@ class Run:
     False
     """
 
-    def __init__(self) -> None:
+    def __init__(self, generator: TrafficGenerator | None = None) -> None:
+        self._generator = generator
         self.mark = new_mark()
         self.tenants: list[Tenant] = []
         self._started = 0
@@ -73,7 +80,7 @@ class Run:
             port=_free_port() if needs_port(definition) else 0,
         )
         self._started += 1
-        tenant = Tenant(definition, workload, where, self.mark)
+        tenant = Tenant(definition, workload, where, self.mark, self._generator)
         self.tenants.append(tenant)
         tenant.wait_ready()
         return tenant

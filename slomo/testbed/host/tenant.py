@@ -16,8 +16,9 @@ from slomo.testbed.host.definition import HostDefinition
 from slomo.testbed.host.marker import RunMark
 from slomo.testbed.host.processes import ManagedProcess
 from slomo.testbed.host.readings import Readings
-from slomo.testbed.host.readout import Readout
+from slomo.testbed.host.readout import GeneratorSource, Readout
 from slomo.testbed.host.ready import ReadyWatch, port_answers
+from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.vocabulary.workload import Workload
 
 
@@ -53,6 +54,8 @@ class Tenant:
         Cores, directory, prefix, capture and port it was given.
     mark : RunMark
         Whose it is.
+    generator : TrafficGenerator, optional
+        Sends to it, where its throughput is what a generator gets back.
 
     Raises
     ------
@@ -60,7 +63,14 @@ class Tenant:
         If it cannot be started, or a port it needs is taken.
     """
 
-    def __init__(self, definition: HostDefinition, workload: Workload, where: Surroundings, mark: RunMark) -> None:
+    def __init__(
+        self,
+        definition: HostDefinition,
+        workload: Workload,
+        where: Surroundings,
+        mark: RunMark,
+        generator: TrafficGenerator | None = None,
+    ) -> None:
         self.definition, self.workload, self.where = definition, workload, where
         words, environment = command_words(definition, workload, where)
         table = values_for(definition, workload, where)
@@ -75,7 +85,7 @@ class Tenant:
         )
         self._readout: Readout | None = None
         try:
-            self._readout = Readout(definition, self.process, table)
+            self._readout = Readout(definition, self.process, table, GeneratorSource.of(generator, workload.traffic))
             self._watch = ReadyWatch(definition, self.process, self._readout.readings, table)
             self.process.listen()
         except BaseException:

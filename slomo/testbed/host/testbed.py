@@ -5,6 +5,7 @@ them and its throughput is taken. Where a machine has no counters, reporter prob
 first phase.
 """
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.records.provenance import describe_environment, describe_run
 from slomo.records.run import RunRecord
+from slomo.testbed.host.cat import Allocator, Partition, choose_allocator
 from slomo.testbed.host.command import require_program
 from slomo.testbed.host.cores import assign_cores, checked_cores
 from slomo.testbed.host.counters.base import CounterReader
@@ -27,7 +29,8 @@ from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.source import ProbeSource
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.this_machine import NAME, facts, this_machine
-from slomo.vocabulary.colocation import Colocation
+from slomo.testbed.host.traffic.base import TrafficGenerator
+from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 
@@ -55,6 +58,10 @@ class HostTestbed:
         Of the reporter probes; loaded, or made once per machine, if not given.
     lock_path : path, optional
         Lock that keeps a second campaign off this host.
+    generator : TrafficGenerator, optional
+        Sends to NFs whose throughput a generator tells (`throughput: {source: generator}`).
+    allocator : Allocator, optional
+        Partitions the cache where a co-location asks for it; the first that works here if not given.
 
     Raises
     ------
@@ -81,6 +88,8 @@ class HostTestbed:
         settings: HostSettings | None = None,
         calibration: Calibration | None = None,
         lock_path: Path | None = None,
+        generator: TrafficGenerator | None = None,
+        allocator: Allocator | None = None,
     ) -> None:
         self._described = machine if isinstance(machine, Machine) else this_machine(machine or NAME)
         self.machine = self._described.name
@@ -93,7 +102,8 @@ class HostTestbed:
         self._lock = HostLock(lock_path)
         self._release = weakref.finalize(self, self._lock.release)
         self.probe = ProbeSource(self.cores, self.settings, self._own.get("synthetic", "synthetic"), calibration)
-        self._bench = Bench(self.cores, self.settings, self.reader, self.probe)
+        self._bench = Bench(self.cores, self.settings, self.reader, self.probe, generator)
+        self._allocator = allocator
         self.removed = Removed((), ())
 
     def __enter__(self) -> "HostTestbed":
@@ -135,7 +145,8 @@ class HostTestbed:
         with self._running:
             self._open()
             definitions = tuple(self.definition(workload.nf) for workload in colocation.tenants)
-            alone, beside, details = Experiment(colocation, definitions, cores, self._bench).phases()
+            with self._isolated(colocation, cores):
+                alone, beside, details = Experiment(colocation, definitions, cores, self._bench).phases()
         stated = describe_run(colocation, seed, self.name, self._stated_settings())
         return RunRecord(colocation, seed, alone, beside, {**stated, "host": details})
 
@@ -175,10 +186,7 @@ class HostTestbed:
                 hint=f"plan for machine '{self.machine}', or make the testbed with machine='{colocation.machine}'",
             )
         if colocation.isolation is not None:
-            raise TestbedError(
-                f"{colocation.label}: this testbed does not isolate tenants",
-                hint="leave the isolation out, or use the simulated testbed",
-            )
+            self._require_allocator(colocation)
         definitions = [self.definition(workload.nf) for workload in colocation.tenants]
         for definition, workload in zip(definitions, colocation.tenants, strict=True):
             definition.configured(workload)
@@ -196,8 +204,27 @@ class HostTestbed:
             )
         return given[1:] if colocation.target is None else given
 
+    def _require_allocator(self, colocation: Colocation) -> None:
+        if self._allocator is None:
+            try:
+                self._allocator = choose_allocator()
+            except TestbedError as problem:
+                raise TestbedError(
+                    f"{colocation.label}: this host does not isolate tenants: {problem.message}", hint=problem.hint
+                ) from None
+
+    def _isolated(
+        self, colocation: Colocation, cores: Sequence[tuple[int, ...]]
+    ) -> contextlib.AbstractContextManager[object]:
+        """Return a context in which tenants have their part of the cache, and after which nobody has."""
+        if colocation.isolation is None or self._allocator is None:
+            return contextlib.nullcontext()
+        pairs = zip(cores, colocation.isolation, strict=True)
+        return self._allocator.apply([Partition(own, part) for own, part in pairs if part != Isolation()])
+
     def _runs_here(self, name: str) -> bool:
         return name not in self._own or self._own[name].host is not None
 
     def _stated_settings(self) -> dict[str, Any]:
-        return {**self.settings.to_dict(), "counters": self.source, "cores": list(self.cores), "host": dict(facts())}
+        stated = {**self.settings.to_dict(), "counters": self.source, "cores": list(self.cores), "host": dict(facts())}
+        return stated if self._bench.generator is None else {**stated, "generator": self._bench.generator.name}

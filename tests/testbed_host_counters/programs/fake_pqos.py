@@ -18,9 +18,7 @@ def monitor() -> int:
     """Print two cores' polls until told to end; the first one is nonsense, as the real tool's is."""
     polls = 2 if "-t" in sys.argv else 10_000
     interval_s = int(sys.argv[sys.argv.index("-i") + 1]) / 10
-    print(
-        "NOTE:  Mixed use of MSR and kernel interfaces to manage\n       CAT or CMT & MBM may lead to unexpected behavior."
-    )
+    print("NOTE:  Mixed use of MSR and kernel interfaces to manage")
     print("Time,Core,LLC[KB],MBL[MB/s],MBR[MB/s]", flush=True)
     for number in range(polls):
         for core in ("0", "1"):

@@ -1,0 +1,112 @@
+"""What a run borrows from outside: a traffic generator that tells the throughput, an allocator that parts the cache."""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from slomo.errors import ConfigurationError, TestbedError
+from slomo.testbed.host.cat import Partition
+from slomo.testbed.host.testbed import HostTestbed
+from slomo.testbed.host.traffic.base import TrafficStatistics
+from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.network_function import NetworkFunction
+from slomo.vocabulary.workload import Traffic, Workload
+
+Maker = Callable[..., NetworkFunction]
+Beds = Callable[..., HostTestbed]
+
+FROM_GENERATOR = {"throughput": {"source": "generator", "interval_s": 0.02}, "ready": {"first_reading": True}}
+
+
+class _Generator:
+    """Gets 5000 packets more back each time it is asked."""
+
+    name = "made-up"
+
+    def __init__(self) -> None:
+        self.sent: list[Traffic] = []
+        self.sending = False
+        self._received = itertools.count(5000, 5000)
+
+    def available(self) -> tuple[bool, str]:
+        return True, ""
+
+    def start(self, traffic: Traffic) -> None:
+        self.sent.append(traffic)
+        self.sending = True
+
+    def statistics(self) -> TrafficStatistics:
+        return TrafficStatistics(0, next(self._received))
+
+    def stop(self) -> None:
+        self.sending = False
+
+
+class _Allocator:
+    """Remembers what was applied and whether it was taken back."""
+
+    name = "made-up"
+
+    def __init__(self) -> None:
+        self.applied: list[Partition] = []
+        self.undone = 0
+
+    def available(self) -> tuple[bool, str]:
+        return True, ""
+
+    def apply(self, partitions: Sequence[Partition]) -> "_Allocator":
+        self.applied = list(partitions)
+        return self
+
+    def __enter__(self) -> "_Allocator":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.undone += 1
+
+    def undo(self) -> None:
+        self.undone += 1
+
+
+def test_a_generator_tells_the_throughput(fake: Maker, bed: Beds) -> None:
+    """It sends the workload's traffic, its packets that come back are the throughput, and it ends with the run."""
+    generator = _Generator()
+    workload = Workload("one", traffic=Traffic(packet_size_b=128))
+    testbed = bed(fake("one", **FROM_GENERATOR), generator=generator)
+
+    record = testbed.run(Colocation("test-host", workload))
+
+    assert record.target.throughput_mpps > 0.0
+    assert set(generator.sent) == {workload.traffic}
+    assert not generator.sending
+    assert testbed.environment() != bed(fake("one", **FROM_GENERATOR)).environment()
+
+
+def test_a_missing_generator_is_told(fake: Maker, bed: Beds) -> None:
+    """A network function that is read by a generator does not run without one."""
+    with pytest.raises(ConfigurationError, match="none is attached"):
+        bed(fake("one", **FROM_GENERATOR)).run(Colocation("test-host", Workload("one")))
+
+
+def test_tenants_get_their_part_of_the_cache(fake: Maker, bed: Beds) -> None:
+    """Masks go to the cores of their tenants, nobody else is restricted, and all is taken back."""
+    allocator = _Allocator()
+    testbed = bed(fake("one"), fake("two"), allocator=allocator)
+    parts = (Isolation(0x3), Isolation())
+
+    testbed.run(Colocation("test-host", Workload("one"), (Workload("two"),), parts))
+
+    assert allocator.applied == [Partition((testbed.cores[0],), parts[0])]
+    assert allocator.undone == 1
+
+
+def test_the_cache_is_given_back_when_a_run_fails(fake: Maker, bed: Beds) -> None:
+    """A network function that crashes does not leave others without cache."""
+    allocator = _Allocator()
+    testbed = bed(fake("one", mode="crash"), allocator=allocator)
+
+    with pytest.raises(TestbedError):
+        testbed.run(Colocation("test-host", Workload("one"), (), (Isolation(0x3),)))
+
+    assert allocator.undone == 1
