@@ -19,6 +19,7 @@ COMMANDS = {
     "train": "Fit one sensitivity model per network function of a dataset.",
     "predict": "Predict what a network function loses beside others.",
     "evaluate": "Check every model against mixes that were never trained on.",
+    "place": "Place network functions on a cluster so that they keep their SLOs.",
     "dataset": "Import, show, list, export and merge datasets.",
     "nf": "List and show network functions.",
     "machine": "List and show machines.",

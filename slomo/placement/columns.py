@@ -224,7 +224,7 @@ def _integer(rest: Counts, root: _Solved, time_limit_s: float) -> Counts | None:
 
 
 def _dive(demand: Counts, root: _Solved, search: _Search) -> dict[Signature, int]:
-    """Fix what is whole or nearly so, solve for the rest, with new columns while there is time, until nothing is left."""
+    """Fix what is whole or nearly so and solve for the rest, with new columns while there is time."""
     left, count, solved = demand.copy(), Counter[Signature](), root
     while left.any():
         serves = np.array(_serves(solved.columns))

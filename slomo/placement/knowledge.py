@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slomo.errors import InvalidValueError, PredictionError, UnknownNameError, UsageError
+from slomo.errors import InvalidValueError, PredictionError, UnknownNameError
 from slomo.placement.problem import Request
 from slomo.placement.profiles import InstanceProfile, ProfileKey
 
@@ -161,7 +161,7 @@ class Knowledge:
                 if (machine, workload) in self.library
                 else self.library.find(workload, machine)
             )
-        except UsageError:
+        except UnknownNameError:
             return None
 
     def _predictor(self, machine: str) -> "tuple[Predictor, dict[str, int]]":

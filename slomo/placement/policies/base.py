@@ -50,6 +50,8 @@ class Policy:
         Place the most demanding pieces of a batch first.
     model : str or None
         Sensitivity model it insists on.
+    needs_profiles : bool
+        Cannot do without profiles over cache ways.
     alternatives : dict of int to tuple of int
         Piece -> pieces that serve the same request at another cost, where a plan may choose.
     primary : dict of int to int
@@ -61,6 +63,7 @@ class Policy:
     predicts: ClassVar[bool] = False
     sorts: ClassVar[bool] = False
     model: ClassVar[str | None] = None
+    needs_profiles: ClassVar[bool] = False
 
     def __init__(self, knowledge: Knowledge, pieces: Pieces) -> None:
         self.knowledge, self.pieces = knowledge, pieces

@@ -19,6 +19,7 @@ class ResqGreedy(Policy):
 
     name = "resq-greedy"
     sorts = True
+    needs_profiles = True
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
         """Yield ResQ's cut; on-demand requests get a fair share of the cache."""

@@ -1,0 +1,62 @@
+"""Profile and train what the placement benchmarks need: models, and throughput over cache ways and load.
+
+    python benchmarks/placement/prepare.py DIR                        ResQ's machine and network functions
+    python benchmarks/placement/prepare.py DIR --machine e5-2620v4 --nf lpm --nf stats
+
+Every run is kept in DIR; the same command again goes on where it stopped.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from slomo.placement.profiles import InstanceProfile, load_profiles, save_profiles
+from slomo.vocabulary.network_function import load_network_function, network_function_names
+from slomo.workflow.learn import train
+from slomo.workflow.measure import profile
+from slomo.workflow.place import profile_ways
+
+
+def resq_functions() -> list[str]:
+    return [name for name in network_function_names() if "resq" in load_network_function(name).tags]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--machine", default="e5-2695v4")
+    parser.add_argument("--nf", action="append", help="network function, repeatable; ResQ's by default")
+    parser.add_argument(
+        "--runs", type=int, default=64, help="settings of the synthetic competitor per network function"
+    )
+    parser.add_argument("--mixes", type=int, default=200, help="mixes that set the width of intervals")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    nfs = given.nf or resq_functions()
+    given.directory.mkdir(parents=True, exist_ok=True)
+    begun = time.perf_counter()
+    ways(given.directory / "profiles.json", nfs, given.machine)
+    print(f"profiles over cache ways and load: {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    dataset = profile(
+        nfs, machine=given.machine, plan="all", design="sobol", runs=given.runs, mixes=given.mixes,
+        store=given.directory / "profile.sqlite", jobs=given.jobs, seed=given.seed,
+    )  # fmt: skip
+    print(f"{len(dataset)} rows after {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    train(dataset, seed=given.seed).save(given.directory / "models")
+    print(f"models after {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    return 0
+
+
+def ways(path: Path, nfs: list[str], machine: str) -> None:
+    done: list[InstanceProfile] = list(load_profiles(path)) if path.exists() else []
+    known = {item.workload.split("@")[0] for item in done}
+    for nf in nfs:
+        if nf not in known:
+            done += profile_ways([nf], machine)
+            save_profiles(done, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""The judge: run what was placed and count which SLOs are broken, whatever the policy believed.
+
+ResQ (NSDI'18) section 6 ran all computed placements and recorded real throughput and latency. What runs is a callable,
+for the placement room knows no testbed; mixes that occur on many servers run once.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from slomo.placement.decision import Assignment
+from slomo.placement.placer import Placer
+from slomo.placement.problem import Request
+from slomo.records.run import RunRecord, TenantSample
+from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import parse_workload
+
+Run = Callable[[Colocation], RunRecord]
+#: Measured throughput spreads by up to this share from seed to seed; less is no violation.
+TOLERANCE = 0.005
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A broken SLO.
+
+    Attributes
+    ----------
+    request : str
+        Whose.
+    label : str
+        Its network functions.
+    what : str
+        ``"throughput"`` or ``"latency"``.
+    promised, measured : float
+        [Mpps] or [us].
+    server : str
+        Where (its first one).
+    """
+
+    request: str
+    label: str
+    what: str
+    promised: float
+    measured: float
+    server: str
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of a placement.
+
+    Attributes
+    ----------
+    policy : str
+        Who placed.
+    requests, placed : int
+        Asked for, and placed.
+    servers_used : int
+        Servers on which something runs.
+    violations : tuple of Violation
+        Broken SLOs.
+    anat : float
+        Aggregate normalised throughput: served, up to what was promised, over promised; 0 to 1.
+    utilisation : float
+        Share of the cores of used servers that run something, 0 to 1.
+    migrations : int
+        Pieces moved.
+    decision_ms : tuple of (float, float)
+        Median and 99th percentile of the time of a decision [ms]; zeros where not taken.
+    mixes_run : int
+        Different mixes that were run.
+    """
+
+    policy: str
+    requests: int
+    placed: int
+    servers_used: int
+    violations: tuple[Violation, ...]
+    anat: float
+    utilisation: float
+    migrations: int = 0
+    decision_ms: tuple[float, float] = (0.0, 0.0)
+    mixes_run: int = 0
+
+    @property
+    def violated_share(self) -> float:
+        """Share of placed requests whose SLO is broken, 0 to 1."""
+        return len({item.request for item in self.violations}) / self.placed if self.placed else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        fields = {name: value for name, value in self.__dict__.items() if name != "violations"}
+        shown = [vars(item) for item in self.violations]
+        return {
+            **fields,
+            "decision_ms": list(self.decision_ms),
+            "violated_share": self.violated_share,
+            "violations": shown,
+        }
+
+
+class Judge:
+    """Runs mixes and remembers what they did.
+
+    Parameters
+    ----------
+    run : callable
+        Runs a co-location and returns its record, for instance `SimulatedTestbed(...).run`.
+    tolerance : float
+        Share by which measured throughput may fall short.
+
+    Attributes
+    ----------
+    mixes_run : int
+        Different mixes run so far.
+    """
+
+    def __init__(self, run: Run, tolerance: float = TOLERANCE) -> None:
+        self._run, self.tolerance = run, tolerance
+        self._seen: dict[str, tuple[TenantSample, ...]] = {}
+
+    @property
+    def mixes_run(self) -> int:
+        """Different mixes run so far."""
+        return len(self._seen)
+
+    def judge(self, placer: Placer, *, requests: int | None = None, decision_ms: Sequence[float] = ()) -> Judgement:
+        """Run everything a placer has placed.
+
+        Parameters
+        ----------
+        placer : Placer
+            What runs where.
+        requests : int, optional
+            How many were asked for; what is placed by default.
+        decision_ms : sequence of float
+            Times of decisions, if they were taken [ms].
+        """
+        layout = placer.layout()
+        machines = {server.name: server.model.name for server in placer.cluster.servers}
+        samples: dict[tuple[str, int, int], TenantSample] = {}
+        for name, items in layout.items():
+            for socket in sorted({item.socket for item in items}):
+                here = [item for item in items if item.socket == socket]
+                for item, sample in zip(here, self._samples(machines[name], here), strict=True):
+                    samples[item.server, item.socket, item.core] = sample
+        violations, served, promised = self._compare(placer, machines, samples)
+        cores = sum(len(items) for items in layout.values())
+        room = {server.name: server.cores * len(server.nics) for server in placer.cluster.servers}
+        spread = np.percentile(decision_ms, [50, 99]) if len(decision_ms) else np.zeros(2)
+        return Judgement(
+            policy=placer.policy.name,
+            requests=len(placer.requests) if requests is None else requests,
+            placed=len(placer.requests),
+            servers_used=placer.servers_used,
+            violations=tuple(violations),
+            anat=served / promised if promised else 1.0,
+            utilisation=cores / sum(room[name] for name in layout) if layout else 0.0,
+            decision_ms=(float(spread[0]), float(spread[1])),
+            mixes_run=self.mixes_run,
+        )
+
+    def _compare(
+        self, placer: Placer, machines: Mapping[str, str], samples: Mapping[tuple[str, int, int], TenantSample]
+    ) -> tuple[list[Violation], float, float]:
+        violations: list[Violation] = []
+        served = promised = 0.0
+        for request in placer.requests:
+            items = placer.decision(request.id).assignments
+            needed = placer.knowledge.needed_mpps(request, machines[items[0].server]) or 0.0
+            measured = _capacity(
+                request, [samples[item.server, item.socket, item.core].throughput_mpps for item in items]
+            )
+            served, promised = served + min(measured, needed), promised + needed
+            if measured < needed * (1.0 - self.tolerance):
+                violations.append(Violation(request.id, request.label, "throughput", needed, measured, items[0].server))
+            violations += self._late(placer, request, machines)
+        return violations, served, promised
+
+    def _late(self, placer: Placer, request: Request, machines: Mapping[str, str]) -> list[Violation]:
+        """Run a request that promises latency at the load it promises, beside its neighbours, and compare."""
+        limits = [(name, limit) for name in ("p95_us", "p99_us") if (limit := getattr(request.slo, name)) is not None]
+        if not limits:
+            return []
+        items = placer.decision(request.id).assignments
+        server, socket = items[0].server, items[0].socket
+        here = [item for item in placer.layout()[server] if item.socket == socket]
+        mine = {(item.server, item.socket, item.core) for item in items}
+        needed = placer.knowledge.needed_mpps(request, machines[server]) or None
+        share = None if needed is None else needed * len(request.chain) / len(items)
+        loads = {item.core: share if (item.server, item.socket, item.core) in mine else None for item in here}
+        samples = dict(zip([item.core for item in here], self._samples(machines[server], here, loads), strict=True))
+        found = []
+        for name, limit in limits:
+            times = [
+                getattr(samples[item.core], f"latency_{name}")
+                for item in items
+                if item.server == server and item.socket == socket
+            ]
+            measured = sum(value for value in times if value is not None) * len(request.chain) / max(len(times), 1)
+            if measured > limit:
+                found.append(Violation(request.id, request.label, "latency", limit, measured, server))
+        return found
+
+    def _samples(
+        self, machine: str, items: Sequence[Assignment], loads: Mapping[int, float | None] | None = None
+    ) -> list[TenantSample]:
+        """Run one socket; return samples in the order of `items`. Cores are alike: only what runs tells mixes apart."""
+        order = sorted(
+            range(len(items)), key=lambda i: (items[i].workload, (items[i].llc_way_mask or 0).bit_count(), i)
+        )
+        workloads = [_loaded(parse_workload(items[i].workload), (loads or {}).get(items[i].core)) for i in order]
+        masks = _compacted([items[i].llc_way_mask for i in order])
+        isolation = None if all(mask is None for mask in masks) else tuple(Isolation(mask) for mask in masks)
+        full = len(items) >= load_machine(machine).cores_per_socket
+        first = workloads[0] if full else None
+        colocation = Colocation(machine, first, tuple(workloads[1:] if full else workloads), isolation)
+        if colocation.key not in self._seen:
+            record = self._run(colocation)
+            phase = record.beside if full else record.alone
+            assert phase is not None, "BUG: the run has no phase with everybody in it"
+            self._seen[colocation.key] = phase.tenants
+        back = dict(zip(order, self._seen[colocation.key], strict=True))
+        return [back[i] for i in range(len(items))]
+
+
+def _capacity(request: Request, rates: Sequence[float]) -> float:
+    """Return what a request's instances serve together: per instance its slowest stage."""
+    stages = len(request.chain)
+    return sum(min(rates[i : i + stages]) for i in range(0, len(rates), stages))
+
+
+def _loaded(workload: Workload, offered_mpps: float | None) -> Workload:
+    if offered_mpps is None:
+        return workload
+    return workload.with_traffic(replace(workload.traffic, offered_mpps=round(offered_mpps, 6)))
+
+
+def _compacted(masks: Sequence[int | None]) -> list[int | None]:
+    """Lay blocks of ways of the same sizes side by side in the order given, so that mixes alike look alike."""
+    start, made = 0, dict[int, int]()
+    for mask in masks:
+        if mask is not None and (mask not in made):
+            made[mask] = ((1 << mask.bit_count()) - 1) << start
+            start += mask.bit_count()
+    return [None if mask is None else made[mask] for mask in masks]
+
+
+def timed(placer: Placer, requests: Sequence[Request]) -> list[float]:
+    """Admit requests one by one; return the time of each decision [ms]."""
+    times = []
+    for request in requests:
+        begun = time.perf_counter()
+        placer.admit(request)
+        times.append(1e3 * (time.perf_counter() - begun))
+    return times

@@ -1,0 +1,187 @@
+"""Workloads to compare policies on: ResQ's, SLOMO's and NUMASFP's, and arrivals and departures; all seeded.
+
+ResQ (NSDI'18) section 6: about 200 SLO terms of cache-sensitive, cache-insensitive or all network functions, at 90 %
+of solo throughput. SLOMO (SIGCOMM'20) Table 1: its network functions. NUMASFP (COMSNETS'22): 20 chains of three, rates
+from 1 to 10 Gbit/s over 120 s.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.placement.problem import SLO, Request
+from slomo.vocabulary.network_function import load_network_function, network_function_names
+from slomo.vocabulary.workload import Workload
+
+#: ResQ's families -> the classes of network functions in each.
+RESQ_FAMILIES = {
+    "insensitive": ("insensitive",),
+    "combination": ("sensitive", "neutral", "insensitive"),
+    "sensitive": ("sensitive",),
+}
+#: Instances a term may be split into (ResQ's greedy scheduler starts several where a fair share of the cache is slow).
+RESQ_REPLICAS = 4
+
+
+def resq_requests(family: str, terms: int = 200, *, seed: int = 0, share: float = 0.9) -> tuple[Request, ...]:
+    """Return ResQ's SLO terms of one family.
+
+    Parameters
+    ----------
+    family : {"insensitive", "combination", "sensitive"}
+        Which network functions.
+    terms : int
+        Number of SLO terms.
+    seed : int
+        Seed of the draw.
+    share : float
+        Target as a share of solo throughput.
+
+    Raises
+    ------
+    UnknownNameError
+        For another family.
+
+    Examples
+    --------
+    >>> sorted({request.label for request in resq_requests("insensitive")})
+    ['efficuts', 'firewall', 'ipsec']
+    """
+    if family not in RESQ_FAMILIES:
+        raise UnknownNameError("family of ResQ's SLO terms", family, RESQ_FAMILIES)
+    names = [name for name in _tagged("resq") if load_network_function(name).klass in RESQ_FAMILIES[family]]
+    drawn = _draw(names, terms, seed)
+    return tuple(
+        Request(f"{family}-{i}", (Workload(name),), SLO(min_share=share), replicas=RESQ_REPLICAS)
+        for i, name in enumerate(drawn, 1)
+    )
+
+
+def slomo_requests(count: int = 200, *, seed: int = 0) -> tuple[Request, ...]:
+    """Return single network functions of SLOMO's, each with an SLO between 75 and 95 % of solo throughput.
+
+    Examples
+    --------
+    >>> len(slomo_requests(10))
+    10
+    """
+    generator = np.random.default_rng(seed)
+    names = _draw([*_tagged("slomo")], count, seed + 1)
+    shares = generator.choice([0.75, 0.8, 0.85, 0.9, 0.95], size=count).tolist()
+    pairs = zip(names, shares, strict=True)
+    return tuple(Request(f"slomo-{i}", (Workload(nf),), SLO(min_share=share)) for i, (nf, share) in enumerate(pairs, 1))
+
+
+@dataclass(frozen=True)
+class RatedChain:
+    """A chain and the traffic it gets over time.
+
+    Attributes
+    ----------
+    request : Request
+        The chain.
+    gbps : tuple of float
+        Offered rate in each interval [Gbit/s].
+    """
+
+    request: Request
+    gbps: tuple[float, ...]
+
+    def offered_mpps(self, interval: int) -> float:
+        """Return the offered rate [Mpps]; 20 B of preamble and gap go with each frame."""
+        return self.gbps[interval] * 1e3 / (8.0 * (self.request.chain[0].traffic.packet_size_b + 20))
+
+
+def numasfp_chains(
+    count: int = 20, length: int = 3, *, intervals: int = 12, seed: int = 0, nfs: Sequence[str] | None = None
+) -> tuple[RatedChain, ...]:
+    """Return NUMASFP's chains, each with rates from 1 to 10 Gbit/s that change every interval (10 s of its 120 s).
+
+    Examples
+    --------
+    >>> chains = numasfp_chains()
+    >>> len(chains), len(chains[0].request.chain), len(chains[0].gbps)
+    (20, 3, 12)
+    """
+    _positive("chains", count)
+    _positive("length", length)
+    generator = np.random.default_rng(seed)
+    names = list(nfs) if nfs is not None else list(_tagged("slomo"))
+    made = []
+    for number in range(1, count + 1):
+        chain = tuple(Workload(str(name)) for name in generator.choice(names, size=length))
+        rates = tuple(float(rate) for rate in generator.uniform(1.0, 10.0, size=intervals).round(2))
+        made.append(RatedChain(Request(f"chain-{number}", chain), rates))
+    return tuple(made)
+
+
+@dataclass(frozen=True)
+class Event:
+    """A request that comes or goes.
+
+    Attributes
+    ----------
+    time_s : float
+        When [s].
+    arrives : bool
+        Comes; else goes.
+    request : Request
+        Which.
+    """
+
+    time_s: float
+    arrives: bool
+    request: Request
+
+
+def arrivals(
+    requests: Sequence[Request], *, per_s: float = 1.0, mean_stay_s: float = 100.0, seed: int = 0
+) -> tuple[Event, ...]:
+    """Let requests arrive as a Poisson process and stay for exponential times; return events in order of time.
+
+    Raises
+    ------
+    InvalidValueError
+        For a rate or stay that is not above 0.
+
+    Examples
+    --------
+    >>> events = arrivals(resq_requests("sensitive", 5))
+    >>> len(events), events[0].arrives
+    (10, True)
+    """
+    if not (per_s > 0 and mean_stay_s > 0):
+        raise InvalidValueError(f"arrivals at {per_s}/s that stay {mean_stay_s} s, needed numbers above 0")
+    generator = np.random.default_rng(seed)
+    come = np.cumsum(generator.exponential(1.0 / per_s, len(requests)))
+    go = come + generator.exponential(mean_stay_s, len(requests))
+    events = [Event(float(time), True, request) for time, request in zip(come, requests, strict=True)]
+    events += [Event(float(time), False, request) for time, request in zip(go, requests, strict=True)]
+    return tuple(sorted(events, key=lambda event: (event.time_s, not event.arrives, event.request.id)))
+
+
+def with_slo(requests: Sequence[Request], slo: SLO) -> tuple[Request, ...]:
+    """Return the same requests with another SLO.
+
+    Examples
+    --------
+    >>> with_slo(slomo_requests(1), SLO(min_share=0.5))[0].slo.min_share
+    0.5
+    """
+    return tuple(replace(request, slo=slo) for request in requests)
+
+
+def _tagged(tag: str) -> tuple[str, ...]:
+    return tuple(name for name in network_function_names() if tag in load_network_function(name).tags)
+
+
+def _draw(names: Sequence[str], count: int, seed: int) -> list[str]:
+    _positive("requests", count)
+    return [str(name) for name in np.random.default_rng(seed).choice(list(names), size=count)]
+
+
+def _positive(what: str, count: int) -> None:
+    if count < 1:
+        raise InvalidValueError(f"{count} {what}, needed 1 or more")

@@ -1,0 +1,178 @@
+"""Placement in tables and figures: machines and broken SLOs per policy, a map of servers, rates over time.
+
+After ResQ (NSDI'18) Figures 8 and 9 (violations and machines per scheduler) and NUMASFP's (COMSNETS'22) throughput
+over time.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slomo.report.html import Section, render_html
+from slomo.report.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from slomo.placement.decision import Assignment
+    from slomo.placement.verify import Judgement
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
+_DASHES = ("-", "--", "-.", ":")
+#: Servers a map shows at most; more would be too small to read.
+_MOST_SERVERS = 60
+
+
+def judgement_rows(judgements: "Sequence[Judgement]") -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """Return headings and one row per policy.
+
+    Examples
+    --------
+    >>> judgement_rows([])[0][0]
+    'policy'
+    """
+    headers = ("policy", "placed", "servers", "SLOs broken [%]", "ANAT [%]", "cores in use [%]", "decision [ms]")
+    rows: list[tuple[object, ...]] = [
+        (
+            item.policy,
+            f"{item.placed} of {item.requests}",
+            item.servers_used,
+            100 * item.violated_share,
+            100 * item.anat,
+            100 * item.utilisation,
+            item.decision_ms[0],
+        )
+        for item in judgements
+    ]
+    return headers, rows
+
+
+def policy_bars(judgements: "Sequence[Judgement]", *, title: str = "Servers and broken SLOs per policy") -> "Figure":
+    """Draw servers used and the share of broken SLOs per policy.
+
+    Examples
+    --------
+    >>> len(policy_bars([]).axes)
+    2
+    """
+    figure, (left, right) = _figure(1, 2, (9.0, 0.8 + 0.42 * max(len(judgements), 3)))
+    names = [item.policy for item in judgements]
+    place = np.arange(len(names))
+    for axes, values, label, colour in (
+        (left, [item.servers_used for item in judgements], "servers in use", _COLOURS[0]),
+        (right, [100 * item.violated_share for item in judgements], "SLOs broken [%]", _COLOURS[1]),
+    ):
+        axes.barh(place, values, color=colour)
+        axes.set_yticks(place, names)
+        axes.invert_yaxis()
+        axes.set_xlabel(label)
+        axes.set_xlim(0, max([1.0, *map(float, values)]) * 1.15)
+        for at, value in zip(place, values, strict=True):
+            axes.annotate(
+                f"{value:.3g}", (value, at), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8
+            )
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    return figure
+
+
+def server_map(layout: "Mapping[str, Sequence[Assignment]]", solo_mpps: Mapping[str, float], *, cores: int) -> "Figure":
+    """Draw every server as a row of cores, coloured by predicted slowdown.
+
+    Parameters
+    ----------
+    layout : mapping of str to sequence of Assignment
+        What runs on each server, from `Placer.layout`.
+    solo_mpps : mapping of str to float
+        Solo throughput per workload key [Mpps].
+    cores : int
+        Cores per socket for network functions.
+
+    Examples
+    --------
+    >>> server_map({}, {}, cores=8).axes[0].get_xlabel()
+    'core'
+    """
+    names = list(layout)[:_MOST_SERVERS]
+    values = np.full((max(len(names), 1), cores), np.nan)
+    figure, axes = _figure(1, 1, (1.6 + 0.75 * cores, 1.4 + 0.24 * max(len(names), 3)))
+    for row, name in enumerate(names):
+        for item in layout[name]:
+            solo = solo_mpps.get(item.workload)
+            known = solo is not None and item.predicted_mpps is not None
+            values[row, item.core] = 100 * (1 - (item.predicted_mpps or 0.0) / solo) if known and solo else 0.0
+            axes.text(
+                item.core, row, item.workload.split("@")[0][:9], ha="center", va="center", fontsize=6, color="white"
+            )
+    top = max(float(np.nanmax(values)) if np.isfinite(values).any() else 0.0, 10.0)
+    image = axes.imshow(np.clip(values, 0.0, None), cmap="cividis", vmin=0, vmax=1.6 * top, aspect="auto")
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.set_xlabel("core")
+    axes.grid(visible=False)
+    figure.colorbar(image, ax=axes, pad=0.02).set_label("predicted slowdown [%]")
+    axes.set_title("What runs where", loc="left", fontsize=11, fontweight="bold")
+    return figure
+
+
+def rate_timeline(
+    series: Mapping[str, Sequence[float]], *, step_s: float = 10.0, label: str = "normalised aggregate throughput [%]"
+) -> "Figure":
+    """Draw one curve per policy over time.
+
+    Parameters
+    ----------
+    series : mapping of str to sequence of float
+        Policy -> value per interval.
+    step_s : float
+        Length of an interval [s].
+    label : str
+        What the values are.
+
+    Examples
+    --------
+    >>> rate_timeline({"numasfp": [90.0, 95.0]}).axes[0].get_xlabel()
+    'time [s]'
+    """
+    figure, axes = _figure(1, 1, (6.4, 3.8))
+    for index, (name, values) in enumerate(series.items()):
+        times = step_s * np.arange(len(values) + 1)
+        style = {"color": _COLOURS[index % len(_COLOURS)], "linestyle": _DASHES[index % len(_DASHES)]}
+        axes.step(times, [*values, values[-1]], where="post", label=name, linewidth=2, **style)
+    axes.set_xlabel("time [s]")
+    axes.set_ylabel(label)
+    if series:
+        axes.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def comparison_page(judgements: "Sequence[Judgement]") -> str:
+    """Return a self-contained page that compares policies.
+
+    Examples
+    --------
+    >>> "<html" in comparison_page([])
+    True
+    """
+    headers, rows = judgement_rows(judgements)
+    section = Section(
+        "Policies",
+        "The same requests, placed by each policy and run on the simulator. ANAT is the throughput served, up to what "
+        "was promised, over what was promised.",
+        Table(headers, tuple(rows)),
+        policy_bars(judgements),
+        "Bars of servers in use and of broken SLOs per policy",
+    )
+    return render_html("slomo: placement policies", [section], lead="One workload, one truth.")
+
+
+def _figure(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, Any]":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=120, layout="constrained", facecolor="white")
+    axes = figure.subplots(rows, columns)
+    for item in np.atleast_1d(axes):
+        item.grid(visible=True, color="#E4E4E4", linewidth=0.7)
+        item.set_axisbelow(True)
+        item.spines[["top", "right"]].set_visible(False)
+        item.tick_params(labelsize=8)
+    return figure, axes

@@ -1,0 +1,185 @@
+"""Placement as verbs: place, check on a testbed, compare policies, profile over cache ways; thin lines over the rooms.
+
+The placement room knows no testbed; here it is handed one (the simulator by default).
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import parse_workload
+
+if TYPE_CHECKING:
+    from slomo.models.library import ModelLibrary
+    from slomo.placement.placer import Placer
+    from slomo.placement.problem import Cluster, Request
+    from slomo.placement.profiles import InstanceProfile
+    from slomo.placement.verify import Judge, Judgement
+    from slomo.records.run import RunRecord
+    from slomo.testbed.base import Testbed
+    from slomo.vocabulary.machine import Machine
+    from slomo.vocabulary.network_function import NetworkFunction
+
+
+def place(
+    cluster: "Cluster | str | Path",
+    requests: "Iterable[Request] | str | Path",
+    library: "ModelLibrary | str | Path",
+    policy: str = "slomo",
+    *,
+    model: str = "slomo-xgb",
+    risk: float = 0.95,
+    profiles: "Sequence[InstanceProfile] | str | Path" = (),
+    fallback: Literal["refuse", "alone"] = "refuse",
+) -> "Placer":
+    """Place requests on an empty cluster.
+
+    Parameters
+    ----------
+    cluster, requests, library, profiles : value or path
+        As values, or as files and directories that hold them.
+    policy : str
+        Name of a policy.
+    model, risk, fallback
+        As for `Placer`.
+
+    Returns
+    -------
+    Placer
+        Ask it for decisions and the layout; go on with admit, remove, rebalance.
+
+    Raises
+    ------
+    ConfigurationError, UnknownNameError, InvalidValueError
+        For files, names and numbers that make no sense.
+    """
+    from slomo.placement.documents import read_cluster, read_requests
+    from slomo.placement.placer import Placer
+    from slomo.placement.profiles import load_profiles
+    from slomo.workflow.learn import load_models
+
+    found = read_cluster(cluster) if isinstance(cluster, (str, Path)) else cluster
+    batch = read_requests(requests) if isinstance(requests, (str, Path)) else tuple(requests)
+    opened = load_models(library) if isinstance(library, (str, Path)) else library
+    curves = load_profiles(profiles) if isinstance(profiles, (str, Path)) else profiles
+    placer = Placer(opened, found, policy, model=model, risk=risk, profiles=curves, fallback=fallback)
+    placer.place_all(batch)
+    return placer
+
+
+def make_judge(
+    testbed: "str | Testbed" = "simulated", own: "Iterable[NetworkFunction]" = (), *, seed: int = 0
+) -> "Judge":
+    """Return a judge that runs mixes on a testbed; `simulated` stands for a simulator of each machine type.
+
+    Examples
+    --------
+    >>> make_judge().mixes_run
+    0
+    """
+    from slomo.placement.verify import Judge
+
+    functions, made = tuple(own), dict[str, "Testbed"]()
+
+    def run(colocation: Colocation) -> "RunRecord":
+        from slomo.testbed.registry import make_testbed
+
+        if colocation.machine not in made:
+            made[colocation.machine] = make_testbed(testbed, _machine(colocation.machine), functions)
+        return made[colocation.machine].run(colocation, seed=seed)
+
+    return Judge(run)
+
+
+def compare(
+    cluster: "Cluster",
+    requests: "Sequence[Request]",
+    library: "ModelLibrary",
+    policies: Sequence[str],
+    *,
+    model: str = "slomo-xgb",
+    risk: float = 0.95,
+    profiles: "Sequence[InstanceProfile]" = (),
+    judge: "Judge | None" = None,
+) -> "list[Judgement]":
+    """Place the same requests by several policies, and judge all of them by the same truth.
+
+    Raises
+    ------
+    UnknownNameError
+        For a policy there is none of.
+    """
+    from dataclasses import replace
+
+    from slomo.placement.placer import Placer
+
+    made = judge or make_judge()
+    found = []
+    for policy in policies:
+        placer = Placer(library, cluster, policy, model=model, risk=risk, profiles=profiles)
+        begun = time.perf_counter()
+        placer.place_all(requests)
+        each_ms = 1e3 * (time.perf_counter() - begun) / max(len(requests), 1)
+        found.append(replace(made.judge(placer, requests=len(requests)), decision_ms=(each_ms, each_ms)))
+    return found
+
+
+def profile_ways(
+    network_functions: Sequence[Workload | str],
+    machine: str,
+    *,
+    testbed: "str | Testbed" = "simulated",
+    own: "Iterable[NetworkFunction]" = (),
+    loads: Sequence[float] = (0.5, 0.7, 0.8, 0.9, 0.95),
+    seed: int = 0,
+) -> "tuple[InstanceProfile, ...]":
+    """Measure throughput over cache ways and latency over load, alone, as ResQ (NSDI'18, section 5.2) does.
+
+    Parameters
+    ----------
+    network_functions : sequence of Workload or str
+        What to measure.
+    machine : str
+        Machine type.
+    loads : sequence of float
+        Loads as shares of solo throughput at which latency is measured; none for no latencies.
+    """
+    from slomo.placement.profiles import InstanceProfile, measure_curve
+    from slomo.testbed.registry import make_testbed
+
+    host = _machine(machine)
+    bed = make_testbed(testbed, host, own)
+    most = host.llc_ways - host.ddio_ways
+    made = []
+    for item in network_functions:
+        workload = parse_workload(item) if isinstance(item, str) else item
+
+        def measured(ways: int, subject: Workload = workload) -> float:
+            isolation = (Isolation((1 << ways) - 1),)
+            return bed.run(Colocation(host.name, subject, (), isolation), seed=seed).target.throughput_mpps
+
+        solo = bed.run(Colocation(host.name, workload), seed=seed).target.throughput_mpps
+        latency = tuple(row for load in loads if (row := _latency(bed, host.name, workload, load, solo, seed)))
+        made.append(InstanceProfile(host.name, workload.key, solo, measure_curve(measured, 1, most), latency))
+    return tuple(made)
+
+
+def _latency(
+    bed: "Testbed", machine: str, workload: Workload, load: float, solo_mpps: float, seed: int
+) -> tuple[float, float, float] | None:
+    from dataclasses import replace
+
+    offered = workload.with_traffic(replace(workload.traffic, offered_mpps=round(load * solo_mpps, 6)))
+    sample = bed.run(Colocation(machine, offered), seed=seed).target
+    if sample.latency_p95_us is None or sample.latency_p99_us is None:
+        return None
+    return load, sample.latency_p95_us, sample.latency_p99_us
+
+
+def _machine(name: str) -> "Machine":
+    from slomo.vocabulary.machine import load_machine
+
+    return load_machine(name)
