@@ -216,13 +216,13 @@ def test_memory_is_measured_for_real_where_there_is_a_compiler(monkeypatch: pyte
     """The shipped competitor chases and streams; a structure in L2 is quicker than one far beyond every cache."""
     if version_of(("cc", "--version")) is None:
         pytest.skip("no C compiler on this host")
-    monkeypatch.setattr("slomo.testbed.host.doctor.memory._SIZES_MIB", (0.125, 192.0))
+    monkeypatch.setattr("slomo.testbed.host.doctor.memory._SIZES_MIB", (0.125, 64.0))
     monkeypatch.setattr("slomo.testbed.host.doctor.memory._LARGEST_MIB", 0.0)
     cores = this_system().cores
 
     curve = measure_memory(cores[:1], 0.4, None)
 
-    assert curve.sizes_mib == (0.125, 192.0)
+    assert curve.sizes_mib == (0.125, 64.0)
     assert curve.latencies_ns[0] < curve.latencies_ns[1]
     assert curve.read_gb_s is not None
     assert curve.read_gb_s > 0.1
@@ -238,6 +238,15 @@ def test_memory_that_cannot_be_measured_is_a_warning(host: Host) -> None:
 
     assert diagnosis.curve is None
     assert diagnosis.checks[-1].remedy == "install one"
+
+
+def test_a_home_that_cannot_be_written_to_is_a_warning(host: Host) -> None:
+    """Neither does a folder without rights end the diagnosis."""
+
+    def broken(*_: object) -> MemoryCurve:
+        raise PermissionError(13, "Permission denied", "/home/none")
+
+    assert "XDG_CACHE_HOME" in str(diagnose(host(), measure=broken).checks[-1].remedy)
 
 
 def test_doctor_prints_json_and_ends_with_0_or_1(

@@ -116,6 +116,9 @@ def _memory(system: System, measure: Measure) -> tuple[MemoryCurve | None, list[
         curve = measure(system.cores, l2_mib, stated)
     except SlomoError as problem:
         return None, [warn("memory", "latency curve", problem.message, problem.hint or "slomo doctor --quick")]
+    except OSError as problem:  # a home that cannot be written to: the competitor cannot be built there
+        found = f"'{problem.filename}': {problem.strerror}"
+        return None, [warn("memory", "latency curve", found, "set XDG_CACHE_HOME to a folder you may write to")]
     return curve, [_cache(curve, stated), _latency(curve), _bandwidth(curve)]
 
 

@@ -5,11 +5,13 @@ A chase through one random cycle of cache lines (lmbench's lat_mem_rd) is the sh
 under CAT only a share of it is ours.
 """
 
+import contextlib
 import json
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,8 +83,10 @@ def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | 
     TestbedError
         If the shipped competitor cannot be built or does not run.
     """
+    affordable_mib = _affordable_mib()
     largest = min(_LARGEST_MIB, 4.0 * (stated_llc_mib or 0.0))
-    sizes = [*_SIZES_MIB, *(size for size in (256.0, 512.0) if size <= largest)]
+    wanted = [*_SIZES_MIB, *(size for size in (256.0, 512.0) if size <= largest)]
+    sizes = [size for size in wanted if size <= affordable_mib]
     binary = str(slomo_nf_binary())
     deadline = time.monotonic() + _BUDGET_S
     measured = [(s, _latency_ns(binary, cores[0], s)) for s in sizes if time.monotonic() < deadline]
@@ -97,7 +101,7 @@ def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | 
         llc_ns=llc[0] if llc else None,
         dram_ns=llc[1] if llc else None,
         llc_mib=llc[2] if llc else None,
-        read_gb_s=_bandwidth_gb_s(binary, home),
+        read_gb_s=_bandwidth_gb_s(binary, home, min(_STREAM_MIB, affordable_mib / len(home))),
     )
 
 
@@ -149,6 +153,17 @@ def fit_levels(
     return None if best is None else best[1:]
 
 
+def _affordable_mib() -> float:
+    """Return how much memory may be touched [MiB]: a quarter of what is free and of what this group may have."""
+    limits = [math.inf]
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        limits.append(int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]) / 1024.0)
+    with contextlib.suppress(OSError, ValueError):
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")) / 2**20)
+    return max(8.0, min(limits) / 4.0)
+
+
 def _latency_ns(binary: str, core: int, size_mib: float) -> float:
     lines = _run(binary, "chain", [core], size_mib, _ONE_S, _READS, burst=1)
     # Time the core gave to others does not count; the quickest interval was disturbed least.
@@ -156,8 +171,8 @@ def _latency_ns(binary: str, core: int, size_mib: float) -> float:
     return float(min(times))
 
 
-def _bandwidth_gb_s(binary: str, cores: Sequence[int]) -> float:
-    lines = _run(binary, "sequential", cores, _STREAM_MIB, _STREAM_S, 4096, burst=32)
+def _bandwidth_gb_s(binary: str, cores: Sequence[int], size_mib: float) -> float:
+    lines = _run(binary, "sequential", cores, size_mib, _STREAM_S, 4096, burst=32)
     best: dict[int, float] = {}
     for line in lines:
         rate, instance = float(line["accesses_per_s"]) / float(line["cpu_share"]), int(line["instance"])
