@@ -7,8 +7,8 @@ fill.
 from collections.abc import Sequence
 
 from slomo.placement.decision import Assignment, Decision, Refusal
-from slomo.placement.knowledge import Knowledge
-from slomo.placement.mixes import Host
+from slomo.placement.knowledge import Knowledge, Rate
+from slomo.placement.mixes import Host, tenants_of
 from slomo.placement.oracle import Breach
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem import Request
@@ -50,6 +50,26 @@ class Account:
             reasons[self._reason(place, request)] = None
         model = self._knowledge.model if self._policy.predicts else ""
         return Decision(request, True, self._policy.name, model, tuple(assignments), tuple(reasons))
+
+    def needed_here(self, request: str) -> float:
+        """Return what a placed request's instances need together where they run [Mpps]."""
+        host = self._state.sockets[self._state.spots[request][0][0]].host
+        return self.capacity_needed(self._state.requests[request], host) or 0.0
+
+    def predicted(self) -> dict[str, float]:
+        """Return the predicted throughput of every placed request, all instances together [Mpps]."""
+        rates: dict[tuple[Host, tuple[int, ...]], dict[str, Rate]] = {}
+        total: dict[str, float] = {}
+        for name, spots in self._state.spots.items():
+            total[name] = 0.0
+            for number, piece in spots:
+                place = self._state.sockets[number]
+                key = (place.host, place.signature)
+                if key not in rates:
+                    mix = tenants_of(self._state.pieces.of(place.signature))
+                    rates[key] = self._knowledge.rates(place.host.machine, [mix])[0]
+                total[name] += min(rates[key][workload][0] for workload in self._state.pieces[piece].workloads)
+        return total
 
     def layout(self) -> dict[str, tuple[Assignment, ...]]:
         """Return what runs on each server in use."""

@@ -20,6 +20,7 @@ from slomo.placement.policies.base import Asked, Policy
 from slomo.placement.policies.registry import make_policy, policy_class
 from slomo.placement.problem import Cluster, Request, find_request, unique_requests
 from slomo.placement.profiles import InstanceProfile
+from slomo.placement.scaling import scale_out
 from slomo.placement.state import Socket, Spot, State
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class Placer:
         Quantile of the predicted throughput that must meet an SLO, 0.5 up to below 1.
     profiles : sequence of InstanceProfile
         Throughput over cache ways, latency over load; for policies that partition the cache, and for latency SLOs.
+    observe : callable, optional
+        For policies that scale by what they see: returns the throughput of every request [Mpps], given the placer;
+        predictions stand in by default.
     fallback : {"refuse", "alone"}
         What to do with a network function that has no model on a machine: refuse it there, or give it a socket for
         itself.
@@ -67,6 +71,7 @@ class Placer:
         risk: float = 0.95,
         profiles: Sequence[InstanceProfile] = (),
         fallback: Fallback = "refuse",
+        observe: "Callable[[Placer], Mapping[str, float]] | None" = None,
     ) -> None:
         kind = policy_class(policy) if isinstance(policy, str) else policy
         if fallback not in ("refuse", "alone"):
@@ -75,6 +80,7 @@ class Placer:
         self.knowledge = Knowledge(library, kind.model or model, risk, profiles)
         self._pieces = Pieces()
         self.policy = make_policy(kind, self.knowledge, self._pieces)
+        self._observe = observe
         self._lock = threading.RLock()
         self._state = State(cluster, self._pieces)
         self._account = Account(self._state, self.policy, self.knowledge)
@@ -125,6 +131,8 @@ class Placer:
                     decision = self._admit(request)
                     if not decision.accepted:
                         refused[request.id] = decision
+            if self.policy.scales:
+                self._scale(batch)
             return tuple(refused.get(request.id) or self._account.decision(request.id) for request in batch)
 
     def remove(self, request: str) -> Decision:
@@ -196,6 +204,19 @@ class Placer:
             state = restored(document, self.cluster, self._pieces)
             self._state = state
             self._account = Account(state, self.policy, self.knowledge)
+
+    def _scale(self, batch: Sequence[Request]) -> None:
+        placed = [request.id for request in batch if request.id in self._state.spots]
+        needs = {name: self._account.needed_here(name) for name in placed}
+        if self._observe is None:
+            scale_out(self._state, self._account.predicted, needs, self._room)
+        else:
+            watch = self._observe
+            scale_out(self._state, lambda: watch(self), needs, self._room)
+
+    def _room(self, piece: int) -> int | None:
+        spot = self._best(dict.fromkeys(self._state.hosts, piece))
+        return None if spot is None else spot[0]
 
     def _check_new(self, requests: Sequence[Request]) -> None:
         for request in requests:

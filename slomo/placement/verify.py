@@ -144,12 +144,7 @@ class Judge:
         """
         layout = placer.layout()
         machines = {server.name: server.model.name for server in placer.cluster.servers}
-        samples: dict[tuple[str, int, int], TenantSample] = {}
-        for name, items in layout.items():
-            for socket in sorted({item.socket for item in items}):
-                here = [item for item in items if item.socket == socket]
-                for item, sample in zip(here, self._samples(machines[name], here), strict=True):
-                    samples[item.server, item.socket, item.core] = sample
+        samples = self._run_all(placer)
         violations, served, promised = self._compare(placer, machines, samples)
         cores = sum(len(items) for items in layout.values())
         room = {server.name: server.cores * len(server.nics) for server in placer.cluster.servers}
@@ -165,6 +160,26 @@ class Judge:
             decision_ms=(float(spread[0]), float(spread[1])),
             mixes_run=self.mixes_run,
         )
+
+    def throughput(self, placer: Placer) -> dict[str, float]:
+        """Run everything a placer has placed; return the throughput of every request [Mpps]."""
+        samples = self._run_all(placer)
+        found = {}
+        for request in placer.requests:
+            items = placer.decision(request.id).assignments
+            rates = [samples[item.server, item.socket, item.core].throughput_mpps for item in items]
+            found[request.id] = _capacity(request, rates)
+        return found
+
+    def _run_all(self, placer: Placer) -> dict[tuple[str, int, int], TenantSample]:
+        machines = {server.name: server.model.name for server in placer.cluster.servers}
+        samples: dict[tuple[str, int, int], TenantSample] = {}
+        for name, items in placer.layout().items():
+            for socket in sorted({item.socket for item in items}):
+                here = [item for item in items if item.socket == socket]
+                for item, sample in zip(here, self._samples(machines[name], here), strict=True):
+                    samples[item.server, item.socket, item.core] = sample
+        return samples
 
     def _compare(
         self, placer: Placer, machines: Mapping[str, str], samples: Mapping[tuple[str, int, int], TenantSample]

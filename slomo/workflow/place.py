@@ -119,7 +119,7 @@ def compare(
     made = judge or make_judge()
     found = []
     for policy in policies:
-        placer = Placer(library, cluster, policy, model=model, risk=risk, profiles=profiles)
+        placer = Placer(library, cluster, policy, model=model, risk=risk, profiles=profiles, observe=made.throughput)
         begun = time.perf_counter()
         placer.place_all(requests)
         each_ms = 1e3 * (time.perf_counter() - begun) / max(len(requests), 1)

@@ -363,3 +363,24 @@ def test_unknown_policy_and_fallback_are_refused(library, cluster) -> None:
         Placer(library, cluster, fallback="guess")
     with pytest.raises(InvalidValueError, match=r"risk is 1\.0"):
         Placer(library, cluster, risk=1.0)
+
+
+def test_dynamic_scaling_adds_instances_until_nobody_falls_short(library, ask) -> None:
+    """E2 packs regardless, then splits the traffic of whoever falls short over more instances."""
+    placer = Placer(library, Cluster.uniform(MACHINE, 6), "e2")
+    placer.place_all(ask(f"r{i}", replicas=4) for i in range(6))
+    counts = {request.id: len(placer.decision(request.id).assignments) for request in placer.requests}
+
+    assert max(counts.values()) > 1
+    assert kept(placer)
+
+
+def test_dynamic_scaling_goes_by_what_is_observed(library, ask) -> None:
+    """With an observer that sees no shortage, nothing is added; with one that always does, replicas are used up."""
+    calm = Placer(library, Cluster.uniform(MACHINE, 6), "e2", observe=lambda placer: {"a": 99.0})
+    calm.place_all([ask("a", replicas=3)])
+    starving = Placer(library, Cluster.uniform(MACHINE, 6), "e2", observe=lambda placer: {"a": 0.0})
+    starving.place_all([ask("a", replicas=3)])
+
+    assert len(calm.decision("a").assignments) == 1
+    assert [item.needed_mpps for item in starving.decision("a").assignments] == [1.5] * 3

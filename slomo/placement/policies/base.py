@@ -50,6 +50,8 @@ class Policy:
         Place the most demanding pieces of a batch first.
     model : str or None
         Sensitivity model it insists on.
+    scales : bool
+        Adds instances after a batch where throughput is seen to fall short.
     needs_profiles : bool
         Cannot do without profiles over cache ways.
     alternatives : dict of int to tuple of int
@@ -64,6 +66,7 @@ class Policy:
     sorts: ClassVar[bool] = False
     model: ClassVar[str | None] = None
     needs_profiles: ClassVar[bool] = False
+    scales: ClassVar[bool] = False
 
     def __init__(self, knowledge: Knowledge, pieces: Pieces) -> None:
         self.knowledge, self.pieces = knowledge, pieces

@@ -14,6 +14,7 @@ _HOME = {
     "resq-milp": ("resq_milp", "ResqMilp"),
     "first-fit": ("first_fit", "FirstFit"),
     "equal-partition": ("equal_partition", "EqualPartition"),
+    "e2": ("e2", "DynamicScaling"),
     "dobrescu": ("dobrescu", "DobrescuFirstFit"),
 }
 

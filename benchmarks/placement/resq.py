@@ -1,0 +1,102 @@
+"""ResQ's comparison of schedulers (NSDI'18, Figures 8 and 9) on the simulated E5-2695 v4, beside the paper's figures.
+
+About 200 SLO terms per family at 90 % of solo throughput, 9 cores per server, 90 % of the cache usable. Every policy places the
+same requests; the simulator, which shares no equation with any predictor, runs every server and says whose SLO is broken.
+
+    python benchmarks/placement/prepare.py DIR
+    python benchmarks/placement/resq.py DIR                      all families and policies
+    python benchmarks/placement/resq.py DIR --family combination --terms 50
+"""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from slomo.models.library import ModelLibrary
+from slomo.placement.placer import Placer
+from slomo.placement.problem import Cluster
+from slomo.placement.profiles import load_profiles
+from slomo.placement.verify import Judge, Judgement
+from slomo.placement.workloads import RESQ_FAMILIES, resq_requests
+from slomo.workflow.place import make_judge
+
+#: line of the table -> policy, sensitivity model, with profiles over ways
+LINES = {
+    "first-fit (shared cache)": ("first-fit", "slomo-xgb", False),
+    "equal partitions": ("equal-partition", "slomo-xgb", False),
+    "e2": ("e2", "slomo-xgb", False),
+    "dobrescu first fit": ("dobrescu", "dobrescu", False),
+    "resq-greedy": ("resq-greedy", "slomo-xgb", True),
+    "resq-milp": ("resq-milp", "slomo-xgb", True),
+    "slomo": ("slomo", "slomo-xgb", False),
+    "slomo-search": ("slomo-search", "slomo-xgb", False),
+    "slomo-search + ways": ("slomo-search", "slomo-xgb", True),
+    "slomo packer, dobrescu": ("slomo", "dobrescu", False),
+    "slomo packer, bubbleup": ("slomo", "bubbleup", False),
+}
+#: The paper's machines and violations [%] per family; None where it gives none.
+PAPER = {
+    "first-fit (shared cache)": {"insensitive": (None, 0), "combination": (None, 11), "sensitive": (None, 91)},
+    "equal partitions": {"insensitive": (None, 0), "combination": (None, 55), "sensitive": (None, 100)},
+    "e2": {"insensitive": (22, None), "combination": (35, None), "sensitive": (44, None)},
+    "dobrescu first fit": {"insensitive": (22, 0), "combination": (48, 0), "sensitive": (128, 0)},
+    "resq-greedy": {"insensitive": (22, 0), "combination": (35, 0), "sensitive": (45, 0)},
+    "resq-milp": {"insensitive": (22, 0), "combination": (30, 0), "sensitive": (38, 0)},
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path, help="what prepare.py wrote")
+    parser.add_argument("--family", action="append", choices=list(RESQ_FAMILIES))
+    parser.add_argument("--line", action="append", choices=list(LINES))
+    parser.add_argument("--terms", type=int, default=200)
+    parser.add_argument("--risk", type=float, default=0.95)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    given = parser.parse_args()
+    library = ModelLibrary.load(given.directory / "models")
+    profiles = load_profiles(given.directory / "profiles.json")
+    judge, results = make_judge(), {}
+    for family in given.family or RESQ_FAMILIES:
+        requests = resq_requests(family, given.terms, seed=given.seed)
+        cluster = Cluster.uniform("e5-2695v4", 4 * given.terms, cores_reserved=9, sockets=1)
+        print(
+            f"\n{family}: {given.terms} SLO terms, risk {given.risk:g}\n{'policy':28}{'servers':>8}{'paper':>7}{'broken %':>10}{'paper':>7}{'ANAT %':>8}{'placed':>8}{'s':>7}"
+        )
+        for line in given.line or LINES:
+            made, took, said = run(line, cluster, requests, library, profiles, judge, given.risk)
+            machines, broken = PAPER.get(line, {}).get(family, (None, None))
+            print(
+                f"{line:28}{made.servers_used:8d}{shown(machines):>7}{100 * made.violated_share:10.1f}{shown(broken):>7}"
+                f"{100 * made.anat:8.1f}{made.placed:8d}{took:7.1f}  {said}", flush=True,
+            )  # fmt: skip
+            results[f"{family}: {line}"] = made.to_dict()
+    if given.json:
+        given.json.write_text(json.dumps(results, indent=1) + "\n")
+    return 0
+
+
+def run(
+    line: str, cluster: Cluster, requests: tuple, library: ModelLibrary, profiles: tuple, judge: Judge, risk: float
+) -> tuple[Judgement, float, str]:
+    """Place by one policy, and judge."""
+    policy, model, with_ways = LINES[line]
+    ways = profiles if with_ways else ()
+    placer = Placer(library, cluster, policy, model=model, risk=risk, profiles=ways, observe=judge.throughput)
+    begun = time.perf_counter()
+    placer.place_all(requests)
+    took = time.perf_counter() - begun
+    plan = getattr(placer.policy, "last", None)
+    return replace(judge.judge(placer, requests=len(requests))), took, "" if plan is None else plan.text
+
+
+def shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
