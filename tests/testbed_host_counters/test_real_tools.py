@@ -1,7 +1,10 @@
 """Other people's tools as they are installed here: they work, or fail with our words; skipped where there is none."""
 
 import json
+import os
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +13,8 @@ from slomo.testbed.host.counters.pcm import PcmReader
 from slomo.testbed.host.counters.pcm_tools import PcmMemoryReader, PcmPcieReader
 from slomo.testbed.host.counters.perf import PerfReader
 from slomo.testbed.host.counters.pqos import PqosReader
-from slomo.testbed.host.tool import is_installed, run_tool
-from slomo.testbed.host.traffic.testpmd import PcapReplay, TestpmdGenerator
+from slomo.testbed.host.tool import RunningTool, is_installed, run_tool
+from slomo.testbed.host.traffic.testpmd import PcapReplay, TestpmdGenerator, memif
 from slomo.vocabulary.workload import Traffic
 
 READERS = (PcmReader, PcmMemoryReader, PcmPcieReader, PerfReader, PqosReader)
@@ -67,14 +70,27 @@ def testpmd() -> dict[str, object]:
 
 
 @pytest.mark.parametrize("kind", [TestpmdGenerator, PcapReplay], ids=lambda kind: kind.name)
-def test_testpmd_really_sends(kind: type[TestpmdGenerator], testpmd: dict[str, object]) -> None:
-    """Packets leave a real testpmd, made or replayed, and their number grows."""
-    generator = kind("net_null0,size=64", **testpmd)
-    try:
-        generator.start(Traffic(flow_count=500))
-        deadline = time.monotonic() + 15.0
-        while generator.statistics().sent_packets == 0 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert generator.statistics().sent_packets > 0
-    finally:
-        generator.stop()
+def test_packets_really_reach_another_process(
+    kind: type[TestpmdGenerator], testpmd: dict[str, object], tmp_path: Path
+) -> None:
+    """Made or replayed packets cross a memif to a real program that mirrors them, come back, and leave nothing."""
+    meeting = tmp_path / "m.sock"
+    eal = ["--lcores=0@0,1@0", "-n", "1", "--no-huge", "-m", "256", "--no-pci", "--no-telemetry"]
+    eal += [f"--file-prefix=slomo-test-{os.getpid()}", "--vdev", memif(meeting, server=True)]
+    options = ["--no-mlockall", "--stats-period=1", "--total-num-mbufs=16384", "--forward-mode=macswap"]
+    mirror = ["dpdk-testpmd", *eal, "--", *options, "--port-topology=loop", "-a"]
+    generator = kind(memif(meeting), **testpmd)
+
+    with RunningTool(mirror) as running:
+        assert running.wait(lambda: any("NIC statistics" in line for line in running.lines()), 20.0)
+        try:
+            generator.start(Traffic(flow_count=500))
+            deadline = time.monotonic() + 15.0
+            while generator.statistics().received_packets == 0 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            found = generator.statistics()
+        finally:
+            generator.stop()
+    shutil.rmtree(f"/var/run/dpdk/slomo-test-{os.getpid()}", ignore_errors=True)
+
+    assert 0 < found.received_packets <= found.sent_packets
