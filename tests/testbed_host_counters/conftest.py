@@ -36,6 +36,16 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
     return make
 
 
+@pytest.fixture(scope="session", autouse=True)
+def journals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Keep what runs write down out of the user's cache, where compiled programs stay."""
+    folder = tmp_path_factory.mktemp("journals")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("slomo.testbed.host.resctrl_orphans.cache_directory", lambda: folder)
+        yield folder
+    assert not list(folder.rglob("*.json"))
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """Fail a test after which a marked process or directory of ours is left."""

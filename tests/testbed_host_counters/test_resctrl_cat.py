@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.testbed.host.cat import Partition, PqosAllocator, ResctrlAllocator, choose_allocator
 from slomo.testbed.host.counters.resctrl import ResctrlReader
+from slomo.testbed.host.marker import RunMark
+from slomo.testbed.host.resctrl_orphans import remove_orphaned_groups
 from slomo.testbed.host.resctrl_tree import ResctrlTree
 from slomo.vocabulary.colocation import Isolation
 
@@ -129,6 +131,22 @@ def test_undo_restores_the_tree_exactly(
 
         assert changed != before
         assert text_of(tree.root) == before
+
+
+def test_a_killed_campaign_is_taken_back_by_the_next(
+    tree: ResctrlTree, text_of: Texts, monkeypatch: pytest.MonkeyPatch, journals: Path
+) -> None:
+    """Groups of a dead process go, and the cores they had taken return to the groups they came from."""
+    before = text_of(tree.root)
+    ResctrlAllocator(tree).apply([Partition((0, 3), Isolation(0x3))])  # and never undone
+    assert remove_orphaned_groups(tree) == ()  # its process lives
+
+    monkeypatch.setattr(RunMark, "owner_is_alive", lambda _: False)
+    removed = remove_orphaned_groups(tree)
+
+    assert len(removed) == 1
+    assert text_of(tree.root) == before
+    assert not list(journals.rglob("*.json"))
 
 
 def test_masks_and_cores_arrive(tree: ResctrlTree) -> None:

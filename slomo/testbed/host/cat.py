@@ -13,6 +13,7 @@ from typing import Protocol
 
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.testbed.host.marker import RunMark, new_mark
+from slomo.testbed.host.resctrl_orphans import forget, give_back, remember, remove_orphaned_groups
 from slomo.testbed.host.resctrl_tree import ResctrlTree, Snapshot
 from slomo.testbed.host.tool import is_installed, package_hint, run_tool
 from slomo.vocabulary.colocation import Isolation
@@ -129,13 +130,13 @@ class ResctrlAllocator:
         _require_disjoint(partitions)
         for partition in partitions:
             self._check(partition.isolation)
-        self._remove_orphans()
-        before = self.tree.snapshot()
+        remove_orphaned_groups(self.tree)
+        before, mark = self.tree.snapshot(), new_mark()
+        remember(mark, before)
         with contextlib.ExitStack() as stack:
-            stack.callback(self._restore, before)
-            mark = new_mark().text
+            stack.callback(self._restore, before, mark)
             for number, partition in enumerate(partitions):
-                self._make(f"{mark}-{number}", partition, stack)
+                self._make(f"{mark.text}-{number}", partition, stack)
             return Applied(stack.pop_all())
         raise AssertionError("unreachable")
 
@@ -164,21 +165,10 @@ class ResctrlAllocator:
                 hint="name ways that the cache has",
             )
 
-    def _remove_orphans(self) -> None:
-        """Remove groups of campaigns that were killed; their CPUs go back to the root group."""
-        for group in self.tree.control_groups():
-            mark = RunMark.parse(group)
-            if mark is not None and not mark.owner_is_alive():
-                self.tree.remove_group(group)
-
-    def _restore(self, before: Snapshot) -> None:
-        """Give every group that is left its CPUs and masks back, and check that nothing differs."""
-        for name, files in before.items():
-            for file, text in files.items():
-                path = f"{name}/{file}" if name else file
-                if (file == "schemata" or name) and self.tree.read(path) != text:
-                    for line in text.splitlines() or [""]:
-                        self.tree.write(path, line.strip())
+    def _restore(self, before: Snapshot, mark: RunMark) -> None:
+        """Give every group its CPUs and masks back, and check that nothing differs."""
+        give_back(self.tree, before)
+        forget(mark)
         if self.tree.snapshot() != before:
             raise TestbedError(
                 f"resctrl on '{self.tree.root}' is not as it was found",

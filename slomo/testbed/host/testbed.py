@@ -27,6 +27,7 @@ from slomo.testbed.host.orphans import Removed, remove_orphans
 from slomo.testbed.host.pcap import require_frames
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.source import ProbeSource
+from slomo.testbed.host.resctrl_orphans import remove_orphaned_groups
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.this_machine import NAME, facts, this_machine
 from slomo.testbed.host.traffic.base import TrafficGenerator
@@ -175,6 +176,7 @@ class HostTestbed:
         if not self._lock.held:
             self._lock.acquire()
             self.removed = remove_orphans()
+            remove_orphaned_groups()
 
     def _assigned(self, colocation: Colocation) -> list[tuple[int, ...]]:
         """Check everything that can be checked before anything runs."""

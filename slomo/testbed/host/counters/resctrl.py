@@ -13,7 +13,8 @@ from pathlib import Path
 from slomo.errors import TestbedError
 from slomo.testbed.host.cores import available_cores, socket_of
 from slomo.testbed.host.counters.base import CounterSample
-from slomo.testbed.host.marker import RunMark, new_mark
+from slomo.testbed.host.marker import new_mark
+from slomo.testbed.host.resctrl_orphans import remove_orphaned_groups
 from slomo.testbed.host.resctrl_tree import ROOT, ResctrlTree
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
@@ -67,7 +68,7 @@ class ResctrlReader:
             If monitoring is not offered or a group is refused; nothing is left behind then.
         """
         self._features()
-        self._remove_orphans()
+        remove_orphaned_groups(self.tree)
         mark = new_mark().text
         try:
             for core in cores:
@@ -157,13 +158,6 @@ class ResctrlReader:
         with contextlib.ExitStack() as stack:
             for group in groups.values():
                 stack.callback(self.tree.remove_group, group)
-
-    def _remove_orphans(self) -> None:
-        """Remove monitoring groups of campaigns that were killed."""
-        for group in self.tree.groups():
-            mark = RunMark.parse(group.rpartition("/")[2]) if "mon_groups/" in group else None
-            if mark is not None and not mark.owner_is_alive():
-                self.tree.remove_group(group)
 
 
 def _values(
