@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.errors import MeasurementError, TestbedError
 from slomo.testbed.host.build import slomo_nf_binary
@@ -140,7 +141,12 @@ def fit_levels(
     inside = latencies[(sizes <= 0.6 * l2_mib) & (sizes >= 0.2 * l2_mib)]
     if behind.sum() < 4 or not inside.size:
         return None
-    sizes, latencies, l2_ns = sizes[behind], latencies[behind], float(inside.min())
+    return _best_edge(sizes[behind], latencies[behind], l2_mib, float(inside.min()))
+
+
+def _best_edge(
+    sizes: NDArray[np.float64], latencies: NDArray[np.float64], l2_mib: float, l2_ns: float
+) -> tuple[float, float, float] | None:
     best: tuple[float, float, float, float] | None = None
     for edge in np.geomspace(1.5 * l2_mib, sizes[-1] / 1.5, 200):
         in_l2, in_any = np.minimum(1.0, l2_mib / sizes), np.minimum(1.0, edge / sizes)
