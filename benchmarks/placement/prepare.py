@@ -11,8 +11,15 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+
 from slomo.placement.profiles import InstanceProfile, load_profiles, save_profiles
+from slomo.profiling.campaign import run_campaign
+from slomo.profiling.plan import ExperimentPlan
+from slomo.testbed.registry import make_testbed
+from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.network_function import load_network_function, network_function_names
+from slomo.vocabulary.workload import Workload
 from slomo.workflow.learn import train
 from slomo.workflow.measure import profile
 from slomo.workflow.place import profile_ways
@@ -31,6 +38,7 @@ def main() -> int:
         "--runs", type=int, default=64, help="settings of the synthetic competitor per network function"
     )
     parser.add_argument("--mixes", type=int, default=200, help="mixes that set the width of intervals")
+    parser.add_argument("--repeats", type=int, default=400, help="mixes of one to three kinds, as packing makes them")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -44,9 +52,26 @@ def main() -> int:
         store=given.directory / "profile.sqlite", jobs=given.jobs, seed=given.seed,
     )  # fmt: skip
     print(f"{len(dataset)} rows after {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    repeated = run_campaign(
+        repeats_plan(nfs, given.machine, given.repeats, given.seed), make_testbed("simulated", given.machine),
+        given.directory / "repeats.sqlite", given.jobs,
+    )  # fmt: skip
+    dataset = dataset.merge(repeated)
     train(dataset, seed=given.seed).save(given.directory / "models")
     print(f"models after {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     return 0
+
+
+def repeats_plan(nfs: list[str], machine: str, count: int, seed: int, most: int = 9) -> ExperimentPlan:
+    """Return mixes as packing makes them: several of the same kind; intervals are calibrated on them, too."""
+    generator = np.random.default_rng([seed, 0x706163])
+    found: dict[str, Colocation] = {}
+    while len(found) < count:
+        kinds = generator.choice(nfs, size=int(generator.integers(1, 4)))
+        tenants = [Workload(str(nf)) for nf in generator.choice(kinds, size=int(generator.integers(2, most + 1)))]
+        mix = Colocation(machine, tenants[0], tuple(sorted(tenants[1:], key=lambda workload: workload.key)))
+        found[mix.key] = mix
+    return ExperimentPlan("mixes-repeats", tuple(found.values()), seed=seed)
 
 
 def ways(path: Path, nfs: list[str], machine: str) -> None:

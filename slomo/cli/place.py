@@ -53,7 +53,7 @@ def complete_policies(_: click.Context, __: click.Parameter, incomplete: str) ->
 _POLICY = {"metavar": "NAME", "shell_complete": complete_policies}
 _risk = click.option(
     "--risk", type=float, default=0.95, show_default=True, metavar="SHARE",
-    help="Quantile of the predicted throughput that must meet an SLO, 0.5 to below 1.",
+    help="Probability with which all SLOs of a socket must hold, 0.5 to below 1.",
 )  # fmt: skip
 _model = click.option(
     "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]"

@@ -161,6 +161,9 @@ class Account:
         return Refusal(owner, breach.workload, place.host.machine, breach.what, breach.needed, breach.possible)
 
     def _breach(self, request: Request, place: Socket) -> Breach | None:
+        machine = place.host.machine
+        if self._policy.predicts and not all(self._knowledge.predictable(machine, w.key) for w in request.chain):
+            return None
         needed = self.capacity_needed(request, place.host)
         for pieces in self._policy.cuts(request, place.host, needed or 0.0):
             mix = self._state.pieces.grown(place.signature, self._state.pieces.number(pieces[0]))

@@ -143,12 +143,16 @@ class _Search:
     def __init__(self, pricing: Pricing | None, deadline: float) -> None:
         self.pricing, self.deadline, self.rounds = pricing, deadline, 0
 
-    def solve(self, demand: Floats, columns: dict[Signature, Column], most_rounds: int = 10_000) -> _Solved:
-        """Return the optimum, or the best there was time for."""
+    def solve(self, demand: Floats, columns: dict[Signature, Column], most_rounds: int = 0) -> _Solved:
+        """Return the optimum, or the best there was time for; with `most_rounds`, one for rounding that bounds nothing.
+
+        A column that serves more of a class than there is demand counts as serving the demand, which brings the
+        optimum closer to whole numbers; but pricing does not know of it, so that Farley's bound would not hold.
+        """
         bound = 0.0
-        for turn in range(most_rounds):
+        for turn in range(most_rounds or 10_000):
             chosen = list(columns.values())
-            usage, prices, value = _master(demand, chosen)
+            usage, prices, value = _master(demand, chosen, clipped=self.pricing is None or most_rounds > 0)
             self.rounds += 1
             if self.pricing is None:
                 return _Solved(chosen, usage, prices, value)
@@ -166,12 +170,12 @@ class _Search:
         return _Solved(chosen, usage, prices, bound)
 
 
-def _master(demand: Floats, columns: Sequence[Column]) -> tuple[Floats, Floats, float]:
+def _master(demand: Floats, columns: Sequence[Column], *, clipped: bool) -> tuple[Floats, Floats, float]:
     """Solve the linear problem; return how often each column is used, the price of each class, and the optimum."""
     from scipy.optimize import linprog
     from scipy.sparse import csc_array
 
-    serves = np.minimum(_serves(columns), demand)  # more than is asked for serves nobody
+    serves = np.minimum(_serves(columns), demand) if clipped else _serves(columns).astype(np.float64)
     solved = linprog(np.ones(len(columns)), A_ub=csc_array(-serves.T), b_ub=-demand, method="highs")
     assert solved.status == 0, f"BUG: the columns given do not serve every class: {solved.message}"
     return np.asarray(solved.x), -np.asarray(solved.ineqlin.marginals), float(solved.fun)

@@ -1,8 +1,8 @@
 """What a policy knows about network functions: solo rates, predicted rates in a mix, profiles over cache ways.
 
-The risk says which quantile of a predicted throughput has to meet an SLO. Conformal intervals are two-sided: the lower
-end of the interval of coverage c is exceeded with probability (1 + c) / 2 or more, so a risk setting r asks for c = 2
-r - 1.
+The risk is the probability with which all SLOs of a socket hold. Conformal intervals are two-sided: the lower end of
+the interval of coverage c is exceeded with probability (1 + c) / 2 or more, so that n promises kept together with
+probability r ask for c = 1 - 2 (1 - r) / n (union bound).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class Knowledge:
     model : str
         Sensitivity model.
     risk : float
-        Quantile of the prediction that must meet an SLO, 0.5 (the prediction itself) up to below 1.
+        Probability with which all SLOs of a socket must hold, 0.5 (by the predictions themselves) up to below 1.
     profiles : sequence of InstanceProfile
         Throughput over cache ways and latency over load.
 
@@ -69,6 +69,7 @@ class Knowledge:
         self._predictors: dict[str, Predictor] = {}
         self._index: dict[str, dict[str, int]] = {}
         self._solo: dict[tuple[str, str], float | None] = {}
+        self._reached: dict[str, float] = {}
 
     def profile(self, machine: str, workload: str) -> InstanceProfile | None:
         """Return the profile over ways and load, or None."""
@@ -94,8 +95,10 @@ class Knowledge:
             return None
         return request.slo.needed_mpps(min((solo for solo in solos if solo is not None), default=0.0))
 
-    def rates(self, machine: str, mixes: Sequence[Tenants]) -> list[dict[str, Rate]]:
-        """Predict every tenant of every mix in one batch; tenants alike have the same rate.
+    def rates(
+        self, machine: str, mixes: Sequence[Tenants], promises: Sequence[int] | None = None
+    ) -> list[dict[str, Rate]]:
+        """Predict every tenant of every mix, in one batch per number of promises; tenants alike have the same rate.
 
         Parameters
         ----------
@@ -103,12 +106,23 @@ class Knowledge:
             Machine type.
         mixes : sequence of tuples of str
             Workload keys, one per core.
+        promises : sequence of int, optional
+            How many tenants of each mix are promised something; their intervals share the risk (Bonferroni).
 
         Returns
         -------
         list of dict
             Workload key -> predicted, low, high [Mpps]; predicted NaN where a model lacks a metric.
         """
+        found: list[dict[str, Rate]] = [{} for _ in mixes]
+        shared = [1] * len(mixes) if promises is None or self.risk == 0.5 else [max(count, 1) for count in promises]
+        for count in sorted(set(shared)):
+            places = [place for place, number in enumerate(shared) if number == count]
+            for place, rate in zip(places, self._batch(machine, [mixes[i] for i in places], count), strict=True):
+                found[place] = rate
+        return found
+
+    def _batch(self, machine: str, mixes: Sequence[Tenants], promises: int) -> list[dict[str, Rate]]:
         predictor, index = self._predictor(machine)
         targets, others, owners = [], [], []
         width = max((len(mix) for mix in mixes), default=1) - 1
@@ -120,7 +134,7 @@ class Knowledge:
                 targets.append(codes[place])
                 others.append(rest + [-1] * (width - len(rest)))
                 owners.append((number, key))
-        coverage = max(2.0 * self.risk - 1.0, 1e-9)
+        coverage = self._coverage(machine, promises)
         places = np.array(others, dtype=np.int64).reshape(len(targets), max(width, 0))
         batch = predictor.predict_batch(np.array(targets, dtype=np.int64), places, coverage)
         mpps, high = batch.throughput_mpps.tolist(), batch.high_mpps.tolist()
@@ -129,6 +143,19 @@ class Knowledge:
         for row, (number, key) in enumerate(owners):
             found[number][key] = (mpps[row], low[row], high[row])
         return found
+
+    def _coverage(self, machine: str, promises: int) -> float:
+        """Return the coverage whose lower ends all hold with the risk asked for, as far as calibration reaches."""
+        wanted = 1.0 - 2.0 * (1.0 - self.risk) / promises
+        return max(min(wanted, self._reach(machine)), 1e-9)
+
+    def _reach(self, machine: str) -> float:
+        """Return the highest coverage that the calibration scores of all models of a machine can tell."""
+        if machine not in self._reached:
+            models = [self.library[key] for key in self.library if key[0] == machine]
+            counts = [model.calibration[self.model].count for model in models if self.model in model.calibration]
+            self._reached[machine] = 1.0 - 1.0 / (min(counts, default=0) + 1.0)
+        return self._reached[machine]
 
     def check_names(self, requests: Sequence[Request], machines: Sequence[str]) -> None:
         """Refuse network functions that no machine of the cluster has a model or a profile of.

@@ -98,7 +98,10 @@ class Oracle:
                 open_.append((signature, pieces))
         if open_:
             mixes = [tenants_of(pieces) for _, pieces in open_]
-            for (signature, pieces), rates in zip(open_, self.knowledge.rates(host.machine, mixes), strict=True):
+            promises = [len(tenants_of(piece for piece in pieces if piece.needed_mpps > 0)) for _, pieces in open_]
+            for (signature, pieces), rates in zip(
+                open_, self.knowledge.rates(host.machine, mixes, promises), strict=True
+            ):
                 self._known[host, signature] = _judged(pieces, rates)
 
 

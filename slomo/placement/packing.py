@@ -10,7 +10,13 @@ from slomo.placement.mixes import Host, Signature
 from slomo.placement.oracle import Oracle, Verdict
 
 
-def pack(oracle: Oracle, host: Host, demand: Mapping[int, int], order: Sequence[int]) -> dict[Signature, int]:
+def pack(
+    oracle: Oracle,
+    host: Host,
+    demand: Mapping[int, int],
+    order: Sequence[int],
+    alternatives: Mapping[int, Sequence[int]] | None = None,
+) -> dict[Signature, int]:
     """Best fit: each piece goes on the fullest kind of socket that holds it, else opens a socket.
 
     Parameters
@@ -23,6 +29,8 @@ def pack(oracle: Oracle, host: Host, demand: Mapping[int, int], order: Sequence[
         Number of a piece -> how many.
     order : sequence of int
         Pieces in the order they are packed.
+    alternatives : mapping of int to sequence of int, optional
+        Pieces that serve the same request, the preferred first; a socket in use goes before a new one.
 
     Returns
     -------
@@ -33,14 +41,12 @@ def pack(oracle: Oracle, host: Host, demand: Mapping[int, int], order: Sequence[
     for piece in order:
         left = demand[piece]
         while left > 0:
-            chosen = _fullest(oracle, host, sockets, piece)
-            if chosen is None:
-                if not oracle.verdict(host, (piece,)).ok:
-                    break
-                chosen, moved = (), left
-            else:
-                moved = min(left, sockets[chosen])
-            left -= _fill(oracle, host, sockets, (chosen, piece), (moved, left))
+            options = (alternatives or {}).get(piece, (piece,))
+            chosen, option = _fullest(oracle, host, sockets, options)
+            if chosen == () and not oracle.verdict(host, (option,)).ok:
+                break
+            moved = min(left, sockets[chosen]) if chosen else left
+            left -= _fill(oracle, host, sockets, (chosen, option), (moved, left))
     return {signature: count for signature, count in sockets.items() if count}
 
 
@@ -49,15 +55,19 @@ def rank(oracle: Oracle, signature: Signature, verdict: Verdict) -> tuple[int, f
     return oracle.pieces.cores(signature), -verdict.headroom
 
 
-def _fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], piece: int) -> Signature | None:
+def _fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], options: Sequence[int]) -> tuple[Signature, int]:
+    """Return the fullest mix in use that holds one of the options, the first that any holds; or an empty socket."""
     open_ = [signature for signature, count in sockets.items() if count]
-    grown = [oracle.pieces.grown(signature, piece) for signature in open_]
-    holds = [
-        (rank(oracle, mix, verdict), mix, signature)
-        for signature, mix, verdict in zip(open_, grown, oracle.verdicts(host, grown), strict=True)
-        if verdict.ok
-    ]
-    return max(holds)[2] if holds else None
+    for option in options:
+        grown = [oracle.pieces.grown(signature, option) for signature in open_]
+        holds = [
+            (rank(oracle, mix, verdict), mix, signature)
+            for signature, mix, verdict in zip(open_, grown, oracle.verdicts(host, grown), strict=True)
+            if verdict.ok
+        ]
+        if holds:
+            return max(holds)[2], option
+    return (), options[0]
 
 
 def _fill(

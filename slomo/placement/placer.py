@@ -43,7 +43,7 @@ class Placer:
     model : str
         Sensitivity model to ask; some policies insist on their own.
     risk : float
-        Quantile of the predicted throughput that must meet an SLO, 0.5 up to below 1.
+        Probability with which all SLOs of a socket must hold, 0.5 up to below 1.
     profiles : sequence of InstanceProfile
         Throughput over cache ways, latency over load; for policies that partition the cache, and for latency SLOs.
     observe : callable, optional
@@ -229,19 +229,24 @@ class Placer:
 
     def _admit(self, request: Request) -> Decision:
         tried: list[Refusal] = []
-        for cuts in self._cuts(request, tried):
-            spots = self._put_all(request, cuts)
-            if spots is not None:
-                self._state.keep(request, spots)
-                return self._account.decision(request.id)
+        options = self._cuts(request, tried)
+        # a socket in use goes before a new one, even where that takes another instance
+        for used_only in (True, False) if self.policy.picks == "best" and len(options) > 1 else (False,):
+            for cuts in options:
+                spots = self._put_all(request, cuts, used_only=used_only)
+                if spots is not None:
+                    self._state.keep(request, spots)
+                    return self._account.decision(request.id)
         return self._account.refusal(request, tried)
 
-    def _put_all(self, request: Request, cuts: Mapping[Host, tuple[Piece, ...]]) -> list[Spot] | None:
+    def _put_all(
+        self, request: Request, cuts: Mapping[Host, tuple[Piece, ...]], *, used_only: bool
+    ) -> list[Spot] | None:
         """Put all pieces of a request somewhere, or none."""
         spots: list[Spot] = []
         for index in range(max(len(pieces) for pieces in cuts.values())):
             numbers = {host: self._pieces.number(pieces[index]) for host, pieces in cuts.items() if index < len(pieces)}
-            spot = self._best(numbers, self._state.allowed(request, spots))
+            spot = self._best(numbers, self._state.allowed(request, spots), used_only=used_only)
             if spot is None:
                 for done in spots:
                     self._state.take(request.id, done)
@@ -250,11 +255,19 @@ class Placer:
             spots.append(spot)
         return spots
 
-    def _best(self, numbers: Mapping[Host, int], allowed: Callable[[Socket], bool] | None = None) -> Spot | None:
+    def _best(
+        self,
+        numbers: Mapping[Host, int],
+        allowed: Callable[[Socket], bool] | None = None,
+        *,
+        used_only: bool = False,
+    ) -> Spot | None:
         """Return the socket for one piece, by the policy's rule; `numbers` has the piece for each kind of socket."""
         oracle, found = self.policy.oracle, []
         for host, piece in numbers.items():
             groups = self._candidates(host, allowed)
+            if used_only:
+                groups.pop((), None)
             mixes = [self._pieces.grown(signature, piece) for signature in groups]
             for (signature, socket), mix, verdict in zip(
                 groups.items(), mixes, oracle.verdicts(host, mixes), strict=True
@@ -277,8 +290,8 @@ class Placer:
         return found
 
     def _cuts(self, request: Request, tried: list[Refusal]) -> list[dict[Host, tuple[Piece, ...]]]:
-        """Return the ways to cut a request, the fewest instances first; note in `tried` where none will do."""
-        asked = (request.chain, request.slo, request.replicas)
+        """Return the ways to cut a request, the preferred first; note in `tried` where none will do."""
+        asked = (request.chain, request.slo, request.replicas, request.id in request.anti_affinity)
         if asked not in self._cut:
             per_host = {host: self._cuts_on(request, host) for host in self._state.hosts}
             self._cut[asked] = {host: cuts for host, cuts in per_host.items() if cuts}
@@ -286,8 +299,8 @@ class Placer:
         tried += [
             self._account.infeasible(request, host, self.fallback) for host in self._state.hosts if host not in found
         ]
-        counts = sorted({len(pieces) for cuts in found.values() for pieces in cuts})
-        return [{host: p for host, cuts in found.items() for p in cuts if len(p) == count} for count in counts]
+        most = max((len(cuts) for cuts in found.values()), default=0)
+        return [{host: cuts[i] for host, cuts in found.items() if i < len(cuts)} for i in range(most)]
 
     def _cuts_on(self, request: Request, host: Host) -> list[tuple[Piece, ...]]:
         workloads = tuple(workload.key for workload in request.chain)

@@ -77,8 +77,11 @@ class MixSearch(PredictedBestFit):
             start = [self._column(mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
             found = cover(wanted, start, Knapsack(host, items, len(classes)), time_limit_s=self.time_limit_s)
         else:
-            packed = pack(self.oracle, host, demand, in_order(self, host, demand))
-            mixes, complete = enumerate_mixes(self.oracle, host, demand)
+            packed = pack(self.oracle, host, demand, in_order(self, host, demand), self.alternatives)
+            every = {
+                option: count for piece, count in demand.items() for option in self.alternatives.get(piece, (piece,))
+            }
+            mixes, complete = enumerate_mixes(self.oracle, host, every)
             start = [self._column(mix, classes) for mix in (*packed, *mixes)]
             found = cover(wanted, start, complete=complete, time_limit_s=self.time_limit_s)
         if found.count >= sum(packed.values()):
