@@ -18,6 +18,7 @@ from slomo.cli.options import (
 from slomo.cli.output import emit_json, note
 
 if TYPE_CHECKING:
+    from slomo.profiling.adaptive import AdaptiveOutcome
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
 
@@ -39,9 +40,19 @@ if TYPE_CHECKING:
     default="grid",
     show_default=True,
     metavar="DESIGN",
-    help="Points of pressure: grid, slomo-grid (as published) or sobol.",
+    help="Points of pressure: grid, slomo-grid (as published), sobol or adaptive (each where it teaches most).",
 )
-@click.option("--runs", type=int, metavar="N", help="Points of the design per NF; all 588 of a grid by default.")
+@click.option(
+    "--runs",
+    type=int,
+    metavar="N",
+    help="Points of the design per NF; all 588 of a grid, at most 60 runs of adaptive by default.",
+)
+@click.option(
+    "--target-error",
+    metavar="SHARE",
+    help="Held-out error, over solo throughput, at which design `adaptive` stops: 2% by default.",
+)
 @click.option("--mixes", type=int, metavar="N", help="Mixes to run; up to 200 by default, 0 for none.")
 @click.option(
     "--stream",
@@ -70,6 +81,7 @@ def command(out: str | None, store: str | None, dry_run: bool, as_json: bool, **
     """
     from slomo.errors import UsageError
 
+    given["target_error"] = _target_error(given["target_error"], given["design"])
     if out is None and not dry_run:
         raise UsageError(
             "there is no place for the dataset", hint="add --out profile.parquet, or --dry-run to see what would run"
@@ -105,6 +117,20 @@ def _arguments(
     return {**given, "machine": host, "testbed": made, "seed": chosen.seed, "jobs": chosen.jobs or None}
 
 
+def _target_error(text: str | None, design: str) -> float | None:
+    """Return a target error given as ``2%`` or ``0.02``."""
+    from slomo.errors import InvalidValueError, UsageError
+
+    if text is None:
+        return None
+    if design != "adaptive":
+        raise UsageError(f"--target-error was given to design '{design}'", hint="add --design adaptive")
+    try:
+        return float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+    except ValueError:
+        raise InvalidValueError(f"target error is '{text}', needed a share", hint="2% or 0.02") from None
+
+
 def _describe(store: str | None, as_json: bool, **given: Any) -> None:
     from slomo.profiling.description import describe_campaign
     from slomo.workflow.measure import plan_experiments
@@ -116,6 +142,8 @@ def _describe(store: str | None, as_json: bool, **given: Any) -> None:
         emit_json({"dry_run": True, **described.to_dict()})
     else:
         click.echo(str(described))
+        if arguments["design"] == "adaptive":
+            click.echo("  these are sure; what else is run, within the plan's most, depends on what comes of them")
 
 
 def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
@@ -126,12 +154,16 @@ def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
     arguments = _arguments(**given)
     _check_place(out)
     announce_compilation()
+    outcomes: list[AdaptiveOutcome] = []
     with ProgressBar("measuring") as bar:
-        dataset = profile(**arguments, store=store, progress=bar)
+        dataset = profile(**arguments, store=store, progress=bar, report=outcomes.append)
     save_dataset(dataset, out)
+    for outcome in () if as_json else outcomes:
+        note(str(outcome))
     if as_json:
         emit_json(
             {
+                **({"adaptive": [outcome.to_dict() for outcome in outcomes]} if outcomes else {}),
                 "out": out,
                 "store": store,
                 "rows": len(dataset),

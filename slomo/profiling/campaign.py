@@ -268,3 +268,15 @@ def _incomplete(plan: ExperimentPlan, store: CampaignStore, failed: Mapping[str,
     )
     error.failed = tuple(failed)
     return error
+
+
+def run_batch(
+    store: CampaignStore, schedule: Schedule, testbed: Testbed, jobs: int, progress: Progress
+) -> dict[str, Exception]:
+    """Run what a schedule has open into an opened store; return label and error of every run that failed.
+
+    For campaigns that decide on their runs as they go (`slomo.profiling.adaptive_campaign`).
+    """
+    work = _Work(store, schedule, testbed, jobs, progress)
+    work.run_all()
+    return work.failed

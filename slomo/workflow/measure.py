@@ -3,7 +3,7 @@
 SLOMO (SIGCOMM'20) section 4.1.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import DEFAULT_MACHINE, machine_named, workloads_of
 
 if TYPE_CHECKING:
+    from slomo.profiling.adaptive import AdaptiveOutcome
+    from slomo.profiling.adaptive_campaign import AdaptivePlan
     from slomo.profiling.designs import Design
     from slomo.profiling.plan import ExperimentPlan
     from slomo.profiling.plans import Stream
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
 
+#: The design that decides on its runs as it goes.
+ADAPTIVE = "adaptive"
 PLANS = ("all", "pressure", "solo", "mixes")
 #: Mixes that set the width of intervals; with fewer, the promised coverage is met less exactly (split conformal).
 CALIBRATION_MIXES = 200
@@ -37,6 +41,7 @@ def plan_experiments(
     stream: "Stream | None" = None,
     replicates: int = 1,
     seed: int = 0,
+    target_error: float | None = None,
 ) -> "ExperimentPlan":
     """Return what :func:`profile` would run.
 
@@ -50,9 +55,9 @@ def plan_experiments(
         ``pressure`` is solo runs and runs beside the synthetic competitor; ``all`` is that and, with two or more
         network functions, mixes that set the width of intervals.
     design : str or Design
-        ``grid``, ``slomo-grid`` or ``sobol``.
+        ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``: of that, the runs it is sure to need.
     runs : int, optional
-        Points of the design per network function; the design's own number by default.
+        Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
     mixes : int, optional
         Mixes to run; by default up to 200.
     stream : {"calibration", "test"}, optional
@@ -61,6 +66,8 @@ def plan_experiments(
         Runs of every experiment.
     seed : int
         Seed of everything random.
+    target_error : float, optional
+        Held-out error at which ``adaptive`` stops, as a share of solo throughput.
 
     Raises
     ------
@@ -83,6 +90,8 @@ def plan_experiments(
         return solo_plan(workloads, host, **rest)
     if plan == "mixes":
         return _mixes(workloads, host, mixes, stream or "test", **rest)
+    if design == ADAPTIVE:
+        return _adaptive(workloads, host, plan, runs, mixes, stream, target_error, **rest).sure()
     pressure = pressure_plan(workloads, host, design, runs=runs, **rest)
     if plan == "pressure" or len(workloads) < 2 or mixes == 0:
         return pressure
@@ -105,12 +114,14 @@ def profile(
     store: str | Path | None = None,
     jobs: int | None = None,
     progress: "Progress | None" = None,
+    target_error: float | None = None,
+    report: "Callable[[AdaptiveOutcome], object] | None" = None,
 ) -> "ProfileDataset":
     """Measure network functions alone, beside the synthetic competitor, and in mixes.
 
     Parameters
     ----------
-    network_functions, machine, plan, design, runs, mixes, stream, replicates, seed
+    network_functions, machine, plan, design, runs, mixes, stream, replicates, seed, target_error
         As in :func:`plan_experiments`.
     testbed : str or Testbed
         Where the experiments run; the simulator by default.
@@ -122,6 +133,8 @@ def profile(
         Runs at a time; every core by default.
     progress : Progress, optional
         Hears how far the campaign is.
+    report : callable, optional
+        Hears, with design ``adaptive``, why each network function's profile stopped and what it saved.
 
     Raises
     ------
@@ -138,22 +151,43 @@ def profile(
     >>> dataset.targets
     ('l2fwd@64B,100000f',)
     """
+    from slomo.profiling.adaptive_campaign import run_adaptive
     from slomo.profiling.campaign import run_campaign
     from slomo.testbed.registry import machine_of, make_testbed
 
     host = machine_of(testbed, machine, DEFAULT_MACHINE)
-    planned = plan_experiments(
-        network_functions,
-        machine=host,
-        plan=plan,
-        design=design,
-        runs=runs,
-        mixes=mixes,
-        stream=stream,
-        replicates=replicates,
-        seed=seed,
-    )
-    return run_campaign(planned, make_testbed(testbed, host, own), store, jobs, progress)
+    asked: dict[str, Any] = {"runs": runs, "mixes": mixes, "stream": stream, "replicates": replicates, "seed": seed}
+    made = make_testbed(testbed, host, own)
+    if design == ADAPTIVE and plan in ("all", "pressure"):
+        adaptive = _adaptive(workloads_of(network_functions), host, plan, target_error=target_error, **asked)
+        result = run_adaptive(adaptive, made, store, jobs, progress)
+        if report is not None:
+            for outcome in result.outcomes:
+                report(outcome)
+        return result.dataset
+    planned = plan_experiments(network_functions, machine=host, plan=plan, design=design, **asked)
+    return run_campaign(planned, made, store, jobs, progress)
+
+
+def _adaptive(
+    workloads: Sequence[Workload],
+    machine: "Machine",
+    plan: str,
+    runs: int | None,
+    mixes: int | None,
+    stream: "Stream | None",
+    target_error: float | None,
+    replicates: int,
+    seed: int,
+) -> "AdaptivePlan":
+    """Return the adaptive plan, with the mixes that plan ``all`` adds."""
+    from slomo.profiling.adaptive_campaign import adaptive_plan, refuse_replicates
+
+    refuse_replicates(replicates)
+    besides = None
+    if plan == "all" and len(workloads) > 1 and mixes != 0:
+        besides = _mixes(workloads, machine, mixes, stream or "calibration", seed=seed)
+    return adaptive_plan(workloads, machine, target_error=target_error, budget=runs, seed=seed, besides=besides)
 
 
 def _mixes(

@@ -1,0 +1,67 @@
+"""What repeats of one setting disagree by, and what that means for the smallest error a model can be shown to have.
+
+Pooled variance of replicates, as pyperf and npf estimate noise between runs; SLOMO (SIGCOMM'20, section 4.1) takes
+medians.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+#: Mean absolute deviation of a normal variable of standard deviation 1.
+_MEAN_ABSOLUTE = math.sqrt(2.0 / math.pi)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise of single runs.
+
+    Attributes
+    ----------
+    relative : float
+        Standard deviation of one run over the mean of its setting, pooled over all settings that were repeated.
+    degrees : int
+        Degrees of freedom of that estimate; 0 where nothing was repeated.
+
+    Examples
+    --------
+    >>> noise = estimate_noise([[1.0, 1.1], [2.0], [3.0, 3.0]])
+    >>> round(noise.relative, 4), noise.degrees, round(noise.floor, 4)
+    (0.0476, 2, 0.038)
+    """
+
+    relative: float
+    degrees: int
+
+    @property
+    def floor(self) -> float:
+        """Mean absolute error that noise alone makes, as a share of the throughput measured."""
+        return _MEAN_ABSOLUTE * self.relative
+
+    def doubt(self, throughputs_mpps: Mapping[str, Sequence[float]]) -> dict[str, float]:
+        """Return how uncertain each setting's mean is, as a share of the largest mean (solo throughput).
+
+        A setting's own disagreement counts as much as it has degrees of freedom, the pooled one as much as it has.
+        """
+        most = max((float(np.mean(values)) for values in throughputs_mpps.values()), default=0.0)
+        found = {}
+        for key, values in throughputs_mpps.items():
+            mean, own = float(np.mean(values)), len(values) - 1
+            variance = self.degrees * (self.relative * mean) ** 2
+            variance += own * float(np.var(values, ddof=1)) if own else 0.0
+            deviation = math.sqrt(variance / (self.degrees + own)) if self.degrees + own else 0.0
+            found[key] = deviation / math.sqrt(len(values)) / most if most > 0.0 else 0.0
+        return found
+
+
+def estimate_noise(throughputs_mpps: Iterable[Sequence[float]]) -> Noise:
+    """Return the pooled noise of settings, each given by its replicates' throughput [Mpps]."""
+    total, degrees = 0.0, 0
+    for values in throughputs_mpps:
+        mean = float(np.mean(values)) if len(values) else 0.0
+        if len(values) > 1 and mean > 0.0:
+            total += float(np.sum((np.asarray(values) / mean - 1.0) ** 2))
+            degrees += len(values) - 1
+    return Noise(math.sqrt(total / degrees) if degrees else 0.0, degrees)

@@ -1,0 +1,42 @@
+"""`slomo profile --design adaptive`: its options, its report, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from slomo.cli.main import main
+
+
+def test_it_says_what_was_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The report names the reason, the error and the runs saved against the grid."""
+    out = tmp_path / "profile.parquet"
+    options = ["--design", "adaptive", "--runs", "3", "--target-error", "2%", "--plan", "pressure", "--out", str(out)]
+    assert main(["profile", "l2fwd", *options]) == 0
+    said = capsys.readouterr().err
+    assert "budget spent after 3 runs" in said
+    assert "586 of the grid's 589 runs saved" in said
+    assert out.exists()
+
+
+def test_a_dry_run_shows_the_sure_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """A dry run names the target error and the most runs, and how many are sure."""
+    assert main(["profile", "l2fwd", "--design", "adaptive", "--target-error", "3%", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "adaptive to 3 % with at most 60 runs" in said
+    assert "17 runs" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--design", "adaptive", "--runs", "0"], "the budget is 0 runs"),
+        (["--design", "adaptive", "--target-error", "0"], "target error is 0"),
+        (["--design", "adaptive", "--target-error", "little"], "target error is 'little'"),
+        (["--design", "adaptive", "--replicates", "3"], "replicates is 3"),
+        (["--target-error", "2%"], "--target-error was given to design 'grid'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each impossible combination ends with exit code 2 and says what is wrong."""
+    assert main(["profile", "l2fwd", "--dry-run", *options]) == 2
+    assert words in capsys.readouterr().err
