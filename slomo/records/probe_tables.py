@@ -1,0 +1,196 @@
+r"""Measurements without counters, read through a mapping: run times beside a dial of pressure, and of a reporter probe.
+
+Bubble-Up (MICRO'11) section 3: a dial makes pressure of a known level, a reporter tells how much pressure somebody else
+makes. Three kinds of table: the reporter at each level, the reporter beside each application, each application at each
+level. They hold run times, so that less is better.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as place:
+...     folder = Path(place)
+...     _ = (folder / "reporter.csv").write_text(" mean\n0 10\n8 15\n16 20\n")
+...     _ = (folder / "beside.csv").write_text(" mean\nlbm 15\n")
+...     _ = (folder / "lbm.csv").write_text("level time\n0 40\n8 60\n16 80\n")
+...     tables = read_probe_tables(folder, {
+...         "machine": "m", "kind": "probes", "reporter": {"file": "reporter.csv"},
+...         "beside": {"file": "beside.csv"}, "sensitivity": {"file": "{name}.csv"},
+...     })
+>>> tables.names, tables.levels.tolist(), tables.beside["lbm"]
+(('lbm',), [0.0, 8.0, 16.0], 15.0)
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import slomo.records.tables as tables
+from slomo.errors import ConfigurationError
+from slomo.vocabulary.documents import parse_document, read_document, validate
+
+MOST_ROWS = 10_000
+_TABLE: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "file": {"type": "string", "description": "a file name inside the folder; {name} stands for the application"},
+        "column": {"type": "string", "description": "name of the column that holds run times; the first by default"},
+        "name_characters": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": "characters of a name that the file's name writes otherwise",
+        },
+    },
+    "required": ["file"],
+    "additionalProperties": False,
+}
+_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "kind": {"const": "probes"},
+        "machine": {"type": "string"},
+        "reporter": _TABLE,
+        "beside": _TABLE,
+        "sensitivity": _TABLE,
+    },
+    "required": ["kind", "machine", "reporter", "beside", "sensitivity"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeTables:
+    """What probes measured on one machine; run times in one unit per table.
+
+    Attributes
+    ----------
+    machine : str
+        Where.
+    levels : ndarray, shape (n,)
+        Levels of the dial, ascending; the first one is no pressure.
+    reporter : ndarray, shape (n,)
+        Run time of the reporter at each level.
+    beside : mapping of str to float
+        Run time of the reporter beside each application.
+    sensitivity : mapping of str to (ndarray, ndarray)
+        Levels and run times of each application.
+    """
+
+    machine: str
+    levels: NDArray[np.float64]
+    reporter: NDArray[np.float64]
+    beside: Mapping[str, float]
+    sensitivity: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Applications, in the table's order."""
+        return tuple(self.beside)
+
+
+def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any]) -> ProbeTables:
+    """Read a folder of probe measurements.
+
+    Parameters
+    ----------
+    folder : path
+        Where the files are.
+    mapping : path or mapping
+        Which file holds what: a YAML file, or the same document.
+
+    Raises
+    ------
+    ConfigurationError
+        For a mapping or table that is wrong; names file, line and field or value.
+    """
+    place, document = Path(folder), _document(mapping)
+    levels, reporter = _curve(place, document["reporter"])
+    beside = _column(place / document["beside"]["file"], document["beside"].get("column"))
+    entry = document["sensitivity"]
+    curves = {name: _curve(place, {**entry, "file": _file(entry, name)}) for name in beside}
+    return ProbeTables(str(document["machine"]), levels, reporter, beside, curves)
+
+
+def _document(mapping: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(mapping, Mapping):
+        validate(mapping, _SCHEMA, "mapping", {})
+        return mapping
+    data, lines = parse_document(read_document(Path(mapping)), str(mapping))
+    validate(data, _SCHEMA, str(mapping), lines)
+    return data
+
+
+def _file(entry: Mapping[str, Any], name: str) -> str:
+    """Return an application's file; a name cannot lead out of the folder."""
+    for given, written in entry.get("name_characters", {}).items():
+        name = name.replace(given, written)
+    if "/" in name or "\\" in name or name.startswith("."):
+        raise ConfigurationError(f"'{name}' is no application's name", hint="a name holds no path")
+    return str(entry["file"]).replace("{name}", name)
+
+
+def _curve(folder: Path, entry: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return levels and run times, by level."""
+    path = folder / entry["file"]
+    found: dict[float, float] = {}
+    for text, value in _column(path, entry.get("column")).items():
+        level = _number(path, text)
+        if level < 0.0:
+            raise ConfigurationError(f"{path}: level {text} of the dial, needed 0 or more")
+        found[level] = value
+    levels = np.array(sorted(found))
+    if len(levels) < 2 or levels[0] != 0.0:
+        shown = ", ".join(f"{level:g}" for level in levels[:5])
+        raise ConfigurationError(
+            f"{path}: the dial has levels {shown}, needed 0 (nobody beside) and at least one more",
+            hint="measure the run time alone, too",
+        )
+    return levels, np.array([found[level] for level in levels.tolist()])
+
+
+def _column(path: Path, wanted: str | None) -> dict[str, float]:
+    """Return the first column of a table with the run time in each row.
+
+    Files written by pandas leave the first column's name out, or have no header at all: a first line is a header where
+    it is shorter than the next one, or does not end in a number.
+    """
+    lines = [(number, line.split()) for number, line in enumerate(tables.read_text(path).split("\n"), start=1)]
+    lines = [(number, cells) for number, cells in lines if cells]
+    width = len(lines[-1][1]) if lines else 0
+    headed = bool(lines) and (len(lines[0][1]) < width or not _is_number(lines[0][1][-1]))
+    names, body = (lines[0][1][1 - width :], lines[1:]) if headed else ([], lines)
+    if not body or width < 2 or len(body) > MOST_ROWS:
+        raise ConfigurationError(f"{path}: {len(body)} rows of {width} columns, needed 1 to {MOST_ROWS} of 2 or more")
+    if wanted is not None and wanted not in names:
+        raise ConfigurationError(f"{path}: has no column '{wanted}'", hint=f"it has: {', '.join(names) or 'no header'}")
+    place = 1 + (0 if wanted is None else names.index(wanted))
+    found: dict[str, float] = {}
+    for number, cells in body:
+        if len(cells) != width or cells[0] in found:
+            what = f"{len(cells)} values, needed {width}" if len(cells) != width else f"'{cells[0]}' occurs twice"
+            raise ConfigurationError(f"{path}, line {number}: {what}")
+        found[cells[0]] = _number(path, cells[place], number)
+        if not found[cells[0]] > 0.0:
+            raise ConfigurationError(f"{path}, line {number}: run time {cells[place]}, needed above 0")
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(path: Path, text: str, line: int | None = None) -> float:
+    where = f"{path}" if line is None else f"{path}, line {line}"
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ConfigurationError(f"{where}: got '{text}', needed a number")
+    return value
