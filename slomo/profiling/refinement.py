@@ -1,8 +1,8 @@
 """Midpoint refinement of a one-dimensional curve: measure where the curve may still bend, stop where it cannot.
 
 ResQ (NSDI'18) profiles throughput against LLC ways, and latency against load, so: it halves intervals until a midpoint
-is what its neighbours foretell. The curve's shape saves runs besides: a concave curve lies above every chord and below its
-neighbours' extensions, so an interval whose bounds meet within the tolerance needs no midpoint.
+is what its neighbours foretell. The curve's shape saves runs besides: a concave curve lies above every chord and below
+its neighbours' extensions, so an interval whose bounds meet within the tolerance needs no midpoint.
 """
 
 from collections.abc import Callable
