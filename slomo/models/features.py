@@ -46,6 +46,9 @@ class Subject:
         Rows of one competitor configuration share a number; cross-validation never splits them.
     own_names, own
         The NF's own core-level metrics and their values, shape (n, len(own_names)).
+    beside_names, beside
+        Metrics of the competition measured beside the NF and their values, shape (n, len(beside_names)); none for
+        tables measured elsewhere.
     counts : ndarray of int, shape (n,)
         Competitors per row.
     traffic : dict of str to float
@@ -62,6 +65,8 @@ class Subject:
     groups: NDArray[np.int64]
     own_names: tuple[str, ...]
     own: Floats
+    beside_names: tuple[str, ...]
+    beside: Floats
     counts: NDArray[np.int64]
     traffic: dict[str, float]
 
@@ -118,6 +123,7 @@ def _subject(dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, targ
     solo, source = _solo(dataset, rows, machine, target, imported=imported)
     contended = rows[rows["competitor_count"] > 0] if not imported else rows
     own_names = _reported(rows, "own")
+    beside_names = _reported(contended, "beside") if not imported else ()
     metrics = _reported(contended, "competition")
     if not imported:
         # what no competitor reports about itself cannot be composed for a mix
@@ -138,6 +144,8 @@ def _subject(dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, targ
         groups=_groups(rows, imported=imported),
         own_names=own_names,
         own=rows[[f"own.{name}" for name in own_names]].to_numpy(dtype=float),
+        beside_names=beside_names,
+        beside=rows[[f"beside.{name}" for name in beside_names]].to_numpy(dtype=float),
         counts=rows["competitor_count"].to_numpy(dtype=np.int64),
         traffic={name: float(column[at_workload].median()) for name, column in traffic.items()},
     )

@@ -14,6 +14,7 @@ from slomo.models.applicability import Applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
+from slomo.models.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -49,6 +50,8 @@ class NFModel:
         What was measured, where, units, ranges, errors, versions.
     traffic : mapping of str to float
         Values of the ``traffic.*`` features that stand for :attr:`workload`.
+    response : ServerResponse or None
+        How it answers running neighbours, for whole servers; None where they were not measured beside it.
     """
 
     workload: Workload
@@ -62,6 +65,7 @@ class NFModel:
     applicability: Applicability
     manifest: Mapping[str, Any]
     traffic: Mapping[str, float] = field(default_factory=dict)
+    response: ServerResponse | None = None
 
     def model(self, name: str) -> SensitivityModel:
         """Return the sensitivity model of family `name`.

@@ -32,7 +32,7 @@ def fit_profile(subject: Subject, seed: int) -> ContentiousnessProfile:
     if not pressures or not subject.own_names or whole.sum() < _FEWEST_ROWS:
         return constant_profile(solo)
     pressure, own = subject.columns(pressures)[whole], subject.own[whole]
-    scale, limit = _half_saturation(pressure), pressure.max(axis=0)
+    scale, limit = half_saturation(pressure), pressure.max(axis=0)
     basis = pressure_basis(pressure, scale, limit)
     weights = _chosen(basis, own, folds(subject.groups[whole], seed), len(pressures))
     by_count = {
@@ -53,8 +53,14 @@ def _median(subject: Subject, rows: NDArray[np.bool_]) -> MetricVector:
     return MetricVector(dict(zip(subject.own_names, values.tolist(), strict=True)), scope=Scope.CORE)
 
 
-def _half_saturation(pressure: Floats) -> Floats:
-    """Return the median of each pressure where there is any; 1 where there never is."""
+def half_saturation(pressure: Floats) -> Floats:
+    """Return the median of each pressure where there is any; 1 where there never is.
+
+    Examples
+    --------
+    >>> half_saturation(np.array([[0.0, 0.0], [4.0, 0.0], [6.0, 0.0]])).tolist()
+    [5.0, 1.0]
+    """
     scales = [np.median(column[column > 0]) if (column > 0).any() else 1.0 for column in pressure.T]
     return np.array(scales, dtype=float)
 

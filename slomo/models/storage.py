@@ -19,6 +19,7 @@ from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.sensitivity import sensitivity_from_dict
+from slomo.models.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
@@ -144,6 +145,7 @@ def _write_model(folder: Path, model: NFModel) -> None:
         "traffic": dict(model.traffic),
         "contentiousness": model.contentiousness.to_dict(),
         "applicability": model.applicability.to_dict(),
+        "response": None if model.response is None else model.response.to_dict(),
         "calibration": {name: calibration.to_dict() for name, calibration in model.calibration.items()},
         "sensitivity": {},
     }
@@ -186,4 +188,5 @@ def _assemble(data: Mapping[str, Any], contents: Mapping[str, str], manifest: Ma
         applicability=Applicability.from_dict(mapping(data, "applicability")),
         manifest={name: value for name, value in manifest.items() if name != "files"},
         traffic={name: finite(mapping(data, "traffic"), name) for name in mapping(data, "traffic")},
+        response=None if data.get("response") is None else ServerResponse.from_dict(mapping(data, "response")),
     )

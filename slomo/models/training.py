@@ -21,6 +21,7 @@ from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.registry import make_families
 from slomo.models.response_fit import fit_profile
+from slomo.models.server_response_fit import fit_server_response, widened
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.metrics import METRICS
@@ -115,6 +116,7 @@ def _fit_subject(
         applicability=covered,
         manifest=_manifest(subject, covered, facts, cross_validation=errors, left_out=left_out),
         traffic=subject.traffic,
+        response=fit_server_response(subject, facts["seed"]),
     )
 
 
@@ -155,7 +157,9 @@ def _with_intervals(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> lis
     finished = []
     for machine in dict.fromkeys(model.machine for model in fitted):
         models = [model for model in fitted if model.machine == machine]
-        found = calibrations(models, mix_rows(dataset, models, machine))
+        mixes = mix_rows(dataset, models, machine)
+        found = calibrations(models, mixes)
+        models = widened(models, mixes)
         for number, model in enumerate(models):
             calibration = {**model.calibration, **found[number]}
             manifest = {**model.manifest, "intervals": summary(calibration)}

@@ -57,6 +57,19 @@ def _socket(tenants: Sequence[Workload]) -> np.ndarray:
     return total
 
 
+def _beside(tenants: Sequence[Workload], slot: int) -> np.ndarray:
+    """Socket-level vector of the others while the target runs beside them; ratios left out."""
+    share = _shares(tenants)
+    table = np.array([_parameters(workload) for workload in tenants])
+    felt = np.stack([table[:, 1] * share, table[:, 2] * share], axis=1)
+    total = np.zeros(len(NAMES))
+    for i, workload in enumerate(tenants):
+        if i != slot:
+            total += _core(workload, share[i], felt.sum(axis=0) - felt[i])
+    total[5:] = np.nan
+    return total
+
+
 def _row(
     machine: str, tenants: Sequence[Workload], slot: int, plan: str, key: int, noise: np.random.Generator
 ) -> dict[str, object]:
@@ -97,6 +110,7 @@ def _row(
         "run_key": f"{plan}-{key}",
         "truth_mpps": np.nan,
         **{f"competition.{n}": v for n, v in zip(NAMES, alone, strict=True)},
+        **{f"beside.{n}": v for n, v in zip(NAMES, _beside(tenants, slot), strict=True)},
         **{f"own.{n}": v for n, v in zip(NAMES, own, strict=True)},
     }
 

@@ -1,0 +1,114 @@
+"""Fit how an NF answers running neighbours, from the pressure rows of its profile.
+
+SLOMO (SIGCOMM'20) section 4.1 for the runs; the pressure is the competition measured beside the target. Metrics that
+add up are smooth in it (ridge over a saturating basis), throughput is read from monotone trees.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.models.applicability import applicability
+from slomo.models.base import Floats
+from slomo.models.calibration import ENOUGH_IN_ALL, ENOUGH_OF_ONE, MixRows
+from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
+from slomo.models.cross_validation import folds, held_out
+from slomo.models.features import Subject
+from slomo.models.intervals import calibrate
+from slomo.models.joint import solve_joint
+from slomo.models.nf_model import NFModel
+from slomo.models.response_fit import PRESSURES, half_saturation, ridge, solo_vector
+from slomo.models.sensitivity import TreeSensitivity, sensitivity_from_dict
+from slomo.models.server_response import ServerResponse
+
+#: Weaker ridges fit single rows better and whole servers worse: in a full cache an NF holds what the others leave, so
+#: that a slope of -1 in occupancy leaves the split open. This one keeps the split determined (1e-4: 14 % median error
+#: of occupancy at the fixed point, 1e-2: 6 %).
+STRENGTH = 1e-2
+#: Fewer rows than this and no function is worth fitting.
+_FEWEST_ROWS = 24
+
+
+def fit_server_response(subject: Subject, seed: int) -> ServerResponse | None:
+    """Return a subject's answer to running neighbours; None where they were not measured beside it."""
+    names = tuple(name for name in PRESSURES if name in subject.beside_names and name in subject.own_names)
+    if not names or not subject.own_names:
+        return None
+    pressure = subject.beside[:, [subject.beside_names.index(name) for name in names]]
+    whole = np.isfinite(pressure).all(axis=1) & np.isfinite(subject.own).all(axis=1) & (subject.mpps > 0.0)
+    if whole.sum() < _FEWEST_ROWS or not (subject.counts[whole] > 0).any():
+        return None
+    pressure, own, mpps = pressure[whole], subject.own[whole], subject.mpps[whole]
+    scale, limit = half_saturation(pressure), pressure.max(axis=0)
+    basis = pressure_basis(pressure, scale, limit)
+    weights = ridge(basis, np.column_stack([own, mpps]), STRENGTH)
+    low, high = own.min(axis=0), own.max(axis=0)
+    profile = ContentiousnessProfile(
+        subject.own_names, names, solo_vector(subject), {}, scale, limit, weights[:, :-1], low, high
+    )
+    guess = _held_out(subject, names, pressure, mpps, folds(subject.groups[whole], seed), seed)
+    return ServerResponse(
+        profile=profile,
+        speed=weights[:, -1],
+        slowest_mpps=float(mpps.min()),
+        fastest_mpps=float(mpps.max()),
+        sensitivity=_trees(subject, names, pressure, mpps, seed),
+        calibration=calibrate(mpps, guess, subject.solo_mpps, "cross-validation"),
+        applicability=applicability(names, pressure),
+    )
+
+
+def _trees(subject: Subject, names: tuple[str, ...], pressure: Floats, mpps: Floats, seed: int) -> TreeSensitivity:
+    from slomo.models.xgb import XgbFamily
+
+    grown = XgbFamily().fit(names, pressure, mpps, solo_mpps=subject.solo_mpps, seed=seed)
+    # as saved and loaded: one set of numbers before and after (xgboost's own file would be kept per NF otherwise)
+    plain = sensitivity_from_dict(replace(grown, name="equilibrium", source=None).to_dict(), None)
+    assert isinstance(plain, TreeSensitivity)
+    return plain
+
+
+def _held_out(
+    subject: Subject,
+    names: tuple[str, ...],
+    pressure: Floats,
+    mpps: Floats,
+    fold: NDArray[np.int64],
+    seed: int,
+) -> Floats:
+    def fit(seen: NDArray[np.bool_]) -> Callable[[NDArray[np.bool_]], Floats]:
+        model = _trees(subject, names, pressure[seen], mpps[seen], seed)
+        return lambda asked: model.predict_mpps(pressure[asked])
+
+    return held_out(fit, fold)
+
+
+def widened(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
+    """Return the models with intervals of whole servers calibrated on mixes, where there are enough.
+
+    Parameters
+    ----------
+    models : sequence of NFModel
+        All of one machine.
+    rows : MixRows
+        Its mixes; they are never fitted.
+    """
+    if any(model.response is None for model in models) or len(rows.mpps) < ENOUGH_IN_ALL:
+        return list(models)
+    members = np.column_stack([rows.target, rows.members])
+    predicted = solve_joint(models, members).throughput_mpps[:, 0]
+    solo = np.array([model.solo_mpps for model in models])[rows.target]
+    pooled = calibrate(rows.mpps, predicted, solo, "mixes")
+    result = []
+    for number, model in enumerate(models):
+        here = rows.target == number
+        own = (
+            calibrate(rows.mpps[here], predicted[here], model.solo_mpps, "mixes")
+            if here.sum() >= ENOUGH_OF_ONE
+            else pooled
+        )
+        assert model.response is not None
+        result.append(replace(model, response=replace(model.response, calibration=own)))
+    return result

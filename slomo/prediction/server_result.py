@@ -1,0 +1,166 @@
+"""What is predicted about a whole server: every NF's throughput and vector, and how the answer was found.
+
+Values only; `slomo.prediction.equilibrium` makes them.
+"""
+
+import math
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from slomo.models.applicability import Verdict
+from slomo.prediction.result import label
+from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.workload import Workload
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class TenantPrediction:
+    """One NF of a server.
+
+    Attributes
+    ----------
+    workload : Workload
+        The NF, its configuration and traffic, offered load included.
+    socket : int
+        Where it runs.
+    solo_mpps, throughput_mpps : float
+        Throughput alone (at most the offered load), and predicted [Mpps].
+    interval : tuple of float
+        Where the throughput lies with probability `coverage` of the server's prediction [Mpps].
+    load : float
+        Served share of what it could serve there, 0 to 1; 1 where saturated.
+    vector : MetricVector or None
+        Core-level vector at the fixed point; None with method ``"slomo"``, which has no such vector.
+    verdict : Verdict
+        Whether what was measured supports this.
+    reasons : tuple of str
+        What speaks against it.
+    """
+
+    workload: Workload
+    socket: int
+    solo_mpps: float
+    throughput_mpps: float
+    interval: tuple[float, float]
+    load: float
+    vector: MetricVector | None
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def slowdown(self) -> float:
+        """Share of the throughput it would have alone that is lost."""
+        return 1.0 - self.throughput_mpps / self.solo_mpps if self.solo_mpps > 0.0 else math.nan
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "target": label(self.workload),
+            "workload": self.workload.to_dict(),
+            "socket": self.socket,
+            "solo_mpps": self.solo_mpps,
+            "throughput_mpps": self.throughput_mpps,
+            "slowdown": self.slowdown,
+            "interval": list(self.interval),
+            "load": self.load,
+            "vector": None if self.vector is None else self.vector.to_dict(),
+            "verdict": str(self.verdict),
+            "reasons": list(self.reasons),
+        }
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """How the fixed point of one socket was found.
+
+    Attributes
+    ----------
+    converged : bool
+        Whether the rounds came to rest.
+    rounds : int
+        Rounds taken.
+    ratio : float
+        Last step over the one before; below 1 the rounds contract.
+    bound : float
+        Bound on what is left to go, as a share of the largest solo value; infinite where steps do not shrink.
+    """
+
+    converged: bool
+    rounds: int
+    ratio: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class ServerPrediction:
+    """All NFs of a server.
+
+    Attributes
+    ----------
+    machine : str
+        Where.
+    method : str
+        ``"equilibrium"`` or ``"slomo"``, the one asked for.
+    coverage : float
+        Nominal coverage of the intervals, 0 to 1.
+    tenants : tuple of TenantPrediction
+        In the order asked.
+    sockets : mapping of int to Convergence
+        One fixed point per socket; empty with method ``"slomo"``.
+    fallback : str or None
+        Why (part of) the answer came from method ``"slomo"`` although the equilibrium was asked for.
+    """
+
+    machine: str
+    method: str
+    coverage: float
+    tenants: tuple[TenantPrediction, ...]
+    sockets: dict[int, Convergence]
+    fallback: str | None = None
+
+    @property
+    def throughput_mpps(self) -> tuple[float, ...]:
+        """Predicted throughput of every NF, in the order asked [Mpps]."""
+        return tuple(tenant.throughput_mpps for tenant in self.tenants)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict among the NFs."""
+        order = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
+        return max((tenant.verdict for tenant in self.tenants), key=order.index, default=Verdict.SUPPORTED)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "machine": self.machine,
+            "method": self.method,
+            "coverage": self.coverage,
+            "tenants": [tenant.to_dict() for tenant in self.tenants],
+            "sockets": {
+                str(socket): {
+                    "converged": found.converged,
+                    "rounds": found.rounds,
+                    "ratio": found.ratio if math.isfinite(found.ratio) else None,
+                    "bound": found.bound if math.isfinite(found.bound) else None,
+                }
+                for socket, found in self.sockets.items()
+            },
+            "fallback": self.fallback,
+            "verdict": str(self.verdict),
+        }
+
+    def _repr_html_(self) -> str:
+        head = "".join(
+            f"<th>{name}</th>" for name in ("NF", "socket", "solo", "predicted [Mpps]", "slowdown", "verdict")
+        )
+        body = "".join(
+            f"<tr><td>{escape(label(t.workload))}</td><td>{t.socket}</td><td>{t.solo_mpps:.3g}</td>"
+            f"<td>{t.throughput_mpps:.3g}</td><td>{100 * t.slowdown:.1f} %</td>"
+            f"<td>{escape('; '.join([str(t.verdict), *t.reasons]))}</td></tr>"
+            for t in self.tenants
+        )
+        return f"<table><caption>{escape(self.machine)}, {escape(self.method)}</caption><tr>{head}</tr>{body}</table>"

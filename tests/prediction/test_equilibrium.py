@@ -1,0 +1,240 @@
+"""Facts about whole servers: every NF at once, at the fixed point of everybody's answers."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.models.applicability import Verdict, applicability
+from slomo.models.intervals import ConformalCalibration
+from slomo.models.joint import TRIES, joint_vectors, solve_joint
+from slomo.models.library import ModelLibrary
+from slomo.models.server_response import ServerResponse
+from slomo.prediction.equilibrium import solve_server
+from slomo.prediction.predictor import Predictor
+from slomo.vocabulary.workload import Traffic, Workload
+
+MACHINE = "silver-4110"
+NAMES = ("L2MISS", "L3OCC", "READ")
+
+
+class Falling:
+    """Throughput falls with the accesses of the others; read exactly, as trees are."""
+
+    name, feature_names, composition = "equilibrium", NAMES, "pressure"
+
+    def __init__(self, solo_mpps):
+        self.solo_mpps = solo_mpps
+
+    def predict_mpps(self, vectors):
+        return self.solo_mpps / (1.0 + 0.004 * vectors[:, 0] + 0.00002 * vectors[:, 1])
+
+
+def respond(model, slope=1.0):
+    """Return the model with a server response; answers fall by `slope` times the profile's own slope."""
+    profile = model.contentiousness
+    weights = profile.weights.copy()
+    weights[1:] *= slope
+    profile = replace(profile, weights=weights, low=0.0 * profile.low)
+    speed = np.zeros(len(weights))
+    speed[0], speed[1] = model.solo_mpps, -0.4 * model.solo_mpps
+    seen = np.random.default_rng(0).uniform(0.0, 1.0, (60, 3)) * np.array([300.0, 11264.0, 40.0])
+    response = ServerResponse(
+        profile,
+        speed,
+        0.1 * model.solo_mpps,
+        model.solo_mpps,
+        Falling(model.solo_mpps),
+        ConformalCalibration(np.arange(1, 100) / 500.0, "mixes"),
+        applicability(NAMES, seen),
+    )
+    return replace(model, response=response)
+
+
+@pytest.fixture
+def server_library(library):
+    """Make every NF of the small library answer running neighbours."""
+    return ModelLibrary([respond(model) for model in library.values()])
+
+
+def mpps(library, names, **options):
+    return solve_server(library, names, MACHINE, **options).throughput_mpps
+
+
+def test_alone_nothing_is_lost(server_library):
+    """An NF without neighbours keeps exactly its solo throughput, and its vector is its solo vector (law 1)."""
+    found = solve_server(server_library, ["lpm"], MACHINE)
+    (lpm,) = found.tenants
+    assert (lpm.throughput_mpps, lpm.slowdown, lpm.interval) == (5.0, 0.0, (5.0, 5.0))
+    assert dict(lpm.vector) == {"L2MISS": 20.0, "L3OCC": 1500.0, "READ": 1.0}
+    assert found.verdict is Verdict.SUPPORTED
+
+
+def test_an_empty_server_has_no_answers(server_library):
+    """No NFs, no predictions."""
+    assert solve_server(server_library, [], MACHINE).tenants == ()
+
+
+def test_order_changes_no_bit(server_library):
+    """The order in which NFs are named does not change a bit of any answer (law 2)."""
+    names = ["stats", "lpm", "snort", "nat", "lpm"]
+    forward, backward = mpps(server_library, names), mpps(server_library, names[::-1])
+    assert forward == backward[::-1]
+
+
+def test_like_and_unlike_neighbours_differ(server_library):
+    """Unlike neighbours press differently from as many like ones (law 2)."""
+    assert mpps(server_library, ["lpm", "stats", "snort"])[0] != mpps(server_library, ["lpm", "stats", "stats"])[0]
+
+
+def test_more_neighbours_never_help(server_library):
+    """Each further neighbour costs the first NF throughput."""
+    found = [mpps(server_library, ["lpm", *["stats"] * count])[0] for count in range(7)]
+    assert all(fewer > more for fewer, more in pairwise(found))
+
+
+def test_the_answer_is_a_fixed_point(server_library):
+    """At the solution everybody's vector is its answer to the sum of the others' vectors."""
+    models = [server_library.find(nf, MACHINE) for nf in ("lpm", "nat", "snort")]
+    members = np.array([[0, 1, 2]])
+    found = solve_joint(models, members, tries=((0.5, 400),))
+    vectors = joint_vectors(models, members, found, NAMES)[0]
+    for place, model in enumerate(models):
+        others = vectors.sum(axis=0) - vectors[place]
+        again = model.response.profile.under(others[np.newaxis])[0]
+        assert np.allclose(again, vectors[place], rtol=5e-3)
+
+
+def test_batch_and_single_agree(server_library):
+    """A server solved among others of other sizes gets the same bits as alone."""
+    models = [server_library.find(nf, MACHINE) for nf in ("lpm", "nat", "snort", "stats")]
+    members = np.array([[0, 1, 2, 3], [2, 2, -1, -1], [3, -1, -1, -1]])
+    batch = solve_joint(models, members).throughput_mpps
+    for row, mix in enumerate(members):
+        assert np.array_equal(solve_joint(models, mix[np.newaxis]).throughput_mpps[0], batch[row])
+
+
+def test_summed_occupancy_fits_the_cache(server_library):
+    """All NFs together never hold more than the cache (law 4)."""
+    models = [server_library.find("snort", MACHINE)]
+    members = np.zeros((1, 8), dtype=int)
+    vectors = joint_vectors(models, members, solve_joint(models, members), NAMES)
+    assert vectors[0, :, 1].sum() <= 11264.0 * (1.0 + 1e-12)
+
+
+def test_offered_load_below_capacity_is_served_whole(server_library):
+    """An NF offered less than it can serve serves just that, and its rates fall with it while its cache lines stay."""
+    idle = Workload("lpm", traffic=Traffic(offered_mpps=1.0))
+    (lpm, _) = solve_server(server_library, [idle, "stats"], MACHINE).tenants
+    (full, _) = solve_server(server_library, ["lpm", "stats"], MACHINE).tenants
+    assert (lpm.throughput_mpps, lpm.slowdown) == (1.0, 0.0)
+    assert 0.15 < lpm.load < 0.3
+    assert lpm.vector["L2MISS"] < 0.4 * full.vector["L2MISS"]
+    assert lpm.vector["L3OCC"] > 0.5 * full.vector["L3OCC"]
+
+
+def test_a_neighbour_at_less_load_presses_less(server_library):
+    """The other NF gains when its neighbour is offered less."""
+    idle = Workload("stats", traffic=Traffic(offered_mpps=0.2))
+    assert mpps(server_library, ["lpm", idle])[0] > mpps(server_library, ["lpm", "stats"])[0]
+
+
+def test_offered_load_above_capacity_changes_nothing(server_library):
+    """An offered load beyond what the NF can serve is saturation."""
+    eager = Workload("lpm", traffic=Traffic(offered_mpps=9.0))
+    assert mpps(server_library, [eager, "stats"]) == pytest.approx(mpps(server_library, ["lpm", "stats"]))
+
+
+def test_sockets_do_not_touch(server_library):
+    """NFs of two sockets are solved apart, and those away from the NIC are marked as extrapolated."""
+    names = ["lpm", "stats", "nat"]
+    found = solve_server(server_library, names, MACHINE, sockets=[0, 0, 1])
+    assert found.throughput_mpps[:2] == mpps(server_library, names[:2])
+    assert found.throughput_mpps[2] == 2.7
+    assert found.tenants[2].verdict is Verdict.EXTRAPOLATED
+    assert "socket 1" in found.tenants[2].reasons[0]
+    assert set(found.sockets) == {0, 1}
+
+
+def test_convergence_is_reported(server_library):
+    """A solved socket says how many rounds it took and how little is left."""
+    found = solve_server(server_library, ["lpm", "stats", "nat"], MACHINE).sockets[0]
+    assert found.converged
+    assert found.ratio < 1.0
+    assert found.bound < 0.02
+    assert found.rounds <= sum(rounds for _, rounds in TRIES)
+
+
+def swinging(model):
+    """Return a response that jumps from all to nothing where the pressure is half its scale: no rounds settle there."""
+    model = respond(model)
+    weights = np.zeros_like(model.response.profile.weights)
+    values = model.solo_vector.to_array(NAMES)
+    weights[0], weights[1] = (1.0 + 1e7 / 3.0) * values, -1e7 * values
+    return replace(model, response=replace(model.response, profile=replace(model.response.profile, weights=weights)))
+
+
+def test_what_does_not_converge_falls_back_and_says_so(library):
+    """Profiles that swing for ever are answered by method 'slomo', and every verdict says why."""
+    wild = ModelLibrary([swinging(model) for model in library.values()])
+    found = solve_server(wild, ["stats"] * 8, MACHINE)
+    published = Predictor(wild, MACHINE).predict("stats", ["stats"] * 7)
+    assert not found.sockets[0].converged
+    assert "did not converge" in found.fallback
+    assert found.throughput_mpps[0] == published.throughput_mpps
+    assert found.verdict is not Verdict.SUPPORTED
+    assert all("did not converge" in " ".join(tenant.reasons) for tenant in found.tenants)
+
+
+@pytest.mark.parametrize("slope", [0.0, 1.0, 3.0, 10.0])
+def test_steep_profiles_still_converge(library, slope):
+    """Up to ten times the usual slope, eight NFs come to rest."""
+    steep = ModelLibrary([respond(model, slope) for model in library.values()])
+    assert solve_server(steep, ["lpm", "nat", "snort", "stats"] * 2, MACHINE).sockets[0].converged
+
+
+def test_old_models_fall_back_and_say_so(library):
+    """Models trained without the competition beside them are answered by method 'slomo' with the reason."""
+    found = solve_server(library, ["lpm", "stats"], MACHINE)
+    assert "without the competition beside it" in found.fallback
+    assert found.tenants[0].verdict is Verdict.EXTRAPOLATED
+
+
+def test_method_slomo_is_the_predictor(server_library):
+    """Method 'slomo' gives the numbers of the predictor."""
+    found = mpps(server_library, ["lpm", "stats", "nat"], method="slomo")
+    assert found[0] == Predictor(server_library, MACHINE).predict("lpm", ["stats", "nat"]).throughput_mpps
+
+
+def test_pressure_beyond_the_profile_is_said(server_library):
+    """A pressure that was never measured makes the verdict say which."""
+    model = server_library.find("lpm", MACHINE)
+    narrow = applicability(NAMES, np.random.default_rng(0).uniform(0.0, 1.0, (40, 3)))
+    shy = replace(model, response=replace(model.response, applicability=narrow))
+    found = solve_server(server_library.merge(ModelLibrary([shy])), ["lpm", "stats"], MACHINE).tenants[0]
+    assert found.verdict is Verdict.UNSUPPORTED
+    assert "the profile covers" in found.reasons[0]
+
+
+def test_wrong_questions_are_refused(server_library):
+    """Unknown names, too many NFs for the cores, and sockets that do not fit are refused in words."""
+    with pytest.raises(UnknownNameError, match="lpn"):
+        solve_server(server_library, ["lpn"], MACHINE)
+    with pytest.raises(InvalidValueError, match="9 cores"):
+        solve_server(server_library, ["lpm"] * 9, MACHINE)
+    with pytest.raises(InvalidValueError, match="one socket per NF"):
+        solve_server(server_library, ["lpm"], MACHINE, sockets=[0, 1])
+    with pytest.raises(InvalidValueError, match="not above 0"):
+        solve_joint([server_library.find("lpm", MACHINE)], np.array([[0]]), np.array([[0.0]]))
+
+
+def test_results_are_plain_data(server_library):
+    """A server's prediction turns into a mapping that JSON can hold, and into a table."""
+    import json
+
+    found = solve_server(server_library, ["lpm", "stats"], MACHINE)
+    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert [tenant["target"] for tenant in data["tenants"]] == ["lpm", "stats"]
+    assert "lpm" in found._repr_html_()
