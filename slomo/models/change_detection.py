@@ -1,0 +1,203 @@
+"""When does a sequence stop being what it was: a cumulative sum with a stated average run length between false alarms.
+
+Page's CUSUM (Biometrika, 1954) over normal scores; the alarm threshold for an average run length is found with the
+Markov chain of Brook and Evans (Biometrika, 1972), and simulation agrees with it (the tests run one).
+"""
+
+import functools
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import InvalidValueError
+from slomo.models.base import Floats
+
+#: Half of the shift, in standard deviations, that is found soonest: errors that grew by one of them.
+REFERENCE = 0.5
+_STATES = 100
+_NORMAL = NormalDist()
+
+
+def average_run_length(threshold: float, reference: float = REFERENCE, shift: float = 0.0) -> float:
+    """Return the mean number of observations until an alarm.
+
+    Parameters
+    ----------
+    threshold : float
+        Sum at which an alarm is raised, above 0 [standard deviations].
+    reference : float
+        What is taken off each score [standard deviations].
+    shift : float
+        Mean of the scores: 0 gives the run length between false alarms, more gives the delay of a true one.
+
+    Examples
+    --------
+    >>> round(average_run_length(4.0)), round(average_run_length(4.0, shift=1.0), 1)
+    (335, 8.4)
+    """
+    width = 2.0 * threshold / (2 * _STATES - 1)
+    steps = np.arange(_STATES)
+    # from state i to state j > 0; everything that falls to half a cell above 0 or lower is state 0
+    ends = (np.arange(-_STATES, _STATES + 1) + 0.5) * width + reference - shift
+    below = np.array([_NORMAL.cdf(end) for end in ends.tolist()])
+    difference = steps[None, :] - steps[:, None]
+    moves = below[difference + _STATES] - below[difference + _STATES - 1]
+    moves[:, 0] = below[-steps + _STATES]
+    lengths = np.linalg.solve(np.eye(_STATES) - moves, np.ones(_STATES))
+    return float(lengths[0])
+
+
+@functools.cache
+def alarm_threshold(run_length: float, reference: float = REFERENCE) -> float:
+    """Return the threshold with `run_length` observations between false alarms, on average.
+
+    Raises
+    ------
+    InvalidValueError
+        For a run length below 5 or above ten million.
+
+    Examples
+    --------
+    >>> round(alarm_threshold(1000.0), 2)
+    5.07
+    """
+    if not 5.0 <= run_length <= 1e7:
+        raise InvalidValueError(f"average run length is {run_length:g} observations, needed 5 to 10 million")
+    low, high = 1e-3, 40.0
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if average_run_length(middle, reference) < run_length else (low, middle)
+    return 0.5 * (low + high)
+
+
+@dataclass
+class Cusum:
+    """One-sided cumulative sum of normal scores.
+
+    Parameters
+    ----------
+    threshold : float
+        Where an alarm is raised.
+    reference : float
+        What is taken off each score.
+
+    Attributes
+    ----------
+    sum, peak : float
+        Evidence so far, and the most there has been; back to 0 whenever the scores are what they should be.
+    count, since : int
+        Observations so far, and how many of them when the sum last left 0: the best guess of when things changed.
+
+    Examples
+    --------
+    >>> cusum = Cusum(3.0)
+    >>> [cusum.add(score) for score in (0.0, 2.0, 2.0, 2.0)], cusum.since
+    ([False, False, False, True], 1)
+    """
+
+    threshold: float
+    reference: float = REFERENCE
+    sum: float = 0.0
+    count: int = 0
+    since: int = 0
+    peak: float = 0.0
+    alarmed: bool = False
+
+    def add(self, score: float) -> bool:
+        """Note one score; return whether there is, or was, an alarm."""
+        if self.sum <= 0.0:
+            self.since = self.count
+        self.count += 1
+        self.sum = max(0.0, self.sum + score - self.reference)
+        self.peak = max(self.peak, self.sum)
+        self.alarmed = self.peak > self.threshold
+        return self.alarmed
+
+
+def conformal_score(value: float, calibration: Floats, generator: np.random.Generator) -> float:
+    """Return the normal score of an error among calibration errors: standard normal if it is one of their kind.
+
+    Ties, and the place among the calibration errors, are settled at random, which makes the score exact for any
+    distribution of errors (Vovk et al., Algorithmic Learning in a Random World, 2005, section 2.3).
+
+    Parameters
+    ----------
+    value : float
+        The new error.
+    calibration : ndarray, shape (n,)
+        Errors where all was well, in ascending order.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(1)
+    >>> conformal_score(9.0, np.arange(99.0) / 99.0, generator) > 2.0
+    True
+    """
+    greater = len(calibration) - int(np.searchsorted(calibration, value, side="right"))
+    equal = len(calibration) - greater - int(np.searchsorted(calibration, value, side="left"))
+    share = (greater + float(generator.random()) * (equal + 1)) / (len(calibration) + 1)
+    return normal_score(share)
+
+
+def normal_score(tail: float) -> float:
+    """Return the standard normal value that is exceeded with probability `tail`.
+
+    Examples
+    --------
+    >>> round(normal_score(0.025), 2)
+    1.96
+    """
+    return -_NORMAL.inv_cdf(min(max(tail, 1e-12), 1.0 - 1e-12))
+
+
+@dataclass
+class RecursiveResiduals:
+    """Deviations from the mean of everything before: independent normal scores as long as nothing changes.
+
+    Brown, Durbin and Evans (JRSS B, 1975), for a constant mean and a known noise.
+
+    Parameters
+    ----------
+    noise : float
+        Standard deviation of one value.
+
+    Examples
+    --------
+    >>> residuals = RecursiveResiduals(0.1)
+    >>> residuals.add(1.0) is None, round(residuals.add(1.1), 3)
+    (True, 0.707)
+    """
+
+    noise: float
+    count: int = 0
+    mean: float = 0.0
+
+    def add(self, value: float) -> float | None:
+        """Return the value's standardised deviation; None for the first."""
+        deviation = None
+        if self.count:
+            deviation = (value - self.mean) / (self.noise * math.sqrt(1.0 + 1.0 / self.count))
+        self.count += 1
+        self.mean += (value - self.mean) / self.count
+        return deviation
+
+
+def simulated_run_lengths(threshold: float, runs: int, *, seed: int, reference: float = REFERENCE) -> NDArray[np.int64]:
+    """Return run lengths of many sequences in which nothing changes, to check a threshold by.
+
+    Examples
+    --------
+    >>> bool(50 < simulated_run_lengths(2.5, 400, seed=1).mean() < 90)
+    True
+    """
+    generator = np.random.default_rng(seed)
+    total, length = np.zeros(runs), np.zeros(runs, dtype=np.int64)
+    running = np.ones(runs, dtype=bool)
+    while running.any():
+        total[running] = np.maximum(0.0, total[running] + generator.standard_normal(int(running.sum())) - reference)
+        length[running] += 1
+        running &= total <= threshold
+    return length
