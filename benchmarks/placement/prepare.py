@@ -19,7 +19,7 @@ from slomo.profiling.plan import ExperimentPlan
 from slomo.testbed.registry import make_testbed
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.network_function import load_network_function, network_function_names
-from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.learn import train
 from slomo.workflow.measure import profile
 from slomo.workflow.place import profile_ways
@@ -68,7 +68,7 @@ def repeats_plan(nfs: list[str], machine: str, count: int, seed: int, most: int 
     found: dict[str, Colocation] = {}
     while len(found) < count:
         kinds = generator.choice(nfs, size=int(generator.integers(1, 4)))
-        tenants = [Workload(str(nf)) for nf in generator.choice(kinds, size=int(generator.integers(2, most + 1)))]
+        tenants = [parse_workload(str(nf)) for nf in generator.choice(kinds, size=int(generator.integers(2, most + 1)))]
         mix = Colocation(machine, tenants[0], tuple(sorted(tenants[1:], key=lambda workload: workload.key)))
         found[mix.key] = mix
     return ExperimentPlan("mixes-repeats", tuple(found.values()), seed=seed)
@@ -76,9 +76,9 @@ def repeats_plan(nfs: list[str], machine: str, count: int, seed: int, most: int 
 
 def ways(path: Path, nfs: list[str], machine: str) -> None:
     done: list[InstanceProfile] = list(load_profiles(path)) if path.exists() else []
-    known = {item.workload.split("@")[0] for item in done}
+    known = {item.workload for item in done}
     for nf in nfs:
-        if nf not in known:
+        if parse_workload(nf).key not in known:
             done += profile_ways([nf], machine)
             save_profiles(done, path)
 

@@ -1,7 +1,8 @@
 """ResQ's comparison of schedulers (NSDI'18, Figures 8 and 9) on the simulated E5-2695 v4, beside the paper's figures.
 
-About 200 SLO terms per family at 90 % of solo throughput, 9 cores per server, 90 % of the cache usable. Every policy places the
-same requests; the simulator, which shares no equation with any predictor, runs every server and says whose SLO is broken.
+About 200 SLO terms per family at 90 % of solo throughput, 9 cores per server, 90 % of the cache usable. Every policy
+places the same requests; the simulator, which shares no equation with any predictor, runs every server and says whose
+SLO is broken.
 
     python benchmarks/placement/prepare.py DIR
     python benchmarks/placement/resq.py DIR                      all families and policies
@@ -20,7 +21,7 @@ from slomo.placement.placer import Placer
 from slomo.placement.problem import Cluster
 from slomo.placement.profiles import load_profiles
 from slomo.placement.verify import Judge, Judgement
-from slomo.placement.workloads import RESQ_FAMILIES, resq_requests
+from slomo.placement.workloads import RESQ_FAMILIES, RESQ_REPLICAS, resq_requests
 from slomo.workflow.place import make_judge
 
 #: line of the table -> policy, sensitivity model, with profiles over ways
@@ -54,6 +55,7 @@ def main() -> int:
     parser.add_argument("--family", action="append", choices=list(RESQ_FAMILIES))
     parser.add_argument("--line", action="append", choices=list(LINES))
     parser.add_argument("--terms", type=int, default=200)
+    parser.add_argument("--replicas", type=int, default=RESQ_REPLICAS, help="instances a term may be split into")
     parser.add_argument("--risk", type=float, default=0.95)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="write the results to this file")
@@ -62,18 +64,17 @@ def main() -> int:
     profiles = load_profiles(given.directory / "profiles.json")
     judge, results = make_judge(), {}
     for family in given.family or RESQ_FAMILIES:
-        requests = resq_requests(family, given.terms, seed=given.seed)
+        drawn = resq_requests(family, given.terms, seed=given.seed)
+        requests = tuple(replace(request, replicas=given.replicas) for request in drawn)
         cluster = Cluster.uniform("e5-2695v4", 4 * given.terms, cores_reserved=9, sockets=1)
-        print(
-            f"\n{family}: {given.terms} SLO terms, risk {given.risk:g}\n{'policy':28}{'servers':>8}{'paper':>7}{'broken %':>10}{'paper':>7}{'ANAT %':>8}{'placed':>8}{'s':>7}"
-        )
+        head = f"{'servers':>8}{'paper':>7}{'broken %':>10}{'paper':>7}{'ANAT %':>8}{'placed':>8}{'s':>7}"
+        print(f"\n{family}: {given.terms} SLO terms, risk {given.risk:g}\n{'policy':28}{head}")
         for line in given.line or LINES:
             made, took, said = run(line, cluster, requests, library, profiles, judge, given.risk)
             machines, broken = PAPER.get(line, {}).get(family, (None, None))
-            print(
-                f"{line:28}{made.servers_used:8d}{shown(machines):>7}{100 * made.violated_share:10.1f}{shown(broken):>7}"
-                f"{100 * made.anat:8.1f}{made.placed:8d}{took:7.1f}  {said}", flush=True,
-            )  # fmt: skip
+            servers, broken_here = f"{made.servers_used:8d}{shown(machines):>7}", f"{100 * made.violated_share:10.1f}"
+            rest = f"{100 * made.anat:8.1f}{made.placed:8d}{took:7.1f}  {said}"
+            print(f"{line:28}{servers}{broken_here}{shown(broken):>7}{rest}", flush=True)
             results[f"{family}: {line}"] = made.to_dict()
     if given.json:
         given.json.write_text(json.dumps(results, indent=1) + "\n")
@@ -91,7 +92,7 @@ def run(
     placer.place_all(requests)
     took = time.perf_counter() - begun
     plan = getattr(placer.policy, "last", None)
-    return replace(judge.judge(placer, requests=len(requests))), took, "" if plan is None else plan.text
+    return judge.judge(placer, requests=len(requests)), took, "" if plan is None else plan.text
 
 
 def shown(value: float | None) -> str:

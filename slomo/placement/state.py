@@ -52,6 +52,11 @@ class State:
     everywhere : bool
         Use sockets without a NIC, too.
 
+    Attributes
+    ----------
+    hosts : tuple of Host
+        Kinds of sockets, in the order they appear.
+
     Examples
     --------
     >>> state = State(Cluster.uniform("e5-2620v4", 2), Pieces())
@@ -71,6 +76,7 @@ class State:
             host = host_of(server)
             for socket in range(server.used_sockets) if everywhere else server.nics:
                 self.sockets.append(Socket(index, socket, host))
+        self.hosts = tuple(dict.fromkeys(place.host for place in self.sockets))
         for number, place in enumerate(self.sockets):
             self._groups.setdefault((place.host, ()), []).append(number)  # ascending, which is a heap
 
@@ -78,11 +84,6 @@ class State:
     def servers_used(self) -> int:
         """Servers on which something runs."""
         return len(self._tenants)
-
-    @property
-    def hosts(self) -> tuple[Host, ...]:
-        """Kinds of sockets, in the order they appear."""
-        return tuple(dict.fromkeys(place.host for place in self.sockets))
 
     def groups(self) -> Iterator[tuple[Host, Signature, int]]:
         """Yield kind of socket, signature, and the lowest socket that has it."""

@@ -48,5 +48,19 @@ class PredictedBestFit(Policy):
         return [piece for _, piece in sorted(shares, key=lambda pair: pair[0])]
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
-        """Pack the batch by counts, the most demanding pieces first."""
-        return pack(self.oracle, host, demand, in_order(self, host, demand), self.alternatives)
+        """Pack the batch by counts."""
+        return self.packed(host, demand)
+
+    def packed(self, host: Host, demand: Demand) -> dict[Signature, int]:
+        """Pack the most demanding pieces first and last, cut small and large; return what takes fewest sockets."""
+        order = in_order(self, host, demand)
+        large = {piece: options[::-1] for piece, options in self.alternatives.items()}
+        tried = [
+            pack(self.oracle, host, demand, sequence, cuts)
+            for sequence in (order, order[::-1])
+            for cuts in (self.alternatives, large)
+        ]
+        served = [sum(len(mix) * count for mix, count in sockets.items()) for sockets in tried]
+        return min(
+            (t for t, done in zip(tried, served, strict=True) if done == max(served)), key=lambda t: sum(t.values())
+        )

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from slomo.placement.columns import Column, MixPlan, cover
 from slomo.placement.mixes import Host, Piece, Signature
-from slomo.placement.packing import pack
-from slomo.placement.policies.base import Demand, in_order
+from slomo.placement.policies.base import Demand
 from slomo.placement.policies.predicted import PredictedBestFit
 from slomo.placement.pricing import Item, Knapsack, enumerate_mixes
 from slomo.placement.problem import Request
@@ -77,7 +76,7 @@ class MixSearch(PredictedBestFit):
             start = [self._column(mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
             found = cover(wanted, start, Knapsack(host, items, len(classes)), time_limit_s=self.time_limit_s)
         else:
-            packed = pack(self.oracle, host, demand, in_order(self, host, demand), self.alternatives)
+            packed = self.packed(host, demand)
             every = {
                 option: count for piece, count in demand.items() for option in self.alternatives.get(piece, (piece,))
             }
