@@ -9,7 +9,6 @@ positive ones. What is left after the last step is bounded by step * r / (1 - r)
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +16,10 @@ from numpy.typing import NDArray
 from slomo.errors import ConfigurationError, InvalidValueError, MissingMetricError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
+from slomo.models.joint_tables import kinds, read_mpps, tables, vector_tables
 from slomo.models.nf_model import NFModel
 from slomo.models.server_response import ServerResponse
-from slomo.vocabulary.metrics import METRICS, Kind
+from slomo.vocabulary.metrics import METRICS
 
 #: Share of the way to the answer that a round goes, and most rounds: a usual try, one for servers that creep towards
 #: their fixed point, and one for those that swing around it.
@@ -30,8 +30,6 @@ _CHUNK = 1024
 _TINY = 1e-12
 #: An NF that serves less than this share of what it could is nothing to its neighbours.
 _LEAST_LOAD = 1e-3
-#: Metrics that busy polling fills up at less than full load, so that they cannot be told from served packets.
-_POLLED = frozenset({"IPC", "INST", "EXEC", "L2MPI", "L3MPI"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,18 +170,16 @@ def joint_vectors(
     An NF alone answers with its solo vector.
     """
     members = np.asarray(members, dtype=np.int64)
-    stretch, load = _stretch(found.load, models[0].response), found.load[:, :, None]  # type: ignore[arg-type]
-    result = np.zeros((*members.shape, len(names)))
-    alone = (members >= 0).sum(axis=1) == 1
-    rates, polled = _kinds(names)
-    for number in np.unique(members[members >= 0]):
-        response, here = models[number].response, members == number
-        assert response is not None
-        known = response.profile.metric_names
-        answer = response.profile.under((found.pressure * stretch)[here])
-        answer[np.broadcast_to(alone[:, None], members.shape)[here]] = response.profile.solo.to_array(known)
-        columns = [known.index(name) if name in known else -1 for name in names]
-        result[here] = np.column_stack([answer, np.full(len(answer), np.nan)])[:, columns]
+    responses = responses_of(models)
+    rates, polled = kinds(names)
+    solo, weight, low, high = (part[members] for part in vector_tables(responses, names))
+    inner, load = tables(responses), found.load[:, :, None]
+    pressure = found.pressure * _stretch(found.load, responses[0])
+    basis = pressure_basis(pressure, inner.scale[members], inner.limit[members])
+    result = np.minimum(np.maximum(np.matmul(basis[:, :, None, :], weight)[:, :, 0, :], low), high)
+    present = (members >= 0)[:, :, None]
+    result = np.where(present.sum(axis=1, keepdims=True) == 1, solo, result)
+    result = np.where(present, result, 0.0)
     result = np.where(rates, result * load, result)
     if "L3OCC" in names:
         held, most = names.index("L3OCC"), _llc_kib(models)
@@ -203,29 +199,8 @@ def _stretch(load: Floats, response: ServerResponse) -> Floats:
     What a cache holds depends on the order of accesses, not on their speed: an NF at half its speed beside others fares
     like one at full speed beside others twice as fast. Occupancy is no rate and stays.
     """
-    rates, _ = _kinds(response.pressure_names)
+    rates, _ = kinds(response.pressure_names)
     return np.where(rates, 1.0 / np.maximum(load, _LEAST_LOAD)[:, :, None], 1.0)
-
-
-@lru_cache(maxsize=256)
-def _kinds(names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which metrics scale with served packets, and which polling fills up."""
-    flows = {Kind.RATE, Kind.BANDWIDTH}
-    return (
-        np.array([METRICS[name].kind in flows and name not in _POLLED for name in names], dtype=bool),
-        np.array([name in _POLLED for name in names], dtype=bool),
-    )
-
-
-@lru_cache(maxsize=4096)
-def _tables(response: ServerResponse) -> tuple[Floats, ...]:
-    """Lay out start, scale, limit, weights, low and high of one NF: its pressures, then its speed."""
-    profile, names = response.profile, response.pressure_names
-    at = [profile.metric_names.index(name) for name in names]
-    weight = np.column_stack([profile.weights[:, at], response.speed])
-    low = np.append(profile.low[at], response.slowest_mpps)
-    high = np.append(profile.high[at], response.fastest_mpps)
-    return profile.solo.to_array(names), profile.scale, profile.limit, weight, low, high
 
 
 class _Solver:
@@ -234,24 +209,29 @@ class _Solver:
     def __init__(self, models: Sequence[NFModel], members: NDArray[np.int64], offered: Floats) -> None:
         self.models, self.members, self.offered = models, members, offered
         self.present = members >= 0
-        responses = responses_of(models)
-        names = responses[0].pressure_names
-        tables = [_tables(response) for response in responses]
-        stacks = [np.array([table[part] for table in tables])[members] for part in range(6)]
-        self.start, self.scale, limit, self.weight, self.low, self.high = stacks
-        self.rates, _ = _kinds(names)
+        self.responses = responses_of(models)
+        names = self.responses[0].pressure_names
+        table = tables(self.responses)
+        # an empty place answers 0 to everything
+        here = self.present[:, :, None]
+        self.start, self.scale = table.start[members] * here, table.scale[members]
+        self.weight = table.weight[members] * here[:, :, :, None]
+        self.low, self.high = table.low[members] * here, table.high[members] * here
+        self.rates, _ = kinds(names)
         self.partial = np.isfinite(offered) & self.present
+        if not self.partial.any():  # nobody's speed matters to anybody
+            self.weight = np.ascontiguousarray(self.weight[:, :, :, :-1])
+            self.low, self.high = self.low[:, :, :-1], self.high[:, :, :-1]
         self.held = names.index("L3OCC") if "L3OCC" in names else None
         known = next((model.capacities for model in models if model.capacities is not None), None)
         self.llc_kib = _llc_kib(models)
         caps = np.array([np.inf if known is None else known.limit(METRICS[name]) for name in names])
-        self.limit: Floats = np.minimum(limit, caps)
+        self.limit: Floats = np.minimum(table.limit[members], caps)
 
     def solve(self, tries: Sequence[tuple[float, int]], coverage: float) -> Joint:
         """Run the tries and read every NF's throughput."""
-        start = np.where(self.present[:, :, None], self.start, 0.0)
-        reference = np.maximum(start.max(axis=1, initial=0.0), _TINY)
-        vector = self._within_cache(start)
+        reference = np.maximum(self.start.max(axis=1, initial=0.0), _TINY)
+        vector = self._within_cache(self.start.copy())
         count = len(self.members)
         step, ratio, taken = np.full(count, np.inf), np.full(count, np.nan), np.zeros(count, dtype=np.int64)
         still = np.ones(count, dtype=bool)
@@ -259,10 +239,9 @@ class _Solver:
             for _ in range(rounds):
                 if not still.any():
                     break
-                answer, _ = self._answer(vector)
-                following = self._within_cache(vector + damping * (answer - vector))
+                following = self._within_cache(vector + damping * (self._answer(vector) - vector))
                 moved = (np.abs(following - vector).max(axis=1, initial=0.0) / reference).max(axis=1, initial=0.0)
-                vector = np.where(still[:, None, None], following, vector)
+                vector = following if count == 1 else np.where(still[:, None, None], following, vector)
                 ratio = np.where(still, moved / np.maximum(step, _TINY), ratio)
                 step = np.where(still, moved, step)
                 taken += still
@@ -271,30 +250,26 @@ class _Solver:
 
     def _within_cache(self, vector: Floats) -> Floats:
         """Scale occupancy down where all NFs together would hold more than the cache."""
-        if self.held is None:
-            return vector
-        total = vector[:, :, self.held].sum(axis=1, keepdims=True)
-        vector[:, :, self.held] *= np.minimum(1.0, self.llc_kib / np.maximum(total, _TINY))
+        if self.held is not None:
+            total = vector[:, :, self.held].sum(axis=1, keepdims=True)
+            if (total > self.llc_kib).any():
+                vector[:, :, self.held] *= np.minimum(1.0, self.llc_kib / np.maximum(total, _TINY))
         return vector
 
-    def _answer(self, vector: Floats) -> tuple[Floats, Floats]:
-        """Return everybody's answer to everybody else, and the loads."""
-        pressure = self._pressure(vector)
+    def _answer(self, vector: Floats) -> Floats:
+        """Return everybody's answer to everybody else."""
+        pressure = vector.sum(axis=1, keepdims=True) - vector
         answer = self._under(pressure)
-        load = np.ones(self.members.shape)
-        if self.partial.any():
-            load = self._load(answer[:, :, -1])
-            answer = self._under(pressure * np.where(self.rates, 1.0 / load[:, :, None], 1.0))
-        answer = answer[:, :, :-1] * np.where(self.rates, load[:, :, None], 1.0)
-        return np.where(self.present[:, :, None], answer, 0.0), load
+        if not self.partial.any():
+            return answer
+        load = self._load(answer[:, :, -1])[:, :, None]
+        faster = self._under(pressure * np.where(self.rates, 1.0 / load, 1.0))
+        scaled: Floats = faster[:, :, :-1] * np.where(self.rates, load, 1.0)
+        return scaled
 
     def _load(self, possible_mpps: Floats) -> Floats:
         share: Floats = np.nan_to_num(self.offered, nan=np.inf) / np.maximum(possible_mpps, _TINY)
         return np.minimum(np.maximum(share, _LEAST_LOAD), 1.0)
-
-    def _pressure(self, vector: Floats) -> Floats:
-        others: Floats = vector.sum(axis=1, keepdims=True) - vector
-        return np.maximum(others, 0.0)
 
     def _under(self, pressure: Floats) -> Floats:
         basis = pressure_basis(pressure, self.scale, self.limit)
@@ -311,17 +286,18 @@ class _Solver:
         step: Floats,
         share: float,
     ) -> Joint:
-        pressure = np.where(self.present[:, :, None], self._pressure(vector), 0.0)
+        pressure = np.maximum(vector.sum(axis=1, keepdims=True) - vector, 0.0) * self.present[:, :, None]
         alone = np.broadcast_to((self.present.sum(axis=1) == 1)[:, None], self.members.shape)
         mpps, width = np.zeros(self.members.shape), np.zeros(self.members.shape)
-        for number in np.unique(self.members[self.present]):
-            here, model = self.members == number, self.models[number]
-            response = model.response
-            assert response is not None
-            possible = response.sensitivity.predict_mpps(pressure[here])
-            possible = np.where(alone[here], model.solo_mpps, possible)
-            spread = response.calibration.half_width_mpps(possible, model.solo_mpps, share)
-            mpps[here], width[here] = possible, np.where(alone[here], 0.0, spread)
+        solo = np.array([model.solo_mpps for model in self.models])[self.members]
+        who = self.members[self.present]
+        mpps[self.present] = read_mpps(self.responses, who, pressure[self.present])
+        mpps = np.where(alone & self.present, solo, mpps)
+        for number in np.unique(who):
+            here = self.members == number
+            calibration = self.responses[number].calibration
+            width[here] = calibration.half_width_mpps(mpps[here], self.models[number].solo_mpps, share)
+        width = np.where(alone, 0.0, width)
         load = np.where(self.present, self._load(mpps), 0.0)
         served = np.where(self.partial, np.fmin(mpps, self.offered), mpps)
         slack = np.maximum(mpps - served, 0.0)  # an interval of what is possible, cut off at what is offered

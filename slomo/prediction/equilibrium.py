@@ -6,7 +6,7 @@ are read at the fixed point of everybody's answers (`slomo.models.joint` says wh
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from slomo.compose.composition import Compat
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.applicability import Verdict
-from slomo.models.joint import Joint, joint_vectors, solve_joint
+from slomo.models.joint import Joint, joint_vectors, responses_of, solve_joint
+from slomo.models.joint_tables import covered
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
+from slomo.models.traffic import at_traffic
 from slomo.prediction.batch import check_cores, check_coverage
 from slomo.prediction.members import Named
 from slomo.prediction.predictor import Predictor
@@ -49,9 +51,10 @@ def solve_server(
     library : ModelLibrary
         Trained models.
     workloads : sequence of Workload or str
-        One per NF instance, in any order. An offered load below what the NF can serve beside the others is served
-        whole; the NF's rates then scale with served packets, and what it holds of the cache follows from its accesses
-        relative to the others' (`slomo.models.joint`).
+        One per NF instance, in any order. Traffic that was not profiled is interpolated between profiles, or
+        extrapolated from a near one, and the verdict says so (`slomo.models.traffic`). An offered load below what the
+        NF can serve beside the others is served whole; the NF's rates then scale with served packets, and what it holds
+        of the cache follows from its accesses relative to the others' (`slomo.models.joint`).
     machine : str, optional
         Needed where the library has models of several machines.
     sockets : sequence of int, optional
@@ -74,6 +77,8 @@ def solve_server(
     ------
     UnknownNameError
         For an NF, machine, method or model there is none of.
+    UnsupportedPredictionError
+        For traffic that no profile reaches.
     InvalidValueError
         For more NFs than a socket has cores, or sockets that do not belong to the NFs.
 
@@ -88,7 +93,7 @@ def solve_server(
         raise UnknownNameError("method", method, METHODS)
     check_coverage(coverage)
     server = _server(library, workloads, machine, sockets, nic_socket)
-    way = _Published(library, model, compat)
+    way = _Published(model, compat)
     if method == "slomo" or not server.tenants:
         return _composed(server, way, coverage, method, None)
     without = sorted({tenant.model.workload.nf for tenant in server.tenants if tenant.model.response is None})
@@ -105,6 +110,7 @@ class _Tenant:
     workload: Workload
     model: NFModel
     socket: int
+    adapted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,6 @@ class _Server:
 class _Published:
     """How method "slomo" is asked."""
 
-    library: ModelLibrary
     model: str
     compat: Compat | None
 
@@ -146,13 +151,13 @@ def _server(
 
 
 def _tenant(library: ModelLibrary, name: Named, machine: str | None, socket: int) -> _Tenant:
-    """Find the model of an NF; its offered load is no part of what was profiled."""
+    """Find the model of an NF, for traffic near what was profiled too; its offered load is no part of a profile."""
     workload = parse_workload(name) if isinstance(name, str) and ("@" in name or "(" in name) else name
     if isinstance(workload, str):
         model = library.find(workload, machine)
         return _Tenant(model.workload, model, socket)
-    saturating = workload.with_traffic(replace(workload.traffic, offered_mpps=None))
-    return _Tenant(workload, library.find(saturating, machine), socket)
+    found = at_traffic(library, workload, machine)
+    return _Tenant(workload, found.model, socket, found.reasons)
 
 
 def _composed(server: _Server, way: _Published, coverage: float, method: str, why: str | None) -> ServerPrediction:
@@ -164,7 +169,8 @@ def _composed(server: _Server, way: _Published, coverage: float, method: str, wh
 def _published(server: _Server, number: int, way: _Published, coverage: float, why: str | None) -> TenantPrediction:
     tenant = server.tenants[number]
     others = [server.tenants[i].model.workload for i in server.on(tenant.socket) if i != number]
-    predictor = Predictor(way.library, tenant.model.machine, way.model, way.compat)
+    known = ModelLibrary([other.model for other in server.tenants])  # adapted to their traffic
+    predictor = Predictor(known, tenant.model.machine, way.model, way.compat)
     found = predictor.predict(tenant.model.workload, others, coverage, explain=False)
     reduced = [label.workload.nf for label in server.tenants if label.workload.traffic.offered_mpps is not None]
     reasons = list(found.reasons) + ([why] if why else [])
@@ -186,6 +192,7 @@ def _limited(
     """Cut what is possible off at what is offered, and say what the profile does not cover."""
     verdict, reasons = judged
     most = np.inf if offered is None else offered
+    reasons = [*reasons, *tenant.adapted]
     if tenant.socket != server.nic_socket:
         reasons = [*reasons, f"profiled on the NIC's socket {server.nic_socket}, asked about socket {tenant.socket}"]
     if reasons and verdict is Verdict.SUPPORTED:
@@ -256,15 +263,18 @@ def _read(
 ) -> dict[int, TenantPrediction]:
     """Read the NFs of one socket at its fixed point."""
     answers = {}
+    responses = responses_of([server.tenants[number].model for number in tenants])
+    who = np.arange(len(tenants))
+    fine = covered(responses, who, found.pressure[row, : len(tenants)]) | (len(tenants) == 1)
     for place, number in enumerate(tenants):
         tenant = server.tenants[number]
-        response = tenant.model.response
-        assert response is not None
-        verdicts, reasons = response.applicability.check(found.pressure[row, place][np.newaxis])
+        response = responses[place]
         mpps, width = float(found.throughput_mpps[row, place]), float(found.half_width_mpps[row, place])
-        known = {name: float(v) for name, v in zip(names, vectors[place], strict=True) if np.isfinite(v)}
-        alone = len(tenants) == 1
-        judged = (Verdict.SUPPORTED, []) if alone else (verdicts[0], list(reasons[0]))
+        known = {name: v for name, v in zip(names, vectors[place].tolist(), strict=True) if v == v}
+        judged: tuple[Verdict, list[str]] = (Verdict.SUPPORTED, [])
+        if not fine[place]:
+            verdicts, reasons = response.applicability.check(found.pressure[row, place][np.newaxis])
+            judged = (verdicts[0], list(reasons[0]))
         load = float(found.load[row, place])
         possible = mpps / load if load < 1.0 else mpps
         vector = MetricVector(known, scope=Scope.CORE)
