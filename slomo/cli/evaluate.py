@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 @click.option(
     "--mixes",
     type=click.IntRange(min=1),
-    default=200,
-    show_default=True,
     metavar="N",
-    help="Mixes to run, of 1 to 7 unlike competitors.",
+    help="Mixes to run, of 1 to 7 unlike competitors; 200 by default, or as many as there are.",
 )
 @click.option(
     "--dataset", metavar="FILE", type=click.Path(), help="Read the mixes from a dataset instead of running them."
@@ -82,7 +80,7 @@ def command(as_json: bool, report: str | None, **given: Any) -> None:
 
 
 def _evaluated(
-    mixes: int,
+    mixes: int | None,
     dataset: str | None,
     names: tuple[str, ...],
     store: str | None,

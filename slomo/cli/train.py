@@ -1,7 +1,7 @@
 """`slomo train`: from a dataset to a directory of models, one per network function and machine."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -40,16 +40,28 @@ def command(
     chosen = settings(models=models, seed=seed)
     library = train(find_dataset(dataset), models=names or None, targets=targets or None, seed=chosen.seed)
     _kept(chosen.models).merge(library).save(chosen.models)
-    rows = [(machine, key, model.solo_mpps, ", ".join(model.sensitivity)) for (machine, key), model in library.items()]
     if as_json:
-        entries = [
-            {"machine": m, "target": key, "solo_mpps": solo, "models": names.split(", ")}
-            for m, key, solo, names in rows
-        ]
-        emit_json({"models": chosen.models, "network_functions": entries})
-    else:
-        emit_table(("machine", "target", "solo [Mpps]", "models"), rows)
-        note(f"{len(rows)} network functions saved in {chosen.models}")
+        emit_json({"models": chosen.models, "network_functions": _entries(library)})
+        return
+    rows = [(machine, key, model.solo_mpps, ", ".join(model.sensitivity)) for (machine, key), model in library.items()]
+    emit_table(("machine", "target", "solo [Mpps]", "models"), rows)
+    for entry in _entries(library):
+        for name, reason in entry["left_out"].items():
+            note(f"note: no model '{name}' of '{entry['target']}': {reason}")
+    note(f"{len(rows)} network functions saved in {chosen.models}")
+
+
+def _entries(library: "ModelLibrary") -> list[dict[str, Any]]:
+    return [
+        {
+            "machine": machine,
+            "target": key,
+            "solo_mpps": model.solo_mpps,
+            "models": list(model.sensitivity),
+            "left_out": dict(model.manifest.get("left_out", {})),
+        }
+        for (machine, key), model in library.items()
+    ]
 
 
 def _kept(directory: str) -> "ModelLibrary":

@@ -86,7 +86,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
                 hint="name one with --machine",
             )
         if machine not in self.machines:
-            raise UnknownNameError("machine with models", machine, self.machines)
+            raise _unknown_machine(machine, self.machines)
         return machine
 
     def _not_found(self, name: str, nf: str, machine: str, same: list[str], *, exact: bool) -> UsageError:
@@ -97,9 +97,13 @@ class ModelLibrary(Mapping[Key, NFModel]):
             )
         if same:
             return UnknownNameError("profiled workload", name, same)
+        from slomo.vocabulary.network_function import network_function_names  # reads YAML: only for the hint
+
         elsewhere = sorted({owner for owner, key in self._models if nf_of(key) == nf})
         hint = f"it has models on {', '.join(elsewhere)}; profile it on {machine} first" if elsewhere else None
         known = {nf_of(key) for key in self.workloads(machine)}
+        if not elsewhere and nf in network_function_names():
+            hint = f"it was never profiled there; run slomo profile {nf}, then slomo train. Known: {_listed(known)}"
         return UnknownNameError(f"network function with a model on {machine}", nf, known, hint=hint)
 
     def save(self, directory: str | Path) -> Path:
@@ -137,6 +141,19 @@ class ModelLibrary(Mapping[Key, NFModel]):
             for machine, key in self
         )
         return f"<table><tr><th>machine</th><th>workload</th><th>solo [Mpps]</th></tr>{rows}</table>"
+
+
+def _unknown_machine(machine: str, known: tuple[str, ...]) -> UnknownNameError:
+    from slomo.vocabulary.machine import machine_names
+
+    if machine in machine_names():
+        hint = f"there are models for {_listed(known)}; profile and train on '{machine}' first"
+        return UnknownNameError("machine with models", machine, known, hint=hint)
+    return UnknownNameError("machine", machine, {*known, *machine_names()})
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
 
 
 def nf_of(key: str) -> str:

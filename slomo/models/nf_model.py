@@ -72,9 +72,16 @@ class NFModel:
 
         Raises
         ------
+        MissingMetricError
+            Where training left the family out because a metric was not measured.
         UnknownNameError
             With the families that were trained.
         """
+        if reason := self.manifest.get("left_out", {}).get(name):
+            raise MissingMetricError(
+                f"'{self.workload.nf}' has no model '{name}': {reason}",
+                hint=f"measure it and train again, or ask another model: {', '.join(self.sensitivity)}",
+            )
         if name not in self.sensitivity:
             raise UnknownNameError(f"trained model of '{self.workload.nf}'", name, self.sensitivity)
         return self.sensitivity[name]

@@ -52,7 +52,7 @@ class Predictor:
     >>> Predictor(ModelLibrary([]), "silver-4110").predict("lpm", ["nat"])
     Traceback (most recent call last):
     slomo.errors.UnknownNameError: unknown machine with models 'silver-4110'
-    hint: Known: none
+    hint: there are models for none; profile and train on 'silver-4110' first
     """
 
     def __init__(

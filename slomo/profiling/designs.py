@@ -17,6 +17,7 @@ from slomo.vocabulary.knobs import knob
 from slomo.vocabulary.workload import Setting, Traffic, Workload
 
 SYNTHETIC = "synthetic"
+MOST_POINTS = 100_000  # of a Sobol design: days of simulation already
 MOST_INSTANCES = 7  # SLOMO's machines have eight cores a socket, one of them the target's
 
 #: SLOMO's published levels: 7 x 3 x 4 settings, by 7 numbers of instances, are 588 runs.
@@ -157,7 +158,7 @@ def sobol(points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design
     Parameters
     ----------
     points : int
-        Points, 1 or more.
+        Points, 1 to 100 000.
     seed : int
         Seed of the scrambling.
     instances : int
@@ -171,8 +172,8 @@ def sobol(points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design
     """
     from scipy.stats import qmc  # heavy, and only needed here
 
-    if points < 1:
-        raise InvalidValueError(f"Sobol design: points is {points}, needed 1 or more")
+    if not 1 <= points <= MOST_POINTS:
+        raise InvalidValueError(f"Sobol design: points is {points}, needed 1 to {MOST_POINTS}")
     _require_instances(instances)
     sequence = qmc.Sobol(len(RANGES) + 1, scramble=True, rng=np.random.default_rng(seed))
     drawn = sequence.random_base2(max(1, math.ceil(math.log2(points))))[:points]

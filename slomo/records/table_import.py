@@ -104,7 +104,12 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
     try:
         target = mapping.workload(labels.get("nf"), values.traffic)
     except SlomoError as error:
-        raise _BadRowError(error.message, next(iter(mapping.columns)), values.traffic) from None
+        # the message names the attribute at fault, the mapping the column it was read from
+        sources = {column["traffic"]: name for name, column in mapping.columns.items() if "traffic" in column}
+        wrong = next((source for source in sources if source in error.message), None)
+        if wrong is None:
+            raise _BadRowError(error.message, next(iter(mapping.columns)), values.traffic) from None
+        raise _BadRowError(error.message, sources[wrong], values.traffic.get(wrong)) from None
     colocation = Colocation(labels.get("machine", str(mapping.data["machine"])), target, (Workload(UNNAMED),) * count)
     if count == 0:
         pressure = {name: 0.0 for name, item in METRICS.items() if item.rule is Rule.SUM}

@@ -15,6 +15,8 @@ import yaml
 from slomo.errors import ConfigurationError
 
 MAXIMUM_BYTES = 1_000_000
+#: A few lines of YAML whose aliases refer to each other expand to billions of fields.
+MAXIMUM_FIELDS = 100_000
 Position = tuple[str | int, ...]
 
 
@@ -54,12 +56,23 @@ def parse_document(text: str, name: str) -> tuple[dict[str, Any], dict[Position,
     if not isinstance(data, dict) or node is None:
         raise ConfigurationError(f"{name}:1: is {type(data).__name__}, needed a mapping of fields")
     lines: dict[Position, int] = {}
-    _collect_lines(node, (), lines)
+    try:
+        _collect_lines(node, (), lines)
+    except RecursionError:
+        raise ConfigurationError(
+            f"{name}: nests without end", hint="write out what its aliases (*name) stand for"
+        ) from None
+    if len(lines) > MAXIMUM_FIELDS:
+        raise ConfigurationError(
+            f"{name}: more than {MAXIMUM_FIELDS} fields", hint="write out what its aliases (*name) stand for"
+        )
     return data, lines
 
 
 def _collect_lines(node: yaml.Node, position: Position, lines: dict[Position, int]) -> None:
     lines.setdefault(position, node.start_mark.line + 1)
+    if len(lines) > MAXIMUM_FIELDS:
+        return
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             inside = (*position, str(key.value))

@@ -83,6 +83,11 @@ class Workload:
     traffic : Traffic
         What arrives.
 
+    Raises
+    ------
+    InvalidValueError
+        For a setting that is NaN or infinite.
+
     Examples
     --------
     >>> Workload("synthetic", {"data_size_mib": 8}).key
@@ -96,6 +101,9 @@ class Workload:
     traffic: Traffic = field(default_factory=Traffic)
 
     def __post_init__(self) -> None:
+        for name, value in self.configuration.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InvalidValueError(f"'{self.nf}': setting {name} is {value}, needed a finite number")
         object.__setattr__(self, "configuration", MappingProxyType(dict(sorted(self.configuration.items()))))
 
     def __hash__(self) -> int:

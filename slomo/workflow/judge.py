@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
+    from slomo.vocabulary.workload import Workload
 
 _SYNTHETIC = "synthetic"
 
@@ -29,7 +30,7 @@ def evaluate(
     dataset: "ProfileDataset | None" = None,
     *,
     machine: "str | Machine | None" = None,
-    mixes: int = 200,
+    mixes: int | None = None,
     seed: int = 0,
     models: Sequence[str] | None = None,
     coverage: float = 0.9,
@@ -50,8 +51,8 @@ def evaluate(
         Mixes that were run; without it, `mixes` new ones are run.
     machine : str or Machine, optional
         Needed where the library has models of several machines.
-    mixes : int
-        Mixes to run, of 1 to 7 unlike competitors.
+    mixes : int, optional
+        Mixes to run, of 1 to 7 unlike competitors; by default 200, or fewer where so few are different.
     seed : int
         Seed of the mixes and their runs; no seed draws a mix that calibrated intervals.
     models : sequence of str, optional
@@ -67,6 +68,8 @@ def evaluate(
     ------
     InvalidValueError
         Where there are no mixes to judge by.
+    UnknownNameError
+        For a model that was not trained, or a network function that cannot be run because `own` lacks it.
     """
     from slomo.prediction.evaluation import evaluate as judge
 
@@ -77,6 +80,11 @@ def evaluate(
         if not workloads:
             raise UnknownNameError("machine with models", host.name, known.machines)
         targets = [workload for workload in workloads if workload.nf != _SYNTHETIC]
+        for name in models or ():
+            known.find(targets[0], host.name).model(name)
+        if testbed == "simulated":
+            own = tuple(own)
+            _require_descriptions(targets, own)
         dataset = profile(
             targets,
             machine=host,
@@ -93,6 +101,21 @@ def evaluate(
     elif machine is not None:
         dataset = dataset.select(machine=machine_name(machine))
     return judge(known, dataset, models, coverage, compat=compat)
+
+
+def _require_descriptions(targets: "Sequence[Workload]", own: Sequence["NetworkFunction"]) -> None:
+    from slomo.vocabulary.network_function import network_function_names
+
+    known = {*network_function_names(), *(network_function.name for network_function in own)}
+    for workload in targets:
+        if workload.nf not in known:
+            raise UnknownNameError(
+                "network function",
+                workload.nf,
+                known,
+                hint=f"the models know it, the simulator does not: add --nf {workload.nf}.yaml, the file it was "
+                "profiled with, or give mixes that were run with --dataset",
+            )
 
 
 def calibration_mixes(dataset: "ProfileDataset") -> int:

@@ -25,9 +25,9 @@ def named(item: Workload | str) -> list[Workload | str]:
 
 
 def workloads_of(given: Sequence[Workload | str] | Workload | str) -> tuple[Workload, ...]:
-    """Read one workload or several, given as values or as text."""
+    """Read one workload or several, given as values or as text; what is named twice counts once."""
     items = [given] if isinstance(given, (Workload, str)) else given
-    return tuple(item if isinstance(item, Workload) else parse_workload(item) for item in items)
+    return tuple(dict.fromkeys(item if isinstance(item, Workload) else parse_workload(item) for item in items))
 
 
 def machine_named(machine: "str | Machine") -> "Machine":

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import slomo
 from slomo.cli.main import main
+from slomo.errors import UnknownNameError
 from slomo.models.registry import model_names
 from slomo.records.profile import ProfileDataset
 from slomo.records.storage import load_dataset
+from slomo.workflow.measure import plan_experiments
 
 # The fixture `bench` and its type live in conftest.py, which tests cannot import; duck typing is enough here.
 PREDICTION_KEYS = {
@@ -118,6 +121,47 @@ def test_evaluation_runs_its_own_mixes(bench, capsys, tmp_path: Path) -> None:
 
     assert (found["mixes"], set(found["models"])) == (3, {"none"})
     assert "data:image/png;base64," in page.read_text(encoding="utf-8")
+
+
+def test_evaluation_takes_as_many_mixes_as_there_are(monkeypatch, profiled) -> None:
+    """Two network functions have fewer than 200 different mixes; without a number, evaluation makes do with those."""
+    ran = []
+
+    def measured(targets, *, mixes, **rest):
+        kept = {name: rest[name] for name in ("machine", "plan", "stream", "seed")}
+        ran.append(plan_experiments(targets, mixes=mixes, **kept))
+        raise InterruptedError
+
+    monkeypatch.setattr("slomo.workflow.judge.profile", measured)
+    with pytest.raises(InterruptedError):
+        slomo.evaluate(slomo.train(profiled, models=["none"], targets=["lpm", "stats"]))
+
+    assert 1 <= len(ran[0].colocations) < 200
+
+
+def test_own_functions_must_be_described_to_be_run(profiled) -> None:
+    """Evaluating models of an own network function asks for its file before anything runs."""
+    frame = profiled.frame.assign(nf="mine", target=[key.replace("lpm", "mine") for key in profiled.frame["target"]])
+    own = ProfileDataset(frame[frame["target"].str.startswith("mine@")].reset_index(drop=True), profiled.environment)
+
+    with pytest.raises(UnknownNameError, match=r"--nf mine\.yaml"):
+        slomo.evaluate(slomo.train(own, models=["none"]))
+
+
+def test_models_left_out_are_told_with_the_reason(profiled, capsys, tmp_path: Path) -> None:
+    """A dataset that lacks a metric trains what it can and says what it cannot and why; `predict` repeats it."""
+    lacking = ProfileDataset(profiled.frame.drop(columns="competition.L2MISS"), profiled.environment)
+    lacking.to_parquet(tmp_path / "lacking.parquet")
+    assert main(["train", str(tmp_path / "lacking.parquet"), "--models", str(tmp_path / "m")]) == 0
+    assert "no model 'dobrescu' of 'lpm@64B,100000f': model 'dobrescu' reads L2MISS" in capsys.readouterr().err
+
+    assert main(f"predict --target lpm --with stats --model dobrescu --models {tmp_path / 'm'}".split()) == 4
+    assert "reads L2MISS of the competition, which was not reported" in capsys.readouterr().err
+
+
+def test_functions_named_twice_are_measured_once() -> None:
+    """Naming a network function twice asks for nothing more, and makes no mixes of it with itself."""
+    assert plan_experiments(["lpm", "lpm"], runs=2).colocations == plan_experiments("lpm", runs=2).colocations
 
 
 def test_evaluation_for_people_lists_every_nf_and_model(bench, capsys) -> None:

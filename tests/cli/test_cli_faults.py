@@ -27,6 +27,9 @@ NAMES = [
     ("predict --target lpm --with stast --models {models}", 2, "'stast'", "did you mean 'stats'"),
     ("predict --target lpm --with stats --model slomo-xbg --models {models}", 2, "'slomo-xbg'", "slomo-xgb"),
     ("predict --target lpm --with stats --machine silver-4110 --models {models}", 2, "'silver-4110'", "e5-2620v4"),
+    ("predict --target lpm --with stats --machine silver --models {models}", 2, "machine 'silver'", "'silver-4110'?"),
+    ("predict --target lpm --with maglev --models {models}", 2, "'maglev'", "slomo profile maglev"),
+    ("evaluate --models {models} --model dobresku", 2, "'dobresku'", "dobrescu"),
     ("predict --target lpm --vector L3MIS=3 --models {models}", 2, "unknown metric 'L3MIS'", "did you mean 'L3MISS'"),
     ("train {dataset} --models {tmp}/m --model slomo-gb", 2, "unknown model 'slomo-gb'", "slomo-xgb"),
     ("train {dataset} --models {tmp}/m --target statz", 2, "'statz'", "stats"),
@@ -37,6 +40,8 @@ NAMES = [
 ]
 VALUES = [
     ("profile synthetic(data_size_mib=-1) --plan solo --out {tmp}/p.parquet", 2, "data_size_mib", "-1"),
+    ("profile synthetic(data_size_mib=nan) --plan solo --out {tmp}/p.parquet", 2, "data_size_mib is nan", "finite"),
+    ("profile lpm --design sobol --runs 99999999 --out {tmp}/p.parquet", 2, "99999999", "100000"),
     ("profile synthetic(data_size=1) --plan solo --out {tmp}/p.parquet", 2, "data_size", "data_size_mib"),
     ("profile lpm@63B --plan solo --out {tmp}/p.parquet", 2, "packet_size_b is 63", "64 to 9000"),
     ("profile lpm --runs 0 --out {tmp}/p.parquet", 2, "runs is 0", "needed 1"),

@@ -85,6 +85,23 @@ def test_a_document_that_is_huge_is_refused(tmp_path):
         load_network_function(str(path))
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("description: &a [*a]\n", "nests without end"),
+        (
+            "a: &a [x, x]\n"
+            + "".join(f"k{n}: &k{n} [{', '.join(9 * ['*' + (f'k{n - 1}' if n else 'a')])}]\n" for n in range(9)),
+            "more than 100000 fields",
+        ),
+    ],
+)
+def test_aliases_cannot_expand_without_bound(text, words):
+    """A document whose aliases stand for themselves, or for billions of fields, is refused at once."""
+    with pytest.raises(ConfigurationError, match=words):
+        parse_network_function(text, "x.yaml")
+
+
 def test_an_unknown_function_is_refused_with_the_nearest():
     """A misspelt name gets the nearest one."""
     with pytest.raises(UnknownNameError, match="did you mean 'suricata'"):
