@@ -36,6 +36,8 @@ DEFAULT_TARGET_ERROR = 0.02
 POOL = 256
 START = 16
 BATCH = 4
+#: Settings nearer to each other than this, in a space of unit sides, teach much the same.
+APART = 0.5
 #: Half width of a 90 % interval over the mean absolute error: 2.06 for normal errors, a little more for heavier tails.
 WIDTH_PER_ERROR = 2.5
 #: Where noise is all that is left, held-out error comes this close to it.
@@ -389,6 +391,6 @@ def _most_valuable(value: Floats, coordinates_: Floats, taken: Sequence[int]) ->
         return None
     away = coordinates_[:, None, :] - coordinates_[list(taken)][None, :, :]
     near = (away**2).sum(axis=2).min(axis=1)
-    score = value * (1.0 - np.exp(-near / (2.0 * 0.25**2)))
+    score = value * (1.0 - np.exp(-near / (2.0 * APART**2)))
     score[list(taken)] = -1.0
     return int(score.argmax())

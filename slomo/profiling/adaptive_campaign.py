@@ -142,7 +142,7 @@ def run_adaptive(
     sure = plan.sure()
     with CampaignStore(store) as opened:
         opened.bind(sure, campaign_environment(sure, testbed))
-        campaign = _Campaign(plan, opened, testbed, worker_count(testbed, jobs), progress or Silent())
+        campaign = _Campaign(plan, sure, opened, testbed, worker_count(testbed, jobs), progress or Silent())
         designs = [campaign.profile(target) for target in plan.targets]
         records = [record for design in designs for record in design.records()] + campaign.run_besides()
         dataset = ProfileDataset.from_records(records, opened.settings()["environment"], limit=sure.dispersion_limit)
@@ -169,9 +169,16 @@ class _Campaign:
     """Asks the designs, and answers from the store or the testbed."""
 
     def __init__(
-        self, plan: AdaptivePlan, store: CampaignStore, testbed: Testbed, jobs: int, progress: Progress
+        self,
+        plan: AdaptivePlan,
+        sure: ExperimentPlan,
+        store: CampaignStore,
+        testbed: Testbed,
+        jobs: int,
+        progress: Progress,
     ) -> None:
-        self.plan, self.store, self.testbed, self.jobs, self.progress = plan, store, testbed, jobs, progress
+        self.plan, self.sure, self.store = plan, sure, store
+        self.testbed, self.jobs, self.progress = testbed, jobs, progress
         self._found = dict(store.records())
 
     def profile(self, target: Workload) -> AdaptiveDesign:
@@ -196,7 +203,7 @@ class _Campaign:
     def _answers(self, runs: Sequence[PlannedRun]) -> list[RunRecord]:
         keys = [(run.colocation.key, run.replicate) for run in runs]
         missing = [run for run, key in zip(runs, keys, strict=True) if key not in self._found]
-        batch = _Batch(self.plan.sure(), missing)
+        batch = _Batch(self.sure, missing)
         try:
             failed = run_batch(self.store, batch, self.testbed, self.jobs, self.progress)
         except KeyboardInterrupt:
