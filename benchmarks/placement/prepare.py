@@ -39,6 +39,7 @@ def main() -> int:
     )
     parser.add_argument("--mixes", type=int, default=200, help="mixes that set the width of intervals")
     parser.add_argument("--repeats", type=int, default=400, help="mixes of one to three kinds, as packing makes them")
+    parser.add_argument("--most", type=int, default=9, help="tenants of such a mix, at most")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -53,16 +54,18 @@ def main() -> int:
     )  # fmt: skip
     print(f"{len(dataset)} rows after {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     repeated = run_campaign(
-        repeats_plan(nfs, given.machine, given.repeats, given.seed), make_testbed("simulated", given.machine),
-        given.directory / "repeats.sqlite", given.jobs,
-    )  # fmt: skip
+        repeats_plan(nfs, given.machine, given.repeats, given.seed, given.most),
+        make_testbed("simulated", given.machine),
+        given.directory / "repeats.sqlite",
+        given.jobs,
+    )
     dataset = dataset.merge(repeated)
     train(dataset, seed=given.seed).save(given.directory / "models")
     print(f"models after {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     return 0
 
 
-def repeats_plan(nfs: list[str], machine: str, count: int, seed: int, most: int = 9) -> ExperimentPlan:
+def repeats_plan(nfs: list[str], machine: str, count: int, seed: int, most: int) -> ExperimentPlan:
     """Return mixes as packing makes them: several of the same kind; intervals are calibrated on them, too."""
     generator = np.random.default_rng([seed, 0x706163])
     found: dict[str, Colocation] = {}

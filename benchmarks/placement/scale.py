@@ -42,16 +42,18 @@ def main() -> int:
     parser.add_argument("--models", type=Path, help="directory of trained models of one machine")
     parser.add_argument("--machine", help="machine of the models")
     parser.add_argument("--kinds", type=int, default=120, help="network functions with cache allocation")
+    parser.add_argument("--size", type=int, action="append", help="instances, repeatable; 1k, 10k and 100k by default")
+    parser.add_argument("--skip-ways", action="store_true", help="only with predictions")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     print("with cache allocation, 20 ways x 12 cores, about 3 options per network function")
-    for size in SIZES:
+    for size in () if given.skip_ways else given.size or SIZES:
         partitioned(size, given.kinds, given.seed)
     if given.models:
         library = ModelLibrary.load(given.models)
         machine = given.machine or library.machines[0]
         print(f"\nwith predictions in the loop, {machine}, no cache allocation")
-        for size in SIZES:
+        for size in given.size or SIZES:
             predicted(size, library, machine, given.seed)
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"\npeak memory {peak_mib:.0f} MiB")

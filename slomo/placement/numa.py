@@ -13,9 +13,6 @@ from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.workloads import RatedChain
 from slomo.vocabulary.machine import Machine
 
-#: Share of throughput a chain keeps on a node without the NIC (NUMASFP, motivation: 22 % lost).
-REMOTE_KEEPS = 0.78
-
 
 @dataclass(frozen=True)
 class Need:
@@ -224,7 +221,8 @@ def best_nodes(
 ) -> dict[str, tuple[int, ...]]:
     """Keep chains whole, and choose the nodes at which all together are predicted to serve most; `slomo`'s own policy.
 
-    Among equals, fewest stages move. `estimate` knows what the stages of a node cost each other.
+    Among equals, fewest stages move. `estimate` knows what the stages of a node cost each other, and what it costs to
+    be away from the NIC.
 
     Raises
     ------
@@ -259,7 +257,7 @@ def _served(chains: Sequence[RatedChain], interval: int, choice: Sequence[int], 
         rates = iter(estimate(node, keys))
         for chain in here:
             slowest = min(next(rates) for _ in chain.request.chain)
-            total += min(chain.offered_mpps(interval), slowest * (1.0 if node == 0 else REMOTE_KEEPS))
+            total += min(chain.offered_mpps(interval), slowest)
     return total
 
 
