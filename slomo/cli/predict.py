@@ -44,6 +44,13 @@ if TYPE_CHECKING:
 @click.option(
     "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model to ask. [setting: model]"
 )
+@click.option(
+    "--method",
+    type=click.Choice(["slomo", "equilibrium"]),
+    default="slomo",
+    show_default=True,
+    help="Compose the competitors' vectors, or solve the whole server at once.",
+)
 @coverage_option
 @compat_option
 @click.option("--explain", is_flag=True, help="Show which metrics carry the loss, and the composed vector.")
@@ -89,6 +96,7 @@ def _predicted(
     strict: bool,
     compat: Any,
     nf_files: tuple[str, ...],
+    method: str = "slomo",
     **given: Any,
 ) -> "Prediction":
     from slomo.errors import UsageError
@@ -103,6 +111,10 @@ def _predicted(
         raise UsageError(
             "--traffic was given without --vector", hint="with --with, write the traffic into the name: lpm@1500B,1000f"
         )
+    if vector and method != "slomo":
+        raise UsageError(
+            f"--vector and --method {method} were given", hint="a whole server is solved from its NFs; name them --with"
+        )
     chosen = settings(**given)
     library = load_models(chosen.models)
     machine = _machine(given["machine"], chosen.machine, library.machines)
@@ -112,7 +124,7 @@ def _predicted(
         return predict_vector(
             target, _pairs("--vector", vector), library, traffic=_pairs("--traffic", traffic), **common
         )
-    return predict(target, beside, library, compat=compat, **common)
+    return predict(target, beside, library, compat=compat, method=method, **common)  # type: ignore[arg-type]
 
 
 def _machine(asked: str | None, default: str, known: tuple[str, ...]) -> str | None:

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from slomo.models.applicability import Verdict
-from slomo.prediction.result import label
+from slomo.prediction.result import Prediction, label
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
@@ -131,6 +131,23 @@ class ServerPrediction:
         """The worst verdict among the NFs."""
         order = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
         return max((tenant.verdict for tenant in self.tenants), key=order.index, default=Verdict.SUPPORTED)
+
+    def prediction(self, number: int) -> Prediction:
+        """Return NF `number` as a prediction of its own, beside the others of its socket."""
+        asked = self.tenants[number]
+        others = (t.workload for i, t in enumerate(self.tenants) if i != number and t.socket == asked.socket)
+        return Prediction(
+            target=asked.workload,
+            competitors=tuple(others),
+            machine=self.machine,
+            model=self.method,
+            solo_mpps=asked.solo_mpps,
+            throughput_mpps=asked.throughput_mpps,
+            interval=asked.interval,
+            coverage=self.coverage,
+            verdict=asked.verdict,
+            reasons=asked.reasons,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""

@@ -5,8 +5,9 @@ SLOMO (SIGCOMM'20) section 4.2.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from slomo.errors import UnsupportedPredictionError
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.learn import opened
 from slomo.workflow.names import DEFAULT_MODEL, named
@@ -26,6 +27,7 @@ def predict(
     coverage: float = 0.9,
     compat: Literal["slomo"] | None = None,
     strict: bool = False,
+    method: Literal["slomo", "equilibrium"] = "slomo",
 ) -> "Prediction":
     """Predict what a network function loses beside others.
 
@@ -47,6 +49,10 @@ def predict(
         Compose by the published rule.
     strict : bool
         Raise instead of returning a verdict of ``unsupported``.
+    method : {"slomo", "equilibrium"}
+        ``"slomo"`` composes the competitors' vectors; ``"equilibrium"`` solves the whole server, with NFs at less than
+        full load and traffic near what was profiled (`slomo.prediction.equilibrium`); then `model` and `compat` only
+        matter where it falls back.
 
     Raises
     ------
@@ -59,10 +65,34 @@ def predict(
     """
     from slomo.prediction.predictor import Predictor
 
+    asked, others = named(target)[0], [item for text in competitors for item in named(text)]
+    if method != "slomo":
+        from slomo.prediction.equilibrium import solve_server
+
+        options: dict[str, Any] = {"method": method, "model": model, "compat": compat, "coverage": coverage}
+        found = solve_server(opened(library), [asked, *others], machine, **options).prediction(0)
+        if strict:
+            require_supported(found)
+        return found
     predictor = Predictor(opened(library), machine, model, compat)
-    return predictor.predict(
-        named(target)[0], [item for text in competitors for item in named(text)], coverage, strict=strict
-    )
+    return predictor.predict(asked, others, coverage, strict=strict)
+
+
+def require_supported(prediction: "Prediction") -> None:
+    """Refuse a prediction that what was measured does not support.
+
+    Raises
+    ------
+    UnsupportedPredictionError
+        With the reasons.
+    """
+    from slomo.prediction.result import label
+
+    if str(prediction.verdict) == "unsupported":
+        raise UnsupportedPredictionError(
+            f"'{label(prediction.target)}' on {prediction.machine} is not supported: {'; '.join(prediction.reasons)}",
+            hint="profile the target under stronger pressure",
+        )
 
 
 def predict_vector(

@@ -1,0 +1,40 @@
+"""Facts about asking for whole servers at the command line."""
+
+import json
+
+from slomo.cli.main import main
+
+
+def asked(capsys, line: str) -> tuple[int, str, str]:
+    code = main(line.split())
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_the_equilibrium_can_be_asked_for(bench, capsys) -> None:
+    """`predict --method equilibrium` answers with the same keys, the method as model, and a loss beside others."""
+    base = f"predict --target lpm --with stats:2 --with firewall --models {bench.models} --json"
+    code, out, _ = asked(capsys, f"{base} --method equilibrium")
+    _, composed, _ = asked(capsys, base)
+    found = json.loads(out)
+    assert code == 0
+    assert set(found) == set(json.loads(composed))
+    assert found["model"] == "equilibrium"
+    assert 0.0 < found["slowdown"] < 1.0
+    assert abs(found["throughput_mpps"] / json.loads(composed)["throughput_mpps"] - 1.0) < 0.15
+
+
+def test_a_load_that_can_be_served_is_served(bench, capsys) -> None:
+    """An NF offered little serves just that."""
+    line = f"predict --target lpm@64B,100000f,0.5Mpps --with stats --models {bench.models} --method equilibrium --json"
+    code, out, _ = asked(capsys, line)
+    assert code == 0
+    assert json.loads(out)["throughput_mpps"] == 0.5
+
+
+def test_a_vector_stands_for_no_server(bench, capsys) -> None:
+    """--vector with --method equilibrium is refused with a hint, exit code 2."""
+    line = f"predict --target lpm --vector L3OCC=1024 --method equilibrium --models {bench.models}"
+    code, _, err = asked(capsys, line)
+    assert code == 2
+    assert "hint" in err
