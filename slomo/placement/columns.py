@@ -24,6 +24,12 @@ Pricing = Callable[[Floats], tuple[list["Column"], float]]
 _IMPROVES = 1e-7
 #: Generating stops where optimum and bound are within this share of each other.
 _CLOSE = 2e-4
+#: A plan within this share of its bound is good enough.
+_GOOD = 5e-4
+#: Share of the time limit for the bound; the rest is for whole numbers.
+_BOUND_SHARE = 0.65
+#: Times prices near the optimum's are tried for columns that rounding may want.
+_NEARBY = 60
 #: Columns the integer problem of the remainder chooses from.
 _MOST_CHOICES = 1500
 #: Above this many columns, those that cost most at the present prices are dropped; they come back if prices turn.
@@ -120,8 +126,9 @@ def cover(
     """
     begun = time.perf_counter()
     wanted = np.array(demand, dtype=np.float64)
-    search = _Search(pricing, begun + time_limit_s)
+    search = _Search(pricing, begun + _BOUND_SHARE * time_limit_s)
     root = search.solve(wanted, {column.signature: column for column in start})
+    search.deadline = begun + time_limit_s
     sockets = _rounded(wanted, root, search, max(begun + time_limit_s - time.perf_counter(), 1.0))
     lower = math.ceil(root.bound - 1e-6)
     return MixPlan(sockets, lower, complete, len(root.columns), search.rounds, time.perf_counter() - begun)
@@ -196,6 +203,9 @@ def _kept(columns: Sequence[Column], usage: Floats, prices: Floats) -> dict[Sign
 def _rounded(demand: Floats, root: _Solved, search: _Search, time_limit_s: float) -> dict[Signature, int]:
     """Dive to whole numbers; then let a solver improve on what was not whole to begin with, as long as time is left."""
     dived = _dive(demand.astype(np.int64), root, search)
+    if sum(dived.values()) <= math.ceil(root.bound * (1.0 + _GOOD) - 1e-6):
+        return dived
+    root = _enriched(root, search.pricing, time.perf_counter() + time_limit_s / 4)
     whole = np.floor(root.usage + 1e-9).astype(np.int64)
     rest = np.maximum(demand.astype(np.int64) - whole @ _serves(root.columns), 0)
     exact = _integer(rest, root, time_limit_s) if rest.any() else np.zeros(len(root.columns), dtype=np.int64)
@@ -203,6 +213,23 @@ def _rounded(demand: Floats, root: _Solved, search: _Search, time_limit_s: float
         return dived
     total = whole + exact
     return {root.columns[i].signature: int(total[i]) for i in np.flatnonzero(total).tolist()}
+
+
+def _enriched(root: _Solved, pricing: Pricing | None, deadline: float) -> _Solved:
+    """Add columns that are best at prices near the optimum's: whole numbers need more of them than fractions do."""
+    if pricing is None:
+        return root
+    generator = np.random.default_rng(0)
+    columns = {column.signature: column for column in root.columns}
+    for _ in range(_NEARBY):
+        prices = root.prices * generator.uniform(0.7, 1.3, len(root.prices))
+        found, best = pricing(prices)
+        found, _ = pricing(1.5 * prices / max(best, 1e-9))
+        columns |= {column.signature: column for column in found}
+        if time.perf_counter() > deadline:
+            break
+    extra = len(columns) - len(root.columns)
+    return _Solved(list(columns.values()), np.concatenate([root.usage, np.zeros(extra)]), root.prices, root.bound)
 
 
 def _integer(rest: Counts, root: _Solved, time_limit_s: float) -> Counts | None:
