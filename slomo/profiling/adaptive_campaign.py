@@ -143,8 +143,11 @@ def run_adaptive(
     with CampaignStore(store) as opened:
         opened.bind(sure, campaign_environment(sure, testbed))
         campaign = _Campaign(plan, sure, opened, testbed, worker_count(testbed, jobs), progress or Silent())
-        designs = [campaign.profile(target) for target in plan.targets]
-        records = [record for design in designs for record in design.records()] + campaign.run_besides()
+        try:
+            designs = [campaign.profile(target) for target in plan.targets]
+            records = [record for design in designs for record in design.records()] + campaign.run_besides()
+        except KeyboardInterrupt:  # during a run or between two, while the next ones are chosen
+            raise KeyboardInterrupt(campaign.farewell()) from None
         dataset = ProfileDataset.from_records(records, opened.settings()["environment"], limit=sure.dispersion_limit)
         return AdaptiveResult(dataset, tuple(design.outcome() for design in designs))
 
@@ -204,16 +207,14 @@ class _Campaign:
         keys = [(run.colocation.key, run.replicate) for run in runs]
         missing = [run for run, key in zip(runs, keys, strict=True) if key not in self._found]
         batch = _Batch(self.sure, missing)
-        try:
-            failed = run_batch(self.store, batch, self.testbed, self.jobs, self.progress)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(self._farewell()) from None
+        failed = run_batch(self.store, batch, self.testbed, self.jobs, self.progress)
         self._found |= batch.records
         if failed:
             raise self._incomplete(failed)
         return [self._found[key] for key in keys]
 
-    def _farewell(self) -> str:
+    def farewell(self) -> str:
+        """Return what is kept, for whoever interrupts."""
         kept = len(self.store)
         if self.store.path is None:
             return f"stopped after {kept} runs; none is kept, because the campaign had no store"

@@ -1,6 +1,7 @@
 """Adaptive designs: what they ask, when they stop, and that a killed campaign asks the same again."""
 
 import dataclasses
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -198,3 +199,24 @@ def test_noise_is_pooled_over_settings() -> None:
     assert found.degrees == 400
     assert found.relative == pytest.approx(0.03, rel=0.1)
     assert estimate_noise([[1.0], []]).relative == 0.0
+
+
+class Impatient(ToyTestbed):
+    """The toy at whose tenth run somebody presses Ctrl-C."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = 0
+
+    def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
+        self.runs += 1
+        if self.runs == 10:
+            signal.raise_signal(signal.SIGINT)
+        return super().run(colocation, seed=seed)
+
+
+def test_an_interrupt_says_what_is_kept(tmp_path: Path) -> None:
+    """Ctrl-C ends an adaptive campaign between two runs, and says how many are kept and where."""
+    plan = AdaptivePlan((LPM,), TOY_MACHINE, AdaptiveSettings(1e-4, budget=20))
+    with pytest.raises(KeyboardInterrupt, match=r"runs are kept in '.*store.sqlite'"):
+        run_adaptive(plan, Impatient(), tmp_path / "store.sqlite", jobs=1)
