@@ -76,7 +76,15 @@ def command(as_json: bool, report: str | None, **given: Any) -> None:
     for part in (accuracy_per_nf_table(table["per_nf"]), accuracy_table(table["models"])):
         emit_table(part.headers, part.rows)
         click.echo()
+    if evaluation.sources:
+        emit_table(("model", "noise [%]", "model [%]", "composition [%]", "total [%]"), _sources(evaluation))
+        click.echo()
     note(f"{evaluation.mixes} mixes on {evaluation.machine}; intervals promise {100 * evaluation.nominal_coverage:g} %")
+
+
+def _sources(evaluation: "Evaluation") -> list[tuple[Any, ...]]:
+    parts = ("noise", "sensitivity", "composition", "total")
+    return [(name, *(found[part] for part in parts)) for name, found in evaluation.sources.items()]
 
 
 def _evaluated(
@@ -121,8 +129,18 @@ def _write_report(evaluation: "Evaluation", path: str) -> None:
     from pathlib import Path
 
     from slomo.report.html import render_html
-    from slomo.report.sections import accuracy_section, per_nf_section, scatter_section
+    from slomo.report.sections import (
+        accuracy_section,
+        per_nf_section,
+        reliability_section,
+        scatter_section,
+        sources_section,
+    )
 
     shown = next(iter(model for model in ("slomo-xgb", *evaluation.models) if model in evaluation.models))
     sections = [accuracy_section(evaluation), scatter_section(evaluation, shown), per_nf_section(evaluation)]
+    if evaluation.sources:
+        sections.append(sources_section(evaluation))
+    if evaluation.reliability:
+        sections.append(reliability_section(evaluation))
     Path(path).write_text(render_html(f"Predictions on {evaluation.machine}", sections), encoding="utf-8")

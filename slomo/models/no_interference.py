@@ -76,3 +76,27 @@ class NoInterferenceFamily:
     ) -> ConstantSensitivity:
         """Answer with solo throughput; see `ModelFamily.fit`."""
         return ConstantSensitivity(self.name, solo_mpps)
+
+
+@dataclass(frozen=True)
+class MeanFamily:
+    """The registry's ``mean``: the mean of everything measured beside others; what a model must beat that has runs."""
+
+    name: str = "mean"
+    composition: CompositionKind = "none"
+
+    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
+        """Return no columns."""
+        return ()
+
+    def fit(  # the signature is the contract's
+        self,
+        names: tuple[str, ...],  # noqa: ARG002
+        vectors: Floats,  # noqa: ARG002
+        mpps: Floats,
+        *,
+        solo_mpps: float,
+        seed: int,  # noqa: ARG002
+    ) -> ConstantSensitivity:
+        """Answer with the mean of the rows; see `ModelFamily.fit`."""
+        return ConstantSensitivity(self.name, float(np.mean(mpps)) if len(mpps) else solo_mpps)

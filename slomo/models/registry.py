@@ -15,6 +15,7 @@ _FAMILIES: dict[str, tuple[str, str, str]] = {
     "slomo-xgb": ("slomo.models.xgb", "XgbFamily", "xgboost, monotone over the pressures that add up"),
     "dobrescu": ("slomo.models.dobrescu", "dobrescu", "a line over the competitors' solo cache access rate"),
     "bubbleup": ("slomo.models.bubbleup", "bubbleup", "a line over the competitors' solo cache occupancy"),
+    "mean": ("slomo.models.no_interference", "MeanFamily", "the mean of what was measured beside others"),
     "none": ("slomo.models.no_interference", "NoInterferenceFamily", "no interference: solo throughput"),
 }
 
@@ -28,7 +29,7 @@ def model_names() -> tuple[str, ...]:
     Examples
     --------
     >>> model_names()
-    ('slomo', 'slomo-xgb', 'dobrescu', 'bubbleup', 'none')
+    ('slomo', 'slomo-xgb', 'dobrescu', 'bubbleup', 'mean', 'none')
     """
     return tuple(_FAMILIES)
 
@@ -57,7 +58,7 @@ def check_model_name(name: str) -> str:
     >>> check_model_name("dobresku")
     Traceback (most recent call last):
     slomo.errors.UnknownNameError: unknown model 'dobresku'
-    hint: did you mean 'dobrescu'? Known: bubbleup, dobrescu, none, slomo, slomo-xgb
+    hint: did you mean 'dobrescu'? Known: bubbleup, dobrescu, mean, none, slomo, slomo-xgb
     """
     if name not in _FAMILIES:
         raise UnknownNameError("model", name, _FAMILIES)

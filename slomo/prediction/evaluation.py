@@ -6,7 +6,7 @@ all models are judged on the same rows.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -121,6 +121,10 @@ class Evaluation:
         Target -> model -> errors.
     rows : mapping of str to sequence
         Every prediction, column by column; see :meth:`to_frame`.
+    sources : mapping of str to mapping
+        Model -> mean errors by source (`slomo.prediction.error_sources`), where they were asked for.
+    reliability : mapping of str to mapping
+        Model -> nominal -> observed coverage of intervals, 0 to 1, where it was asked for.
     """
 
     machine: str
@@ -129,6 +133,8 @@ class Evaluation:
     models: Mapping[str, Errors]
     per_nf: Mapping[str, Mapping[str, Errors]]
     rows: Mapping[str, Sequence[Any]]
+    sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    reliability: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping: errors in percent, by model and by target."""
@@ -141,6 +147,11 @@ class Evaluation:
             "models": {name: found.to_dict() for name, found in self.models.items()},
             "per_nf": {
                 nf: {name: found.to_dict() for name, found in by_model.items()} for nf, by_model in self.per_nf.items()
+            },
+            "sources": {name: dict(found) for name, found in self.sources.items()},
+            "reliability": {
+                name: [[level, share] for level, share in sorted(found.items())]
+                for name, found in self.reliability.items()
             },
         }
 

@@ -66,7 +66,7 @@ def sensitivity_surface(
     x, y, z = _finite_columns(access_rate_m_s, occupancy_mib, slowdown_percent)
     if len(x) < 3:
         raise InvalidValueError(f"a sensitivity surface of '{target}' needs 3 points or more, got {len(x)}")
-    figure, axes = _axes(
+    figure, axes = axes_of(
         f"Sensitivity of {target}", "competitors' cache access rate, L2MISS [M/s]", "competitors' cache occupancy [MiB]"
     )
     top = max(float(z.max()), 1.0)
@@ -112,7 +112,7 @@ def predicted_against_measured(
     'measured slowdown [%]'
     """
     measured, predicted = np.asarray(measured_percent, float), np.asarray(predicted_percent, float)
-    figure, axes = _axes(
+    figure, axes = axes_of(
         title or "Mixes never trained on", "measured slowdown [%]", "predicted slowdown [%]", size=(6.4, 5.2)
     )
     low, high = _limits(measured, predicted)
@@ -165,7 +165,7 @@ def error_cdf(
     >>> error_cdf({"slomo-xgb": [1, 2, 3], "dobrescu": [4, 9, 20]}).axes[0].get_ylabel()
     'share of predictions [%]'
     """
-    figure, axes = _axes(title, "absolute error of throughput [%]", "share of predictions [%]")
+    figure, axes = axes_of(title, "absolute error of throughput [%]", "share of predictions [%]")
     farthest = 1.0
     for index, (name, values) in enumerate(errors_percent.items()):
         errors = np.sort(np.abs(np.asarray(values, float)))
@@ -214,7 +214,7 @@ def pair_matrix(
     """
     values = np.asarray(slowdown_percent, float)
     size = (2.9 + 0.62 * len(competitors), 1.9 + 0.46 * len(targets))
-    figure, axes = _axes(title, "competitor", "target", size=size)
+    figure, axes = axes_of(title, "competitor", "target", size=size)
     top = max(float(np.nanmax(values)) if np.isfinite(values).any() else 0.0, 1.0)
     image = axes.imshow(values, cmap=_SEQUENTIAL, vmin=0, vmax=top, aspect="auto")
     axes.set_xticks(range(len(competitors)), competitors, rotation=40, ha="right", rotation_mode="anchor")
@@ -234,7 +234,8 @@ def pair_matrix(
     return figure
 
 
-def _axes(title: str, xlabel: str, ylabel: str, size: tuple[float, float] = (6.4, 4.2)) -> "tuple[Figure, Axes]":
+def axes_of(title: str, xlabel: str, ylabel: str, size: tuple[float, float] = (6.4, 4.2)) -> "tuple[Figure, Axes]":
+    """Return a figure with one set of axes in the house's style."""
     from matplotlib.figure import Figure  # pyplot would keep every figure alive and choose a back end
 
     figure = Figure(figsize=size, dpi=120, layout="constrained", facecolor="white")

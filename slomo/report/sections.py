@@ -4,12 +4,13 @@ They answer, in this order, what SLOMO (SIGCOMM'20) section 8 asks: are predicti
 and what do the models say about each network function.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from slomo.report import figures
+from slomo.report.evaluation_figures import learning_curves, reliability_diagram
 from slomo.report.html import Section
 from slomo.report.tables import Table, accuracy_per_nf_table, accuracy_table, mixes_table
 
@@ -93,6 +94,40 @@ def per_nf_section(evaluation: "Evaluation", models: Sequence[str] | None = None
         nf: {name: row for name, row in rows.items() if models is None or name in models} for nf, rows in per_nf.items()
     }
     return Section("Errors per network function", "", accuracy_per_nf_table(chosen))
+
+
+def sources_section(evaluation: "Evaluation") -> Section:
+    """Show where each model's error comes from."""
+    rows = [
+        (name, found["noise"], found["sensitivity"], found["composition"], found["total"])
+        for name, found in evaluation.sources.items()
+    ]
+    return Section(
+        "Where errors come from",
+        "Mean absolute errors [%]. Model: asked about the measured competition (noise included). Composition: what "
+        "changes when the competition is composed instead. The total is at most the sum of these two.",
+        Table(("model", "noise [%]", "model [%]", "composition [%]", "total [%]"), tuple(rows)),
+    )
+
+
+def reliability_section(evaluation: "Evaluation") -> Section:
+    """Show whether intervals hold what they promise."""
+    return Section(
+        "Reliability of the intervals",
+        "Above the diagonal: wider than promised; below: too narrow.",
+        figure=reliability_diagram(evaluation.reliability),
+        alternative="Observed over nominal coverage.",
+    )
+
+
+def learning_section(curves: Mapping[str, Mapping[int, float]]) -> Section:
+    """Show what more runs buy, the same runs for every model."""
+    return Section(
+        "Learning curves",
+        "Every model trained on the same runs, judged on the same mixes.",
+        figure=learning_curves(curves),
+        alternative="Mean error over number of runs.",
+    )
 
 
 def scatter_section(evaluation: "Evaluation", model: str) -> Section:

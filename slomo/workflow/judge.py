@@ -71,6 +71,7 @@ def evaluate(
     UnknownNameError
         For a model that was not trained, or a network function that cannot be run because `own` lacks it.
     """
+    from slomo.prediction.error_sources import explained
     from slomo.prediction.evaluation import evaluate as judge
 
     known = opened(library)
@@ -100,7 +101,9 @@ def evaluate(
         )
     elif machine is not None:
         dataset = dataset.select(machine=machine_name(machine))
-    return judge(known, dataset, models, coverage, compat=compat)
+    found = judge(known, dataset, models, coverage, compat=compat)
+    # sources and reliability are those of slomo's own rule of composition
+    return found if compat is not None else explained(known, dataset, found)
 
 
 def _require_descriptions(targets: "Sequence[Workload]", own: Sequence["NetworkFunction"]) -> None:

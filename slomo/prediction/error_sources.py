@@ -1,0 +1,225 @@
+"""Where a predictor's error comes from: noise of measuring, the model, composition; and how it falls with more runs.
+
+SLOMO (SIGCOMM'20) section 8 reports one error. It has parts: the vector of the competitors alone was measured too, so
+the model can be asked about the vector that was there instead of the one composed for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.models.library import ModelLibrary
+from slomo.prediction.evaluation import Evaluation, evaluate
+from slomo.prediction.predictor import Predictor
+
+if TYPE_CHECKING:
+    from slomo.records.profile import ProfileDataset
+
+#: Nominal coverages of a reliability diagram.
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ErrorSources:
+    """Mean absolute errors of one model, by source, relative to the measured throughput [%].
+
+    Attributes
+    ----------
+    model : str
+        Name of the model.
+    predictions : int
+        Rows whose competition was measured alone.
+    noise : float or None
+        Measured throughput against the simulator's truth, or the spread of replicates; None where neither is known.
+    sensitivity : float
+        Prediction from the measured vector of the competition against the measured throughput (noise included).
+    composition : float
+        Prediction from the composed vector against prediction from the measured one.
+    total : float
+        Prediction from the composed vector against the measured throughput; at most the sum of the two before.
+    """
+
+    model: str
+    predictions: int
+    noise: float | None
+    sensitivity: float
+    composition: float
+    total: float
+
+    def to_dict(self) -> dict[str, float | int | str | None]:
+        """Return a JSON-ready mapping."""
+        return dict(self.__dict__)
+
+
+def error_sources(library: ModelLibrary, dataset: "ProfileDataset", model: str) -> ErrorSources:
+    """Split the error of a model on mixes into its sources.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        Trained models.
+    dataset : ProfileDataset
+        Mixes on one machine; rows whose competition was also measured alone are used (one per run).
+    model : str
+        Name of a model that reads the composed vector under pressure.
+
+    Raises
+    ------
+    MissingMetricError
+        Where no row reports every metric that the model reads.
+    InvalidValueError
+        Where the model reads no measured competition.
+    """
+    mixes = dataset.select(plan="mix")
+    frame = mixes.frame
+    measured, direct, composed, kept = [], [], [], []
+    for row, key in enumerate(frame["target"].astype(str)):
+        workload = mixes.workload(key)
+        subject = library.find(workload, str(frame["machine"].iloc[row]))
+        fitted = subject.model(model)
+        if fitted.composition != "pressure":
+            raise InvalidValueError(
+                f"model '{model}' does not read the measured competition, so its error has no such parts",
+                hint="ask for 'slomo' or 'slomo-xgb'",
+            )
+        vector = frame[[f"competition.{name}" for name in fitted.feature_names]].iloc[row].to_numpy(dtype=float)
+        if np.isnan(vector).any():
+            continue
+        predictor = Predictor(library, subject.machine, model)
+        composed.append(predictor.predict_batch([workload], [mixes.competitors(row)]).throughput_mpps[0])
+        direct.append(fitted.predict_mpps(vector[np.newaxis])[0])
+        measured.append(float(frame["throughput_mpps"].iloc[row]))
+        kept.append(row)
+    if not kept:
+        raise MissingMetricError(
+            f"no mix reports every metric that model '{model}' reads of the competition alone",
+            hint="run mixes whose competition is measured before the target starts",
+        )
+    actual, given, whole = np.array(measured), np.array(direct), np.array(composed)
+    return ErrorSources(
+        model=model,
+        predictions=len(kept),
+        noise=_noise(frame["truth_mpps"], frame["throughput_cv"], frame["replicates"], actual, kept),
+        sensitivity=_percent(given - actual, actual),
+        composition=_percent(whole - given, actual),
+        total=_percent(whole - actual, actual),
+    )
+
+
+def _noise(truth: object, spread: object, replicates: object, actual: Floats, kept: Sequence[int]) -> float | None:
+    known = np.asarray(truth, dtype=float)[kept]
+    if np.isfinite(known).all():
+        return _percent(actual - known, known)
+    several = np.asarray(replicates, dtype=float)[kept] > 1
+    return float(100.0 * np.asarray(spread, dtype=float)[kept][several].mean()) if several.any() else None
+
+
+def _percent(difference: Floats, reference: Floats) -> float:
+    return float(100.0 * np.mean(np.abs(difference) / reference))
+
+
+def reliability(
+    library: ModelLibrary, dataset: "ProfileDataset", model: str, levels: Sequence[float] = LEVELS
+) -> dict[float, float]:
+    """Return what share of measured throughputs lay inside intervals of each nominal coverage.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        Trained models.
+    dataset : ProfileDataset
+        Mixes that did not calibrate the intervals.
+    model : str
+        Name of the model.
+    levels : sequence of float
+        Nominal coverages, each above 0 and below 1.
+
+    Returns
+    -------
+    dict of float to float
+        Nominal -> observed, both 0 to 1.
+    """
+    found = {level: evaluate(library, dataset, [model], level) for level in levels}
+    return {level: evaluation.models[model].coverage / 100.0 for level, evaluation in found.items()}
+
+
+def explained(library: ModelLibrary, dataset: "ProfileDataset", evaluation: Evaluation) -> Evaluation:
+    """Return the evaluation with sources of error and reliability, of the models that read a measured competition.
+
+    Parameters
+    ----------
+    library, dataset
+        As they were evaluated.
+    evaluation : Evaluation
+        What `evaluate` answered.
+    """
+    sources, curves = {}, {}
+    first = library.find(dataset.select(plan="mix").workload(dataset.select(plan="mix").targets[0]), evaluation.machine)
+    for name in evaluation.models:
+        curves[name] = reliability(library, dataset, name)
+        if first.model(name).composition == "pressure":
+            try:
+                sources[name] = error_sources(library, dataset, name).to_dict()
+            except MissingMetricError:
+                continue  # imported mixes: nobody measured the competition alone
+    return replace(evaluation, sources=sources, reliability=curves)
+
+
+def learning_curves(
+    profile: "ProfileDataset",
+    mixes: "ProfileDataset",
+    runs: Sequence[int],
+    models: Sequence[str] = ("slomo-xgb", "slomo", "dobrescu", "mean", "none"),
+    *,
+    seed: int = 0,
+) -> Mapping[str, dict[int, float]]:
+    """Return the error on mixes after training every model on ever more runs, the same runs for all.
+
+    Parameters
+    ----------
+    profile : ProfileDataset
+        Solo and pressure rows to draw from; solo rows are always kept.
+    mixes : ProfileDataset
+        Mixes to judge by.
+    runs : sequence of int
+        Pressure runs per NF, 12 or more each; the smaller budgets are part of the larger ones.
+    models : sequence of str
+        Names of models.
+    seed : int
+        Seed of the draw and of training.
+
+    Returns
+    -------
+    mapping of str to dict of int to float
+        Model -> runs per NF -> mean absolute error of throughput [%].
+
+    Raises
+    ------
+    InvalidValueError
+        For a budget of fewer than 12 runs, or of more than there are.
+    """
+    from slomo.models.training import train
+
+    frame = profile.frame
+    pressure = frame[frame["plan"] == "pressure"]
+    counts = pressure.groupby("target").size()
+    most = int(counts.min()) if len(counts) else 0
+    if not runs or min(runs) < 12 or max(runs) > most:
+        raise InvalidValueError(
+            f"learning curve over {list(runs)} runs per NF, needed between 12 and the {most} that were measured",
+            hint="give budgets inside that range",
+        )
+    order = pressure.sample(frac=1.0, random_state=seed).groupby("target").cumcount()
+    curves: dict[str, dict[int, float]] = {name: {} for name in models}
+    for budget in sorted(runs):
+        chosen = frame.loc[sorted([*order.index[order < budget], *frame.index[frame["plan"] == "solo"]])]
+        part = type(profile)(chosen.reset_index(drop=True), profile.environment)
+        found = evaluate(train(part, models=list(models), seed=seed), mixes, list(models))
+        for name in models:
+            curves[name][budget] = found.models[name].mape
+    return curves

@@ -1,0 +1,83 @@
+"""Figures of an honest evaluation: are intervals as wide as they claim, and what do more runs buy.
+
+Reliability diagrams as in Kuleshov et al. (ICML'18), section 3; learning curves at equal budgets for all models.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from slomo.report.figures import COLOURS, axes_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MARKERS = "osD^vP"
+
+
+def reliability_diagram(
+    observed: Mapping[str, Mapping[float, float]], *, title: str = "Do intervals hold what they promise?"
+) -> "Figure":
+    """Draw observed over nominal coverage of intervals.
+
+    Parameters
+    ----------
+    observed : mapping of str to mapping of float to float
+        Model -> nominal -> observed coverage, both 0 to 1.
+    title : str
+        Title above the axes.
+
+    Examples
+    --------
+    >>> reliability_diagram({"slomo-xgb": {0.5: 0.52, 0.9: 0.91}}).axes[0].get_xlabel()
+    'nominal coverage [%]'
+    """
+    figure, axes = axes_of(title, "nominal coverage [%]", "observed coverage [%]", (4.6, 4.4))
+    axes.plot([0, 100], [0, 100], color="#767676", linewidth=1, linestyle=":", label="as promised")
+    for index, (name, points) in enumerate(observed.items()):
+        levels = sorted(points)
+        axes.plot(
+            [100 * level for level in levels],
+            [100 * points[level] for level in levels],
+            color=COLOURS[index % len(COLOURS)],
+            marker=_MARKERS[index % len(_MARKERS)],
+            linewidth=1.6,
+            markersize=5,
+            label=name,
+        )
+    axes.set_xlim(0, 101)
+    axes.set_ylim(0, 101)
+    axes.legend(fontsize=9, frameon=False, loc="upper left")
+    return figure
+
+
+def learning_curves(curves: Mapping[str, Mapping[int, float]], *, title: str = "What more runs buy") -> "Figure":
+    """Draw the mean error of each model over the number of runs it was trained on.
+
+    Parameters
+    ----------
+    curves : mapping of str to mapping of int to float
+        Model -> runs per NF -> mean absolute error of throughput [%].
+    title : str
+        Title above the axes.
+
+    Examples
+    --------
+    >>> learning_curves({"slomo": {30: 8.0, 100: 4.0}}).axes[0].get_xlabel()
+    'pressure runs per network function'
+    """
+    figure, axes = axes_of(title, "pressure runs per network function", "mean absolute error of throughput [%]")
+    for index, (name, points) in enumerate(curves.items()):
+        runs = sorted(points)
+        axes.plot(
+            runs,
+            [points[count] for count in runs],
+            color=COLOURS[index % len(COLOURS)],
+            marker=_MARKERS[index % len(_MARKERS)],
+            linewidth=1.8,
+            markersize=5,
+            label=name,
+        )
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=9, frameon=False)
+    return figure
