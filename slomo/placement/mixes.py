@@ -76,6 +76,7 @@ class Pieces:
     def __init__(self) -> None:
         self._known: dict[Piece, int] = {}
         self._list: list[Piece] = []
+        self._cores: dict[Signature, int] = {}
         self._grown: dict[tuple[Signature, int], Signature] = {}
 
     def number(self, piece: Piece) -> int:
@@ -104,7 +105,9 @@ class Pieces:
 
     def cores(self, signature: Signature) -> int:
         """Return the cores a signature takes."""
-        return sum(len(self._list[number].workloads) for number in signature)
+        if signature not in self._cores:
+            self._cores[signature] = sum(len(self._list[number].workloads) for number in signature)
+        return self._cores[signature]
 
 
 def without(signature: Signature, number: int) -> Signature:

@@ -78,6 +78,11 @@ class Oracle:
         """Judge one mix."""
         return self.verdicts(host, (signature,))[0]
 
+    def known_to_hold(self, host: Host, signature: Signature) -> bool:
+        """Say whether a mix was judged before and holds."""
+        found = self._known.get((host, signature))
+        return found is not None and found.ok
+
     def verdicts(self, host: Host, signatures: Sequence[Signature]) -> list[Verdict]:
         """Judge many mixes, predicting those not seen before in one batch."""
         known = self._known

@@ -283,16 +283,25 @@ class Placer:
             groups = self._candidates(host, allowed)
             if used_only:
                 groups.pop((), None)
-            mixes = [self._pieces.grown(signature, piece) for signature in groups]
-            for (signature, socket), mix, verdict in zip(
-                groups.items(), mixes, oracle.verdicts(host, mixes), strict=True
-            ):
+            mixes = {signature: self._pieces.grown(signature, piece) for signature in groups}
+            for signature in self._contenders(host, mixes):
+                verdict = oracle.verdict(host, mixes[signature])
                 if verdict.ok:
-                    cores, headroom = (
-                        rank(oracle, mix, verdict) if self.policy.picks == "best" and signature else (0, 0.0)
-                    )
-                    found.append((-cores, -headroom, socket, piece))
+                    best = self.policy.picks == "best" and bool(signature)
+                    cores, headroom = rank(oracle, mixes[signature], verdict) if best else (0, 0.0)
+                    found.append((-cores, -headroom, groups[signature], piece))
         return min(found)[2:] if found else None
+
+    def _contenders(self, host: Host, mixes: Mapping[Signature, Signature]) -> list[Signature]:
+        """Judge the mixes that can win, in one batch: under best fit, not those emptier than one known to hold."""
+        oracle = self.policy.oracle
+        if self.policy.picks == "best":
+            cores = {signature: self._pieces.cores(mix) if signature else 0 for signature, mix in mixes.items()}
+            held = [cores[signature] for signature, mix in mixes.items() if oracle.known_to_hold(host, mix)]
+            least = max(held, default=0)
+            mixes = {signature: mix for signature, mix in mixes.items() if cores[signature] >= least}
+        oracle.verdicts(host, list(mixes.values()))
+        return list(mixes)
 
     def _candidates(self, host: Host, allowed: Callable[[Socket], bool] | None) -> dict[Signature, int]:
         """Return each mix there is on sockets of a kind, with the lowest socket that has it."""
