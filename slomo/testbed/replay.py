@@ -3,7 +3,7 @@
 Profilers and models are tested against real measurements this way (Ax's and vizier's replayed back ends).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from slomo.errors import TestbedError
@@ -15,7 +15,7 @@ from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.metrics import METRICS, Rule, Scope
 from slomo.vocabulary.vector import MetricVector
 
-_NOTHING = MetricVector({}, scope=Scope.CORE)
+_UNKNOWN = TenantSample(float("nan"), MetricVector({}, scope=Scope.CORE))
 
 
 class ReplayTestbed:
@@ -24,8 +24,9 @@ class ReplayTestbed:
     Parameters
     ----------
     source : ProfileDataset or iterable of RunRecord
-        Raw records (for instance `profiling.store.stored_records`) are given back exactly. Rows of a dataset tell
-        nothing about the single competitors: their samples are empty, their throughput is not known (NaN).
+        Raw records (for instance `profiling.store.stored_records`) are given back exactly. A dataset tells about
+        single competitors in mixes only, where each has a row of its own; elsewhere their samples are empty, their
+        throughput is not known (NaN).
     environment : mapping, optional
         Environment of raw records; a dataset brings its own.
 
@@ -46,9 +47,7 @@ class ReplayTestbed:
     ) -> None:
         if isinstance(source, ProfileDataset):
             self._environment: dict[str, Any] = source.environment
-            records: Iterable[RunRecord] = (
-                _record(row) for row in source.frame.to_dict("records") if row[schema.TENANT] == 0
-            )
+            records: Iterable[RunRecord] = _records(source)
         else:
             self._environment = dict(environment or {"testbed": self.name})
             records = source
@@ -87,7 +86,17 @@ class ReplayTestbed:
         return 1e-4
 
 
-def _record(row: Mapping[Any, Any]) -> RunRecord:
+def _records(dataset: ProfileDataset) -> Iterator[RunRecord]:
+    """Put runs together again: the target's row, and those of the competitors that have one."""
+    runs: dict[str, dict[int, Mapping[Any, Any]]] = {}
+    for row in dataset.frame.to_dict("records"):
+        runs.setdefault(row[schema.RUN_KEY], {})[row[schema.TENANT]] = row
+    for tenants in runs.values():
+        if 0 in tenants:
+            yield _record(tenants[0], tenants)
+
+
+def _record(row: Mapping[Any, Any], tenants: Mapping[int, Mapping[Any, Any]]) -> RunRecord:
     competitors = competitors_from_cell(str(row[schema.COMPETITORS]))
     colocation = Colocation.from_dict(
         {
@@ -97,18 +106,21 @@ def _record(row: Mapping[Any, Any]) -> RunRecord:
             "isolation": _isolation(row),
         }
     )
-    own = _vector(row, "own", Scope.CORE)
-    target = TenantSample(
-        float(row[schema.THROUGHPUT]),
-        own,
-        loss=_known(row[schema.LOSS]),
-        **{n: _known(row[n]) for n in schema.LATENCIES},
-    )
-    others = tuple(TenantSample(float("nan"), _NOTHING) for _ in competitors)
-    alone = Phase(others, _vector(row, "competition", Scope.SOCKET)) if competitors else None
-    beside = Phase((target, *others), _together(_vector(row, "beside", Scope.SOCKET), own))
+    target = _sample(row)
+    others = tuple(_sample(tenants[slot]) if slot in tenants else _UNKNOWN for slot in range(1, len(competitors) + 1))
+    alone = Phase((_UNKNOWN,) * len(competitors), _vector(row, "competition", Scope.SOCKET)) if competitors else None
+    beside = Phase((target, *others), _together(_vector(row, "beside", Scope.SOCKET), target.vector))
     stated = {"testbed": "replay", "run_key": colocation.key, "seed": int(row[schema.SEED])}
     return RunRecord(colocation, int(row[schema.SEED]), alone, beside, stated)
+
+
+def _sample(row: Mapping[Any, Any]) -> TenantSample:
+    return TenantSample(
+        float(row[schema.THROUGHPUT]),
+        _vector(row, "own", Scope.CORE),
+        loss=_known(row[schema.LOSS]),
+        **{name: _known(row[name]) for name in schema.LATENCIES},
+    )
 
 
 def _isolation(row: Mapping[Any, Any]) -> Any:

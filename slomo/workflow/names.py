@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from slomo.errors import UsageError
+from slomo.errors import UnknownNameError, UsageError
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_instances, parse_workload
 
@@ -53,4 +53,8 @@ def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machin
             f"the models are for several machines: {', '.join(library.machines) or 'none'}",
             hint="name one with --machine",
         )
-    return machine_named(library.machines[0])
+    try:
+        return machine_named(library.machines[0])
+    except UnknownNameError as unknown:
+        hint = f"the models are for a machine of your own: give its description with --machine {unknown.name}.yaml"
+        raise UnknownNameError("machine", unknown.name, (), hint=hint) from None

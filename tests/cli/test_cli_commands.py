@@ -148,6 +148,14 @@ def test_own_functions_must_be_described_to_be_run(profiled) -> None:
         slomo.evaluate(slomo.train(own, models=["none"]))
 
 
+def test_evaluation_on_a_machine_of_ones_own_asks_for_its_file(profiled) -> None:
+    """Models of a machine that is not shipped need its description before mixes can be run on it."""
+    elsewhere = ProfileDataset(profiled.frame.assign(machine="mine"), profiled.environment)
+
+    with pytest.raises(UnknownNameError, match=r"--machine mine\.yaml"):
+        slomo.evaluate(slomo.train(elsewhere, models=["none"]))
+
+
 def test_models_left_out_are_told_with_the_reason(profiled, capsys, tmp_path: Path) -> None:
     """A dataset that lacks a metric trains what it can and says what it cannot and why; `predict` repeats it."""
     lacking = ProfileDataset(profiled.frame.drop(columns="competition.L2MISS"), profiled.environment)

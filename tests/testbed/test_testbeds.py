@@ -4,7 +4,8 @@ import pytest
 
 from slomo.errors import InvalidValueError, TestbedError, UnknownNameError, UsageError
 from slomo.profiling.campaign import run_campaign
-from slomo.profiling.plans import solo_plan
+from slomo.profiling.plans import mixes_plan, solo_plan
+from slomo.records.profile import ProfileDataset
 from slomo.testbed.registry import make_testbed
 from slomo.testbed.replay import ReplayTestbed
 from slomo.testbed.simulated import SimulatedTestbed
@@ -205,6 +206,27 @@ def test_replay_of_a_dataset_gives_its_numbers_again():
     columns = ["throughput_mpps", "competition.L2MISS", "own.L3OCC", "beside.L2MISS"]
 
     assert again.frame[columns].to_numpy() == pytest.approx(dataset.frame[columns].to_numpy())
+
+
+def test_replay_of_mixes_gives_every_tenant_again():
+    """A mix replayed from a dataset answers for each of its tenants, as the recorded one did."""
+    plan = mixes_plan(["lpm", "nat", "firewall"], MACHINE, 2, (1, 2))
+    dataset = run_campaign(plan, ToyTestbed())
+    again = run_campaign(plan, ReplayTestbed(dataset))
+
+    assert len(dataset) == sum(len(colocation.tenants) for colocation in plan.colocations)
+    assert again.frame["target"].tolist() == dataset.frame["target"].tolist()
+    assert again.throughput == pytest.approx(dataset.throughput)
+    assert again.vectors("own").to_numpy() == pytest.approx(dataset.vectors("own").to_numpy(), nan_ok=True)
+
+
+def test_replay_of_a_mix_whose_competitors_are_unknown_answers_for_the_target():
+    """Where only the target's row of a mix was kept, the replay makes no rows without throughput."""
+    plan = mixes_plan(["lpm", "nat", "firewall"], MACHINE, 2, (1, 2))
+    whole = run_campaign(plan, ToyTestbed())
+    dataset = ProfileDataset(whole.frame[whole.frame["tenant"] == 0].reset_index(drop=True), whole.environment)
+
+    assert run_campaign(plan, ReplayTestbed(dataset)).throughput == pytest.approx(dataset.throughput)
 
 
 def test_replay_of_what_was_never_recorded_is_a_testbed_error():
