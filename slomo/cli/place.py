@@ -224,8 +224,14 @@ def _curves(path: str | None) -> "tuple[InstanceProfile, ...]":
 @click.option("--out", required=True, metavar="FILE", type=click.Path(), help="File to write.")
 @own_nf_option
 @seed_option
+@json_option
 def profiles(
-    network_functions: tuple[str, ...], machine: str | None, out: str, nf_files: tuple[str, ...], seed: int | None
+    network_functions: tuple[str, ...],
+    machine: str | None,
+    out: str,
+    nf_files: tuple[str, ...],
+    seed: int | None,
+    as_json: bool,
 ) -> None:
     """Measure throughput over cache ways and latency over load, for policies that allocate cache (ResQ)."""
     from slomo.cli.options import own_network_functions
@@ -238,6 +244,9 @@ def profiles(
     own = own_network_functions(nf_files)
     found = profile_ways(network_functions, chosen.machine, own=own, seed=chosen.seed)
     save_profiles(found, out)
+    if as_json:
+        emit_json({"out": out, "profiles": [item.to_dict() for item in found]})
+        return
     emit_table(
         ("network function", "cache ways", "throughput [Mpps]"),
         [(p.workload, w, mpps) for p in found for w, mpps in p.ways],
@@ -250,7 +259,8 @@ def profiles(
 @click.option("--count", type=click.IntRange(min=1), default=200, show_default=True, metavar="N", help="Requests.")
 @click.option("--out", required=True, metavar="FILE", type=click.Path(), help="File to write.")
 @seed_option
-def workload(family: str, count: int, out: str, seed: int | None) -> None:
+@json_option
+def workload(family: str, count: int, out: str, seed: int | None, as_json: bool) -> None:
     """Write requests to compare policies on: FAMILY is sensitive, insensitive or combination (ResQ's), or slomo."""
     import json
 
@@ -260,4 +270,6 @@ def workload(family: str, count: int, out: str, seed: int | None) -> None:
     chosen = settings(seed=seed).seed
     made = slomo_requests(count, seed=chosen) if family == "slomo" else resq_requests(family, count, seed=chosen)
     Path(out).write_text(json.dumps(requests_to_dict(made), indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        emit_json({"out": out, "requests": len(made)})
     note(f"{len(made)} requests in {out}")
