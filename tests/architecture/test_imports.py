@@ -17,8 +17,14 @@ def imported_modules(path: Path) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import in line {node.lineno}"
-            names.add(node.module or "")
+            names |= {_resolved(node.module or "", alias.name) for alias in node.names}
     return names
+
+
+def _resolved(module: str, name: str) -> str:
+    """Return what `from module import name` imports: the file `module/name.py` where there is one, else `module`."""
+    inside = PACKAGE.parent.joinpath(*module.split("."), name)
+    return f"{module}.{name}" if inside.with_suffix(".py").is_file() or inside.is_dir() else module
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
