@@ -3,7 +3,7 @@
 SLOMO (SIGCOMM'20), as Yala (ASPLOS'25) re-implements it, extrapolates to a flow count within 20 % of the profiled one:
 access rates scaled by the ratio of working sets, the difference of working sets added to the occupancy, the difference
 of solo throughput added to the prediction. Between several profiles, time per packet is interpolated over the logarithm
-of the flow count or of the packet size, since an NF's work per packet adds up in time.
+of the flow count, or over the packet size, since an NF's work per packet adds up in time.
 """
 
 import math
@@ -115,7 +115,9 @@ def _between(known: Sequence[NFModel], asked: Workload, attribute: str) -> Adapt
     if not below or not above:
         return None
     (low, first), (high, second) = below[-1], above[0]
-    share = (math.log(value) - math.log(low)) / (math.log(high) - math.log(low))
+    # lines moved and time on the wire grow with the packet; misses with the logarithm of the flows
+    scale = math.log if attribute == "flow_count" else float
+    share = (scale(value) - scale(low)) / (scale(high) - scale(low))
     reason = f"{attribute} {value:g} interpolated between profiles at {low:g} and {high:g}"
     return Adapted(_blend(fitting[first], fitting[second], share, asked), "interpolated", (reason,))
 
