@@ -54,7 +54,9 @@ def main() -> int:
     mixes = run(mixes_plan(nfs, given.machine, given.mixes, stream="test", seed=given.seed + 1), given)
     found = {
         "adaptive": judged(adaptive(nfs, given), mixes, given.seed),
-        "random": judged(run(pressure_plan(nfs, given.machine, runs=given.budget, seed=given.seed), given), mixes, 0),
+        "random": judged(
+            run(pressure_plan(nfs, given.machine, runs=given.budget, seed=given.seed), given), mixes, given.seed
+        ),
         "grid": judged(run(pressure_plan(nfs, given.machine, runs=given.grid_runs), given), mixes, given.seed),
     }
     report(found)
