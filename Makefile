@@ -50,7 +50,7 @@ native:
 	@sh synthetic_nf/install-debian-packages.sh || echo "continuing without them: the tests that need them will say so" >&2
 
 unit: $(VENV)/.dev native
-	$(BIN)/python -m pytest -q -n $(WORKERS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 bench: $(VENV)/.dev
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

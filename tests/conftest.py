@@ -21,3 +21,10 @@ def outside_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"measured data from outside are not at {folder}; set SLOMO_DATA to their folder")
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests that run network functions for real in one worker: they count what runs on this machine."""
+    for item in items:
+        if {"testbed_host", "testbed_host_counters"} & set(item.path.parts):
+            item.add_marker(pytest.mark.xdist_group("host"))

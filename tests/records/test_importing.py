@@ -294,8 +294,9 @@ def test_published_table(outside_data):
 
 
 def test_shipped_mappings_are_valid():
-    """Every mapping that ships with the project passes its own check."""
-    shipped = sorted((Path(__file__).resolve().parents[2] / "datasets" / "mappings").glob("*.yaml"))
+    """Every mapping of a measured table that ships with the project passes its own check."""
+    folder = Path(__file__).resolve().parents[2] / "datasets" / "mappings"
+    shipped = [path for path in sorted(folder.glob("*.yaml")) if "kind: probes" not in path.read_text(encoding="utf-8")]
     assert shipped
     for path in shipped:
         assert load_mapping(path).workload().nf
