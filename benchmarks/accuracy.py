@@ -9,6 +9,8 @@ of nominal.
     python benchmarks/accuracy.py                      the full measurement (half an hour on two cores)
     python benchmarks/accuracy.py --runs 100           a smaller profile
     python benchmarks/accuracy.py --store DIR          keeps every run; go on where it stopped
+    python benchmarks/accuracy.py --shipped            trains on the datasets in datasets/, the same design (5 minutes)
+    python benchmarks/accuracy.py --figures docs/figures    writes the figures of docs/accuracy.md, too
 """
 
 import argparse
@@ -17,13 +19,19 @@ import sys
 import time
 from pathlib import Path
 
+from slomo.models.library import ModelLibrary
 from slomo.models.training import train
 from slomo.prediction.evaluation import Evaluation, evaluate
+from slomo.prediction.predictor import Predictor
 from slomo.profiling.campaign import run_campaign
 from slomo.profiling.plan import ExperimentPlan
 from slomo.profiling.plans import mixes_plan, pressure_plan
+from slomo.records.catalog import find_dataset
 from slomo.records.profile import ProfileDataset
+from slomo.report.html import png_bytes
+from slomo.report.sections import accuracy_section, pairs_section, scatter_section, surface_section
 from slomo.testbed.simulated import SimulatedTestbed
+from slomo.vocabulary.machine import load_machine
 
 MACHINES = ("e5-2620v4", "silver-4110")
 NETWORK_FUNCTIONS = (
@@ -43,6 +51,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--store", type=Path, help="folder that keeps the runs")
+    parser.add_argument("--shipped", action="store_true", help="train on the shipped datasets instead of profiling")
+    parser.add_argument("--figures", type=Path, help="folder for figures")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     return parser.parse_args()
 
@@ -62,16 +72,39 @@ def measure(machine: str, given: argparse.Namespace) -> Evaluation:
     started = time.perf_counter()
     seed = given.seed
     nfs = list(NETWORK_FUNCTIONS)
-    pressure = run(pressure_plan(nfs, machine, given.design, runs=given.runs, seed=seed), machine, given)
-    calibration = run(mixes_plan(nfs, machine, given.calibration, stream="calibration", seed=seed), machine, given)
+    dataset = find_dataset(f"slomo-{machine}") if given.shipped else profile(machine, nfs, given)
     profiled = time.perf_counter()
-    library = train(pressure.merge(calibration), seed=seed)
+    library = train(dataset, seed=seed)
     trained = time.perf_counter()
     mixes = run(mixes_plan(nfs, machine, given.mixes, stream="test", seed=seed + 1), machine, given)
     evaluation = evaluate(library, mixes)
-    report(evaluation, len(pressure))
+    report(evaluation, len(dataset.select(plan="pressure")))
+    if given.figures:
+        draw(evaluation, dataset, library, given.figures)
     print(f"profiled in {profiled - started:.0f} s, trained in {trained - profiled:.0f} s")
     return evaluation
+
+
+def profile(machine: str, nfs: list[str], given: argparse.Namespace) -> ProfileDataset:
+    """Profile beside the synthetic competitor, and in the mixes that calibrate intervals."""
+    pressure = run(pressure_plan(nfs, machine, given.design, runs=given.runs, seed=given.seed), machine, given)
+    mixes = mixes_plan(nfs, machine, given.calibration, stream="calibration", seed=given.seed)
+    return pressure.merge(run(mixes, machine, given))
+
+
+def draw(evaluation: Evaluation, dataset: ProfileDataset, library: ModelLibrary, folder: Path) -> None:
+    """Write the figures of one machine."""
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = load_machine(evaluation.machine)
+    sections = {
+        "errors": accuracy_section(evaluation),
+        "scatter": scatter_section(evaluation, "slomo-xgb"),
+        "surface": surface_section(dataset, "ip-router", llc_mib=machine.llc_mib),
+        "pairs": pairs_section(Predictor(library, machine.name), instances=3),
+    }
+    for name, section in sections.items():
+        assert section.figure is not None
+        (folder / f"{machine.name}-{name}.png").write_bytes(png_bytes(section.figure))
 
 
 def run(plan: ExperimentPlan, machine: str, given: argparse.Namespace) -> ProfileDataset:
