@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from slomo.errors import ConfigurationError, SlomoError, UsageError
+from slomo.errors import ConfigurationError, SlomoError, StoreError, UsageError
 
 INTERRUPTED = 130
 _BROKEN_PIPE = 141
@@ -65,7 +65,7 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
     >>> describe(ValueError("boom"))[3]
     70
     >>> describe(OSError(28, "No space left on device", "out.parquet"))[:2]
-    ('ConfigurationError', "cannot write 'out.parquet': No space left on device")
+    ('StoreError', "cannot write 'out.parquet': No space left on device")
     """
     if isinstance(error, SlomoError):
         return type(error).__name__, error.message, error.hint, error.exit_code
@@ -95,6 +95,7 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
     )
 
 
+_FULL_OR_FIXED = {errno.ENOSPC, errno.EROFS, errno.EDQUOT}
 _READING = {errno.ENOENT: "read", errno.EISDIR: "read"}
 _HINTS = {
     errno.ENOENT: "check the path",
@@ -110,4 +111,5 @@ def _file_fault(error: OSError) -> tuple[str, str, str | None, int]:
     if error.errno in (errno.EACCES, errno.EPERM):
         verb = "open"
     message = f"cannot {verb} '{os.fsdecode(error.filename)}': {error.strerror}"
-    return ConfigurationError.__name__, message, _HINTS.get(error.errno or 0), ConfigurationError.exit_code
+    kind = StoreError if error.errno in _FULL_OR_FIXED else ConfigurationError
+    return kind.__name__, message, _HINTS.get(error.errno or 0), kind.exit_code

@@ -111,8 +111,10 @@ class ModelLibrary(Mapping[Key, NFModel]):
 
         Raises
         ------
+        StoreError
+            Where the directory cannot be written.
         ConfigurationError
-            Where the directory cannot be written, or a model of one's own cannot be saved as data.
+            Where a model of one's own cannot be saved as data.
         """
         return storage.write_library(Path(directory), [self[key] for key in self])
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slomo.errors import ConfigurationError, SlomoError
+from slomo.errors import ConfigurationError, SlomoError, StoreError
 from slomo.models.applicability import Applicability
 from slomo.models.checked_json import HINT, check_version, field, finite, mapping, parse_object, read_text, text
 from slomo.models.contentiousness import ContentiousnessProfile
@@ -47,7 +47,7 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
             rows.append({"machine": model.machine, "workload": model.workload.key, "folder": folder})
         _write(directory / INDEX, {"schema_version": SCHEMA_VERSION, "models": rows})
     except OSError as error:
-        raise ConfigurationError(
+        raise StoreError(
             f"cannot write models to {directory}: {error.strerror or error}",
             hint="choose a folder that can be written, with space left",
         ) from None

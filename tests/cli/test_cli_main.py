@@ -112,10 +112,10 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         faults.report(ZeroDivisionError("division by zero"))
 
 
-@pytest.mark.parametrize("number", [1, 13, 28, 30])
-def test_file_system_faults_are_usage_errors(number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """No right, a full disk or a read-only place is told by path, with code 2."""
-    assert faults.report(OSError(number, "reason", "place/out.csv")) == 2
+@pytest.mark.parametrize(("number", "code"), [(1, 2), (13, 2), (28, 3), (30, 3)])
+def test_file_system_faults_name_their_path(number: int, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """A missing right is a matter of usage; a full disk or a read-only place is not, as for stores and datasets."""
+    assert faults.report(OSError(number, "reason", "place/out.csv")) == code
     assert "'place/out.csv': reason" in capsys.readouterr().err
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slomo.errors import ConfigurationError, SlomoError, UnknownNameError, UsageError
+from slomo.errors import ConfigurationError, SlomoError, StoreError, UnknownNameError, UsageError
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
@@ -247,7 +247,7 @@ def test_swapped_folders_are_noticed(copy: Path) -> None:
 def test_where_nothing_can_be_written_the_error_says_so(toy_library: ModelLibrary, tmp_path: Path) -> None:
     """Saving below a file instead of a folder ends in a ConfigurationError with a hint."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigurationError, match="cannot write"):
+    with pytest.raises(StoreError, match="cannot write"):
         toy_library.save(tmp_path / "file" / "models")
 
 
