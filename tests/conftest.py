@@ -23,6 +23,7 @@ def outside_data() -> Path:
     return folder
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests that run network functions for real in one worker: they count what runs on this machine."""
     for item in items:

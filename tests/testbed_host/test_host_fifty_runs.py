@@ -10,7 +10,6 @@ import pytest
 from slomo.errors import MeasurementError, TestbedError
 from slomo.profiling.campaign import IncompleteCampaignError, run_campaign
 from slomo.profiling.plan import ExperimentPlan
-from slomo.testbed.host.orphans import marked_processes
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.vocabulary.colocation import Colocation
@@ -33,12 +32,14 @@ def _in_a_hurry(fake: Maker, name: str, mode: str) -> NetworkFunction:
 
 
 @pytest.mark.slow
-def test_fifty_runs_with_faults_leave_nothing(fake: Maker, bed: Beds, quick: HostSettings, tmp_path: Path) -> None:
+def test_fifty_runs_with_faults_leave_nothing(
+    fake: Maker, bed: Beds, quick: HostSettings, tmp_path: Path, running: Callable[[], set[int]]
+) -> None:
     """After 50 runs in which most NFs misbehave, processes, descriptors, threads and files are as before."""
     hurry = replace(quick, window_s=0.1, pairs=1, most_pairs=1, attempts=3)
     nfs = [_in_a_hurry(fake, f"nf-{mode}", mode) for mode in dict.fromkeys(MODES)]
     testbed = bed(*nfs, reporters=(), settings=hurry)
-    before = (set(marked_processes()), len(os.listdir("/proc/self/fd")))
+    before = (running(), len(os.listdir("/proc/self/fd")))
     served = 0
     for number in range(50):
         mode = MODES[number % len(MODES)]
@@ -49,11 +50,13 @@ def test_fifty_runs_with_faults_leave_nothing(fake: Maker, bed: Beds, quick: Hos
             assert mode not in ("good", "stubborn", "escapes")
     testbed.close()
     assert served >= 20
-    assert (set(marked_processes()), len(os.listdir("/proc/self/fd"))) == before
+    assert (running(), len(os.listdir("/proc/self/fd"))) == before
     assert not (tmp_path / "lock").exists()
 
 
-def test_a_campaign_keeps_the_runs_that_succeeded(fake: Maker, bed: Beds, quick: HostSettings, tmp_path: Path) -> None:
+def test_a_campaign_keeps_the_runs_that_succeeded(
+    fake: Maker, bed: Beds, quick: HostSettings, tmp_path: Path, running: Callable[[], set[int]]
+) -> None:
     """In a campaign one NF's crash is recorded, the others' runs are kept, and only the failed one is run again."""
     nfs = [_in_a_hurry(fake, name, mode) for name, mode in (("one", "good"), ("two", "crash"))]
     testbed = bed(*nfs, reporters=(), settings=quick)
