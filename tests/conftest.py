@@ -27,5 +27,5 @@ def outside_data() -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests that run network functions for real in one worker: they count what runs on this machine."""
     for item in items:
-        if {"testbed_host", "testbed_host_counters"} & set(item.path.parts):
+        if {"testbed_host", "testbed_host_counters", "synthetic_nf"} & set(item.path.parts):
             item.add_marker(pytest.mark.xdist_group("host"))
