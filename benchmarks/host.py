@@ -40,6 +40,7 @@ from slomo.vocabulary.workload import Workload
 
 NETWORK_FUNCTIONS = ("ip-router", "flowstats", "maglev", "mazunat")
 MODEL, BASELINES = "slomo-xgb", ("slomo", "dobrescu", "bubbleup", "none")
+_LEAST_CACHE_MIB = 8.0  # where next to no cache is ours, shares of it would press on nothing
 GOAL_LOSS, GOAL_ERROR_PERCENT = 0.30, 6.0
 
 
@@ -74,7 +75,7 @@ def settings(given: argparse.Namespace) -> HostSettings:
 
 def competitions(llc_mib: float) -> list[Workload]:
     """Return 20 settings of the competitor that span footprint, access rate, bandwidth and writes."""
-    stream = stream_mib(llc_mib)
+    stream, llc_mib = stream_mib(llc_mib), max(llc_mib, _LEAST_CACHE_MIB)
     rows: list[dict[str, Any]] = [{"share": share, "pattern": "random"} for share in (0.25, 0.5, 0.75, 1.0, 1.5, 3.0)]
     rows += [{"share": 1.0, "pattern": "random", "rate_mpps": rate} for rate in (0.15, 0.4, 0.8)]
     rows += [{"share": share, "pattern": "sequential"} for share in (0.5, 1.0, 1.5)]

@@ -16,7 +16,6 @@ from slomo.testbed.host.probe.calibration import (
     calibration_settings,
     fit_calibration,
     known_pressure,
-    usable_cache_mib,
 )
 from slomo.testbed.host.probe.reading import Pressure
 from slomo.testbed.host.probe.reporters import reporters
@@ -78,15 +77,6 @@ def test_what_the_competitor_does_follows_from_its_knobs() -> None:
         "synthetic", {"data_size_mib": 64, "reads_per_packet": 0, "writes_per_packet": 10, "pattern": "sequential"}
     )
     assert known_pressure(writing, 1.0, 2.0, 14.0)["READ"] == known_pressure(writing, 1.0, 2.0, 14.0)["WRITE"]
-
-
-def test_the_cache_is_found_from_access_rates() -> None:
-    """The size at which accesses slow down is found with noise; without any slowdown the largest is returned."""
-    sizes = [3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64]
-    random = np.random.default_rng(5)
-    times = np.array([20 + 80 * max(0.0, 1 - 12 / size) for size in sizes]) * random.normal(1.0, 0.02, len(sizes))
-    assert usable_cache_mib(sizes, list(1 / times), 1.0, 105.0) == pytest.approx(12.0, rel=0.2)
-    assert usable_cache_mib(sizes, [1.0] * len(sizes), 1.0, 105.0) == 105.0
 
 
 def test_a_calibration_survives_its_file(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from slomo.cli.main import main
 from slomo.errors import TestbedError
+from slomo.testbed.host.cache_levels import CacheLevels, find_levels
 from slomo.testbed.host.doctor import counting, equipment, tuning
 from slomo.testbed.host.doctor.check import Check, Status, System
 from slomo.testbed.host.doctor.diagnosis import Diagnosis, diagnose, this_system, version_of
 from slomo.testbed.host.doctor.machine_file import machine_of, machine_text, write_machine
-from slomo.testbed.host.doctor.memory import MemoryCurve, fit_levels, measure_memory
+from slomo.testbed.host.doctor.memory import MemoryCurve, measure_memory
 from slomo.vocabulary.machine import load_machine
 
 Host = Callable[..., System]
@@ -173,18 +174,33 @@ def test_two_levels_and_their_edge_are_found_in_a_noisy_curve() -> None:
         in_l2, in_any = min(1.0, 2.0 / size), min(1.0, 14.0 / size)
         curve.append(factor * (5.0 * in_l2 + 25.0 * (in_any - in_l2) + 100.0 * (1.0 - in_any)))
 
-    found = fit_levels(sizes, curve, l2_mib=2.0)
+    found = find_levels(sizes, curve, 2.0, 105.0)
 
     assert found is not None
-    assert found == pytest.approx((25.0, 100.0, 14.0), rel=0.1)
+    assert (found.llc_ns, found.dram_ns, found.cache_mib) == pytest.approx((25.0, 100.0, 14.0), rel=0.1)
 
 
 def test_a_flat_curve_has_no_edge() -> None:
-    """Noise is not taken for a cache."""
+    """Noise is not taken for a cache: flat behind L2 is memory if the last size cannot be cached, else unknown."""
     sizes = [0.5, 1.0, 3.0, 4.0, 8.0, 16.0, 32.0, 64.0]
+    curve = [5.0, 5.0, 90.0, 91.0, 90.0, 92.0, 90.0, 91.0]
 
-    assert fit_levels(sizes, [5.0, 5.0, 90.0, 91.0, 90.0, 92.0, 90.0, 91.0], 2.0) is None
-    assert fit_levels([4.0, 8.0], [5.0, 5.0], 2.0) is None
+    assert find_levels(sizes, curve, 2.0, 32.0) == CacheLevels(2.0, None, 90.5)
+    assert find_levels(sizes, curve, 2.0, 105.0) is None
+    assert find_levels(sizes, curve, 2.0, None) is None
+    assert find_levels([4.0, 8.0], [5.0, 5.0], 2.0, 4.0) is None
+
+
+def test_a_host_without_shared_cache_is_told_apart(host: Host) -> None:
+    """Memory behind L2 is said in words, and the machine file has memory's latency and next to no shared cache."""
+    bare = MemoryCurve((1.0, 256.0), (5.0, 150.0), 5.0, None, 150.0, 2.0, 30.0)
+
+    machine, origins = machine_of(this_system(), bare)
+    found = next(check for check in diagnose(host(), measure=lambda *_: bare).checks if check.name == "effective cache")
+
+    assert (machine.dram_local_ns, origins["dram_local_ns"]) == (150.0, "measured")
+    assert machine.llc_mib <= 2.0
+    assert "no shared cache" in found.found
 
 
 def test_the_machine_written_is_one_the_simulator_takes(tmp_path: Path) -> None:

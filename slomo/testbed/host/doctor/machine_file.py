@@ -95,11 +95,13 @@ def _measured(curve: MemoryCurve, plain: Machine, *, victim: bool) -> dict[str, 
     found: dict[str, Field] = {}
     if curve.l2_ns is not None:
         found["l2_hit_ns"] = (round(curve.l2_ns, 2), MEASURED)
-    if curve.llc_mib is not None and curve.llc_ns is not None and curve.dram_ns is not None:
+    if curve.llc_mib is not None:
         # Caches that exclude each other hold L2 and LLC together; the curve shows the sum.
         own = curve.llc_mib - plain.l2_kib / 1024.0 if victim else curve.llc_mib
         found["llc_mib"] = (max(0.25, round(own * 4.0) / 4.0), MEASURED)
+    if curve.llc_ns is not None:
         found["llc_hit_ns"] = (round(curve.llc_ns, 1), MEASURED)
+    if curve.dram_ns is not None:
         found["dram_local_ns"] = (round(curve.dram_ns, 1), MEASURED)
         found["dram_remote_ns"] = (round(_REMOTE_OVER_LOCAL * curve.dram_ns, 1), TYPICAL)
     if curve.read_gb_s is not None:

@@ -1,8 +1,7 @@
 """The memory this host really has: latency over footprint by a pointer chase, effective cache size, read bandwidth.
 
 A chase through one random cycle of cache lines (lmbench's lat_mem_rd) is the shipped competitor's `chain` pattern, its
-`sequential` pattern streams. What the kernel states about the last-level cache is the chip's, in a virtual machine and
-under CAT only a share of it is ours.
+`sequential` pattern streams.
 """
 
 import contextlib
@@ -14,11 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from slomo.errors import MeasurementError, TestbedError
 from slomo.testbed.host.build import slomo_nf_binary
+from slomo.testbed.host.cache_levels import find_levels
 from slomo.testbed.host.cores import socket_of
 from slomo.testbed.host.tool import run_tool
 
@@ -28,7 +25,6 @@ _READS, _LINE_B = 1000, 64
 _BUDGET_S, _ONE_S = 14.0, 0.4
 _STREAM_S, _STREAM_MIB, _MOST_STREAMS = 0.8, 128, 8
 _LEAST_SHARE = 0.1  # of its core: an instance that got less says nothing
-_LEAST_RISE = 1.25  # memory over cache latency: less is no cache edge, but noise
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,8 @@ class MemoryCurve:
     l2_ns, llc_ns, dram_ns : float or None
         Levels; None where the curve does not show them.
     llc_mib : float or None
-        Footprint up to which accesses hit a cache: L2 and last-level cache together where they exclude each other.
+        Footprint up to which accesses hit a cache: L2 and last-level cache together where they exclude each other, L2
+        alone where no shared cache is seen; None where the curve does not tell.
     read_gb_s : float or None
         Read bandwidth of the cores of one socket together [GB/s].
     """
@@ -92,71 +89,18 @@ def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | 
     deadline = time.monotonic() + _BUDGET_S
     measured = [(s, _latency_ns(binary, cores[0], s)) for s in sizes if time.monotonic() < deadline]
     sizes_mib, latencies_ns = zip(*measured, strict=True)
-    llc = fit_levels(sizes_mib, latencies_ns, l2_mib)
+    levels = find_levels(sizes_mib, latencies_ns, l2_mib, stated_llc_mib)
     home = [core for core in cores if socket_of(core) == socket_of(cores[0])][:_MOST_STREAMS]
     inside_l2 = [t for s, t in measured if 0.2 * l2_mib <= s <= 0.6 * l2_mib]
     return MemoryCurve(
         tuple(sizes_mib),
         tuple(latencies_ns),
         min(inside_l2, default=None),
-        llc_ns=llc[0] if llc else None,
-        dram_ns=llc[1] if llc else None,
-        llc_mib=llc[2] if llc else None,
+        llc_ns=levels.llc_ns if levels else None,
+        dram_ns=levels.dram_ns if levels else None,
+        llc_mib=levels.cache_mib if levels else None,
         read_gb_s=_bandwidth_gb_s(binary, home, min(_STREAM_MIB, affordable_mib / len(home))),
     )
-
-
-def fit_levels(
-    sizes_mib: Sequence[float], latencies_ns: Sequence[float], l2_mib: float
-) -> tuple[float, float, float] | None:
-    """Find the two levels behind L2 in a latency curve, and where the first one ends.
-
-    Parameters
-    ----------
-    sizes_mib, latencies_ns : sequence of float
-        The curve.
-    l2_mib : float
-        Where the private cache ends [MiB].
-
-    Returns
-    -------
-    tuple or None
-        Latency of the last-level cache [ns], of memory [ns], and the footprint at which the cache is full [MiB]; None
-        where memory is not slower than the cache by a quarter.
-
-    Notes
-    -----
-    Of a footprint S, the share min(1, C/S) hits in caches of C bytes in total, min(1, L2/S) already in L2: two unknown
-    latencies enter linearly, C is searched. Errors count relative to the latency.
-
-    Examples
-    --------
-    >>> sizes = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]
-    >>> curve = [5.0, 5.0, 12.5, 16.25] + [5 * 2 / s + 20 * (14 - 2) / s + 100 * (1 - 14 / s) for s in sizes[4:]]
-    >>> [round(value) for value in fit_levels(sizes, curve, 2.0)]
-    [20, 100, 14]
-    """
-    sizes, latencies = np.asarray(sizes_mib, dtype=np.float64), np.asarray(latencies_ns, dtype=np.float64)
-    behind = sizes > 1.2 * l2_mib
-    inside = latencies[(sizes <= 0.6 * l2_mib) & (sizes >= 0.2 * l2_mib)]
-    if behind.sum() < 4 or not inside.size:
-        return None
-    return _best_edge(sizes[behind], latencies[behind], l2_mib, float(inside.min()))
-
-
-def _best_edge(
-    sizes: NDArray[np.float64], latencies: NDArray[np.float64], l2_mib: float, l2_ns: float
-) -> tuple[float, float, float] | None:
-    best: tuple[float, float, float, float] | None = None
-    for edge in np.geomspace(1.5 * l2_mib, sizes[-1] / 1.5, 200):
-        in_l2, in_any = np.minimum(1.0, l2_mib / sizes), np.minimum(1.0, edge / sizes)
-        columns = np.stack([in_any - in_l2, 1.0 - in_any], axis=1) / latencies[:, None]
-        wanted = 1.0 - l2_ns * in_l2 / latencies
-        found, *_ = np.linalg.lstsq(columns, wanted, rcond=None)
-        error = float(np.sum((columns @ found - wanted) ** 2))
-        if found[0] >= l2_ns and found[1] >= _LEAST_RISE * found[0] and (best is None or error < best[0]):
-            best = (error, float(found[0]), float(found[1]), float(edge))
-    return None if best is None else best[1:]
 
 
 def _affordable_mib() -> float:

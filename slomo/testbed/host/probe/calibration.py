@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from slomo.errors import ConfigurationError
 from slomo.testbed.host.build import cache_directory
 from slomo.testbed.host.probe.reading import Pressure
@@ -180,44 +178,6 @@ def _missing(size_mib: float, cache_mib: float, random: bool) -> float:
     if random:
         return max(0.0, 1.0 - cache_mib / size_mib)
     return 1.0 if size_mib > cache_mib else 0.0
-
-
-def usable_cache_mib(sizes_mib: Sequence[float], rates: Sequence[float], l2_mib: float, largest_mib: float) -> float:
-    """Return how much shared cache one core can use, from the rate of random accesses over data of growing size.
-
-    The time per access is taken as ``hit + (miss - hit) * max(0, 1 - cache / size)``; the cache that fits best is
-    returned.
-
-    Parameters
-    ----------
-    sizes_mib, rates : sequence of float
-        Sizes of the data [MiB], and accesses per second at each.
-    l2_mib, largest_mib : float
-        Bounds of the answer [MiB]; sizes within twice L2 are left out.
-
-    Examples
-    --------
-    >>> sizes = [4, 8, 12, 16, 24, 32, 64]
-    >>> rates = [1 / (10 + 90 * max(0, 1 - 14 / size)) for size in sizes]
-    >>> round(usable_cache_mib(sizes, rates, 1.0, 100.0), 1)
-    14.0
-    """
-    kept = [
-        (size, 1.0 / rate) for size, rate in zip(sizes_mib, rates, strict=True) if size >= 2.0 * l2_mib and rate > 0.0
-    ]
-    if len(kept) < 3 or min(time for _, time in kept) * 1.5 > max(time for _, time in kept):
-        return largest_mib  # no size is beyond the cache
-    sizes, times = (np.array(column) for column in zip(*kept, strict=True))
-    candidates = np.geomspace(2.0 * l2_mib, min(largest_mib, float(sizes.max())), 400)
-    misses = np.maximum(0.0, 1.0 - candidates[:, None] / sizes[None, :])
-    residuals = [
-        float(np.linalg.lstsq(_columns(row), times, rcond=None)[1].sum()) if row.any() else np.inf for row in misses
-    ]
-    return float(candidates[int(np.argmin(residuals))])
-
-
-def _columns(misses: "np.ndarray[Any, np.dtype[np.float64]]") -> "np.ndarray[Any, np.dtype[np.float64]]":
-    return np.column_stack([np.ones_like(misses), misses])
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ About two minutes, once per machine and build of the synthetic competitor.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from slomo.testbed.host.cache_levels import find_levels
 from slomo.testbed.host.definition import HostDefinition
 from slomo.testbed.host.interleaving import WindowTaker
 from slomo.testbed.host.probe.calibration import (
@@ -14,7 +15,6 @@ from slomo.testbed.host.probe.calibration import (
     calibration_settings,
     fit_calibration,
     occupancy_candidates,
-    usable_cache_mib,
 )
 from slomo.testbed.host.probe.reading import read_pressure
 from slomo.testbed.host.probe.reporters import OCCUPANCY_SHARES, reporters, stream_mib
@@ -23,8 +23,11 @@ from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import Tenant, paused
 from slomo.vocabulary.workload import Workload
 
-#: sizes that are sought in addition, in shares of the cache the kernel states
-_BEYOND = (1.3, 2.0)
+#: sizes that are sought in addition, in shares of L2 and of the cache the kernel states
+_INSIDE, _BEYOND = (0.25, 0.5), (1.3, 2.0)
+#: settings of the competitor are shares of the cache; at least so many times L2, as less presses on nothing shared
+_LEAST_OVER_L2 = 2.0
+_READS = 64
 _WINDOWS = 3
 _SIZES_MIB = (3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
 
@@ -94,16 +97,18 @@ def _cache(
     l2_mib: float,
     largest_mib: float,
 ) -> float:
-    """Return how much shared cache one core can use; of several windows the fastest, as disturbance only slows."""
+    """Return how much cache one core can use; of several windows the fastest, as disturbance only slows."""
+    inside = [round(share * l2_mib, 3) for share in _INSIDE]
     beyond = [round(factor * largest_mib, 3) for factor in _BEYOND]
-    sizes = sorted({*sizes_mib, *(size for size in beyond if size > max(sizes_mib))})
-    rates = []
+    sizes = sorted({*inside, *sizes_mib, *(size for size in beyond if size > max(sizes_mib))})
+    latencies_ns = []
     for size in sizes:
-        chain = Workload("synthetic", {"data_size_mib": size, "pattern": "chain", "reads_per_packet": 64})
+        chain = Workload("synthetic", {"data_size_mib": size, "pattern": "chain", "reads_per_packet": _READS})
         with Run() as run:
             tenant = run.start(definition, chain, (core,))
-            rates.append(max(_rate(tenant, taker) for _ in range(_WINDOWS)))
-    return usable_cache_mib(sizes, rates, l2_mib, largest_mib)
+            latencies_ns.append(1e3 / (_READS * max(_rate(tenant, taker) for _ in range(_WINDOWS))))
+    levels = find_levels(sizes, latencies_ns, l2_mib, largest_mib)
+    return max(_LEAST_OVER_L2 * l2_mib, levels.cache_mib) if levels else largest_mib
 
 
 def _rate(tenant: Tenant, taker: WindowTaker) -> float:

@@ -1,0 +1,100 @@
+"""What caches a core really has, from the time of dependent accesses over footprints of growing size.
+
+The method is lmbench's lat_mem_rd (McVoy and Staelin, USENIX ATC'96, section 6.2): random access over data larger than
+a cache misses it in proportion to what does not fit. What the kernel states about the last-level cache is the chip's;
+in a virtual machine and under CAT only a share of it is ours, on a busy host none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LEAST_RISE = 1.25  # memory over cache latency: less is no cache edge, but noise
+_BEYOND = 1.2  # times the size of a cache: a footprint that surely does not fit
+
+
+@dataclass(frozen=True)
+class CacheLevels:
+    """The levels behind a core's private cache.
+
+    Attributes
+    ----------
+    cache_mib : float
+        Footprint up to which accesses hit a cache [MiB]; equal to L2 where no shared cache is seen behind it.
+    llc_ns : float or None
+        Time per access that hits the last-level cache [ns]; None where there is none to see.
+    dram_ns : float or None
+        Time per access that goes to memory [ns]; None where no footprint went beyond the caches.
+    """
+
+    cache_mib: float
+    llc_ns: float | None
+    dram_ns: float | None
+
+
+def find_levels(
+    sizes_mib: Sequence[float], latencies_ns: Sequence[float], l2_mib: float, stated_llc_mib: float | None
+) -> CacheLevels | None:
+    """Find the levels behind L2 in a latency curve, and where the first one ends.
+
+    Parameters
+    ----------
+    sizes_mib, latencies_ns : sequence of float
+        The curve; at least four sizes behind L2, and one well inside.
+    l2_mib : float
+        Where the private cache ends [MiB].
+    stated_llc_mib : float or None
+        What the kernel says about the last-level cache [MiB]; tells whether a curve that is flat behind L2 shows
+        a cache or memory.
+
+    Returns
+    -------
+    CacheLevels or None
+        None where the curve does not tell: too few sizes, or flat up to a size that may still be cached.
+
+    Notes
+    -----
+    Of a footprint S, the share min(1, C/S) hits in caches of C bytes in total, min(1, L2/S) already in L2: two unknown
+    latencies enter linearly, C is searched. Errors count relative to the latency.
+
+    Examples
+    --------
+    >>> sizes = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]
+    >>> curve = [5.0, 5.0, 12.5, 16.25] + [5 * 2 / s + 20 * (14 - 2) / s + 100 * (1 - 14 / s) for s in sizes[4:]]
+    >>> found = find_levels(sizes, curve, 2.0, 105.0)
+    >>> round(found.cache_mib), round(found.llc_ns), round(found.dram_ns)
+    (14, 20, 100)
+
+    A neighbour that owns the whole shared cache leaves a curve that jumps to memory behind L2:
+
+    >>> find_levels(sizes, [5.0, 8.0] + [150.0] * 6, 2.0, 105.0)
+    CacheLevels(cache_mib=2.0, llc_ns=None, dram_ns=150.0)
+    """
+    sizes, latencies = np.asarray(sizes_mib, dtype=np.float64), np.asarray(latencies_ns, dtype=np.float64)
+    behind = sizes > _BEYOND * l2_mib
+    inside = latencies[(sizes <= 0.6 * l2_mib) & (sizes >= 0.2 * l2_mib)]
+    if behind.sum() < 4 or not inside.size:
+        return None
+    edge = _best_edge(sizes[behind], latencies[behind], l2_mib, float(inside.min()))
+    if edge is not None:
+        return edge
+    if stated_llc_mib is not None and sizes.max() > _BEYOND * stated_llc_mib:
+        return CacheLevels(l2_mib, None, float(np.median(latencies[behind])))
+    return None
+
+
+def _best_edge(
+    sizes: NDArray[np.float64], latencies: NDArray[np.float64], l2_mib: float, l2_ns: float
+) -> CacheLevels | None:
+    best, least = None, np.inf
+    for edge in np.geomspace(1.5 * l2_mib, sizes[-1] / 1.5, 200):
+        in_l2, in_any = np.minimum(1.0, l2_mib / sizes), np.minimum(1.0, edge / sizes)
+        columns = np.stack([in_any - in_l2, 1.0 - in_any], axis=1) / latencies[:, None]
+        wanted = 1.0 - l2_ns * in_l2 / latencies
+        (llc_ns, dram_ns), *_ = np.linalg.lstsq(columns, wanted, rcond=None)
+        error = float(np.sum((columns @ (llc_ns, dram_ns) - wanted) ** 2))
+        if llc_ns >= l2_ns and dram_ns >= _LEAST_RISE * llc_ns and error < least:
+            best, least = CacheLevels(float(edge), float(llc_ns), float(dram_ns)), error
+    return best
