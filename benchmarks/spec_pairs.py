@@ -1,9 +1,10 @@
 """Pairs of SPEC applications predicted from probes alone, beside the predictions published with the measurements.
 
-The published way takes the one level of the dial that the reporter takes the competitor for; slomo's takes the middle
-of what the competitor's phases leave open (`slomo.models.probes`). `one level` is the published idea by slomo's own
-hand, so that the difference can be told apart from details. Nothing is fitted: the measured pairs are only judged by.
-Goal: at most the published predictions' error in every setting.
+The published way takes the one level of the dial that the reporter takes the competitor for; slomo takes the mixture of
+levels of most entropy (`slomo.models.probes`). Nothing is fitted: the measured pairs are only judged by. The rule was
+chosen without them: where two probes were run, each is predicted from what the other feels beside each application
+(first table), and the rule with the least error there is slomo's.
+Goal: at most the published predictions' error, mean and 95th percentile, in every setting.
 
     python benchmarks/spec_pairs.py                      every setting of ../shared/data/spec-pairs
     python benchmarks/spec_pairs.py DIR                  a folder of settings, or one setting
@@ -12,17 +13,40 @@ Goal: at most the published predictions' error in every setting.
 import argparse
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
-from slomo.models.probes import ProbeModel, rising
-from slomo.records.probe_tables import read_probe_tables
+from slomo.errors import ConfigurationError
+from slomo.models.probes import ProbeModel, hull_slice, likeliest, rising
+from slomo.records.probe_tables import ProbeTables, read_probe_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 MAPPING = ROOT / "datasets" / "mappings" / "spec-pairs.yaml"
+PROBES = ("rand", "stream")
 Floats = NDArray[np.float64]
+
+
+def one_level(x: Floats, y: Floats, felt: float) -> float:
+    """Return the slowdown at the level the reporter takes the competitor for (Bubble-Up)."""
+    kept = np.concatenate([[True], np.diff(x) > 0.0])
+    return float(np.interp(felt, x[kept], y[kept]))
+
+
+def middle(x: Floats, y: Floats, felt: float) -> float:
+    """Return the middle of the performances that phases leave open."""
+    fastest, slowest = hull_slice(x, y, felt)
+    return 2.0 / (1.0 / fastest + 1.0 / slowest)
+
+
+RULES: Mapping[str, Callable[[Floats, Floats, float], float]] = {
+    "one level": one_level,
+    "slice's middle": middle,
+    "most entropy": likeliest,
+}
 
 
 def arguments() -> argparse.Namespace:
@@ -39,13 +63,42 @@ def main() -> int:
     if not settings:
         print(f"no measured pairs in {folder}: give the folder of settings, or set SLOMO_DATA", file=sys.stderr)
         return 2
+    for setting in settings:
+        show_choice(setting)
+    print("\nPairs: absolute error of relative performance [%], mean and 95th percentile;")
+    print("covered: share of pairs in [low - 1 %, high + 1 %]\n")
     print(
-        "absolute error of relative performance [%]: mean, 95th percentile; share of pairs in [low - 1 %, high + 1 %]\n"
+        f"{'setting':20}{'pairs':>6}{'published':>16}" + "".join(f"{name:>16}" for name in RULES) + f"{'covered':>10}"
     )
-    print(f"{'setting':16}{'pairs':>6}{'published':>16}{'one level':>16}{'slomo':>16}{'covered':>10}")
     off = [setting.name for setting in settings if not judged(setting)]
     print("\n" + (f"off: {', '.join(off)}" if off else "ok: at most the published error in every setting"))
     return 0
+
+
+def show_choice(setting: Path) -> None:
+    """Print each rule's error at predicting one probe from the other beside each application; no pair is looked at."""
+    try:
+        tables = [probe_tables(setting, name) for name in PROBES]
+    except ConfigurationError:
+        return  # only the mean of the two probes was kept
+    print(f"One probe predicted from the other, {setting.name}: error of performance [%]\n")
+    print(f"{'rule':20}{'rms':>8}{'mean':>8}{'p95':>8}")
+    for name, rule in RULES.items():
+        errors = []
+        for felt, asked in (tables, tables[::-1]):
+            x, times = rising(felt.reporter), rising(asked.reporter)
+            foretold = np.array([times[0] / rule(x, times, felt.beside[app]) for app in felt.names])
+            errors.append(100.0 * (foretold - times[0] / np.array([asked.beside[app] for app in felt.names])))
+        error = np.abs(np.concatenate(errors))
+        print(f"{name:20}{np.sqrt(np.mean(error**2)):8.2f}{error.mean():8.2f}{np.quantile(error, 0.95):8.2f}")
+
+
+def probe_tables(setting: Path, probe: str) -> ProbeTables:
+    """Return the tables with one of the two probes as the reporter."""
+    document = yaml.safe_load(MAPPING.read_text(encoding="utf-8"))
+    for table in ("reporter", "beside"):
+        document[table]["column"] = probe
+    return read_probe_tables(setting, document)
 
 
 def judged(setting: Path) -> bool:
@@ -56,31 +109,28 @@ def judged(setting: Path) -> bool:
     published = np.array([float(row[2]) for row in rows] + [float(row[3]) for row in rows])
     measured = np.array([float(row[4]) for row in rows] + [float(row[5]) for row in rows])
     found = [model.predict(target, competitor) for target, competitor in pairs]
-    ours = np.array([item.performance for item in found])
-    single = np.array([one_level(model, *pair) for pair in pairs])
     low, high = (np.array([getattr(item, end) for item in found]) for end in ("low", "high"))
     covered = 100.0 * float(((measured >= low - 0.01) & (measured <= high + 0.01)).mean())
-    shown = "".join(f"{text(values, measured):>16}" for values in (published, single, ours))
-    print(f"{setting.name:16}{len(rows):6d}{shown}{covered:9.0f} %")
-    return mean_error(ours, measured) <= mean_error(published, measured)
+    errors = [error(published, measured), *(error(by_rule(model, pairs, rule), measured) for rule in RULES.values())]
+    shown = "".join(f"{f'{mean:.2f} {tail:6.2f}':>16}" for mean, tail in errors)
+    print(f"{setting.name:20}{len(rows):6d}{shown}{covered:8.0f} %")
+    ours = error(np.array([item.performance for item in found]), measured)
+    return ours[0] <= errors[0][0] and ours[1] <= errors[0][1]
 
 
-def one_level(model: ProbeModel, target: str, competitor: str) -> float:
-    """Return the performance at the level the reporter takes the competitor for."""
-    levels, times = model.tables.sensitivity[target]
-    slowed = rising(times)
-    return float(slowed[0] / np.interp(model.predict(target, competitor).level, levels, slowed))
+def by_rule(model: ProbeModel, pairs: list[tuple[str, str]], rule: Callable[[Floats, Floats, float], float]) -> Floats:
+    """Return the performance of each target beside its competitor by a rule."""
+    tables = model.tables
+    reporter = rising(tables.reporter)
+    curves = {name: rising(times) for name, (_, times) in tables.sensitivity.items()}
+    whole = {name: np.interp(tables.levels, tables.sensitivity[name][0], times) for name, times in curves.items()}
+    return np.array([curves[a][0] / rule(reporter, whole[a], tables.beside[b]) for a, b in pairs])
 
 
-def mean_error(predicted: Floats, measured: Floats) -> float:
-    """Return the mean absolute error [%]."""
-    return 100.0 * float(np.abs(predicted - measured).mean())
-
-
-def text(predicted: Floats, measured: Floats) -> str:
+def error(predicted: Floats, measured: Floats) -> tuple[float, float]:
     """Return mean and 95th percentile of the absolute error [%]."""
-    error = 100.0 * np.abs(predicted - measured)
-    return f"{error.mean():.2f} {np.quantile(error, 0.95):6.2f}"
+    off = 100.0 * np.abs(predicted - measured)
+    return float(off.mean()), float(np.quantile(off, 0.95))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.models.applicability import Verdict
-from slomo.models.probes import ProbeModel, hull_slice, rising
+from slomo.models.probes import ProbeModel, hull_slice, likeliest, rising
 from slomo.records.probe_tables import ProbeTables, read_probe_tables
 
 LEVELS = np.array([0.0, 8.0, 16.0, 24.0])
@@ -46,7 +46,7 @@ def test_a_curve_that_bends_leaves_phases_open() -> None:
     found = model([10.0, 10.0, 10.0, 40.0], 16.0).predict("app", "app")
     assert found.high == 1.0
     assert found.low == pytest.approx(10.0 / 28.0)
-    assert found.performance == pytest.approx((found.low + found.high) / 2)
+    assert found.low < found.performance < found.high
 
 
 def test_more_than_the_dial_is_said_to_be_extrapolated() -> None:
@@ -77,6 +77,21 @@ def test_every_mixture_lies_in_the_slice(y: list[float], weights: list[float]) -
     share /= share.sum()
     low, high = hull_slice(x, np.array(y), float(share @ x))
     assert low - 1e-9 <= float(share @ np.array(y)) <= high + 1e-9
+
+
+@given(st.lists(st.floats(0.0, 10.0), min_size=4, max_size=4), st.floats(1.0, 5.0))
+def test_the_likeliest_mixture_lies_in_the_slice(y: list[float], at: float) -> None:
+    """The mixture of most entropy has the mean of x asked for, and its mean of y lies in the slice there."""
+    x = np.array([1.0, 2.0, 4.0, 5.0])
+    low, high = hull_slice(x, np.array(y), at)
+    assert low - 1e-6 <= likeliest(x, np.array(y), at) <= high + 1e-6
+    assert likeliest(x, x, at) == pytest.approx(at)
+
+
+def test_without_a_constraint_all_levels_are_as_likely() -> None:
+    """Where the mean is that of all levels alike, the mixture of most entropy takes them alike."""
+    x, y = np.array([0.0, 1.0, 2.0, 3.0]), np.array([1.0, 7.0, 2.0, 2.0])
+    assert likeliest(x, y, 1.5) == pytest.approx(3.0)
 
 
 def _written(folder: Path, **texts: str) -> Path:
