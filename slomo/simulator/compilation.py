@@ -21,6 +21,7 @@ NOTICE = "compiling the simulator for this processor; this happens once and take
 #: No kernel allocates, so reference counting (`_nrt`) would only cost time: with it every call is 30 times slower.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 KERNEL_SOURCES = (
+    "accelerator",
     "cache",
     "compilation",
     "dma",

@@ -72,6 +72,8 @@ def build(machine: Machine, seats: Sequence[Seat], *, seed: int, scale: int, sla
         counters=np.zeros((count, s.C_COLUMNS), dtype=np.int64),
         sums=np.zeros((count, s.A_COLUMNS)),
         channels=_channel_rows(machine, seats),
+        queued=np.zeros((count, s.ACCELERATOR_SLOTS)),
+        requests=np.zeros((count, s.ACCELERATOR_SLOTS), dtype=np.int64),
     )
     _stagger(state)
     return state
@@ -121,12 +123,14 @@ def _tenant_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
         row[s.T_NIC_LOCAL] = socket == machine.nic_socket and seat.memory_socket == socket
         row[s.T_ACCELERATOR] = -1
         if program.accelerator is not None:
-            row[s.T_ACCELERATOR] = machine.sockets + 1 + names.index(program.accelerator[0])
+            row[s.T_ACCELERATOR] = machine.sockets + 1 + names.index(program.accelerator.name)
+            # packets at the accelerator and the burst on its way out leave half of the ring to receive into
+            row[s.T_DEPTH] = max(1, min(program.accelerator.depth, int(row[s.T_SLOTS]) // 4))
     return rows
 
 
 def _accelerators(seats: Sequence[Seat]) -> list[str]:
-    return sorted({seat.program.accelerator[0] for seat in seats if seat.program.accelerator is not None})
+    return sorted({seat.program.accelerator.name for seat in seats if seat.program.accelerator is not None})
 
 
 def _rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Floats:
@@ -137,7 +141,9 @@ def _rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Fl
         row[s.F_PACKET_MLP] = program.packet_mlp
         row[s.F_INTERARRIVAL] = 1e3 / arrival_mpps(machine, program)
         row[s.F_THROTTLE] = 100.0 / seat.mba_percent
-        row[s.F_ACCELERATOR] = program.accelerator[1] if program.accelerator else 0.0
+        if program.accelerator is not None:
+            row[s.F_ACCELERATOR] = program.accelerator.service_ns
+            row[s.F_REQUESTS] = program.accelerator.requests
         # a saturated ring delays a packet by its full length, of which the scaled ring is a part
         saturated = program.offered_mpps is None
         row[s.F_RING_FACTOR] = program.packet_buffers / numbers[s.T_SLOTS] if saturated else 1.0
@@ -202,7 +208,6 @@ def _channel_rows(machine: Machine, seats: Sequence[Seat]) -> s.Floats:
     rows[:, s.H_FACTOR] = 1.0
     rows[: machine.sockets, s.H_SERVICE] = LINE_B / machine.usable_memory_gb_s
     rows[machine.sockets, s.H_SERVICE] = LINE_B / machine.link_gb_s
-    rows[machine.sockets + 1 :, s.H_SERVICE] = 1.0
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Memory channels, the inter-socket link and accelerators: shared servers that slow down as they fill up.
+"""Memory channels and the inter-socket link: shared servers that slow down as they fill up.
 
 Latency follows ResQ (NSDI'18) Fig. 3: the speed of an access falls linearly until about 90 % load and then steeply to
 40 % of the unloaded value. Utilisation is measured over a short window. Work that has been asked for and not yet

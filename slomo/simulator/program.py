@@ -14,6 +14,8 @@ LINE_B = 64
 DEFAULT_MLP = {"random": 4.0, "zipf": 4.0, "chain": 1.0, "sequential": 16.0}
 DEFAULT_PACKET_BUFFERS = 2048
 DEFAULT_BURST = 32
+#: Packets a pipelined NF keeps at an accelerator; more only add latency, as the core runs ahead by that many.
+ACCELERATOR_DEPTH = 32
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,16 @@ class Structure:
 
 
 @dataclass(frozen=True)
+class Accelerator:
+    """What a packet asks of an accelerator: time per request [ns], requests per packet, most packets there at once."""
+
+    name: str
+    service_ns: float
+    requests: float
+    depth: int
+
+
+@dataclass(frozen=True)
 class Program:
     """What one packet costs, and how packets come and go."""
 
@@ -42,7 +54,7 @@ class Program:
     packet_buffers: int
     burst: int
     offered_mpps: float | None
-    accelerator: tuple[str, float] | None
+    accelerator: Accelerator | None
     structures: tuple[Structure, ...]
 
     @property
@@ -162,12 +174,14 @@ class _Filler:
             return self.traffic.offered_mpps
         return self.number(self.document.get("offered_mpps")) or None
 
-    def accelerator(self) -> tuple[str, float] | None:
-        """Return the accelerator's name and its time per packet [ns], if any."""
+    def accelerator(self) -> Accelerator | None:
+        """Return what a packet asks of an accelerator, if anything."""
         item = self.document.get("accelerator")
         if item is None:
             return None
-        return str(item["name"]), self.number(item["service_ns"]) * self.number(item.get("requests"), 1.0)
+        depth = ACCELERATOR_DEPTH if item.get("pattern") == "pipeline" else 1
+        requests = self.number(item.get("requests"), 1.0)
+        return Accelerator(str(item["name"]), self.number(item["service_ns"]), requests, depth)
 
     def program(self) -> Program:
         """Fill in everything."""

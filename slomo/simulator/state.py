@@ -44,6 +44,8 @@ class State(NamedTuple):
     counters: Ints  # (tenants, C_COLUMNS)
     sums: Floats  # (tenants, A_COLUMNS)
     channels: Floats  # (sockets + 1 + accelerators, H_COLUMNS): memory channels, the link, accelerators
+    queued: Floats  # (tenants, ACCELERATOR_SLOTS) when a packet went to the accelerator; later when it is done [ns]
+    requests: Ints  # (tenants, ACCELERATOR_SLOTS) its requests not yet served
 
 
 def zero_counters(state: State) -> None:
@@ -79,10 +81,13 @@ M_LLC_SETS, M_LLC_WAYS, M_L2_SETS, M_L2_MASK, M_INCLUSIVE, M_DDIO_MASK, M_SOCKET
     T_DOMAIN, T_SOCKET, T_MEMORY_SOCKET, T_WAY_MASK, T_OPERATION, T_REMAINING, T_WRITES_LEFT, T_FIRST_STRUCTURE,
     T_LAST_STRUCTURE, T_SLOTS, T_DATA_LINES, T_TOUCHED_LINES, T_WRITTEN_LINES, T_HEAD, T_FILLED, T_SENT, T_BURST,
     T_SATURATED, T_QUEUE_LIMIT, T_ARRIVED, T_NIC_LOCAL, T_ACCELERATOR, T_SAMPLES, T_FIRST_LINE, T_DATA_LINE,
-    T_COLUMNS,
-) = range(26)  # fmt: skip
+    T_DEPTH, T_SERVED, T_RETIRED, T_COLUMNS,
+) = range(29)  # fmt: skip
 # rates
-F_GAP, F_PACKET_MLP, F_INTERARRIVAL, F_NEXT_ARRIVAL, F_THROTTLE, F_ACCELERATOR, F_RING_FACTOR, F_COLUMNS = range(8)
+(
+    F_GAP, F_PACKET_MLP, F_INTERARRIVAL, F_NEXT_ARRIVAL, F_THROTTLE, F_ACCELERATOR, F_RING_FACTOR, F_REQUESTS,
+    F_REQUEST_CREDIT, F_COLUMNS,
+) = range(10)  # fmt: skip
 # structures
 S_BASE, S_LINES, S_PATTERN, S_CURSOR, S_ZIPF, S_COLUMNS = range(6)
 RANDOM, SEQUENTIAL, ZIPF = range(3)
@@ -98,8 +103,10 @@ A_IDLE, A_DRAM_LATENCY, A_COLUMNS = range(3)
 # channels
 (
     H_SERVICE, H_WINDOW_START, H_WINDOW_BUSY, H_FACTOR, H_BACKLOG, H_LAST, H_UTILISATION, H_BUSY_TOTAL, H_READS,
-    H_WRITES, H_COLUMNS,
-) = range(11)  # fmt: skip
+    H_WRITES, H_FREE, H_TURN, H_COLUMNS,
+) = range(13)  # fmt: skip
 
 ZIPF_PIECES = 1024
 LATENCY_SAMPLES = 4096
+# Packets one tenant can have at an accelerator: at most half of it is used, so that no slot is taken again too soon.
+ACCELERATOR_SLOTS = 64

@@ -10,16 +10,15 @@ the ring is full.
 
 import math
 
+from slomo.simulator.accelerator import look_again, retire, submit
 from slomo.simulator.compilation import compiled
 from slomo.simulator.dma import receive_packet, send_packet
-from slomo.simulator.memory import request
 from slomo.simulator.random_numbers import next_bits
 from slomo.simulator.state import (
     A_IDLE,
     C_ARRIVED,
     C_LOST,
     C_PACKETS,
-    F_ACCELERATOR,
     F_INTERARRIVAL,
     F_NEXT_ARRIVAL,
     F_RING_FACTOR,
@@ -27,11 +26,13 @@ from slomo.simulator.state import (
     T_ACCELERATOR,
     T_ARRIVED,
     T_BURST,
+    T_DEPTH,
     T_FILLED,
     T_HEAD,
     T_OPERATION,
     T_QUEUE_LIMIT,
     T_REMAINING,
+    T_RETIRED,
     T_SAMPLES,
     T_SATURATED,
     T_SENT,
@@ -81,7 +82,10 @@ def refill(state: State, tenant: int, now: float) -> None:
 def flush(state: State, tenant: int, lag: int, now: float) -> None:
     """Send what has been processed except the last `lag` packets, note latencies, and hand the buffers back."""
     row = state.tenants[tenant]
-    while row[T_SENT] < row[T_HEAD] - lag:
+    limit = row[T_HEAD] - lag
+    if row[T_ACCELERATOR] >= 0:
+        limit = min(limit, row[T_RETIRED])
+    while row[T_SENT] < limit:
         send_packet(state, tenant, row[T_SENT], now)
         arrived = state.arrivals[tenant, row[T_SENT] % state.arrivals.shape[1]]
         state.latency[tenant, row[T_SAMPLES] % LATENCY_SAMPLES] = (now - arrived) * state.rates[tenant, F_RING_FACTOR]
@@ -90,10 +94,24 @@ def flush(state: State, tenant: int, lag: int, now: float) -> None:
 
 
 @compiled
+def idle_until(state: State, tenant: int, wake: float) -> None:
+    """Let a core poll until something happens."""
+    now = state.clock[tenant]
+    state.clock[tenant] = max(now, wake)
+    state.sums[tenant, A_IDLE] += state.clock[tenant] - now
+
+
+@compiled
 def begin_packet(state: State, tenant: int) -> None:
     """Send what is finished; then take the next packet from the ring, or sleep until one arrives."""
     row = state.tenants[tenant]
     now = state.clock[tenant]
+    away = 0
+    if row[T_ACCELERATOR] >= 0:
+        away = retire(state, tenant, now)
+        if away >= row[T_DEPTH]:
+            idle_until(state, tenant, look_again(state, tenant))
+            return
     if row[T_SATURATED]:
         waiting = True
     else:
@@ -102,13 +120,14 @@ def begin_packet(state: State, tenant: int) -> None:
     # a packet leaves a burst after it was processed, one at a time as the wire takes them; an idle core keeps none
     flush(state, tenant, row[T_BURST] if waiting else 0, now)
     if not waiting:
-        state.clock[tenant] = max(now, state.rates[tenant, F_NEXT_ARRIVAL])
-        state.sums[tenant, A_IDLE] += state.clock[tenant] - now
+        wake = state.rates[tenant, F_NEXT_ARRIVAL]
+        if away > 0:
+            wake = min(wake, look_again(state, tenant))
+        idle_until(state, tenant, wake)
         return
     refill(state, tenant, now)
     if row[T_HEAD] == row[T_FILLED]:  # the wire is slower than the core
-        state.clock[tenant] = max(now, state.rates[tenant, F_NEXT_ARRIVAL])
-        state.sums[tenant, A_IDLE] += state.clock[tenant] - now
+        idle_until(state, tenant, state.rates[tenant, F_NEXT_ARRIVAL])
         return
     row[T_OPERATION] = 0
     row[T_REMAINING] = row[T_TOUCHED_LINES] + 1
@@ -116,13 +135,10 @@ def begin_packet(state: State, tenant: int) -> None:
 
 @compiled
 def end_packet(state: State, tenant: int) -> None:
-    """Count the packet, after the accelerator has done its part."""
+    """Count the packet, and hand it to the accelerator where the NF uses one."""
     row = state.tenants[tenant]
-    accelerator = row[T_ACCELERATOR]
-    if accelerator >= 0:
-        work = state.rates[tenant, F_ACCELERATOR]
-        now = state.clock[tenant]
-        state.clock[tenant] = now + work + request(state.channels, accelerator, now, work, state.timing)
+    if row[T_ACCELERATOR] >= 0:
+        submit(state, tenant, state.clock[tenant])
     state.counters[tenant, C_PACKETS] += 1
     row[T_HEAD] += 1
     row[T_OPERATION] = -1

@@ -17,7 +17,8 @@ from slomo.vocabulary.workload import Traffic, Workload
 
 RESQ = {"efficuts", "endre", "firewall", "ipsec", "lpm", "mazunat", "snort", "stats", "suricata"}
 SLOMO = {"ip-router", "vpn", "flowstats", "stateless-firewall", "maglev", "pfsense"}
-SHIPPED = RESQ | SLOMO | {"l2fwd", "synthetic"}
+ACCELERATED = {"flow-monitor-regex", "ids-regex", "synthetic-regex"}
+SHIPPED = RESQ | SLOMO | ACCELERATED | {"l2fwd", "synthetic"}
 OWN = """\
 description: a cache of my own
 simulated:
@@ -30,7 +31,7 @@ simulated:
 
 
 def test_all_functions_are_shipped_with_sources():
-    """ResQ's nine, SLOMO's, the forwarder and the synthetic competitor are there, each with its source."""
+    """ResQ's nine, SLOMO's, users of an accelerator, the forwarder and the synthetic competitor, with sources."""
     assert set(network_function_names()) == SHIPPED
     assert all(len(load_network_function(name).source) > 20 for name in SHIPPED)
 

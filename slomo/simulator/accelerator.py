@@ -1,0 +1,111 @@
+"""Accelerators (regex, crypto, compression): one server each, which takes requests from its users in turns.
+
+Yala (ASPLOS'25) finds that the accelerators of a SmartNIC serve their queues round-robin: while n users have requests
+waiting, each is served once per round, so that one of them gets 1 / (own time + sum of the others' times). A packet's
+requests are served one per turn; packets of one user leave in order. The queues are played in time order and lazily:
+whoever looks first, by then the earliest of all cores, lets the server catch up with the present.
+"""
+
+# Elements of arrays are Any to the type checker; numba gives them their types.
+# mypy: disable-error-code="no-any-return"
+
+from slomo.simulator.compilation import compiled, inner
+from slomo.simulator.state import (
+    ACCELERATOR_SLOTS,
+    F_ACCELERATOR,
+    F_REQUEST_CREDIT,
+    F_REQUESTS,
+    H_BUSY_TOTAL,
+    H_FREE,
+    H_TURN,
+    T_ACCELERATOR,
+    T_HEAD,
+    T_RETIRED,
+    T_SERVED,
+    State,
+)
+
+
+@compiled
+def submit(state: State, tenant: int, now: float) -> None:
+    """Queue the packet the core has just finished; fractions of requests are carried to the next packet."""
+    slot = state.tenants[tenant, T_HEAD] % ACCELERATOR_SLOTS
+    rates = state.rates[tenant]
+    rates[F_REQUEST_CREDIT] += rates[F_REQUESTS]
+    count = int(rates[F_REQUEST_CREDIT])
+    rates[F_REQUEST_CREDIT] -= count
+    state.requests[tenant, slot] = count
+    state.queued[tenant, slot] = now
+
+
+@inner
+def pass_empty(state: State, tenant: int) -> None:
+    """Let packets without a request through, in order."""
+    row = state.tenants[tenant]
+    while row[T_SERVED] < row[T_HEAD]:
+        slot = row[T_SERVED] % ACCELERATOR_SLOTS
+        if state.requests[tenant, slot] > 0:
+            return
+        if row[T_SERVED] > 0:
+            before = state.queued[tenant, (row[T_SERVED] - 1) % ACCELERATOR_SLOTS]
+            state.queued[tenant, slot] = max(state.queued[tenant, slot], before)
+        row[T_SERVED] += 1
+
+
+@inner
+def earliest_request(state: State, accelerator: int) -> float:
+    """Return when the first request that is not served yet was queued; infinity where there is none."""
+    soonest = float("inf")
+    for tenant in range(state.clock.size):
+        row = state.tenants[tenant]
+        if row[T_ACCELERATOR] == accelerator:
+            pass_empty(state, tenant)
+            if row[T_SERVED] < row[T_HEAD]:
+                soonest = min(soonest, state.queued[tenant, row[T_SERVED] % ACCELERATOR_SLOTS])
+    return soonest
+
+
+@inner
+def serve(state: State, accelerator: int, now: float) -> None:
+    """Let an accelerator serve, in turns, everything it can begin up to `now`."""
+    channel = state.channels[accelerator]
+    users = state.clock.size
+    while True:
+        start = max(earliest_request(state, accelerator), channel[H_FREE])
+        if start > now:
+            return
+        tenant = int(channel[H_TURN])
+        for _ in range(users):
+            tenant = tenant + 1 if tenant + 1 < users else 0
+            row = state.tenants[tenant]
+            waiting = row[T_ACCELERATOR] == accelerator and row[T_SERVED] < row[T_HEAD]
+            if waiting and state.queued[tenant, row[T_SERVED] % ACCELERATOR_SLOTS] <= start:
+                break
+        channel[H_TURN] = tenant
+        channel[H_FREE] = start + state.rates[tenant, F_ACCELERATOR]
+        channel[H_BUSY_TOTAL] += state.rates[tenant, F_ACCELERATOR]
+        row = state.tenants[tenant]
+        slot = row[T_SERVED] % ACCELERATOR_SLOTS
+        state.requests[tenant, slot] -= 1
+        if state.requests[tenant, slot] == 0:
+            state.queued[tenant, slot] = channel[H_FREE]
+            row[T_SERVED] += 1
+
+
+@compiled
+def retire(state: State, tenant: int, now: float) -> int:
+    """Take back the packets that are done by `now`; return how many are still at the accelerator."""
+    row = state.tenants[tenant]
+    serve(state, row[T_ACCELERATOR], now)
+    while row[T_RETIRED] < row[T_SERVED] and state.queued[tenant, row[T_RETIRED] % ACCELERATOR_SLOTS] <= now:
+        row[T_RETIRED] += 1
+    return row[T_HEAD] - row[T_RETIRED]
+
+
+@compiled
+def look_again(state: State, tenant: int) -> float:
+    """Return when a packet that is still at the accelerator may be done: exactly, or when the next service begins."""
+    row = state.tenants[tenant]
+    if row[T_RETIRED] < row[T_SERVED]:
+        return state.queued[tenant, row[T_RETIRED] % ACCELERATOR_SLOTS]
+    return state.channels[row[T_ACCELERATOR], H_FREE]
