@@ -1,0 +1,111 @@
+"""Yala's measured FlowMonitor (BlueField-2): errors in leave-one-out, and memory composed with the regex accelerator.
+
+    python benchmarks/yala.py --data ../shared/data/yala-flowmon
+
+Reads the published training files only. The choice of the model is made by cross-validation inside them; the
+composition is predicted for the measured competitions at several match densities, with its intervals. A file of test
+rows (`--rows FILE --mapping FILE`), where somebody has one, is predicted and, if it holds throughputs, judged.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from slomo.models.cross_validation import held_out
+from slomo.models.features import Subject, subjects
+from slomo.models.registry import make_family
+from slomo.models.service_time import service_time_of
+from slomo.models.training import train
+from slomo.prediction.rows import best_family, predict_rows
+from slomo.records.importing import import_table
+from slomo.records.profile import ProfileDataset
+
+ROOT = Path(__file__).resolve().parents[1]
+MAPPINGS = ROOT / "datasets" / "mappings"
+DATA = Path(os.environ.get("SLOMO_DATA", ROOT.parent / "shared" / "data")) / "yala-flowmon"
+TARGETS = {"sample_slomo_train.txt": 1.2, "sample_yala_mem_train.txt": 4.5}
+AIM_PERCENT = 3.3
+FAMILIES = ("slomo", "slomo-xgb", "mean")
+
+
+def leave_one_out(subject: Subject, name: str) -> np.ndarray:
+    """Return the relative error [%] of every row, predicted by a model that saw all others."""
+    family = make_family(name)
+    names = family.select_features(subject.names)
+    vectors, mpps = subject.columns(names), subject.mpps
+
+    def fit(seen):
+        # solo throughput of such a table is its best row: it too comes from the rows seen
+        model = family.fit(names, vectors[seen], mpps[seen], solo_mpps=float(mpps[seen].max()), seed=0)
+        return lambda asked: model.predict_mpps(vectors[asked])
+
+    guess = held_out(fit, np.arange(len(mpps)))
+    return 100.0 * (guess - mpps) / mpps
+
+
+def show_leave_one_out(folder: Path, families: tuple[str, ...]) -> None:
+    """Print the table of errors beside the targets."""
+    print(f"{'file':28} {'model':12} {'mean':>6} {'median':>7} {'p95':>6} {'bias':>6} {'target':>7}")
+    for file, target in TARGETS.items():
+        subject = next(subjects(import_table(folder / file, MAPPINGS / "yala-flow-monitor.yaml")))
+        for name in families:
+            error = leave_one_out(subject, name)
+            size = np.abs(error)
+            mark = "reached" if size.mean() <= target else ""
+            print(
+                f"{file:28} {name:12} {size.mean():6.2f} {np.median(size):7.2f} {np.percentile(size, 95):6.2f} "
+                f"{error.mean():+6.2f} {target:7.1f} {mark}"
+            )
+
+
+def show_composition(folder: Path, rows: str | None, mapping: str | None) -> None:
+    """Print the composed predictions, or judge the rows given."""
+    accelerator = service_time_of(import_table(folder / "sample_yala_reg_train.txt", MAPPINGS / "yala-regex.yaml"))
+    flow_monitor = MAPPINGS / "yala-flow-monitor.yaml"
+    dataset = import_table(folder / "sample_yala_mem_train.txt", flow_monitor)
+    model = next(iter(train(dataset).values()))
+    family = best_family(model)
+    print(f"\nregex: {accelerator.base_us:.4f} us + {accelerator.slope_us:.6f} us per match density")
+    print(f"memory: '{family}', the best of {', '.join(model.sensitivity)} in cross-validation")
+    if rows is not None:
+        given = import_table(Path(rows), Path(mapping) if mapping else flow_monitor)
+        found = predict_rows(model, given, accelerator)
+        error = np.abs(found.error_percent)
+        inside = (found.low_mpps <= found.measured_mpps) & (found.measured_mpps <= found.high_mpps)
+        print(
+            f"{len(error)} rows: mean error {error.mean():.2f} %, aim {AIM_PERCENT}; {100 * inside.mean():.0f} % inside"
+        )
+        return
+    print(f"{'density':>8} {'memory':>8} {'regex':>8} {'composed':>9} {'interval':>17} {'width':>8}   (medians, kpps)")
+    for density in (100.0, 330.0, 450.0, 628.0):
+        frame = dataset.frame.assign(**{"traffic.match_density": density})
+        found = predict_rows(model, ProfileDataset(frame, dataset.environment), accelerator)
+        low, high = np.median(found.low_mpps), np.median(found.high_mpps)
+        width = 100.0 * np.mean((found.high_mpps - found.low_mpps) / found.throughput_mpps)
+        print(
+            f"{density:8.0f} {1e3 * np.median(found.memory_mpps):8.0f} {1e3 * found.accelerator_mpps[0]:8.0f} "
+            f"{1e3 * np.median(found.throughput_mpps):9.0f} {1e3 * low:8.0f} {1e3 * high:8.0f} {width:7.1f} %"
+        )
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--models", default=",".join(FAMILIES))
+    parser.add_argument("--rows", help="rows to predict")
+    parser.add_argument("--mapping", help="what their columns are; that of the memory table by default")
+    given = parser.parse_args()
+    if not (given.data / "sample_yala_mem_train.txt").is_file():
+        print(f"there are no tables in {given.data}: fetch profile/flowmon of NetX-lab/Yala", file=sys.stderr)
+        return 2
+    show_leave_one_out(given.data, tuple(given.models.split(",")))
+    show_composition(given.data, given.rows, given.mapping)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

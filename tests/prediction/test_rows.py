@@ -1,0 +1,108 @@
+"""Rows of a measured table are predicted from memory and accelerator, each trained apart."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slomo.errors import MissingMetricError, UnsupportedPredictionError
+from slomo.models.nf_model import NFModel
+from slomo.models.service_time import ServiceTime, service_time_of
+from slomo.models.training import train
+from slomo.prediction.rows import best_family, predict_rows
+from slomo.records.importing import import_table
+from slomo.records.profile import ProfileDataset
+
+MAPPING = {
+    "machine": "toy-nic",
+    "nf": "monitor",
+    "format": "csv",
+    "columns": {
+        "car": {"metric": "L2MISS", "unit": "M/s"},
+        "occ": {"metric": "L3OCC", "unit": "MiB"},
+        "density": {"feature": "match_density"},
+        "rival": {"feature": "competitor_match_density"},
+        "mpps": {"target": "throughput", "unit": "Mpps"},
+    },
+}
+LINE = ServiceTime("regex", base_us=0.2, slope_us=0.002, low=100.0, high=600.0)
+
+
+def table(folder: Path, *, density: float = 100.0, rival: float = 0.0, rows: int = 24) -> ProfileDataset:
+    """Return rows of an NF that memory alone slows down."""
+    draw = np.random.default_rng(1)
+    lines = ["car,occ,density,rival,mpps"]
+    for car, occ in draw.uniform((1.0, 0.1), (100.0, 10.0), (rows, 2)):
+        lines.append(f"{car},{occ},{density},{rival},{1.0 - 0.002 * car - 0.01 * occ}")
+    path = folder / f"rows-{density}-{rival}.csv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return import_table(path, MAPPING)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> NFModel:
+    """Return a model of the memory runs."""
+    return next(iter(train(table(tmp_path_factory.mktemp("rows")), models=["slomo", "slomo-xgb", "mean"]).values()))
+
+
+def test_without_an_accelerator_memory_decides(trained: NFModel, tmp_path: Path) -> None:
+    """With no second resource, a row is what its memory model says, inside its interval."""
+    found = predict_rows(trained, table(tmp_path))
+    assert found.throughput_mpps.tolist() == found.memory_mpps.tolist()
+    assert np.abs(found.error_percent).mean() < 5.0
+    assert (found.low_mpps <= found.throughput_mpps).all()
+    assert (found.throughput_mpps <= found.high_mpps).all()
+    assert len(found.to_frame()) == len(found.verdicts) == 24
+
+
+def test_a_pipeline_is_cut_off_by_its_accelerator(trained: NFModel, tmp_path: Path) -> None:
+    """Where matching is dense, the accelerator decides; beside a rival it takes turns."""
+    dense = predict_rows(trained, table(tmp_path, density=600.0), LINE)
+    assert dense.accelerator_mpps == pytest.approx(1 / 1.4)
+    assert (dense.throughput_mpps <= dense.accelerator_mpps).all()
+    beside = predict_rows(trained, table(tmp_path, density=600.0, rival=400.0), LINE)
+    assert beside.throughput_mpps == pytest.approx(1 / 2.4)
+
+
+def test_run_to_completion_adds_times_and_counts_the_base_once(trained: NFModel, tmp_path: Path) -> None:
+    """Time at the accelerator is added to the memory runs' time, less what those runs spent there already."""
+    rows = table(tmp_path, density=350.0)
+    plain = predict_rows(trained, rows, LINE, pattern="run-to-completion")
+    assert 1 / plain.throughput_mpps == pytest.approx(1 / plain.memory_mpps + 0.9)
+    based = predict_rows(trained, rows, LINE, pattern="run-to-completion", base_density=100.0)
+    assert 1 / based.throughput_mpps == pytest.approx(1 / based.memory_mpps + 0.5)
+
+
+def test_the_family_is_chosen_by_the_training_rows(trained: NFModel, tmp_path: Path) -> None:
+    """Unless told otherwise, the family with the smallest error in cross-validation answers."""
+    errors = {name: found["mape_percent"] for name, found in trained.manifest["cross_validation"].items()}
+    best = min(errors, key=lambda name: errors[name])
+    assert best_family(trained) == best == predict_rows(trained, table(tmp_path)).model
+    assert predict_rows(trained, table(tmp_path), family="mean").model == "mean"
+
+
+def test_tables_without_what_is_read_are_refused(trained: NFModel, tmp_path: Path) -> None:
+    """A table without match density, or a model never cross-validated, is an error, not a number."""
+    columns = {name: column for name, column in MAPPING["columns"].items() if name not in ("density", "rival")}  # type: ignore[attr-defined]
+    path = tmp_path / "bare.csv"
+    path.write_text("car,occ,density,rival,mpps\n1,1,1,1,0.9\n", encoding="utf-8")
+    bare = import_table(path, {**MAPPING, "columns": columns})
+    with pytest.raises(MissingMetricError, match="match_density"):
+        predict_rows(trained, bare, LINE)
+    with pytest.raises(MissingMetricError, match="match_density"):
+        service_time_of(bare)
+    with pytest.raises(UnsupportedPredictionError, match="cross-validated"):
+        best_family(NFModel(**{**trained.__dict__, "manifest": {}}))
+
+
+@pytest.mark.parametrize("density", [330.2259075, 628.0341902])
+def test_published_runs_of_an_accelerator_are_reproduced(density: float, outside_data: Path) -> None:
+    """The line through Yala's two runs of the regex accelerator gives their times back."""
+    file = outside_data / "yala-flowmon" / "sample_yala_reg_train.txt"
+    if not file.is_file():
+        pytest.skip(f"{file} is not there")
+    mapping = Path(__file__).resolve().parents[2] / "datasets" / "mappings" / "yala-regex.yaml"
+    published = dict(line.split() for line in file.read_text().splitlines() if line.strip())
+    line = service_time_of(import_table(file, mapping))
+    wanted = {float(key): 1e3 * float(value) for key, value in published.items()}
+    assert float(line.time_us(density)) == pytest.approx(wanted[density])
