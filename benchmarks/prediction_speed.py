@@ -2,7 +2,8 @@
 
 The published way is one scikit-learn `predict` per one-row DataFrame, without composition. Here a prediction includes
 the competitors' contentiousness under each other's pressure, their composition, the interval and (one mix) verdict and
-explanation. All mixes of a batch differ: there is nothing to remember between them.
+explanation. All mixes of a batch differ, but targets share competitions, which are composed once per batch; between
+batches nothing is remembered, but for the memo of whole servers.
 
     python benchmarks/prediction_speed.py                  profiles a few network functions first (a minute or two)
     python benchmarks/prediction_speed.py --models DIR     with models trained before
@@ -20,7 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
+from slomo.models.joint import solve_joint
+from slomo.models.joint_memo import JointMemo
 from slomo.models.library import ModelLibrary
+from slomo.models.mixture import mix_features
 from slomo.prediction.predictor import Predictor
 from slomo.vocabulary.workload import Workload
 
@@ -29,6 +33,7 @@ NETWORK_FUNCTIONS = ("ip-router", "flowstats", "maglev", "snort")
 #: So many workloads make 421 200 different mixes of a target and 4 competitors.
 WORKLOADS = 24
 BATCH = 100_000
+FEW = 2_048
 ROUNDS = 5
 
 
@@ -63,12 +68,22 @@ def report(library: ModelLibrary, machine: str) -> None:
     subjects = [names[i] for i in targets.tolist()]
     singles = list(zip(subjects[:200], named[:200], strict=True))
     predict_row = published_way(library, machine)
+    models = [library[machine, key] for key in library.workloads(machine)]
+    servers = np.column_stack([targets, places[:, :3]])
+    memo = JointMemo(models)
+    published = Predictor(library, machine, "slomo", "slomo")
+    features = models[0].sensitivity["slomo"].feature_names
     ways: dict[str, tuple[int, Callable[[], object]]] = {
         "published way: scikit-learn, one row": (200, lambda: [predict_row() for _ in range(200)]),
         "predict, one mix of 4 competitors": (200, lambda: [predictor.predict(*mix, explain=False) for mix in singles]),
         "predict, with explanation": (200, lambda: [predictor.predict(*mix) for mix in singles]),
         "predict_batch, named mixes": (BATCH, lambda: predictor.predict_batch(subjects, named)),
         "predict_batch, mixes as indices": (BATCH, lambda: predictor.predict_batch(targets, places)),
+        "the same, composed as published": (BATCH, lambda: published.predict_batch(targets, places)),
+        "compose alone, under pressure": (BATCH, lambda: mix_features(models, places, features)),
+        "compose alone, as published": (BATCH, lambda: mix_features(models, places, features, compat="slomo")),
+        "whole servers of 4 NFs, solved anew": (FEW, lambda: solve_joint(models, servers[:FEW])),
+        "whole servers of 4 NFs, memo warm": (BATCH, lambda: memo.solve(servers)),
     }
     wall: dict[str, list[float]] = {name: [] for name in ways}
     processor: dict[str, list[float]] = {name: [] for name in ways}

@@ -6,8 +6,8 @@ enough (Mondrian; Vovk et al. 2005, section 4.5).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration, calibrate
 from slomo.models.mixture import mix_features
 from slomo.models.nf_model import NFModel
+from slomo.vocabulary.workload import Workload
 
 if TYPE_CHECKING:
     from slomo.records.profile import ProfileDataset
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 ENOUGH_OF_ONE = 100
 #: Fewer pooled scores than this say less than cross-validation does.
 ENOUGH_IN_ALL = 30
+#: What a row says about its target, its competitors and the outcome.
+_COLUMNS = (
+    "nf", "configuration", "packet_size_b", "flow_count", "flow_distribution", "zipf_exponent", "offered_mpps",
+    "competitors", "throughput_mpps",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,34 +44,48 @@ class MixRows:
         Indices of the competitors' models, -1 for an empty place.
     mpps : ndarray, shape (n,)
         Measured throughput.
+    offered_mpps : ndarray, shape (n, 1 + places), optional
+        Offered load of the target and of each competitor [Mpps], NaN where saturated; all are by default.
     """
 
     target: NDArray[np.int64]
     members: NDArray[np.int64]
     mpps: Floats
+    offered_mpps: Floats | None = None
+
+    def saturated(self) -> "MixRows":
+        """Return the mixes in which nobody is offered less than it can serve."""
+        if self.offered_mpps is None:
+            return self
+        kept = ~np.isfinite(self.offered_mpps).any(axis=1)
+        return MixRows(self.target[kept], self.members[kept], self.mpps[kept])
 
 
 def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str) -> MixRows:
-    """Return the rows of plan ``mix`` on `machine` whose tenants are all among `models`."""
-    from slomo.records.rows import competitors_from_cell
+    """Return the rows of plan ``mix`` on `machine` whose tenants are all among `models`, at any offered load."""
+    from slomo.records.rows import competitors_from_cell, workload_from_columns
 
     frame = dataset.frame
     chosen = (frame["plan"] == "mix") & (frame["machine"] == machine) & frame["isolation"].isin(["null", "", "None"])
     index = {model.workload.key: number for number, model in enumerate(models)}
-    found: list[tuple[int, list[int], float]] = []
-    for target, competitors, mpps in frame.loc[chosen, ["target", "competitors", "throughput_mpps"]].itertuples(
-        index=False
-    ):
-        keys = [workload.key for workload in competitors_from_cell(str(competitors))]
-        if target in index and all(key in index for key in keys):
-            found.append((index[target], [index[key] for key in keys], float(mpps)))
-    places = max((len(members) for _, members, _ in found), default=0)
-    members = np.full((len(found), places), -1, dtype=np.int64)
-    for row, (_, listed, _) in enumerate(found):
-        members[row, : len(listed)] = listed
-    return MixRows(
-        np.array([t for t, _, _ in found], dtype=np.int64), members, np.array([mpps for _, _, mpps in found])
-    )
+    found: list[tuple[list[int], list[float], float]] = []
+    records: list[dict[str, Any]] = frame.loc[chosen, list(_COLUMNS)].to_dict("records")  # type: ignore[assignment]
+    for row in records:
+        tenants = [workload_from_columns(row), *competitors_from_cell(str(row["competitors"]))]
+        keys = [_saturating(workload).key for workload in tenants]
+        if all(key in index for key in keys):
+            offered = [workload.traffic.offered_mpps or np.nan for workload in tenants]
+            found.append(([index[key] for key in keys], offered, float(row["throughput_mpps"])))
+    places = max((len(members) for members, _, _ in found), default=1)
+    members, loads = np.full((len(found), places), -1, dtype=np.int64), np.full((len(found), places), np.nan)
+    for number, (listed, offered, _) in enumerate(found):
+        members[number, : len(listed)], loads[number, : len(offered)] = listed, offered
+    return MixRows(members[:, 0], members[:, 1:], np.array([mpps for _, _, mpps in found]), loads)
+
+
+def _saturating(workload: Workload) -> Workload:
+    traffic = workload.traffic
+    return workload if traffic.offered_mpps is None else workload.with_traffic(replace(traffic, offered_mpps=None))
 
 
 def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: str | None = None) -> Floats:
@@ -90,6 +110,7 @@ def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: s
 
 def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str, ConformalCalibration]]:
     """Return calibrations by model index and family; empty where there are too few mixes."""
+    rows = rows.saturated()  # composition knows full load only
     names = sorted({name for model in models for name in model.sensitivity})
     solo = np.array([model.solo_mpps for model in models])
     result: dict[int, dict[str, ConformalCalibration]] = {number: {} for number in range(len(models))}

@@ -4,18 +4,22 @@ Beyond SLOMO (SIGCOMM'20) section 6, which composes vectors averaged over past p
 continuous function of the others' summed vectors, clipped to what was measured; so the joint map sends a box into
 itself and has a fixed point (Brouwer). A damped round turns an eigenvalue q of the joint map into 1 - d + d q, below 1
 in size for 1 - 2 / d < q < 1: NFs that all yield together have negative ones, two that push each other out of the cache
-positive ones. What is left after the last step is bounded by step * r / (1 - r), r the ratio of steps (Banach).
+positive ones. What is left after the last step is estimated by step * r / (1 - r), r the ratio of steps (Banach), and
+proven by `slomo.models.joint_bound` where slopes allow.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError, InvalidValueError, MissingMetricError
+from slomo.models.arrivals import arrival_half_width_mpps
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
+from slomo.models.joint_bound import proven_bound, roomy
+from slomo.models.joint_rounds import LEAST_LOAD, TINY, Rest, Servers, come_to_rest, laid_out, load_of
 from slomo.models.joint_tables import kinds, read_mpps, tables, vector_tables
 from slomo.models.nf_model import NFModel
 from slomo.models.server_response import ServerResponse
@@ -24,12 +28,10 @@ from slomo.vocabulary.metrics import METRICS
 #: Share of the way to the answer that a round goes, and most rounds: a usual try, one for servers that creep towards
 #: their fixed point, and one for those that swing around it.
 TRIES = ((0.5, 40), (0.9, 60), (0.15, 160))
-#: Converged once no value moves by more than this share of the largest solo value beside it.
-TOLERANCE = 1e-3
 _CHUNK = 1024
-_TINY = 1e-12
-#: An NF that serves less than this share of what it could is nothing to its neighbours.
-_LEAST_LOAD = 1e-3
+#: Below this many places a set finds the distinct NFs sooner than sorting.
+_FEW = 64
+_PER_PLACE = ("load", "throughput_mpps", "low_mpps", "high_mpps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +44,8 @@ class Joint:
         What each NF feels from the others.
     load : ndarray, shape (servers, places)
         Share of its possible throughput that an NF serves; 1 where it is saturated.
-    throughput_mpps, half_width_mpps : ndarray, shape (servers, places)
-        Served throughput, and half the width of its interval [Mpps].
+    throughput_mpps, low_mpps, high_mpps : ndarray, shape (servers, places)
+        Served throughput, and the ends of its interval [Mpps].
     converged : ndarray of bool, shape (servers,)
         Whether the rounds came to rest.
     rounds : ndarray of int, shape (servers,)
@@ -52,16 +54,29 @@ class Joint:
         Size of the last step over that of the step before.
     bound : ndarray, shape (servers,)
         Bound on what is left, as a share of the largest solo value.
+    proven : ndarray of bool, shape (servers,)
+        Whether the bound is proven, or estimated from the last two steps.
     """
 
     pressure: Floats
     load: Floats
     throughput_mpps: Floats
-    half_width_mpps: Floats
+    low_mpps: Floats
+    high_mpps: Floats
     converged: NDArray[np.bool_]
     rounds: NDArray[np.int64]
     ratio: Floats
     bound: Floats
+    proven: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked about each server, besides who runs there."""
+
+    coverage: float
+    window_s: float | None
+    prove: bool
 
 
 def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
@@ -97,7 +112,9 @@ def solve_joint(
     offered_mpps: Floats | None = None,
     *,
     coverage: float = 0.9,
+    window_s: float | None = None,
     tries: Sequence[tuple[float, int]] = TRIES,
+    prove: bool = False,
 ) -> Joint:
     """Solve many servers (sockets) at once.
 
@@ -111,8 +128,13 @@ def solve_joint(
         Offered load [Mpps]; NaN (and everything, by default) saturates an NF.
     coverage : float
         Coverage of the intervals.
+    window_s : float, optional
+        Length of the measurement the intervals speak of [s]; it matters to NFs that serve all they are offered, whose
+        arrivals vary. By default that of the calibration mixes at reduced load; endless where there are none.
     tries : sequence of (float, int)
         Damping and most rounds, one try after the other for servers that did not converge.
+    prove : bool
+        Prove the bound where that can be done (`slomo.models.joint_bound`), which takes as long as solving.
 
     Returns
     -------
@@ -123,33 +145,52 @@ def solve_joint(
     MissingMetricError, ConfigurationError
         As :func:`responses_of`.
     InvalidValueError
-        For arrays that do not belong together.
+        For arrays that do not belong together, or a measurement of no length.
     """
-    _check(models, members, offered_mpps)
-    members = np.array(members, dtype=np.int64)
-    offered = np.full(members.shape, np.nan) if offered_mpps is None else np.asarray(offered_mpps, dtype=float)
-    rank = np.empty(len(models) + 1, dtype=np.int64)
-    ranked = sorted(range(len(models)), key=lambda number: models[number].workload.key)
-    rank[ranked], rank[-1] = np.arange(len(models)), len(models)
-    order = np.lexsort((np.nan_to_num(offered, nan=np.inf), rank[members]), axis=-1)
-    sorted_members = np.take_along_axis(members, order, axis=1)
-    sorted_offered = np.take_along_axis(offered, order, axis=1)
+    check_servers(models, members, offered_mpps)
+    order, members, offered = canonical(ranks(models), members, offered_mpps)
     parts = [
-        _Solver(models, sorted_members[at : at + _CHUNK], sorted_offered[at : at + _CHUNK]).solve(tries, coverage)
-        for at in range(0, max(len(members), 1), _CHUNK)
+        (rows, _solved(models, members[rows], offered[rows], tries, _Asked(coverage, window_s, prove)))
+        for rows in _parted(offered)
     ]
-    back = np.argsort(order, axis=1)
-    joined = [np.concatenate([getattr(part, name) for part in parts]) for name in Joint.__dataclass_fields__]
-    placed = [np.take_along_axis(joined[0], back[:, :, None], axis=1)]
-    placed += [np.take_along_axis(part, back, axis=1) for part in joined[1:4]]
-    return Joint(*placed, *joined[4:])
+    return placed_back(_joined(parts), order)
 
 
-def _check(models: Sequence[NFModel], members: NDArray[np.integer], offered_mpps: Floats | None) -> None:
+def ranks(models: Sequence[NFModel]) -> NDArray[np.int64]:
+    """Return the place of each model in canonical order, and after them that of an empty place."""
+    rank = np.empty(len(models) + 1, dtype=np.int64)
+    rank[sorted(range(len(models)), key=lambda number: models[number].workload.key)] = np.arange(len(models))
+    rank[-1] = len(models)
+    return rank
+
+
+def canonical(
+    rank: NDArray[np.int64], members: NDArray[np.integer], offered_mpps: Floats | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """Return the order that brings each server's places into canonical order, with members and loads in it."""
+    whole: NDArray[np.int64] = np.asarray(members, dtype=np.int64)
+    if offered_mpps is None:
+        order = np.argsort(rank[whole], axis=1, kind="stable")
+        return order, np.take_along_axis(whole, order, axis=1), np.full(whole.shape, np.nan)
+    offered = np.where(whole >= 0, np.asarray(offered_mpps, dtype=float), np.nan)
+    order = np.lexsort((np.nan_to_num(offered, nan=np.inf), rank[whole]), axis=-1)
+    return order, np.take_along_axis(whole, order, axis=1), np.take_along_axis(offered, order, axis=1)
+
+
+def _parted(offered: Floats) -> list[NDArray[np.int64]]:
+    """Return the rows solved together; reduced load apart, so that no numbers depend on who else is asked about."""
+    reduced = np.isfinite(offered).any(axis=1)
+    groups = [rows for rows in (np.flatnonzero(~reduced), np.flatnonzero(reduced)) if len(rows)]
+    parts = [rows[at : at + _CHUNK] for rows in groups for at in range(0, len(rows), _CHUNK)]
+    return parts or [np.arange(0)]
+
+
+def check_servers(models: Sequence[NFModel], members: NDArray[np.integer], offered_mpps: Floats | None) -> None:
     """Refuse arrays that do not belong together, and loads that are none."""
     responses_of(models)
     shape = np.shape(members)
-    if not models or len(shape) != 2 or (np.asarray(members) >= len(models)).any():
+    wrong = not models or len(shape) != 2
+    if wrong or (np.asarray(members) >= len(models)).any() or (np.asarray(members) < -1).any():
         raise InvalidValueError(
             f"servers of shape {shape} and {len(models)} models do not belong together",
             hint="needed: indices of the models, shape (servers, places), -1 for an empty place",
@@ -184,7 +225,7 @@ def joint_vectors(
     if "L3OCC" in names:
         held, most = names.index("L3OCC"), _llc_kib(models)
         total = np.nansum(result[:, :, held], axis=1, keepdims=True)
-        result[:, :, held] *= np.minimum(1.0, most / np.maximum(total, _TINY))
+        result[:, :, held] *= np.minimum(1.0, most / np.maximum(total, TINY))
     return np.where(polled & (load < 1.0) & (members >= 0)[:, :, None], np.nan, result)
 
 
@@ -200,106 +241,105 @@ def _stretch(load: Floats, response: ServerResponse) -> Floats:
     like one at full speed beside others twice as fast. Occupancy is no rate and stays.
     """
     rates, _ = kinds(response.pressure_names)
-    return np.where(rates, 1.0 / np.maximum(load, _LEAST_LOAD)[:, :, None], 1.0)
+    return np.where(rates, 1.0 / np.maximum(load, LEAST_LOAD)[:, :, None], 1.0)
 
 
-class _Solver:
-    """The rounds of one chunk of servers; places are in canonical order."""
+def _solved(
+    models: Sequence[NFModel],
+    members: NDArray[np.int64],
+    offered: Floats,
+    tries: Sequence[tuple[float, int]],
+    asked: _Asked,
+) -> Joint:
+    """Solve servers whose places are in canonical order: the rounds, then every NF's throughput read at their end."""
+    responses = responses_of(models)
+    names = responses[0].pressure_names
+    capacities = next((model.capacities for model in models if model.capacities is not None), None)
+    caps = np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in names])
+    servers = laid_out(tables(responses), members, offered, names, caps, _llc_kib(models))
+    rest = come_to_rest(servers, tries)
+    vector, present = rest.vector, members >= 0
+    pressure = np.maximum(vector.sum(axis=1, keepdims=True) - vector, 0.0) * present[:, :, None]
+    mpps = np.zeros(members.shape)
+    mpps[present] = read_mpps(responses, members[present], pressure[present])
+    alone = present & (present.sum(axis=1) == 1)[:, None]
+    if alone.any():
+        mpps[alone] = np.array([model.solo_mpps for model in models])[members[alone]]
+    width = np.where(alone, 0.0, _half_widths(models, responses, members, mpps, asked.coverage))
+    spread = _arrivals(responses, members, offered, asked)
+    most = servers.offered
+    load = np.where(present, load_of(most, mpps), 0.0)
+    low = np.maximum(np.minimum(mpps - width, most - spread), 0.0)
+    high = np.minimum(mpps + width, most + spread)
+    bound, proven = _bounds(servers, rest, prove=asked.prove)
+    served = np.minimum(mpps, most)
+    return Joint(pressure, load, served, low, high, rest.converged, rest.rounds, rest.ratio, bound, proven)
 
-    def __init__(self, models: Sequence[NFModel], members: NDArray[np.int64], offered: Floats) -> None:
-        self.models, self.members, self.offered = models, members, offered
-        self.present = members >= 0
-        self.responses = responses_of(models)
-        names = self.responses[0].pressure_names
-        table = tables(self.responses)
-        # an empty place answers 0 to everything
-        here = self.present[:, :, None]
-        self.start, self.scale = table.start[members] * here, table.scale[members]
-        self.weight = table.weight[members] * here[:, :, :, None]
-        self.low, self.high = table.low[members] * here, table.high[members] * here
-        self.rates, _ = kinds(names)
-        self.partial = np.isfinite(offered) & self.present
-        if not self.partial.any():  # nobody's speed matters to anybody
-            self.weight = np.ascontiguousarray(self.weight[:, :, :, :-1])
-            self.low, self.high = self.low[:, :, :-1], self.high[:, :, :-1]
-        self.held = names.index("L3OCC") if "L3OCC" in names else None
-        known = next((model.capacities for model in models if model.capacities is not None), None)
-        self.llc_kib = _llc_kib(models)
-        caps = np.array([np.inf if known is None else known.limit(METRICS[name]) for name in names])
-        self.limit: Floats = np.minimum(table.limit[members], caps)
 
-    def solve(self, tries: Sequence[tuple[float, int]], coverage: float) -> Joint:
-        """Run the tries and read every NF's throughput."""
-        reference = np.maximum(self.start.max(axis=1, initial=0.0), _TINY)
-        vector = self._within_cache(self.start.copy())
-        count = len(self.members)
-        step, ratio, taken = np.full(count, np.inf), np.full(count, np.nan), np.zeros(count, dtype=np.int64)
-        still = np.ones(count, dtype=bool)
-        for damping, rounds in tries:
-            for _ in range(rounds):
-                if not still.any():
-                    break
-                following = self._within_cache(vector + damping * (self._answer(vector) - vector))
-                moved = (np.abs(following - vector).max(axis=1, initial=0.0) / reference).max(axis=1, initial=0.0)
-                vector = following if count == 1 else np.where(still[:, None, None], following, vector)
-                ratio = np.where(still, moved / np.maximum(step, _TINY), ratio)
-                step = np.where(still, moved, step)
-                taken += still
-                still &= (moved > TOLERANCE * damping) & (taken < 10_000)
-        return self._read(vector, still, taken, np.minimum(ratio, 1e9), step, coverage)
+def _bounds(servers: Servers, rest: Rest, *, prove: bool) -> tuple[Floats, NDArray[np.bool_]]:
+    """Bound what is left to go: proven, or estimated from how the last two steps shrank."""
+    bound = np.where(rest.ratio < 1.0, rest.step * rest.ratio / np.maximum(1.0 - rest.ratio, TINY), np.inf)
+    if not prove or np.isfinite(servers.offered).any() or not servers.start.size:
+        return bound, np.zeros(len(bound), dtype=bool)
+    certain = np.full(len(bound), np.inf)
+    rows = np.flatnonzero(rest.converged & roomy(servers, rest.vector))
+    if len(rows):
+        certain[rows] = proven_bound(servers.only(rows), rest.vector[rows])
+    return np.where(np.isfinite(certain), certain, bound), np.isfinite(certain)
 
-    def _within_cache(self, vector: Floats) -> Floats:
-        """Scale occupancy down where all NFs together would hold more than the cache."""
-        if self.held is not None:
-            total = vector[:, :, self.held].sum(axis=1, keepdims=True)
-            if (total > self.llc_kib).any():
-                vector[:, :, self.held] *= np.minimum(1.0, self.llc_kib / np.maximum(total, _TINY))
-        return vector
 
-    def _answer(self, vector: Floats) -> Floats:
-        """Return everybody's answer to everybody else."""
-        pressure = vector.sum(axis=1, keepdims=True) - vector
-        answer = self._under(pressure)
-        if not self.partial.any():
-            return answer
-        load = self._load(answer[:, :, -1])[:, :, None]
-        faster = self._under(pressure * np.where(self.rates, 1.0 / load, 1.0))
-        scaled: Floats = faster[:, :, :-1] * np.where(self.rates, load, 1.0)
-        return scaled
+def _half_widths(
+    models: Sequence[NFModel],
+    responses: Sequence[ServerResponse],
+    members: NDArray[np.int64],
+    mpps: Floats,
+    coverage: float,
+) -> Floats:
+    """Return half the width of each saturated NF's interval [Mpps]."""
+    width = np.zeros(members.shape)
+    for number in _distinct(members):
+        here = members == number
+        width[here] = responses[number].calibration.half_width_mpps(mpps[here], models[number].solo_mpps, coverage)
+    return width
 
-    def _load(self, possible_mpps: Floats) -> Floats:
-        share: Floats = np.nan_to_num(self.offered, nan=np.inf) / np.maximum(possible_mpps, _TINY)
-        return np.minimum(np.maximum(share, _LEAST_LOAD), 1.0)
 
-    def _under(self, pressure: Floats) -> Floats:
-        basis = pressure_basis(pressure, self.scale, self.limit)
-        answer: Floats = np.matmul(basis[:, :, None, :], self.weight)[:, :, 0, :]
-        kept: Floats = np.minimum(np.maximum(answer, self.low), self.high)
-        return kept
+def _arrivals(
+    responses: Sequence[ServerResponse],
+    members: NDArray[np.int64],
+    offered: Floats,
+    asked: _Asked,
+) -> Floats:
+    """Return how far what is offered may stray over one measurement [Mpps]."""
+    spread = np.zeros(members.shape)
+    partial = np.isfinite(offered) & (members >= 0)
+    for number in _distinct(np.where(partial, members, -1)):
+        here = partial & (members == number)
+        spread[here] = arrival_half_width_mpps(
+            offered[here], responses[number].arrivals, asked.coverage, asked.window_s
+        )
+    return spread
 
-    def _read(
-        self,
-        vector: Floats,
-        still: NDArray[np.bool_],
-        taken: NDArray[np.int64],
-        ratio: Floats,
-        step: Floats,
-        share: float,
-    ) -> Joint:
-        pressure = np.maximum(vector.sum(axis=1, keepdims=True) - vector, 0.0) * self.present[:, :, None]
-        alone = np.broadcast_to((self.present.sum(axis=1) == 1)[:, None], self.members.shape)
-        mpps, width = np.zeros(self.members.shape), np.zeros(self.members.shape)
-        solo = np.array([model.solo_mpps for model in self.models])[self.members]
-        who = self.members[self.present]
-        mpps[self.present] = read_mpps(self.responses, who, pressure[self.present])
-        mpps = np.where(alone & self.present, solo, mpps)
-        for number in np.unique(who):
-            here = self.members == number
-            calibration = self.responses[number].calibration
-            width[here] = calibration.half_width_mpps(mpps[here], self.models[number].solo_mpps, share)
-        width = np.where(alone, 0.0, width)
-        load = np.where(self.present, self._load(mpps), 0.0)
-        served = np.where(self.partial, np.fmin(mpps, self.offered), mpps)
-        slack = np.maximum(mpps - served, 0.0)  # an interval of what is possible, cut off at what is offered
-        bound = np.where(ratio < 1.0, step * ratio / np.maximum(1.0 - ratio, _TINY), np.inf)
-        return Joint(pressure, load, served, np.maximum(width - slack, 0.0), ~still, taken, ratio, bound)
+
+def _distinct(members: NDArray[np.int64]) -> list[int]:
+    """Return the NFs that occur."""
+    found: list[int] = np.unique(members).tolist() if members.size > _FEW else sorted({*members.ravel().tolist()})
+    return [number for number in found if number >= 0]
+
+
+def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:
+    """Join solved parts, each with the rows it answers, in the order of the rows."""
+    if len(parts) == 1:
+        return parts[0][1]
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
+    names = Joint.__dataclass_fields__
+    return Joint(*(np.concatenate([getattr(part, name) for _, part in parts])[order] for name in names))
+
+
+def placed_back(found: Joint, order: NDArray[np.int64]) -> Joint:
+    """Bring the places of servers solved in canonical order back to where they were asked about."""
+    back = np.argsort(order, axis=1)
+    return replace(
+        found,
+        pressure=np.take_along_axis(found.pressure, back[:, :, None], axis=1),
+        **{name: np.take_along_axis(getattr(found, name), back, axis=1) for name in _PER_PLACE},
+    )

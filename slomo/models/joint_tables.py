@@ -22,7 +22,7 @@ POLLED = frozenset({"IPC", "INST", "EXEC", "L2MPI", "L3MPI"})
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Pressures (and, last, speed) of each NF: start, basis, weights and range."""
+    """Pressures (and, last, speed) of each NF: start, basis, weights over pairs of its terms, and range."""
 
     start: Floats
     scale: Floats
@@ -30,6 +30,21 @@ class Tables:
     weight: Floats
     low: Floats
     high: Floats
+
+
+def _bilinear(weights: Floats, pressures: int) -> Floats:
+    """Return weights over 1, u and u u' (`pressure_basis`) as weights over pairs of (1, u).
+
+    Examples
+    --------
+    >>> _bilinear(np.array([[7.0], [2.0], [3.0]]), 1).ravel().tolist()
+    [7.0, 0.0, 2.0, 3.0]
+    """
+    table = np.zeros((1 + pressures, 1 + pressures, weights.shape[1]))
+    row, column = np.tril_indices(pressures)
+    table[0, 0], table[1:, 0] = weights[0], weights[1 : 1 + pressures]
+    table[row + 1, column + 1] = weights[1 + pressures :]
+    return table.reshape(-1, weights.shape[1])
 
 
 @lru_cache(maxsize=128)
@@ -42,7 +57,9 @@ def tables(responses: tuple[ServerResponse, ...]) -> Tables:
         weight = np.column_stack([profile.weights[:, at], response.speed])
         low = np.append(profile.low[at], response.slowest_mpps)
         high = np.append(profile.high[at], response.fastest_mpps)
-        rows.append((profile.solo.to_array(names), profile.scale, profile.limit, weight, low, high))
+        rows.append(
+            (profile.solo.to_array(names), profile.scale, profile.limit, _bilinear(weight, len(names)), low, high)
+        )
     return Tables(*(np.array([row[part] for row in rows]) for part in range(6)))
 
 

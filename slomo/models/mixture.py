@@ -26,6 +26,10 @@ ROUNDS = 4
 #: From this many mixes on, the compiled loop pays.
 KERNEL_MIXES = 8_192
 _CHUNK_MIXES = 2_048
+#: From so many mixes on competitions that occur twice are looked for; if more than this share differs, for nothing.
+_REPEATING, _MANY = 1_024, 0.8
+#: Possible competitions per mix up to which a table is laid out.
+_TABLE = 32
 #: PCM counts no references to L2; the vocabulary derives them from these.
 _EXTRA_WEIGHTS = {"L2REF": ("L2MISS", "L2HIT")}
 
@@ -71,15 +75,38 @@ def mix_features(
     canonical = np.ascontiguousarray(np.sort(rank[np.asarray(members, dtype=np.int64)], axis=1))
     metrics = tuple(name for name in names if not name.startswith(TRAFFIC_PREFIX))
     needed = _with_weights(metrics)
+    distinct, back = _distinct(canonical, len(models))
     values = competitor_vectors(
-        sorted_models, canonical, needed, capacities=capacities, composition=composition, compat=compat
+        sorted_models, distinct, needed, capacities=capacities, composition=composition, compat=compat
     )
-    composed = compose_arrays(values, needed, capacities, compat, canonical >= 0)  # type: ignore[arg-type]
-    result = np.empty((len(canonical), len(names)))
+    composed = compose_arrays(values, needed, capacities, compat, distinct >= 0)  # type: ignore[arg-type]
+    result = np.empty((len(distinct), len(names)))
     for column, name in enumerate(names):
         traffic_value = (traffic or {}).get(name, np.nan)
         result[:, column] = traffic_value if name.startswith(TRAFFIC_PREFIX) else composed[:, needed.index(name)]
-    return result
+    return result if back is None else np.take(result, back, axis=0)
+
+
+def _distinct(members: NDArray[np.int64], kinds: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    """Return each competition once, and for every mix which it is; None where hardly any occurs twice.
+
+    Targets share competitions, as V is measured before the target starts: of 100 000 mixes of 4 out of 24 kinds, 17 550
+    competitions differ.
+    """
+    places, space = members.shape[1], (kinds + 1) ** members.shape[1]
+    if len(members) < _REPEATING or space > 2**62:
+        return members, None
+    code = (members + 1) @ (kinds + 1) ** np.arange(places)
+    if space > _TABLE * len(members):
+        _, first, back = np.unique(code, return_index=True, return_inverse=True)
+    else:  # few enough possible ones for a table, which is several times faster than sorting
+        seen = np.full(space, -1, dtype=np.int64)
+        seen[code] = np.arange(len(code))
+        occurring = np.flatnonzero(seen >= 0)
+        first = seen[occurring]
+        seen[occurring] = np.arange(len(first))
+        back = seen[code]
+    return (members, None) if len(first) > _MANY * len(members) else (members[first], back)
 
 
 def competitor_vectors(

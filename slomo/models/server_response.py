@@ -6,7 +6,7 @@ socket less the target's core), and is what `slomo.models.joint` solves for all 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ class ServerResponse:
         Widths of its intervals.
     applicability : Applicability
         Pressures beside it that were measured.
+    arrivals : ndarray, shape (n,)
+        Scores of served against offered load (`slomo.models.arrivals`); none without mixes at reduced load.
     """
 
     profile: ContentiousnessProfile
@@ -47,6 +49,7 @@ class ServerResponse:
     sensitivity: SensitivityModel
     calibration: ConformalCalibration
     applicability: Applicability
+    arrivals: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
     def pressure_names(self) -> tuple[str, ...]:
@@ -68,6 +71,7 @@ class ServerResponse:
             "sensitivity": self.sensitivity.to_dict(),
             "calibration": self.calibration.to_dict(),
             "applicability": self.applicability.to_dict(),
+            "arrivals": self.arrivals.tolist(),
         }
 
     @classmethod
@@ -90,4 +94,9 @@ class ServerResponse:
             )
         calibration = ConformalCalibration.from_dict(mapping(data, "calibration"))
         slowest, fastest = finite(data, "slowest_mpps"), finite(data, "fastest_mpps")
-        return cls(profile, speed, slowest, fastest, sensitivity, calibration, applicability)
+        arrivals = array(data, "arrivals", 1) if "arrivals" in data else np.zeros(0)
+        if (np.diff(arrivals) < 0).any() or (arrivals < 0).any():
+            raise ConfigurationError(
+                "scores of arrivals must be positive and in ascending order", hint="train the model again"
+            )
+        return cls(profile, speed, slowest, fastest, sensitivity, calibration, applicability, arrivals)

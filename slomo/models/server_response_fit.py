@@ -6,22 +6,28 @@ add up are smooth in it (ridge over a saturating basis), throughput is read from
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.models.applicability import applicability
+from slomo.models.arrivals import BUSIEST, arrival_scores
 from slomo.models.base import Floats
-from slomo.models.calibration import ENOUGH_IN_ALL, ENOUGH_OF_ONE, MixRows
+from slomo.models.calibration import ENOUGH_IN_ALL, ENOUGH_OF_ONE, MixRows, mix_rows
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
 from slomo.models.cross_validation import folds, held_out
 from slomo.models.features import Subject
 from slomo.models.intervals import calibrate
 from slomo.models.joint import solve_joint
+from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.response_fit import PRESSURES, half_saturation, ridge, solo_vector
 from slomo.models.sensitivity import TreeSensitivity, sensitivity_from_dict
 from slomo.models.server_response import ServerResponse
+
+if TYPE_CHECKING:
+    from slomo.records.profile import ProfileDataset
 
 #: Weaker ridges fit single rows better and whole servers worse: in a full cache an NF holds what the others leave, so
 #: that a slope of -1 in occupancy leaves the split open. This one keeps the split determined (1e-4: 14 % median error
@@ -93,22 +99,58 @@ def widened(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
     models : sequence of NFModel
         All of one machine.
     rows : MixRows
-        Its mixes; they are never fitted.
+        Its mixes; they are never fitted. Saturated targets set the width of what an NF can do, targets that serve all
+        they are offered how far arrivals stray.
     """
     if any(model.response is None for model in models) or len(rows.mpps) < ENOUGH_IN_ALL:
         return list(models)
     members = np.column_stack([rows.target, rows.members])
-    predicted = solve_joint(models, members).throughput_mpps[:, 0]
-    solo = np.array([model.solo_mpps for model in models])[rows.target]
-    pooled = calibrate(rows.mpps, predicted, solo, "mixes")
+    offered = np.full(members.shape, np.nan) if rows.offered_mpps is None else rows.offered_mpps
+    found = solve_joint(models, members, offered)
+    own_load = offered[:, 0]
+    full, served = np.isnan(own_load), np.isfinite(own_load) & (found.load[:, 0] < BUSIEST)
+    result = _calibrated(models, rows.target[full], rows.mpps[full], found.throughput_mpps[full, 0])
+    if served.sum() < ENOUGH_IN_ALL:
+        return result
+    scores = arrival_scores(rows.mpps[served], own_load[served])
+    return [_answering(model, arrivals=scores) for model in result]
+
+
+def recalibrated(library: ModelLibrary, dataset: "ProfileDataset") -> ModelLibrary:
+    """Return a library whose intervals of whole servers are calibrated on the mixes of `dataset` alone.
+
+    For models shipped or trained before, where mixes like those to be predicted, some at reduced load, are at hand.
+
+    Examples
+    --------
+    >>> from slomo.records.profile import ProfileDataset
+    >>> len(recalibrated(ModelLibrary([]), ProfileDataset.from_records([])))
+    0
+    """
+    finished: list[NFModel] = []
+    for machine in library.machines:
+        models = [library[owner, key] for owner, key in library if owner == machine]
+        finished += widened(models, mix_rows(dataset, models, machine))
+    return ModelLibrary(finished)
+
+
+def _calibrated(
+    models: Sequence[NFModel], target: NDArray[np.int64], measured_mpps: Floats, predicted_mpps: Floats
+) -> list[NFModel]:
+    """Give each model the scores of its own rows, or of all rows where its own are few."""
+    if len(target) < ENOUGH_IN_ALL:
+        return list(models)
+    solo = np.array([model.solo_mpps for model in models])[target]
+    pooled = calibrate(measured_mpps, predicted_mpps, solo, "mixes")
     result = []
     for number, model in enumerate(models):
-        here = rows.target == number
-        own = (
-            calibrate(rows.mpps[here], predicted[here], model.solo_mpps, "mixes")
-            if here.sum() >= ENOUGH_OF_ONE
-            else pooled
-        )
-        assert model.response is not None
-        result.append(replace(model, response=replace(model.response, calibration=own)))
+        here = target == number
+        enough = here.sum() >= ENOUGH_OF_ONE
+        own = calibrate(measured_mpps[here], predicted_mpps[here], model.solo_mpps, "mixes") if enough else pooled
+        result.append(_answering(model, calibration=own))
     return result
+
+
+def _answering(model: NFModel, **changed: Any) -> NFModel:
+    assert model.response is not None
+    return replace(model, response=replace(model.response, **changed))

@@ -6,7 +6,7 @@ are read at the fixed point of everybody's answers (`slomo.models.joint` says wh
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ def solve_server(
     model: str = "slomo-xgb",
     compat: Compat | None = None,
     coverage: float = 0.9,
+    window_s: float | None = None,
 ) -> ServerPrediction:
     """Predict all NFs of a server.
 
@@ -67,6 +68,9 @@ def solve_server(
         Sensitivity model and rule of method ``"slomo"``.
     coverage : float
         Nominal coverage of the intervals, above 0 and below 1.
+    window_s : float, optional
+        Length of the measurement that intervals of NFs at reduced load speak of [s]: arrivals vary (Poisson). By
+        default that of the calibration mixes at reduced load; endless without such mixes.
 
     Returns
     -------
@@ -102,7 +106,7 @@ def solve_server(
             f"{', '.join(without)} was profiled without the competition beside it, so there is no equilibrium to solve"
         )
         return _composed(server, way, coverage, method, why)
-    return _solved(server, way, coverage)
+    return _solved(server, way, (coverage, window_s))
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,7 @@ def _server(
 ) -> _Server:
     if isinstance(workloads, str):
         raise InvalidValueError(f"workloads are the text '{workloads}', needed a list", hint=f"write ['{workloads}']")
+    machine = library.machines[0] if machine is None and len(library.machines) == 1 else machine
     places = [nic] * len(workloads) if sockets is None else list(sockets)
     if len(places) != len(workloads) or any(place < 0 for place in places):
         raise InvalidValueError(
@@ -156,8 +161,16 @@ def _tenant(library: ModelLibrary, name: Named, machine: str | None, socket: int
     if isinstance(workload, str):
         model = library.find(workload, machine)
         return _Tenant(model.workload, model, socket)
+    exact = library.get((machine or "", _saturating(workload).key))
+    if exact is not None and exact.response is not None:  # spares a look at every profile
+        return _Tenant(workload, exact, socket)
     found = at_traffic(library, workload, machine)
     return _Tenant(workload, found.model, socket, found.reasons)
+
+
+def _saturating(workload: Workload) -> Workload:
+    traffic = workload.traffic
+    return workload if traffic.offered_mpps is None else workload.with_traffic(replace(traffic, offered_mpps=None))
 
 
 def _composed(server: _Server, way: _Published, coverage: float, method: str, why: str | None) -> ServerPrediction:
@@ -177,7 +190,9 @@ def _published(server: _Server, number: int, way: _Published, coverage: float, w
     if reduced and others:
         reasons.append(f"method 'slomo' knows full load only; reduced here: {', '.join(sorted(set(reduced)))}")
     offered = tenant.workload.traffic.offered_mpps
-    return _limited(tenant, found.throughput_mpps, found.interval, None, (found.verdict, reasons), server, offered)
+    most = np.inf if offered is None else offered
+    interval = (min(found.interval[0], most), min(found.interval[1], most))
+    return _limited(tenant, found.throughput_mpps, interval, None, (found.verdict, reasons), server, offered)
 
 
 def _limited(
@@ -202,7 +217,7 @@ def _limited(
         socket=tenant.socket,
         solo_mpps=float(min(tenant.model.solo_mpps, most)),
         throughput_mpps=float(min(possible_mpps, most)),
-        interval=(float(max(0.0, min(interval[0], most))), float(min(interval[1], most))),
+        interval=interval,
         load=float(min(1.0, most / possible_mpps)) if possible_mpps > 0.0 else 1.0,
         vector=vector,
         verdict=verdict,
@@ -210,7 +225,7 @@ def _limited(
     )
 
 
-def _solved(server: _Server, way: _Published, coverage: float) -> ServerPrediction:
+def _solved(server: _Server, way: _Published, asked: tuple[float, float | None]) -> ServerPrediction:
     """Solve every socket; one that does not come to rest is answered by method "slomo"."""
     models = list({id(tenant.model): tenant.model for tenant in server.tenants}.values())
     at = {id(model): number for number, model in enumerate(models)}
@@ -222,7 +237,8 @@ def _solved(server: _Server, way: _Published, coverage: float) -> ServerPredicti
         for place, number in enumerate(tenants):
             members[row, place] = at[id(server.tenants[number].model)]
             offered[row, place] = server.tenants[number].workload.traffic.offered_mpps or np.nan
-    found = solve_joint(models, members, offered, coverage=coverage)
+    coverage, window_s = asked
+    found = solve_joint(models, members, offered, coverage=coverage, window_s=window_s, prove=True)
     names = tuple(dict.fromkeys(name for m in models if m.response for name in m.response.profile.metric_names))
     vectors = joint_vectors(models, members, found, names)
     answers: dict[int, TenantPrediction] = {}
@@ -249,7 +265,11 @@ def _solved(server: _Server, way: _Published, coverage: float) -> ServerPredicti
 
 def _convergence(found: Joint, row: int) -> Convergence:
     return Convergence(
-        bool(found.converged[row]), int(found.rounds[row]), float(found.ratio[row]), float(found.bound[row])
+        bool(found.converged[row]),
+        int(found.rounds[row]),
+        float(found.ratio[row]),
+        float(found.bound[row]),
+        bool(found.proven[row]),
     )
 
 
@@ -269,7 +289,8 @@ def _read(
     for place, number in enumerate(tenants):
         tenant = server.tenants[number]
         response = responses[place]
-        mpps, width = float(found.throughput_mpps[row, place]), float(found.half_width_mpps[row, place])
+        mpps = float(found.throughput_mpps[row, place])
+        interval = (float(found.low_mpps[row, place]), float(found.high_mpps[row, place]))
         known = {name: v for name, v in zip(names, vectors[place].tolist(), strict=True) if v == v}
         judged: tuple[Verdict, list[str]] = (Verdict.SUPPORTED, [])
         if not fine[place]:
@@ -279,5 +300,5 @@ def _read(
         possible = mpps / load if load < 1.0 else mpps
         vector = MetricVector(known, scope=Scope.CORE)
         offered = tenant.workload.traffic.offered_mpps
-        answers[number] = _limited(tenant, possible, (mpps - width, mpps + width), vector, judged, server, offered)
+        answers[number] = _limited(tenant, possible, interval, vector, judged, server, offered)
     return answers

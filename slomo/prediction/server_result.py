@@ -86,12 +86,15 @@ class Convergence:
         Last step over the one before; below 1 the rounds contract.
     bound : float
         Bound on what is left to go, as a share of the largest solo value; infinite where steps do not shrink.
+    proven : bool
+        Whether the bound is proven (`slomo.models.joint_bound`), or estimated from the last two steps.
     """
 
     converged: bool
     rounds: int
     ratio: float
     bound: float
+    proven: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,7 @@ class ServerPrediction:
                     "rounds": found.rounds,
                     "ratio": found.ratio if math.isfinite(found.ratio) else None,
                     "bound": found.bound if math.isfinite(found.bound) else None,
+                    "proven": found.proven,
                 }
                 for socket, found in self.sockets.items()
             },

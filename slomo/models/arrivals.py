@@ -1,0 +1,73 @@
+"""How far served packets stray from the load offered: arrivals counted over a measurement of finite length.
+
+Packets that arrive independently of each other make a Poisson process: over a time T the rate of an NF that serves all
+it is offered has the standard deviation sqrt(offered / T). Where T is not given, the share of |served - offered| /
+sqrt(offered) seen on calibration mixes stands in for it (split conformal, as in `slomo.models.intervals`).
+"""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+
+from slomo.errors import InvalidValueError
+from slomo.models.base import Floats
+
+#: Calibration looks at NFs at most this busy: closer to saturation their own speed shows as well.
+BUSIEST = 0.95
+
+
+def arrival_scores(served_mpps: Floats, offered_mpps: Floats) -> Floats:
+    """Return the sorted scores of NFs that served what they were offered; units cancel, so that NFs can be pooled.
+
+    Parameters
+    ----------
+    served_mpps, offered_mpps : ndarray, shape (n,)
+        Measured throughput, and offered load above 0 [Mpps].
+
+    Examples
+    --------
+    >>> arrival_scores(np.array([4.2, 0.9]), np.array([4.0, 1.0])).round(3).tolist()
+    [0.1, 0.1]
+    """
+    scores: Floats = np.sort(np.abs(served_mpps - offered_mpps) / np.sqrt(offered_mpps))
+    return scores
+
+
+def arrival_half_width_mpps(
+    offered_mpps: Floats, scores: Floats, coverage: float, window_s: float | None = None
+) -> Floats:
+    """Return how far the packets served in one measurement stray from the load offered [Mpps], at `coverage`.
+
+    Parameters
+    ----------
+    offered_mpps : ndarray
+        Offered load [Mpps].
+    scores : ndarray, shape (n,)
+        As :func:`arrival_scores` returns them; without any, the answer is 0: that of an endless measurement.
+    coverage : float
+        Above 0 and below 1.
+    window_s : float, optional
+        Length of the measurement [s]; then Poisson's law answers instead of the scores.
+
+    Raises
+    ------
+    InvalidValueError
+        For a measurement of no length.
+
+    Examples
+    --------
+    >>> arrival_half_width_mpps(np.array([4.0]), np.zeros(0), 0.9, window_s=0.01).round(3).tolist()
+    [0.033]
+    """
+    if window_s is not None:
+        if not window_s > 0.0:
+            raise InvalidValueError(f"a measurement of {window_s} s, needed above 0 s", hint="1 s is usual")
+        quantile = NormalDist().inv_cdf(0.5 + 0.5 * coverage)
+        return np.asarray(quantile * np.sqrt(offered_mpps / (1e6 * window_s)))
+    if not len(scores):
+        return np.zeros(np.shape(offered_mpps))
+    rank = math.ceil((len(scores) + 1) * coverage - 1e-9)
+    if rank > len(scores):  # too few to say: anything from nothing to twice the load
+        return np.array(offered_mpps)
+    return np.asarray(scores[rank - 1] * np.sqrt(offered_mpps))
