@@ -59,6 +59,11 @@ if TYPE_CHECKING:
     type=click.Choice(["calibration", "test"]),
     help="Half of all mixes to draw from; plan `all` calibrates, plan `mixes` tests.",
 )
+@click.option(
+    "--latency",
+    is_flag=True,
+    help="Afterwards also measure latency at six loads, alone and beside five of the competitions: 36 runs per NF.",
+)
 @click.option("--replicates", type=int, default=1, show_default=True, metavar="N", help="Runs of every experiment.")
 @click.option("--out", metavar="DATASET", type=click.Path(), help="Dataset to write: .parquet, .csv or a directory.")
 @click.option(
@@ -136,7 +141,7 @@ def _describe(store: str | None, as_json: bool, **given: Any) -> None:
     from slomo.workflow.measure import plan_experiments
 
     arguments = _arguments(**given)
-    testbed, jobs = arguments.pop("testbed"), arguments.pop("jobs")
+    testbed, jobs, latency = arguments.pop("testbed"), arguments.pop("jobs"), arguments.pop("latency")
     described = describe_campaign(plan_experiments(**arguments), testbed, store, jobs)
     if as_json:
         emit_json({"dry_run": True, **described.to_dict()})
@@ -144,6 +149,8 @@ def _describe(store: str | None, as_json: bool, **given: Any) -> None:
         click.echo(str(described))
         if arguments["design"] == "adaptive":
             click.echo("  these are sure; what else is run, within the plan's most, depends on what comes of them")
+        if latency:
+            click.echo("  then 36 runs per network function for latency, at loads that depend on what it served")
 
 
 def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:

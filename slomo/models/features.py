@@ -5,7 +5,7 @@ contentiousness. In tables measured elsewhere, traffic attributes are further fe
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,7 +86,8 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     Parameters
     ----------
     dataset : ProfileDataset
-        Rows of plan ``mix`` and rows with isolated tenants are left out.
+        Rows of plan ``mix`` and rows with isolated tenants are left out, and runs of an NF at reduced load where it was
+        also measured with as much as it can serve: they are for latency (`slomo.models.latency_fit`).
     targets : sequence of str, optional
         Workload keys or NF names; all by default.
 
@@ -98,6 +99,7 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     frame = dataset.frame
     frame = frame[frame["plan"].isin(FITTED_PLANS) & frame["isolation"].isin(["null", "", "None"])]
     wanted = _wanted(frame, targets)
+    frame = frame.drop(reduced_rows(frame).index)
     imported = frame["plan"] == "imported"
     for (machine, target), rows in frame[~imported].groupby(["machine", "target"], sort=False):
         if wanted is None or str(target) in wanted:
@@ -105,6 +107,27 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     for (machine, _, _), rows in frame[imported].groupby(["machine", "nf", "configuration"], sort=False):
         if wanted is None or wanted & set(map(str, rows["target"])):
             yield _subject(dataset, rows, str(machine), str(rows["target"].mode()[0]), imported=True)
+
+
+def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the runs, alone or under pressure, that offered an NF less than was also measured at full load."""
+    measured = frame[frame["plan"].isin(["solo", "pressure"]) & frame["isolation"].isin(["null", "", "None"])]
+    full = measured[measured["offered_mpps"].isna()]
+    known = set(zip(full["machine"], full["target"], strict=True))
+    reduced = measured[measured["offered_mpps"].notna()]
+    same = [pair in known for pair in zip(reduced["machine"], saturated_key(reduced), strict=True)]
+    return reduced[same]
+
+
+def saturated_key(frame: "pd.DataFrame") -> "pd.Series[Any]":
+    """Return the key of every row's target with no bound on what is offered."""
+    from slomo.records.rows import workload_from_columns
+
+    known: dict[str, str] = {}
+    for row in frame.drop_duplicates("target").to_dict("records"):
+        workload = workload_from_columns({str(name): value for name, value in row.items()})
+        known[str(row["target"])] = workload.with_traffic(replace(workload.traffic, offered_mpps=None)).key
+    return frame["target"].map(known)
 
 
 def _wanted(frame: "pd.DataFrame", targets: Sequence[str] | None) -> set[str] | None:

@@ -14,6 +14,7 @@ from slomo.models.applicability import Applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
+from slomo.models.latency import LatencyModel
 from slomo.models.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.vector import MetricVector
@@ -52,6 +53,8 @@ class NFModel:
         Values of the ``traffic.*`` features that stand for :attr:`workload`.
     response : ServerResponse or None
         How it answers running neighbours, for whole servers; None where they were not measured beside it.
+    latency : LatencyModel or None
+        How long packets stay, over load and pressure; None where it was not profiled at several loads.
     """
 
     workload: Workload
@@ -66,6 +69,7 @@ class NFModel:
     manifest: Mapping[str, Any]
     traffic: Mapping[str, float] = field(default_factory=dict)
     response: ServerResponse | None = None
+    latency: LatencyModel | None = None
 
     def model(self, name: str) -> SensitivityModel:
         """Return the sensitivity model of family `name`.

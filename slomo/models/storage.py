@@ -17,6 +17,7 @@ from slomo.models.applicability import Applicability
 from slomo.models.checked_json import HINT, check_version, field, finite, mapping, parse_object, read_text, text
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
+from slomo.models.latency import LatencyModel
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.sensitivity import sensitivity_from_dict
 from slomo.models.server_response import ServerResponse
@@ -146,6 +147,7 @@ def _write_model(folder: Path, model: NFModel) -> None:
         "contentiousness": model.contentiousness.to_dict(),
         "applicability": model.applicability.to_dict(),
         "response": None if model.response is None else model.response.to_dict(),
+        "latency": None if model.latency is None else model.latency.to_dict(),
         "calibration": {name: calibration.to_dict() for name, calibration in model.calibration.items()},
         "sensitivity": {},
     }
@@ -189,4 +191,5 @@ def _assemble(data: Mapping[str, Any], contents: Mapping[str, str], manifest: Ma
         manifest={name: value for name, value in manifest.items() if name != "files"},
         traffic={name: finite(mapping(data, "traffic"), name) for name in mapping(data, "traffic")},
         response=None if data.get("response") is None else ServerResponse.from_dict(mapping(data, "response")),
+        latency=None if data.get("latency") is None else LatencyModel.from_dict(mapping(data, "latency")),
     )

@@ -1,39 +1,34 @@
-"""A model for traffic that was not profiled: between profiles of one NF, or a little beyond a single one.
+"""A model for a workload that was not profiled: between profiles of one NF, or a little beyond a single one.
 
-SLOMO (SIGCOMM'20), as Yala (ASPLOS'25) re-implements it, extrapolates to a flow count within 20 % of the profiled one:
-access rates scaled by the ratio of working sets, the difference of working sets added to the occupancy, the difference
-of solo throughput added to the prediction. Between several profiles, time per packet is interpolated over the logarithm
-of the flow count, or over the packet size, since an NF's work per packet adds up in time.
+Packet size, flow count and every numeric setting (the size of a rule set, a match density) are coordinates. Between
+profiles, time per packet is interpolated along one of them, or along two where all four corners were profiled; cheap
+solo runs in between say where on the way the NF slows down. Next to a single profile, SLOMO (SIGCOMM'20) extrapolates
+flow counts by up to 20 %. The answer says which was done and how far it reached; anything else is refused.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import permutations
 
 import numpy as np
 
 from slomo.errors import UnknownNameError, UnsupportedPredictionError
-from slomo.models.base import CompositionKind, Floats, SensitivityModel
-from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
-from slomo.models.library import ModelLibrary
+from slomo.models.axes import FLOWS, Position, Profiled, comparable, position_of, scaled
+from slomo.models.blending import blend
+from slomo.models.extrapolation import shifted
+from slomo.models.library import ModelLibrary, nf_of
 from slomo.models.nf_model import NFModel
-from slomo.models.response_fit import ridge
-from slomo.models.server_response import ServerResponse
-from slomo.vocabulary.metrics import METRICS, Kind
-from slomo.vocabulary.vector import MetricVector
-from slomo.vocabulary.workload import Traffic, Workload
+from slomo.vocabulary.workload import Workload
 
 #: SLOMO's reach: a flow count at most this share away from the profiled one.
 REACH = 0.20
-_FLOWING = (Kind.RATE, Kind.BANDWIDTH)
-#: Pressures drawn to carry the blend of two profiles over to one basis; six per term of the largest basis.
-_SAMPLES = 128
+#: Solo times per packet nearer than this say nothing about the way between two profiles.
+_FLAT = 0.02
 
 
 @dataclass(frozen=True)
 class Adapted:
-    """A model for the traffic asked about.
+    """A model for the workload asked about.
 
     Attributes
     ----------
@@ -42,7 +37,7 @@ class Adapted:
     way : str
         ``"profiled"``, ``"interpolated"`` or ``"extrapolated"``.
     reasons : tuple of str
-        What was done and how far it reached; empty where the traffic was profiled.
+        What was done and how far it reached; empty where the workload was profiled.
     """
 
     model: NFModel
@@ -50,13 +45,13 @@ class Adapted:
     reasons: tuple[str, ...] = ()
 
 
-def at_traffic(library: ModelLibrary, workload: Workload, machine: str | None = None) -> Adapted:
-    """Return a model for a workload whose traffic need not have been profiled.
+def at_workload(library: ModelLibrary, workload: Workload, machine: str | None = None) -> Adapted:
+    """Return a model for a workload whose traffic and settings need not have been profiled.
 
     Parameters
     ----------
     library : ModelLibrary
-        Trained models; several traffic profiles of an NF allow interpolation.
+        Trained models; several profiles of an NF allow interpolation.
     workload : Workload
         NF, configuration and traffic. Its offered load is no matter here.
     machine : str, optional
@@ -65,314 +60,171 @@ def at_traffic(library: ModelLibrary, workload: Workload, machine: str | None = 
     Raises
     ------
     UnknownNameError
-        For an NF (or configuration) that was not profiled at all.
+        For an NF, or a setting that is no number, that was not profiled at all.
     UnsupportedPredictionError
-        For traffic that no profile reaches.
+        For traffic or settings that no profile reaches.
 
     References
     ----------
     SLOMO (SIGCOMM'20), extrapolation of traffic attributes.
     """
     asked = workload.with_traffic(replace(workload.traffic, offered_mpps=None))
-    try:
-        return Adapted(library.find(asked, machine), "profiled")
-    except UnknownNameError:
-        known = [model for model in library.values() if _same_function(model.workload, asked, model.machine, machine)]
-        if not known:
-            raise
-    for attribute in ("flow_count", "packet_size_b"):
-        found = _between(known, asked, attribute) or _near(known, asked, attribute)
-        if found is not None:
-            return found
-    profiled = "; ".join(model.workload.key for model in known)
+    position = position_of(asked)
+    exact, missing = _exact(library, asked, machine)
+    if exact is not None and Profiled(exact, position).answers:
+        return Adapted(exact, "profiled")
+    known = comparable(_of(library, asked.nf, machine), position)
+    able = [item for item in known if item.answers]
+    if exact is not None and not able:
+        return Adapted(exact, "profiled")
+    if missing is not None and not known:
+        raise missing
+    same = next((item for item in able if not item.position.differs_in(position)), None)
+    found = Adapted(same.model, "profiled") if same else _between(known, asked, position) or _near(known, asked)
+    if found is not None:
+        return found
+    profiled = "; ".join(item.model.workload.key for item in known)
     raise UnsupportedPredictionError(
         f"no profile reaches {asked.key}: profiled are {profiled}",
         hint=f"profile it there, on both sides of it, or with a flow count within {100 * REACH:g} %",
     )
 
 
-def _same_function(known: Workload, asked: Workload, owner: str, machine: str | None) -> bool:
-    same = (known.nf, known.configuration, known.traffic.flow_distribution) == (
-        asked.nf, asked.configuration, asked.traffic.flow_distribution,
-    )  # fmt: skip
-    return same and (machine is None or owner == machine)
+#: The same for traffic alone, by its older name.
+at_traffic = at_workload
 
 
-def _differs_only_in(known: Traffic, asked: Traffic, attribute: str) -> bool:
-    return replace(known, **{attribute: getattr(asked, attribute)}) == asked
+def _exact(
+    library: ModelLibrary, asked: Workload, machine: str | None
+) -> tuple[NFModel | None, UnknownNameError | None]:
+    try:
+        return library.find(asked, machine), None
+    except UnknownNameError as missing:
+        return None, missing
 
 
-def _between(known: Sequence[NFModel], asked: Workload, attribute: str) -> Adapted | None:
+def _of(library: ModelLibrary, nf: str, machine: str | None) -> Iterator[NFModel]:
+    keys = [key for key in library if nf_of(key[1]) == nf and (machine is None or key[0] == machine)]
+    found = (library[key] for key in keys)
+    return (model for model in found if model.workload.traffic.offered_mpps is None)
+
+
+def _between(known: Sequence[Profiled], asked: Workload, position: Position) -> Adapted | None:
+    """Interpolate along one coordinate, else along two."""
+    names = [name for name in position.numbers if any(name in item.position.differs_in(position) for item in known)]
+    for name in names:
+        found = _along(known, asked, position, name)
+        if found is not None:
+            return Adapted(found.model, "interpolated", (found.reason,))
+    pairs = (_across(known, asked, position, pair) for pair in permutations(names, 2))
+    return next((found for found in pairs if found is not None), None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A model found along one coordinate, its share of the way, and the profiles on both sides."""
+
+    model: NFModel
+    share: float
+    low: float
+    high: float
+    reason: str
+
+
+def _along(known: Sequence[Profiled], asked: Workload, position: Position, name: str) -> _Step | None:
     """Interpolate between the nearest profiles below and above; both must be able to answer."""
-    fitting = [
-        model
-        for model in known
-        if model.sensitivity and _differs_only_in(model.workload.traffic, asked.traffic, attribute)
-    ]
-    value = float(getattr(asked.traffic, attribute))
-    at = sorted((float(getattr(model.workload.traffic, attribute)), i) for i, model in enumerate(fitting))
-    below, above = [item for item in at if item[0] < value], [item for item in at if item[0] > value]
+    line = [item for item in known if set(item.position.differs_in(position)) <= {name}]
+    able = [item for item in line if item.answers] if any(item.answers for item in known) else line
+    value = position.numbers[name]
+    exact = next((item for item in able if item.position.numbers[name] == value), None)
+    if exact is not None:
+        return _Step(exact.model, 0.0, value, value, "")
+    below = [item for item in able if item.position.numbers[name] < value]
+    above = [item for item in able if item.position.numbers[name] > value]
     if not below or not above:
         return None
-    (low, first), (high, second) = below[-1], above[0]
-    # lines moved and time on the wire grow with the packet; misses with the logarithm of the flows
-    scale = math.log if attribute == "flow_count" else float
-    share = (scale(value) - scale(low)) / (scale(high) - scale(low))
-    reason = f"{attribute} {value:g} interpolated between profiles at {low:g} and {high:g}"
-    return Adapted(_blend(fitting[first], fitting[second], share, asked), "interpolated", (reason,))
+    low = max(below, key=lambda item: item.position.numbers[name])
+    high = min(above, key=lambda item: item.position.numbers[name])
+    share = _share(line, name, low, high, value)
+    ends = (low.position.numbers[name], high.position.numbers[name])
+    reason = f"{name} {value:g} interpolated between profiles at {ends[0]:g} and {ends[1]:g}"
+    return _Step(blend(low.model, high.model, share, asked), share, *ends, reason)
 
 
-def _near(known: Sequence[NFModel], asked: Workload, attribute: str) -> Adapted | None:
+def _share(line: Sequence[Profiled], name: str, low: Profiled, high: Profiled, value: float) -> float:
+    """Return how far from `low` to `high` a value is, in time per packet where solo runs in between show it."""
+    ends = (low.position.numbers[name], high.position.numbers[name])
+    inside = sorted(
+        (item.position.numbers[name], 1.0 / item.model.solo_mpps)
+        for item in line
+        if ends[0] <= item.position.numbers[name] <= ends[1]
+    )
+    *at, asked = scaled(name, [*(number for number, _ in inside), value])
+    times = [time for _, time in inside]
+    if len(inside) > 2 and abs(times[-1] - times[0]) > _FLAT * times[0]:
+        way = (float(np.interp(asked, at, times)) - times[0]) / (times[-1] - times[0])
+        return min(max(way, 0.0), 1.0)
+    return (asked - at[0]) / (at[-1] - at[0])
+
+
+def _across(known: Sequence[Profiled], asked: Workload, position: Position, names: tuple[str, str]) -> Adapted | None:
+    """Interpolate along the first coordinate on both sides of the second, then along the second."""
+    first, second = names
+    value = position.numbers[second]
+    levels = sorted({item.position.numbers[second] for item in known})
+    sides: list[_Step] = []
+    for near in (sorted((v for v in levels if v < value), reverse=True), [v for v in levels if v > value]):
+        steps = ((level, _along(known, asked, position.at(second, level), first)) for level in near)
+        found = next(((level, step) for level, step in steps if step is not None), None)
+        if found is None:
+            return None
+        sides.append(replace(found[1], low=found[0], high=found[0]))
+    low, high = sides
+    share = _share_across(known, position, names, low, high)
+    reason = f"{second} {value:g} interpolated between profiles at {low.low:g} and {high.low:g}"
+    model = blend(low.model, high.model, share, asked)
+    reasons = tuple(text for text in dict.fromkeys((low.reason, high.reason, reason)) if text)
+    return Adapted(model, "interpolated", reasons)
+
+
+def _share_across(
+    known: Sequence[Profiled], position: Position, names: tuple[str, str], low: _Step, high: _Step
+) -> float:
+    """Return the way along the second coordinate: the mean over the lines that were profiled on both sides."""
+    first, second = names
+    shares = []
+    for level in sorted({item.position.numbers[first] for item in known}):
+        edge = position.at(first, level)
+        line = [item for item in known if set(item.position.differs_in(edge)) <= {second}]
+        ends = [item for item in line if item.answers and item.position.numbers[second] in (low.low, high.low)]
+        if len(ends) == 2:
+            ends.sort(key=lambda item: item.position.numbers[second])
+            here, there = scaled(first, [level, position.numbers[first]])
+            shares.append((abs(here - there), _share(line, second, ends[0], ends[1], position.numbers[second])))
+    nearest = sorted(shares)[:2]
+    if not nearest:  # the two sides were profiled at different values of the first coordinate
+        asked, below, above = scaled(second, [position.numbers[second], low.low, high.low])
+        return (asked - below) / (above - below)
+    total = sum(distance for distance, _ in nearest)
+    if len(nearest) < 2 or total <= 0.0:
+        return nearest[0][1]
+    return sum(share * (total - distance) for distance, share in nearest) / total
+
+
+def _near(known: Sequence[Profiled], asked: Workload) -> Adapted | None:
     """Extrapolate as SLOMO does, where a profile's flow count is near enough."""
-    if attribute != "flow_count":
-        return None
-    fitting = [model for model in known if _differs_only_in(model.workload.traffic, asked.traffic, attribute)]
+    position = position_of(asked)
+    fitting = [item for item in known if item.answers and set(item.position.differs_in(position)) <= {FLOWS}]
     if not fitting:
         return None
     wanted = asked.traffic.flow_count
-    nearest = min(fitting, key=lambda model: abs(model.workload.traffic.flow_count / wanted - 1.0))
-    base = nearest.workload.traffic.flow_count
+    nearest = min(fitting, key=lambda item: abs(item.position.numbers[FLOWS] / wanted - 1.0))
+    base = nearest.model.workload.traffic.flow_count
     away = wanted / base - 1.0
     if abs(away) > REACH + 1e-9:
         return None
     reason = (
         f"flow_count {wanted} extrapolated from a profile at {base}, {100 * away:+.0f} % away (reach {100 * REACH:g} %)"
     )
-    return Adapted(shifted(nearest, asked, 1.0 + away), "extrapolated", (reason, "solo throughput taken as unchanged"))
-
-
-def shifted(model: NFModel, asked: Workload, ratio: float, solo_difference_mpps: float = 0.0) -> NFModel:
-    """Return SLOMO's extrapolation of a model to another working set.
-
-    Parameters
-    ----------
-    model : NFModel
-        At the profiled traffic.
-    asked : Workload
-        What it stands for afterwards.
-    ratio : float
-        Working set there over working set here; that of flow counts where nothing else is known.
-    solo_difference_mpps : float
-        Solo throughput there less solo throughput here, where it was measured [Mpps].
-    """
-    held = model.solo_vector.get("L3OCC") or 0.0
-    extra = (ratio - 1.0) * held
-    response = model.response
-    if response is not None:
-        moved = Shifted(response.sensitivity, ratio, extra, solo_difference_mpps)
-        response = replace(
-            response,
-            profile=_shifted_profile(response.profile, ratio, extra),
-            speed=response.speed + np.eye(1, len(response.speed))[0] * solo_difference_mpps,
-            fastest_mpps=response.fastest_mpps + max(solo_difference_mpps, 0.0),
-            sensitivity=moved,
-        )
-    return replace(
-        model,
-        workload=asked,
-        solo_mpps=model.solo_mpps + solo_difference_mpps,
-        solo_vector=_shifted_vector(model.solo_vector, ratio, extra),
-        sensitivity={n: Shifted(m, ratio, extra, solo_difference_mpps) for n, m in model.sensitivity.items()},
-        contentiousness=_shifted_profile(model.contentiousness, ratio, extra),
-        response=response,
-    )
-
-
-def _factors(names: Sequence[str], ratio: float, extra_kib: float) -> tuple[Floats, Floats]:
-    """Return what multiplies and what is added to each metric."""
-    known = [METRICS[name].kind if name in METRICS else None for name in names]
-    return (
-        np.array(
-            [ratio if kind in _FLOWING and name != "INST" else 1.0 for name, kind in zip(names, known, strict=True)]
-        ),
-        np.array([extra_kib if name == "L3OCC" else 0.0 for name in names]),
-    )
-
-
-def _shifted_vector(vector: MetricVector, ratio: float, extra_kib: float) -> MetricVector:
-    names = tuple(vector)
-    factor, added = _factors(names, ratio, extra_kib)
-    values = np.maximum(vector.to_array(names) * factor + added, 0.0)
-    return MetricVector(dict(zip(names, values.tolist(), strict=True)), scope=vector.scope)
-
-
-def _shifted_profile(profile: ContentiousnessProfile, ratio: float, extra_kib: float) -> ContentiousnessProfile:
-    factor, added = _factors(profile.metric_names, ratio, extra_kib)
-    weights = profile.weights * factor
-    weights[0] += added
-    return replace(
-        profile,
-        solo=_shifted_vector(profile.solo, ratio, extra_kib),
-        by_count={count: _shifted_vector(vector, ratio, extra_kib) for count, vector in profile.by_count.items()},
-        weights=weights,
-        low=np.maximum(profile.low * factor + added, 0.0),
-        high=np.maximum(profile.high * factor + added, 0.0),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Shifted:
-    """A sensitivity model asked about a working set a little larger or smaller than profiled, as SLOMO extrapolates.
-
-    Examples
-    --------
-    >>> from slomo.models.sensitivity import LinearSensitivity
-    >>> line = LinearSensitivity("line", ("L2MISS",), "solo", intercept_mpps=5.0, slope=-0.01)
-    >>> Shifted(line, ratio=1.2, extra_kib=100.0, solo_difference_mpps=-0.5).predict_mpps(np.array([[0.0], [100.0]]))
-    array([4.5, 3.3])
-    """
-
-    base: SensitivityModel
-    ratio: float
-    extra_kib: float
-    solo_difference_mpps: float
-
-    @property
-    def name(self) -> str:
-        """Name of the family."""
-        return self.base.name
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Columns read, in order."""
-        return self.base.feature_names
-
-    @property
-    def composition(self) -> CompositionKind:
-        """What the input is composed of."""
-        return self.base.composition
-
-    def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return throughput [Mpps]; nothing is shifted where nobody presses."""
-        factor, added = _factors(self.feature_names, self.ratio, self.extra_kib)
-        pressed = (vectors > 0.0).any(axis=1, keepdims=True)
-        mpps = self.base.predict_mpps(np.maximum(vectors * factor + np.where(pressed, added, 0.0), 0.0))
-        return np.maximum(mpps + self.solo_difference_mpps, 0.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Refuse to be saved: it is made anew from the profile.
-
-        Raises
-        ------
-        UnsupportedPredictionError
-            Always.
-        """
-        raise UnsupportedPredictionError("an extrapolated model is made on request", hint="save the profiled model")
-
-
-@dataclass(frozen=True, eq=False)
-class Blended:
-    """Time per packet interpolated between two models of one NF.
-
-    Examples
-    --------
-    >>> from slomo.models.sensitivity import ConstantSensitivity
-    >>> half = Blended(ConstantSensitivity("none", 1.0), ConstantSensitivity("none", 3.0), 0.5)
-    >>> half.predict_mpps(np.zeros((1, 0))).tolist()
-    [1.5]
-    """
-
-    first: SensitivityModel
-    second: SensitivityModel
-    share: float
-
-    @property
-    def name(self) -> str:
-        """Name of the family."""
-        return self.first.name
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Columns read, in order."""
-        return self.first.feature_names
-
-    @property
-    def composition(self) -> CompositionKind:
-        """What the input is composed of."""
-        return self.first.composition
-
-    def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return throughput [Mpps]; 0 where either model stands still."""
-        times = [1.0 / np.maximum(model.predict_mpps(vectors), 1e-9) for model in (self.first, self.second)]
-        mpps: Floats = 1.0 / ((1.0 - self.share) * times[0] + self.share * times[1])
-        return mpps
-
-    def to_dict(self) -> dict[str, Any]:
-        """Refuse to be saved: it is made anew from the profiles.
-
-        Raises
-        ------
-        UnsupportedPredictionError
-            Always.
-        """
-        raise UnsupportedPredictionError("an interpolated model is made on request", hint="save the profiled models")
-
-
-def _blend(first: NFModel, second: NFModel, share: float, asked: Workload) -> NFModel:
-    """Return a model between two: throughput in time per packet, vectors linearly, intervals the wider ones."""
-    names = [n for n in first.sensitivity if _alike(first.sensitivity[n], second.sensitivity.get(n))]
-    response = _blended_response(first.response, second.response, share)
-    return replace(
-        first if share < 0.5 else second,
-        workload=asked,
-        solo_mpps=1.0 / ((1.0 - share) / first.solo_mpps + share / second.solo_mpps),
-        solo_vector=_blended_vector(first.solo_vector, second.solo_vector, share),
-        sensitivity={n: Blended(first.sensitivity[n], second.sensitivity[n], share) for n in names},
-        contentiousness=_blended_profile(first.contentiousness, second.contentiousness, share),
-        response=response,
-    )
-
-
-def _alike(one: SensitivityModel, other: SensitivityModel | None) -> bool:
-    return other is not None and one.feature_names == other.feature_names
-
-
-def _blended_vector(one: MetricVector, other: MetricVector, share: float) -> MetricVector:
-    names = [name for name in one if name in other]
-    return MetricVector({name: (1.0 - share) * one[name] + share * other[name] for name in names}, scope=one.scope)
-
-
-def _blended_profile(
-    one: ContentiousnessProfile, other: ContentiousnessProfile, share: float
-) -> ContentiousnessProfile:
-    """Blend two profiles; their bases differ, so that the blend is fitted onto one between them."""
-    if one.pressure_names != other.pressure_names or one.metric_names != other.metric_names:
-        return one if share < 0.5 else other
-    scale, limit = np.sqrt(one.scale * other.scale), np.maximum(one.limit, other.limit)
-    pressure = _drawn(limit)
-    target = (1.0 - share) * one.under(pressure) + share * other.under(pressure)
-    counts = [count for count in one.by_count if count in other.by_count]
-    return ContentiousnessProfile(
-        one.metric_names,
-        one.pressure_names,
-        _blended_vector(one.solo, other.solo, share),
-        {count: _blended_vector(one.by_count[count], other.by_count[count], share) for count in counts},
-        scale,
-        limit,
-        ridge(pressure_basis(pressure, scale, limit), target, 1e-6),
-        (1.0 - share) * one.low + share * other.low,
-        (1.0 - share) * one.high + share * other.high,
-    )
-
-
-def _blended_response(one: ServerResponse | None, other: ServerResponse | None, share: float) -> ServerResponse | None:
-    if one is None or other is None or one.pressure_names != other.pressure_names:
-        return None
-    profile = _blended_profile(one.profile, other.profile, share)
-    pressure = _drawn(profile.limit)
-    speed = 1.0 / ((1.0 - share) / one.speed_mpps(pressure) + share / other.speed_mpps(pressure))
-    nearer = one if share < 0.5 else other
-    return replace(
-        nearer,
-        profile=profile,
-        speed=ridge(pressure_basis(pressure, profile.scale, profile.limit), speed[:, np.newaxis], 1e-6)[:, 0],
-        slowest_mpps=min(one.slowest_mpps, other.slowest_mpps),
-        fastest_mpps=max(one.fastest_mpps, other.fastest_mpps),
-        sensitivity=Blended(one.sensitivity, other.sensitivity, share),
-    )
-
-
-def _drawn(limit: Floats) -> Floats:
-    """Return pressures spread over what was measured, none and the most among them."""
-    inside = np.random.default_rng(0).uniform(0.0, 1.0, (_SAMPLES, len(limit))) ** 2
-    return np.vstack([np.zeros(len(limit)), np.ones(len(limit)), inside]) * limit
+    model = shifted(nearest.model, asked, 1.0 + away)
+    return Adapted(model, "extrapolated", (reason, "solo throughput taken as unchanged"))

@@ -17,6 +17,7 @@ from slomo.models.calibration import calibrations, mix_rows, summary
 from slomo.models.cross_validation import folds, held_out, relative_errors
 from slomo.models.features import Subject, subjects
 from slomo.models.intervals import ConformalCalibration, calibrate
+from slomo.models.latency_fit import with_latency
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.registry import make_families
@@ -46,7 +47,7 @@ def train(
     ----------
     dataset : ProfileDataset
         Rows of plans ``solo``, ``pressure`` and ``imported`` are fitted; rows of plan ``mix`` only set the width of
-        intervals.
+        intervals. Runs that offered an NF less than it can serve train its latency model.
     models : sequence of str or ModelFamily, optional
         Families, by name or as instances of one's own; all of slomo's by default, except those that need a metric
         that was not measured (the manifest says which).
@@ -80,7 +81,7 @@ def train(
             f"a dataset of {len(dataset)} rows has none to train on: no solo, pressure or imported rows",
             hint="profile NFs with `slomo profile`, or import a table with `slomo dataset import`",
         )
-    return ModelLibrary(_with_intervals(dataset, fitted))
+    return ModelLibrary(with_latency(dataset, _with_intervals(dataset, fitted), seed))
 
 
 def _fit_subject(

@@ -17,6 +17,7 @@ from slomo.compose.composition import Composition
 from slomo.errors import ConfigurationError
 from slomo.models.applicability import Verdict
 from slomo.prediction.explanation import Explanation
+from slomo.prediction.latency_result import LatencyPrediction
 from slomo.vocabulary.workload import Workload
 
 SCHEMA_VERSION = 1
@@ -49,6 +50,8 @@ class Prediction:
         The loss divided over metrics; None where it was not asked for.
     composition : Composition or None
         The vector the model read; None where it reads none.
+    latency : LatencyPrediction or None
+        How long packets stay at the offered load asked about; None where none was.
 
     Examples
     --------
@@ -69,6 +72,7 @@ class Prediction:
     reasons: tuple[str, ...] = ()
     explanation: Explanation | None = None
     composition: Composition | None = None
+    latency: LatencyPrediction | None = None
 
     @property
     def slowdown(self) -> float:
@@ -102,6 +106,7 @@ class Prediction:
             "carrier": None if carrier is None else {"metric": carrier[0], "share": carrier[1]},
             "explanation": None if self.explanation is None else self.explanation.to_dict(),
             "composition": None if self.composition is None else self.composition.to_dict(),
+            "latency": None if self.latency is None else self.latency.to_dict(),
             "workloads": [self.target.to_dict(), *(workload.to_dict() for workload in self.competitors)],
         }
 
@@ -121,6 +126,7 @@ class Prediction:
             )
         target, *competitors = (Workload.from_dict(item) for item in data["workloads"])
         solo, explanation, composition = data["solo_mpps"], data["explanation"], data["composition"]
+        latency = data.get("latency")
         return cls(
             target=target,
             competitors=tuple(competitors),
@@ -134,6 +140,7 @@ class Prediction:
             reasons=tuple(data["reasons"]),
             explanation=None if explanation is None else Explanation.from_dict(explanation),
             composition=None if composition is None else Composition.from_dict(composition),
+            latency=None if latency is None else LatencyPrediction.from_dict(latency),
         )
 
     def _repr_html_(self) -> str:

@@ -4,16 +4,19 @@ SLOMO (SIGCOMM'20) section 4.2.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from slomo.errors import UnsupportedPredictionError
+from slomo.errors import SlomoError, UnsupportedPredictionError
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.learn import opened
 from slomo.workflow.names import DEFAULT_MODEL, named
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
+    from slomo.models.nf_model import NFModel
+    from slomo.models.traffic import Adapted
     from slomo.prediction.result import Prediction
 
 
@@ -28,6 +31,7 @@ def predict(
     compat: Literal["slomo"] | None = None,
     strict: bool = False,
     method: Literal["slomo", "equilibrium"] = "slomo",
+    offered_mpps: float | None = None,
 ) -> "Prediction":
     """Predict what a network function loses beside others.
 
@@ -53,29 +57,102 @@ def predict(
         ``"slomo"`` composes the competitors' vectors; ``"equilibrium"`` solves the whole server, with NFs at less than
         full load and traffic near what was profiled (`slomo.prediction.equilibrium`); then `model` and `compat` only
         matter where it falls back.
+    offered_mpps : float, optional
+        What arrives at the target [Mpps]; the same as in its name, ``"lpm@64B,100000f,2.1Mpps"``. Throughput is at most
+        that, and the answer has the field `latency` (`slomo.prediction.latency`).
 
     Raises
     ------
     UnknownNameError
         For a name there is none of, with the nearest.
     InvalidValueError
-        For a mix larger than the machine, or a coverage out of range.
+        For a mix larger than the machine, or a coverage or load out of range.
     UnsupportedPredictionError
         Where no prediction can be made; with `strict`, where none is supported.
     """
+    from slomo.prediction.equilibrium import solve_server
+    from slomo.prediction.latency import predict_latency
+
+    models = opened(library)
+    asked, others = named(target)[0], [item for text in competitors for item in named(text)]
+    asked = _at_load(asked, offered_mpps, models, machine)
+    reduced = [_reduced(item, models, machine) for item in (asked, *others)]
+    if method == "slomo" and not any(reduced):
+        return _composed(models, [asked, *others], machine, (model, compat), coverage, strict=strict)
+    options: dict[str, Any] = {"method": method, "model": model, "compat": compat, "coverage": coverage}
+    found = solve_server(models, [asked, *others], machine, **options).prediction(0)
+    if strict:
+        require_supported(found)
+    if not reduced[0]:
+        return found
+    return replace(found, latency=predict_latency(models, asked, others, machine, **options))
+
+
+def _at_load(
+    target: Workload | str, offered_mpps: float | None, models: "ModelLibrary", machine: str | None
+) -> Workload | str:
+    """Return the target with an offered load; a plain name then stands for the workload the library knows by it."""
+    if offered_mpps is None:
+        return target
+    workload = models.find(target, machine).workload if isinstance(target, str) else target
+    return workload.with_traffic(replace(workload.traffic, offered_mpps=offered_mpps))
+
+
+def _reduced(workload: Workload | str, models: "ModelLibrary", machine: str | None) -> bool:
+    """Return whether a load is offered that is no part of what was profiled."""
+    if isinstance(workload, str) or workload.traffic.offered_mpps is None:
+        return False
+    try:
+        return models.find(workload, machine) is None
+    except SlomoError:
+        return True
+
+
+def _composed(
+    models: "ModelLibrary",
+    mix: "list[Workload | str]",
+    machine: str | None,
+    way: tuple[str, Literal["slomo"] | None],
+    coverage: float,
+    *,
+    strict: bool,
+) -> "Prediction":
+    """Predict by composing vectors; what was not profiled is adapted first, and the verdict says so."""
+    from slomo.models.library import ModelLibrary
     from slomo.prediction.predictor import Predictor
 
-    asked, others = named(target)[0], [item for text in competitors for item in named(text)]
-    if method != "slomo":
-        from slomo.prediction.equilibrium import solve_server
+    found = [_model(models, item, machine) for item in mix]
+    why = tuple(dict.fromkeys(reason for item in found for reason in item.reasons))
+    workloads = [item.model.workload for item in found]
+    if not why:
+        return Predictor(models, machine, *way).predict(workloads[0], workloads[1:], coverage, strict=strict)
+    known = Predictor(ModelLibrary([item.model for item in found]), found[0].model.machine, *way)
+    answer = known.predict(workloads[0], workloads[1:], coverage, strict=strict)
+    return _marked(answer, why, found[0].model)
 
-        options: dict[str, Any] = {"method": method, "model": model, "compat": compat, "coverage": coverage}
-        found = solve_server(opened(library), [asked, *others], machine, **options).prediction(0)
-        if strict:
-            require_supported(found)
-        return found
-    predictor = Predictor(opened(library), machine, model, compat)
-    return predictor.predict(asked, others, coverage, strict=strict)
+
+def _model(models: "ModelLibrary", item: Workload | str, machine: str | None) -> "Adapted":
+    from slomo.models.traffic import Adapted, at_workload
+
+    if isinstance(item, Workload) and item.traffic.offered_mpps is None:
+        return at_workload(models, item, machine)
+    return Adapted(models.find(item, machine), "profiled")
+
+
+def _marked(answer: "Prediction", why: tuple[str, ...], subject: "NFModel") -> "Prediction":
+    """Return a prediction with the reasons of what was not profiled; alone, it is no measurement either."""
+    import numpy as np
+
+    from slomo.models.applicability import Verdict
+    from slomo.prediction.batch import half_width_mpps
+
+    verdict = Verdict.EXTRAPOLATED if answer.verdict is Verdict.SUPPORTED else answer.verdict
+    interval = answer.interval
+    if not answer.competitors:
+        mpps = answer.throughput_mpps
+        width = float(half_width_mpps(subject, answer.model, np.array([mpps]), answer.coverage)[0])
+        interval = (max(0.0, mpps - width), mpps + width)
+    return replace(answer, verdict=verdict, reasons=(*why, *answer.reasons), interval=interval)
 
 
 def require_supported(prediction: "Prediction") -> None:

@@ -116,6 +116,7 @@ def profile(
     progress: "Progress | None" = None,
     target_error: float | None = None,
     report: "Callable[[AdaptiveOutcome], object] | None" = None,
+    latency: bool | Sequence[float] = False,
 ) -> "ProfileDataset":
     """Measure network functions alone, beside the synthetic competitor, and in mixes.
 
@@ -135,6 +136,9 @@ def profile(
         Hears how far the campaign is.
     report : callable, optional
         Hears, with design ``adaptive``, why each network function's profile stopped and what it saved.
+    latency : bool or sequence of float
+        Afterwards also measure latency at several loads, alone and beside five of the competitions (36 runs per
+        network function); a sequence gives the loads, as shares of what was served there.
 
     Raises
     ------
@@ -153,8 +157,10 @@ def profile(
     """
     from slomo.profiling.adaptive_campaign import run_adaptive
     from slomo.profiling.campaign import run_campaign
+    from slomo.profiling.latency_plans import latency_plan
     from slomo.testbed.registry import machine_of, make_testbed
 
+    loads = _loads(latency, plan)
     host = machine_of(testbed, machine, DEFAULT_MACHINE)
     asked: dict[str, Any] = {"runs": runs, "mixes": mixes, "stream": stream, "replicates": replicates, "seed": seed}
     made = make_testbed(testbed, host, own)
@@ -164,9 +170,27 @@ def profile(
         if report is not None:
             for outcome in result.outcomes:
                 report(outcome)
-        return result.dataset
-    planned = plan_experiments(network_functions, machine=host, plan=plan, design=design, **asked)
-    return run_campaign(planned, made, store, jobs, progress)
+        measured = result.dataset
+    else:
+        planned = plan_experiments(network_functions, machine=host, plan=plan, design=design, **asked)
+        measured = run_campaign(planned, made, store, jobs, progress)
+    if loads is None:
+        return measured
+    more = latency_plan(measured, loads=loads, replicates=replicates, seed=seed)
+    return measured.merge(run_campaign(more, made, None if store is None else f"{store}.latency", jobs, progress))
+
+
+def _loads(latency: bool | Sequence[float], plan: str) -> tuple[float, ...] | None:
+    """Return the loads to measure latency at, or None; what is wrong is said before anything is measured."""
+    from slomo.profiling.latency_plans import LOADS, check_loads
+
+    if latency is False:
+        return None
+    if plan == "mixes":
+        raise InvalidValueError(
+            "latency at several loads was asked for with plan 'mixes'", hint="use plan solo, pressure or all"
+        )
+    return check_loads(LOADS if latency is True else latency)
 
 
 def _adaptive(

@@ -94,3 +94,106 @@ def test_a_larger_working_set_loses_more(library):
         for flows in (120_000, 100_000)
     )
     assert more < same
+
+
+def profiled_as(library, workload, solo_mpps):
+    """Return 'lpm' as if it had been profiled as another workload, at another speed."""
+    model = library.find("lpm", MACHINE)
+    families = {name: replace(m, solo_mpps=solo_mpps) for name, m in model.sensitivity.items() if name == "slomo-xgb"}
+    return replace(model, workload=workload, solo_mpps=solo_mpps, sensitivity=families)
+
+
+def alone(library, workload):
+    """Return a run alone of another workload: no family that reads pressure."""
+    model = profiled_as(library, workload, 1.0)
+    return lambda solo: replace(
+        model, solo_mpps=solo, sensitivity={"none": library.find("lpm", MACHINE).sensitivity["none"]}
+    )
+
+
+@pytest.fixture
+def corners(library):
+    """Make a library with 'lpm' at two packet sizes by two flow counts; time per packet 0.2, 0.3, 0.4 and 0.6 us."""
+    times = {(64, 100_000): 0.2, (64, 1_000_000): 0.3, (1500, 100_000): 0.4, (1500, 1_000_000): 0.6}
+    made = [profiled_as(library, lpm(packet_size_b=b, flow_count=f), 1.0 / t) for (b, f), t in times.items()]
+    return library.merge(ModelLibrary(made))
+
+
+def test_two_attributes_at_once_need_four_corners(corners):
+    """In the middle of four profiles time per packet is their mean, and both interpolations are named."""
+    found = at_traffic(corners, lpm(packet_size_b=782, flow_count=316_228), MACHINE)
+    assert 1.0 / found.model.solo_mpps == pytest.approx((0.2 + 0.3 + 0.4 + 0.6) / 4.0, rel=1e-3)
+    assert found.way == "interpolated"
+    assert [reason.split()[0] for reason in found.reasons] == ["flow_count", "packet_size_b"]
+
+
+def test_outside_the_corners_is_refused(corners):
+    """One attribute inside and one outside is outside."""
+    with pytest.raises(UnsupportedPredictionError, match="no profile reaches"):
+        at_traffic(corners, lpm(packet_size_b=782, flow_count=10_000), MACHINE)
+
+
+def test_a_missing_corner_is_refused(library):
+    """Three corners do not surround the fourth's traffic."""
+    three = [lpm(), lpm(flow_count=1_000_000), lpm(packet_size_b=1500)]
+    some = ModelLibrary([profiled_as(library, workload, 3.0) for workload in three])
+    with pytest.raises(UnsupportedPredictionError, match="no profile reaches"):
+        at_traffic(some, lpm(packet_size_b=782, flow_count=316_228), MACHINE)
+
+
+def test_runs_alone_show_where_an_nf_slows_down(two_profiles):
+    """Solo runs between two profiles say how far the way is, and are no profile themselves."""
+    bend = lpm(flow_count=316_228)
+    known = two_profiles.merge(ModelLibrary([alone(two_profiles, bend)(5.0)]))
+    at_bend = at_traffic(known, bend, MACHINE)
+    assert at_bend.way == "interpolated"
+    assert at_bend.model.solo_mpps == pytest.approx(5.0)
+    half = at_traffic(known, lpm(flow_count=562_341), MACHINE)
+    assert 1.0 / half.model.solo_mpps == pytest.approx(0.5 * (1.0 / 5.0 + 1.0 / 2.5), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("setting", "low", "high", "middle"),
+    [("rules", 1_000, 100_000, 10_000), ("match_density", 0.0, 0.8, 0.4), ("match_density", 0.2, 0.8, 0.5)],
+)
+def test_numeric_settings_are_interpolated(library, setting, low, high, middle):
+    """Rule sets count by their logarithm, shares as they are."""
+    ends = [profiled_as(library, Workload("lpm", {setting: value}), mpps) for value, mpps in ((low, 4.0), (high, 2.0))]
+    found = at_traffic(ModelLibrary(ends), Workload("lpm", {setting: middle}), MACHINE)
+    assert 1.0 / found.model.solo_mpps == pytest.approx(0.5 * (0.25 + 0.5))
+    assert found.reasons == (f"{setting} {middle:g} interpolated between profiles at {low:g} and {high:g}",)
+
+
+def test_a_setting_and_flows_at_once(library):
+    """A rule set between two sizes at a flow count between two: four corners answer."""
+    grid = [(r, f) for r in (1_000, 100_000) for f in (10_000, 1_000_000)]
+    known = [
+        profiled_as(library, Workload("lpm", {"rules": r}, Traffic(flow_count=f)), 1.0 / t)
+        for (r, f), t in zip(grid, (0.2, 0.3, 0.4, 0.7), strict=True)
+    ]
+    asked = Workload("lpm", {"rules": 10_000}, Traffic(flow_count=100_000))
+    found = at_traffic(ModelLibrary(known), asked, MACHINE)
+    assert 1.0 / found.model.solo_mpps == pytest.approx(0.4, rel=1e-6)
+    assert len(found.reasons) == 2
+
+
+@pytest.mark.parametrize("value", [100, 1_000_000])
+def test_settings_outside_the_profiles_are_refused(library, value):
+    """A rule set smaller or larger than any profiled is not guessed."""
+    ends = [profiled_as(library, Workload("lpm", {"rules": rules}), 3.0) for rules in (1_000, 100_000)]
+    with pytest.raises(UnsupportedPredictionError, match=f"rules={value}"):
+        at_traffic(ModelLibrary(ends), Workload("lpm", {"rules": value}), MACHINE)
+
+
+def test_settings_that_are_texts_must_agree(library):
+    """Between two algorithms nothing lies; an unknown one is refused."""
+    ends = [profiled_as(library, Workload("lpm", {"algorithm": name}), 3.0) for name in ("radix", "dir24")]
+    with pytest.raises(UnknownNameError, match="algorithm=hash"):
+        at_traffic(ModelLibrary(ends), Workload("lpm", {"algorithm": "hash"}), MACHINE)
+
+
+def test_a_default_may_be_spelled_out(library):
+    """A setting at its default is the workload without it."""
+    router = replace(library.find("lpm", MACHINE), workload=Workload("ip-router"))
+    found = at_traffic(ModelLibrary([router]), Workload("ip-router", {"routes": 131_072}), MACHINE)
+    assert (found.way, found.model) == ("profiled", router)

@@ -1,0 +1,134 @@
+"""Predict latency at an offered load beside others: how much can be served, how busy that is, how long it takes.
+
+ResQ (NSDI'18) section 5 promises latency from a curve over load, alone behind a cache partition. Without a partition
+both the load and the time per packet depend on the neighbours: they come from the predicted throughput.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from slomo.compose.composition import Compat
+from slomo.errors import InvalidValueError
+from slomo.models.applicability import Verdict
+from slomo.models.latency import LatencyModel
+from slomo.models.library import ModelLibrary
+from slomo.models.traffic import at_workload
+from slomo.prediction.equilibrium import solve_server
+from slomo.prediction.latency_result import LatencyPrediction
+from slomo.prediction.members import Named
+from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import parse_workload
+
+_ORDER = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
+
+
+def predict_latency(
+    library: ModelLibrary,
+    target: Named,
+    competitors: Sequence[Named] = (),
+    machine: str | None = None,
+    *,
+    offered_mpps: float | None = None,
+    coverage: float = 0.9,
+    method: str = "equilibrium",
+    model: str = "slomo-xgb",
+    compat: Compat | None = None,
+) -> LatencyPrediction:
+    """Predict how long packets of one NF stay.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        Trained models; the target's needs runs at several loads (`slomo profile --latency`).
+    target : Workload or str
+        The NF asked about.
+    competitors : sequence of Workload or str
+        One entry per instance, at their own offered loads.
+    machine : str, optional
+        Needed where the library has models of several machines.
+    offered_mpps : float, optional
+        What arrives at the target [Mpps], above 0; by default its traffic's offered load.
+    coverage : float
+        Nominal coverage of the intervals, above 0 and below 1. They contain the error of the predicted throughput, and
+        the scatter of a single measurement.
+    method, model, compat
+        How throughput is predicted, as in `slomo.prediction.equilibrium.solve_server`.
+
+    Returns
+    -------
+    LatencyPrediction
+        Without numbers, and with the verdict ``unsupported``, at a load of 1 or more, beyond the loads measured, and
+        where latency was not profiled.
+
+    Raises
+    ------
+    InvalidValueError
+        Where no load is given, or one that is not above 0.
+    UnknownNameError, UnsupportedPredictionError
+        As `slomo.prediction.equilibrium.solve_server`.
+
+    Examples
+    --------
+    >>> predict_latency(ModelLibrary([]), "lpm", offered_mpps=-1.0)
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: offered load is -1 Mpps, needed a rate above 0
+    hint: give what arrives at the target
+    """
+    workload = parse_workload(target) if isinstance(target, str) and ("@" in target or "(" in target) else target
+    traffic = workload.traffic if isinstance(workload, Workload) else None
+    offered = offered_mpps if offered_mpps is not None or traffic is None else traffic.offered_mpps
+    if offered is None or not (math.isfinite(offered) and offered > 0.0):
+        shown = "not given" if offered is None else f"{offered:g} Mpps"
+        raise InvalidValueError(
+            f"offered load is {shown}, needed a rate above 0", hint="give what arrives at the target"
+        )
+    if isinstance(workload, str):
+        workload = library.find(workload, machine).workload
+    full = workload.with_traffic(replace(workload.traffic, offered_mpps=None))
+    asked: list[Named] = [full, *competitors]
+    options = {"method": method, "model": model, "compat": compat, "coverage": coverage}
+    server = solve_server(library, asked, machine, **options)  # type: ignore[arg-type]
+    found = server.tenants[0]
+    known = at_workload(library, full, machine)
+    possible, ends = found.throughput_mpps, found.interval
+    answer = _answer(known.model.latency, offered, possible, ends, coverage)
+    reasons = (*answer.reasons, *found.reasons)
+    if known.way != "profiled" and answer.percentiles_us:
+        reasons = (*reasons, "latency in units of the time per packet taken from the nearest profile")
+    return replace(answer, verdict=max(answer.verdict, found.verdict, key=_ORDER.index), reasons=reasons)
+
+
+def _answer(
+    model: LatencyModel | None, offered: float, possible: float, ends: tuple[float, float], coverage: float
+) -> LatencyPrediction:
+    """Read the latency model at one load and pressure, and at both ends of the throughput's interval."""
+    nothing = LatencyPrediction(offered, possible, {}, {}, coverage, Verdict.UNSUPPORTED)
+    if model is None:
+        return replace(nothing, reasons=("latency was not profiled at several loads: slomo profile NF --latency",))
+    if not possible > 0.0:
+        return replace(nothing, reasons=("nothing can be served there",))
+    verdict, reasons = model.check(offered / possible, possible)
+    if verdict is Verdict.UNSUPPORTED:
+        return replace(nothing, reasons=reasons)
+    slow, fast = max(ends[0], 1e-6), max(ends[1], possible)
+    at = np.array([possible, slow, fast])
+    times = {name: values.tolist() for name, values in model.predict_us(offered / at, at).items()}
+    bounded = offered / slow <= model.loads[1] * 1.01
+    intervals = {}
+    for name, (middle, slower, faster) in times.items():
+        scatter = float(model.curves[name].half_width(np.array([offered / possible]), coverage)[0])
+        # two causes that know nothing of each other: the error of the throughput, the scatter of a measurement
+        down, up = math.hypot(scatter, math.log(middle / faster)), math.hypot(scatter, math.log(slower / middle))
+        high = middle * math.exp(up) if bounded and math.isfinite(up) else None
+        intervals[name] = (middle * math.exp(-down), high)
+    if not bounded:
+        reasons = (
+            *reasons,
+            f"at the low end of what it may serve, {slow:.3g} Mpps, the load is {offered / slow:.3g}: no upper bound",
+        )
+        verdict = Verdict.EXTRAPOLATED
+    percentiles = {name: values[0] for name, values in times.items()}
+    return LatencyPrediction(offered, possible, percentiles, intervals, coverage, verdict, reasons)

@@ -1,0 +1,80 @@
+"""What is predicted about latency: sojourn times at an offered load, their intervals, and whether to believe them.
+
+A value only; `slomo.prediction.latency` makes it. The percentiles are those of ResQ (NSDI'18): p95, with p50 and p99.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slomo.models.applicability import Verdict
+
+
+@dataclass(frozen=True)
+class LatencyPrediction:
+    """How long packets of one NF stay.
+
+    Attributes
+    ----------
+    offered_mpps : float
+        What arrives [Mpps].
+    possible_mpps : float
+        What the NF could serve beside the others [Mpps].
+    percentiles_us : mapping of str to float
+        ``p50``, ``p95``, ``p99`` [us]; empty where there is no number to give.
+    intervals_us : mapping of str to (float, float or None)
+        Where each lies with probability `coverage` [us]; None where nothing bounds it from above.
+    coverage : float
+        Nominal coverage of the intervals, 0 to 1.
+    verdict : Verdict
+        Whether what was measured supports this.
+    reasons : tuple of str
+        What speaks against it.
+
+    Examples
+    --------
+    >>> found = LatencyPrediction(1.8, 2.0, {"p95": 4.0}, {"p95": (3.0, None)}, 0.9, Verdict.SUPPORTED)
+    >>> found.load, LatencyPrediction.from_dict(found.to_dict()) == found
+    (0.9, True)
+    """
+
+    offered_mpps: float
+    possible_mpps: float
+    percentiles_us: Mapping[str, float]
+    intervals_us: Mapping[str, tuple[float, float | None]]
+    coverage: float
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def load(self) -> float:
+        """Offered over possible throughput; 1 and more means that packets are lost."""
+        return self.offered_mpps / self.possible_mpps if self.possible_mpps > 0.0 else float("inf")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {
+            "offered_mpps": self.offered_mpps,
+            "possible_mpps": self.possible_mpps,
+            "percentiles_us": dict(self.percentiles_us),
+            "intervals_us": {name: list(ends) for name, ends in self.intervals_us.items()},
+            "coverage": self.coverage,
+            "verdict": str(self.verdict),
+            "reasons": list(self.reasons),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "LatencyPrediction":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        return cls(
+            offered_mpps=float(data["offered_mpps"]),
+            possible_mpps=float(data["possible_mpps"]),
+            percentiles_us={str(name): float(value) for name, value in data["percentiles_us"].items()},
+            intervals_us={
+                str(name): (float(low), None if high is None else float(high))
+                for name, (low, high) in data["intervals_us"].items()
+            },
+            coverage=float(data["coverage"]),
+            verdict=Verdict(data["verdict"]),
+            reasons=tuple(data["reasons"]),
+        )

@@ -1,0 +1,136 @@
+"""Facts about predicted latency: where it comes from, how wide it is, and when there is none."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slomo.errors import InvalidValueError
+from slomo.models.applicability import Verdict
+from slomo.models.latency import LatencyCurve, LatencyModel
+from slomo.models.library import ModelLibrary
+from slomo.prediction.latency import predict_latency
+from slomo.prediction.latency_result import LatencyPrediction
+from slomo.vocabulary.workload import Traffic, Workload
+from slomo.workflow.ask import predict
+
+MACHINE = "silver-4110"
+
+
+@pytest.fixture
+def timed(library):
+    """Make a library in which 'lpm' has a latency model: latency is the time per packet over 1 - load."""
+    scores = np.arange(1, 40) / 400.0
+    curves = {
+        name: LatencyCurve(np.array([np.log(times), 1.0, 0.0]), scores, np.array([1.0, 0.0]))
+        for name, times in (("p50", 1.0), ("p95", 3.0), ("p99", 4.0))
+    }
+    model = library.find("lpm", MACHINE)
+    knots = -np.log1p(-np.array([0.0, 0.95]))
+    return library.merge(ModelLibrary([replace(model, latency=LatencyModel(5.0, knots, curves, (0.1, 0.95), 1.0))]))
+
+
+def asked(library, offered, beside=("stats",), **options):
+    return predict_latency(library, "lpm", beside, MACHINE, offered_mpps=offered, method="slomo", **options)
+
+
+def test_alone_the_load_is_relative_to_solo_throughput(timed):
+    """2.5 of 5 Mpps is half the load, and 1/5 us per packet takes twice as long."""
+    found = asked(timed, 2.5, ())
+    assert found.load == pytest.approx(0.5)
+    assert found.percentiles_us["p50"] == pytest.approx(0.4)
+    assert found.percentiles_us["p95"] == pytest.approx(1.2)
+    assert found.verdict is Verdict.SUPPORTED
+
+
+def test_neighbours_raise_load_and_latency(timed):
+    """The same offered rate is more load beside others, and every percentile rises."""
+    alone, beside = asked(timed, 2.5, ()), asked(timed, 2.5, ("stats", "snort"))
+    assert beside.possible_mpps < alone.possible_mpps
+    assert beside.load > alone.load
+    assert all(beside.percentiles_us[name] > alone.percentiles_us[name] for name in ("p50", "p95", "p99"))
+
+
+def test_intervals_contain_the_error_of_the_throughput(timed):
+    """Beside others the interval is wider, in proportion, than alone, and both contain the prediction."""
+    widths = []
+    for beside in ((), ("stats",)):
+        found = asked(timed, 2.5, beside)
+        low, high = found.intervals_us["p95"]
+        assert low < found.percentiles_us["p95"] < high
+        widths.append(high / low)
+    assert widths[1] > widths[0]
+
+
+def test_overload_has_no_number(timed):
+    """Offered more than can be served, no latency is given and the reason names the load."""
+    found = asked(timed, 5.5)
+    assert found.percentiles_us == {}
+    assert found.verdict is Verdict.UNSUPPORTED
+    assert "packets are lost" in found.reasons[0]
+
+
+def test_where_overload_is_possible_nothing_bounds_latency(timed):
+    """Where the low end of what may be served is overloaded, the interval has no upper end and says so."""
+    possible = asked(timed, 1.0).possible_mpps
+    found = asked(timed, 0.94 * possible)
+    assert found.intervals_us["p95"][1] is None
+    assert found.verdict is Verdict.EXTRAPOLATED
+    assert "no upper bound" in " ".join(found.reasons)
+    assert LatencyPrediction.from_dict(found.to_dict()) == found
+
+
+def test_without_a_latency_model_there_is_no_number(library):
+    """An NF that was not profiled at several loads has no latency, and the answer says how to get one."""
+    found = asked(library, 1.0)
+    assert found.percentiles_us == {}
+    assert "slomo profile NF --latency" in found.reasons[0]
+
+
+@pytest.mark.parametrize("offered", [None, 0.0, -1.0, float("nan"), float("inf")])
+def test_a_load_must_be_given(timed, offered):
+    """No load, or one that is not above 0, is refused."""
+    with pytest.raises(InvalidValueError, match="offered load"):
+        asked(timed, offered)
+
+
+def test_the_load_may_stand_in_the_name(timed):
+    """A workload with an offered load needs no other."""
+    named = Workload("lpm", traffic=Traffic(offered_mpps=2.5))
+    assert predict_latency(timed, named, ["stats"], MACHINE, method="slomo") == asked(timed, 2.5)
+    text = predict_latency(timed, "lpm@64B,100000f,2.5Mpps", ["stats"], MACHINE, method="slomo")
+    assert text == asked(timed, 2.5)
+
+
+def test_interpolated_traffic_is_marked(timed):
+    """Latency at traffic that was not profiled is marked, since it comes from the nearest profile."""
+    found = predict_latency(timed, Workload("lpm", traffic=Traffic(flow_count=110_000, offered_mpps=2.5)), [], MACHINE)
+    assert found.percentiles_us
+    assert found.verdict is Verdict.EXTRAPOLATED
+    assert "nearest profile" in " ".join(found.reasons)
+
+
+def test_the_front_door_adds_latency_where_a_load_is_given(timed):
+    """`slomo.predict` with an offered load serves at most that and tells latency; without one it does not."""
+    found = predict("lpm", ["stats"], timed, machine=MACHINE, offered_mpps=2.0)
+    assert found.throughput_mpps == 2.0
+    assert found.latency.load == pytest.approx(2.0 / found.latency.possible_mpps)
+    assert type(found).from_dict(found.to_dict()) == found
+    assert predict("lpm", ["stats"], timed, machine=MACHINE).latency is None
+
+
+def test_the_front_door_interpolates_traffic_and_says_so(timed):
+    """`slomo.predict` answers for traffic within reach of a profile with a verdict of extrapolated."""
+    near = predict("lpm@64B,110000f", ["stats"], timed, machine=MACHINE)
+    exact = predict("lpm", ["stats"], timed, machine=MACHINE)
+    assert near.verdict is Verdict.EXTRAPOLATED
+    assert "reach 20 %" in near.reasons[0]
+    assert near.throughput_mpps < exact.throughput_mpps
+    assert exact.reasons == ()
+
+
+def test_alone_at_other_traffic_is_no_measurement(timed):
+    """Extrapolated solo throughput has an interval, unlike a measured one."""
+    near, exact = (predict(f"lpm@64B,{flows}f", [], timed, machine=MACHINE) for flows in (110_000, 100_000))
+    assert near.interval[0] < near.throughput_mpps < near.interval[1]
+    assert exact.interval == (exact.throughput_mpps, exact.throughput_mpps)
