@@ -152,12 +152,12 @@ class HostTestbed:
         return RunRecord(colocation, seed, alone, beside, {**stated, "host": details})
 
     def environment(self) -> Mapping[str, Any]:
-        """Describe what must be equal for two runs to be comparable."""
+        """Describe what must be equal for two runs to be comparable; calibrates the probes where they read V."""
         names = sorted({*self._definitions, *self._own, *runnable_names()})
         nfs = {name: self.definition(name).fingerprint for name in names if self._runs_here(name)}
         return describe_environment(
             self.name,
-            self._stated_settings(),
+            {**self._stated_settings(), **self._calibrated()},
             machines={self.machine: self._described.to_dict()},
             network_functions=nfs,
         )
@@ -171,6 +171,16 @@ class HostTestbed:
         one_s = _START_S + 2.0 * settings.probe_pairs * (settings.probe_window_s + settings.settle_s)
         probing = 0.0 if known or not keys else _REPORTERS * one_s
         return (_START_S + _STEADY_S) * len(colocation.tenants) + pairs + probing
+
+    def _calibrated(self) -> dict[str, str]:
+        """Return which calibration reads the vectors; those of two calibrations do not compare."""
+        if self.reader is not None:
+            return {}
+        if self.probe.saved() is None:
+            with self._running:
+                self._open()
+                self.probe()
+        return {"calibration": self.probe().calibration.fingerprint}
 
     def _open(self) -> None:
         if not self._lock.held:

@@ -46,7 +46,7 @@ class ProbeSource:
         """Return the probes, calibrating them first where that was never done."""
         if self.made is None:
             definition = host_definition(self.synthetic)
-            self.made = Probe(self.calibration or self._calibrated(definition), definition, self.settings)
+            self.made = Probe(self.saved() or self._calibrated(definition), definition, self.settings)
         return self.made
 
     def _thorough(self) -> HostSettings:
@@ -59,16 +59,23 @@ class ProbeSource:
             probe_window_s=max(window_s, usual.probe_window_s),
         )
 
+    def saved(self) -> Calibration | None:
+        """Return the calibration that was given, or that an earlier campaign kept; None where one is to be made."""
+        if self.made is not None or self.calibration is not None:
+            return self.made.calibration if self.made else self.calibration
+        path = calibration_path(self._identity(host_definition(self.synthetic)))
+        return Calibration.load(path) if path.exists() else None
+
+    def _identity(self, definition: HostDefinition) -> str:
+        return f"{fingerprint()}-{definition.fingerprint}-{slomo_nf_binary().name[-16:]}"
+
     def _calibrated(self, definition: HostDefinition) -> Calibration:
-        identity = f"{fingerprint()}-{definition.fingerprint}-{slomo_nf_binary().name[-16:]}"
-        path = calibration_path(identity)
-        if path.exists():
-            return Calibration.load(path)
+        identity = self._identity(definition)
         l2_mib = (cache_mib(2) or (_TYPICAL_L2_MIB, 0))[0]
         largest_mib = (cache_mib(3) or (_TYPICAL_LLC_MIB, 0))[0]
         made = calibrate(
             definition, self.cores, self._thorough(), l2_mib=l2_mib, largest_llc_mib=largest_mib, identity=identity
         )
         if self.settings.minimum_cpu_share >= _SHARE_WORTH_KEEPING:
-            made.save(path)
+            made.save(calibration_path(identity))
         return made
