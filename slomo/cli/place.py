@@ -18,6 +18,15 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.place_dynamic import (
+    are_for_chains,
+    batch_chains,
+    handover_option,
+    judge_on_nodes,
+    place_on_nodes,
+    timeline,
+)
+from slomo.cli.place_output import complete_policies, emit_judgements, show_decisions
 
 if TYPE_CHECKING:
     from slomo.placement.placer import Placer
@@ -41,13 +50,6 @@ class DefaultGroup(click.Group):
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = ["batch", *args]
         return super().parse_args(ctx, args)
-
-
-def complete_policies(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a policy."""
-    from slomo.placement.policies.registry import policy_names
-
-    return [name for name in policy_names() if name.startswith(incomplete)]
 
 
 _POLICY = {"metavar": "NAME", "shell_complete": complete_policies}
@@ -85,6 +87,7 @@ def command() -> None:
     "--fallback", type=click.Choice(["refuse", "alone"]), default="refuse", show_default=True,
     help="What to do with a network function that has no model on a machine.",
 )  # fmt: skip
+@handover_option
 @click.option("--check", is_flag=True, help="Run the placed servers on the simulator and count broken SLOs.")
 @click.option("--snapshot", metavar="FILE", type=click.Path(), help="Write what is placed, for `Placer.restore`.")
 @own_nf_option
@@ -95,10 +98,13 @@ def batch(as_json: bool, check: bool, snapshot: str | None, **given: Any) -> Non
 
     Exit code 5 where a request is refused; what could be placed is placed.
     """
+    if are_for_chains([given["policy"]]):
+        batch_chains(as_json=as_json, check=check, snapshot=snapshot, **given)
+        return
     placer, requests = _placed(**given)
     placed = {request.id for request in placer.requests}
     decisions = [placer.decision(item.id) if item.id in placed else placer.what_if(item) for item in requests]
-    judgement = _judge(given["nf_files"], given["seed"]).judge(placer, requests=len(requests)) if check else None
+    judgement = _checked(placer, requests, given) if check else None
     if snapshot is not None:
         import json
 
@@ -125,6 +131,13 @@ def _placed(
     return place(cluster, asked, chosen.models, policy, **common), asked
 
 
+def _checked(placer: "Placer", requests: Any, given: dict[str, Any]) -> "Judgement":
+    from slomo.placement.verify import asked_times
+
+    judge = _judge(given["nf_files"], given["seed"])
+    return judge.judge(placer, requests=len(requests), decision_ms=asked_times(placer, requests))
+
+
 def _judge(nf_files: tuple[str, ...], seed: int | None) -> "Judge":
     from slomo.cli.options import own_network_functions
     from slomo.cli.progress import announce_compilation
@@ -135,36 +148,12 @@ def _judge(nf_files: tuple[str, ...], seed: int | None) -> "Judge":
 
 
 def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> None:
-    rows: list[tuple[object, ...]] = []
-    for decision in decisions:
-        if not decision.accepted:
-            rows.append((decision.request, "refused", None, None, None, None))
-        for item in decision.assignments:
-            nf = item.workload.split("@")[0]
-            rows.append(
-                (decision.request, nf, f"{item.server}/{item.socket}", item.core, item.needed_mpps, item.predicted_mpps)
-            )
-    emit_table(("request", "network function", "server/socket", "core", "needed [Mpps]", "predicted [Mpps]"), rows)
-    for decision in decisions:
-        if decision.refused is not None:
-            note(f"refused: {decision.request}: {decision.refused.text}")
+    show_decisions(decisions)
     placed = f"{len(placer.requests)} of {len(decisions)} placed"
     note(f"{placed} on {placer.servers_used} servers by policy {placer.policy.name}")
     if judgement is not None:
         click.echo()
-        _table([judgement])
-
-
-def _table(judgements: "list[Judgement]") -> None:
-    from slomo.report.placement_figures import judgement_rows
-
-    headers, rows = judgement_rows(judgements)
-    emit_table(headers, rows)
-    for judgement in judgements:
-        for item in judgement.violations[:5]:
-            unit = "Mpps" if item.what == "throughput" else "us"
-            note(f"broken under {judgement.policy}: {item.what} of '{item.request}' ({item.label}) on {item.server}: "
-                 f"promised {item.promised:.3f}, measured {item.measured:.3f} {unit}")  # fmt: skip
+        emit_judgements([judgement])
 
 
 @command.command("compare")
@@ -178,11 +167,31 @@ def _table(judgements: "list[Judgement]") -> None:
 @click.option(
     "--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with tables and figures."
 )
+@handover_option
 @own_nf_option
 @seed_option
 @json_option
 def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **given: Any) -> None:
-    """Place REQUESTS by several policies and judge them by one truth, the simulator."""
+    """Place REQUESTS by several policies and judge them by one truth, the simulator.
+
+    Policies for chains on NUMA nodes (numasfp, octans, ...) are compared among themselves.
+    """
+    if are_for_chains(policies):
+        found = [judge_on_nodes(place_on_nodes(policy, given), given) for policy in policies]
+    else:
+        found = _compared(policies, given)
+    if report is not None:
+        from slomo.report.placement_figures import comparison_page
+
+        Path(report).write_text(comparison_page(found), encoding="utf-8")
+        note(f"report: {report}")
+    if as_json:
+        emit_json({"policies": [item.to_dict() for item in found]})
+    else:
+        emit_judgements(found)
+
+
+def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgement]":
     from slomo.placement.documents import read_cluster, read_requests
     from slomo.placement.policies.registry import policy_class, policy_names
     from slomo.workflow.learn import load_models
@@ -191,7 +200,7 @@ def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **give
     curves = _curves(given["profiles"])
     chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
     names = policies or tuple(name for name in policy_names() if curves or not policy_class(name).needs_profiles)
-    found = judged(
+    return judged(
         read_cluster(given["cluster"]),
         read_requests(given["requests"]),
         load_models(chosen.models),
@@ -201,15 +210,6 @@ def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **give
         profiles=curves,
         judge=_judge(given["nf_files"], given["seed"]),
     )
-    if report is not None:
-        from slomo.report.placement_figures import comparison_page
-
-        Path(report).write_text(comparison_page(found), encoding="utf-8")
-        note(f"report: {report}")
-    if as_json:
-        emit_json({"policies": [item.to_dict() for item in found]})
-    else:
-        _table(found)
 
 
 def _curves(path: str | None) -> "tuple[InstanceProfile, ...]":
@@ -261,15 +261,26 @@ def profiles(
 @seed_option
 @json_option
 def workload(family: str, count: int, out: str, seed: int | None, as_json: bool) -> None:
-    """Write requests to compare policies on: FAMILY is sensitive, insensitive or combination (ResQ's), or slomo."""
+    """Write requests to compare policies on.
+
+    FAMILY is sensitive, insensitive or combination (ResQ's), slomo, or numasfp (chains with rates over time).
+    """
     import json
 
     from slomo.placement.problem import requests_to_dict
-    from slomo.placement.workloads import resq_requests, slomo_requests
+    from slomo.placement.workloads import numasfp_chains, resq_requests, slomo_requests
 
     chosen = settings(seed=seed).seed
-    made = slomo_requests(count, seed=chosen) if family == "slomo" else resq_requests(family, count, seed=chosen)
-    Path(out).write_text(json.dumps(requests_to_dict(made), indent=1) + "\n", encoding="utf-8")
+    if family == "numasfp":
+        chains = numasfp_chains(count, seed=chosen)
+        document = {"schema_version": 1, "requests": [item.to_dict() for item in chains]}
+    else:
+        draw = slomo_requests(count, seed=chosen) if family == "slomo" else resq_requests(family, count, seed=chosen)
+        document = requests_to_dict(draw)
+    Path(out).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     if as_json:
-        emit_json({"out": out, "requests": len(made)})
-    note(f"{len(made)} requests in {out}")
+        emit_json({"out": out, "requests": count})
+    note(f"{count} requests in {out}")
+
+
+command.add_command(timeline)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from slomo.placement.decision import Assignment, Decision, Refusal
 from slomo.placement.knowledge import Knowledge, Rate
 from slomo.placement.mixes import Host, tenants_of
+from slomo.placement.on_demand import Shares, Want, class_masks, foreseen, share_out
 from slomo.placement.oracle import Breach
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem import Request
@@ -35,6 +36,7 @@ class Account:
     def __init__(self, state: State, policy: Policy, knowledge: Knowledge) -> None:
         self._state, self._policy, self._knowledge = state, policy, knowledge
         self._buffers: dict[Host, int] = {}
+        self._shared: dict[object, Shares] = {}
 
     def decision(self, request: str) -> Decision:
         """Return where a placed request is."""
@@ -122,7 +124,7 @@ class Account:
         """
         needed = self._knowledge.needed_mpps(request, host.machine)
         slo = request.slo
-        if needed is None or (slo.p95_us is None and slo.p99_us is None):
+        if needed is None or slo.kind == "on-demand" or (slo.p95_us is None and slo.p99_us is None):
             return needed
         loads = []
         for workload in request.chain:
@@ -165,7 +167,7 @@ class Account:
         if self._policy.predicts and not all(self._knowledge.predictable(machine, w.key) for w in request.chain):
             return None
         needed = self.capacity_needed(request, place.host)
-        for pieces in self._policy.cuts(request, place.host, needed or 0.0):
+        for pieces in self._policy.offers(request, place.host, needed or 0.0):
             mix = self._state.pieces.grown(place.signature, self._state.pieces.number(pieces[0]))
             breach = self._policy.oracle.verdict(place.host, mix).breach
             if breach is not None:
@@ -208,10 +210,43 @@ class Account:
             if ways:
                 masks[core] = ((1 << ways[stage]) - 1) << taken
                 taken += ways[stage]
+        shares = self._shares(place, place.host.ways - taken)
+        if shares is not None:
+            names = class_masks(shares.classes, taken)
+            masks |= {int(core): mask for core, mask in names.items()}
         if taken:
             rest = ((1 << place.host.ways) - 1) & ~((1 << taken) - 1)
             masks |= {core: rest for core in place.cores if core not in masks}
         return masks
+
+    def _shares(self, place: Socket, ways: int) -> Shares | None:
+        """Share the ways left among on-demand network functions, where everybody else owns ways and profiles are known.
+
+        Their names are the numbers of their cores.
+        """
+        wants: dict[str, Want] = {}
+        for core in sorted(place.cores):
+            owner, number, stage = place.cores[core]
+            piece = self._state.pieces[number]
+            if piece.ways:
+                continue
+            want = self._want(self._state.requests.get(owner), place.host.machine, piece.workloads[stage])
+            if want is None:
+                return None
+            wants[str(core)] = want
+        key = (ways, tuple(wants.items()))
+        if wants and key not in self._shared:
+            self._shared[key] = share_out(list(wants), ways, foreseen(wants))
+        return self._shared[key] if wants else None
+
+    def _want(self, request: Request | None, machine: str, workload: str) -> Want | None:
+        """Return what one stage of an on-demand request would like; None for others, and without a profile."""
+        profile = self._knowledge.profile(machine, workload)
+        if request is None or request.slo.kind != "on-demand" or profile is None:
+            return None
+        stages, slo = len(request.chain), request.slo
+        p95, p99 = (None if limit is None else limit / stages for limit in (slo.p95_us, slo.p99_us))
+        return Want(profile, self._knowledge.wanted_mpps(request, machine) or 0.0, p95, p99)
 
     def _buffer_count(self, host: Host) -> int | None:
         if host not in self._buffers:
@@ -226,7 +261,21 @@ class Account:
         verdict = self._policy.oracle.verdict(place.host, place.signature)
         if any(self._state.pieces[number].exclusive for number in place.signature):
             return f"{where}: alone, for there is no model of it on {place.host.machine}; its SLO cannot be checked"
+        if self._state.requests[request].slo.kind == "on-demand":
+            return f"{where}: {beside}, on demand: {self._lease(place, request)}"
         if self._policy.predicts and verdict.rates and verdict.headroom < float("inf"):
             spare = f"{100 * verdict.headroom:.1f} % to spare"
             return f"{where}: {beside}, every SLO holds at risk {self._knowledge.risk:g} with {spare}"
         return f"{where}: {beside}"
+
+    def _lease(self, place: Socket, request: str) -> str:
+        """Say which part of the cache an on-demand request has."""
+        taken = sum(sum(self._state.pieces[number].ways) for number in place.signature)
+        shares = self._shares(place, place.host.ways - taken)
+        if shares is None:
+            return "no target promised, the cache is shared"
+        mine = {str(core) for core, (owner, _, _) in place.cores.items() if owner == request}
+        held = [item for item in shares.classes if mine & set(item.members)]
+        parts = [f"{item.ways} ways, {len(item.members)} sharing" for item in held]
+        short = "; its target is missed all the same" if mine & set(shares.unmet) else ""
+        return f"max-min share of {' and '.join(parts)}{short}"

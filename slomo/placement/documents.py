@@ -8,7 +8,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from slomo.placement.problem import Cluster, Request, requests_from_dict
+from slomo.placement.problem import Cluster, Request, requests_from_dict, unique_requests
+from slomo.placement.workloads import RatedChain
 from slomo.vocabulary.documents import parse_document, read_document, validate
 
 
@@ -62,3 +63,31 @@ def _checked(text: str, name: str, schema: str) -> dict[str, Any]:
     data, lines = parse_document(text, name)
     validate(data, json.loads((resources.files("slomo.placement") / schema).read_text(encoding="utf-8")), name, lines)
     return data
+
+
+def read_chains(path: str | Path) -> tuple[RatedChain, ...]:
+    """Read chains and their rates over time: requests with ``gbps``, or with an offered load.
+
+    Raises
+    ------
+    ConfigurationError, InvalidValueError
+        As for :func:`read_cluster`; also for a chain without a rate, and two of one id.
+    """
+    return parse_chains(read_document(Path(path)), str(path))
+
+
+def parse_chains(text: str, name: str = "requests") -> tuple[RatedChain, ...]:
+    """Parse chains and their rates.
+
+    Examples
+    --------
+    >>> parse_chains("requests: [{id: a, chain: [lpm, nat], gbps: [1, 2.5]}]")[0].gbps
+    (1.0, 2.5)
+    """
+    made = []
+    for entry in _checked(text, name, "requests.schema.json")["requests"]:
+        fields = {key: value for key, value in entry.items() if key != "count"}
+        ids = [fields["id"]] if "count" not in entry else [f"{fields['id']}-{i}" for i in range(1, entry["count"] + 1)]
+        made += [RatedChain.from_dict({**fields, "id": each}) for each in ids]
+    unique_requests(item.request for item in made)
+    return tuple(made)

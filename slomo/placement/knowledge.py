@@ -89,7 +89,11 @@ class Knowledge:
         return found is not None and self.model in found.sensitivity
 
     def needed_mpps(self, request: Request, machine: str) -> float | None:
-        """Return what the request needs [Mpps]; None where a share of an unknown solo rate is asked."""
+        """Return what the request is promised [Mpps]; None where a share of an unknown solo rate is asked."""
+        return 0.0 if request.slo.kind == "on-demand" else self.wanted_mpps(request, machine)
+
+    def wanted_mpps(self, request: Request, machine: str) -> float | None:
+        """Return what the request asks for, promised or not [Mpps]; None as for :meth:`needed_mpps`."""
         solos = [self.solo_mpps(machine, workload.key) for workload in request.chain]
         if request.slo.min_share is not None and None in solos:
             return None

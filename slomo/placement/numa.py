@@ -1,73 +1,40 @@
-"""Service chains on the NUMA nodes of one server, with rates that change: who runs where, and what that costs.
+"""Service chains on the NUMA nodes of servers, with rates that change: who runs where from interval to interval.
 
-NUMASFP (COMSNETS'22): packets arrive at one node's NIC; a chain on the other node loses 22 %, a chain split between
-nodes up to 52 %; a migration by cpuset is nearly seamless. A node's cores, cache ways and memory bandwidth are shared
-by the chains on it.
+NUMASFP (COMSNETS'22): chains are placed in a server by the rates of now and migrate between its nodes; Octans,
+node-first and node-balance keep what they chose first.
 """
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.errors import InvalidValueError
+from slomo.placement.nodes import Node, Nodes, Table, migrations
+from slomo.placement.policies.numasfp import allocated
+from slomo.placement.policies.registry import chain_policy
+from slomo.placement.policies.slomo_numa import Estimate, Keeps, best_nodes
 from slomo.placement.workloads import RatedChain
-from slomo.vocabulary.machine import Machine
+
+#: The policies that place afresh in every interval.
+DYNAMIC = ("numasfp", "slomo-numa")
 
 
 @dataclass(frozen=True)
-class Need:
-    """What a chain takes at a traffic rate: NUMASFP's lookup table.
+class Judges:
+    """What chain policies go by: NUMASFP's lookup table, and predictions with the cost of hand-overs for `slomo-numa`.
 
     Attributes
     ----------
-    cores : int
-        One per stage.
-    ways : int
-        Cache ways.
-    memory_percent : float
-        Share of a node's memory bandwidth [%].
+    table : callable
+        What a chain takes at a rate.
+    estimate : callable or None
+        What the stages of a node serve beside each other; `slomo-numa` needs it.
+    keeps : callable or None
+        Share that a chain keeps of its throughput, given its nodes.
     """
 
-    cores: int
-    ways: int
-    memory_percent: float
-
-
-#: Chain, offered rate [Mpps] -> need.
-Table = Callable[[RatedChain, float], Need]
-#: Chain -> node of each of its stages.
-Nodes = Mapping[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True)
-class Node:
-    """One NUMA node: cores, ways and memory bandwidth left [%]."""
-
-    cores: int
-    ways: int
-    memory_percent: float = 100.0
-
-    def holds(self, need: Need) -> bool:
-        """Say whether there is room."""
-        return need.cores <= self.cores and need.ways <= self.ways and need.memory_percent <= self.memory_percent
-
-    def less(self, need: Need) -> "Node":
-        """Return what is left beside a chain."""
-        left = max(self.memory_percent - need.memory_percent, 0.0)
-        return Node(self.cores - need.cores, max(self.ways - need.ways, 0), left)
-
-
-def nodes_of(machine: Machine, cores_reserved: int = 0) -> tuple[Node, ...]:
-    """Return the nodes of a machine, that of the NIC first.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.machine import load_machine
-    >>> nodes_of(load_machine("e5-2620v4"))[0]
-    Node(cores=8, ways=18, memory_percent=100.0)
-    """
-    node = Node(machine.cores_per_socket - cores_reserved, machine.llc_ways - machine.ddio_ways)
-    return (node,) * machine.sockets
+    table: Table
+    estimate: Estimate | None = None
+    keeps: Keeps | None = None
 
 
 def place_chains(
@@ -75,23 +42,24 @@ def place_chains(
     chains: Sequence[RatedChain],
     interval: int,
     nodes: Sequence[Node],
-    table: Table,
+    judges: Judges,
     before: Nodes | None = None,
 ) -> dict[str, tuple[int, ...]]:
     """Place chains on the nodes of one server for one interval.
 
     Parameters
     ----------
-    policy : {"numasfp", "octans", "node-first", "node-balance"}
-        `numasfp` places afresh every interval by the rates of now; the others keep what the first interval's gave.
+    policy : {"numasfp", "octans", "node-first", "node-balance", "slomo-numa"}
+        `numasfp` and `slomo-numa` place afresh every interval by the rates of now; the others keep what they chose
+        first.
     chains : sequence of RatedChain
         Chains of this server.
     interval : int
         Which interval, from 0.
     nodes : sequence of Node
         The NIC's first.
-    table : callable
-        What a chain takes at a rate.
+    judges : Judges
+        What the policy goes by.
     before : mapping, optional
         Where the chains were.
 
@@ -100,173 +68,112 @@ def place_chains(
     UnknownNameError
         For another policy.
     InvalidValueError
-        Where the chains have more stages than the server has cores.
+        Where the chains have more stages than the server has cores, or `slomo-numa` has no predictions.
     """
-    if policy not in CHAIN_POLICIES:
-        raise UnknownNameError("policy for chains on NUMA nodes", policy, CHAIN_POLICIES)
+    chosen = chain_policy(policy)
     stages, cores = sum(len(item.request.chain) for item in chains), sum(node.cores for node in nodes)
     if stages > cores:
         raise InvalidValueError(
             f"{len(chains)} chains of {stages} stages, but the server has {cores} cores", hint="use more servers"
         )
-    if before is not None and policy != "numasfp":
+    if before is not None and policy not in DYNAMIC:
         return dict(before)
-    return CHAIN_POLICIES[policy](chains, interval, nodes, table)
+    if chosen is not None:
+        return chosen(chains, interval, nodes, judges.table)
+    if judges.estimate is None:
+        raise InvalidValueError(f"policy '{policy}' has no predictions", hint="give trained models")
+    return best_nodes(chains, interval, nodes, judges.estimate, before, judges.keeps)
 
 
-def _by_rate(chains: Sequence[RatedChain], interval: int) -> list[RatedChain]:
-    return sorted(chains, key=lambda item: (-item.offered_mpps(interval), item.request.id))
+@dataclass(frozen=True)
+class ChainPlan:
+    """Chains on the nodes of servers over time.
+
+    Attributes
+    ----------
+    policy : str
+        Who placed.
+    servers : mapping of str to tuple of RatedChain
+        Which chains each server in use has.
+    seats : tuple of mapping
+        Per interval, the node of each stage of each chain.
+    unplaced : tuple of str
+        Chains for which no server has cores left.
+    ways : tuple of mapping
+        Per interval, the cache ways that chains have to themselves, under policies that allocate the cache.
+    """
+
+    policy: str
+    servers: Mapping[str, tuple[RatedChain, ...]]
+    seats: tuple[Nodes, ...]
+    unplaced: tuple[str, ...] = ()
+    ways: tuple[Mapping[str, int], ...] = ()
+
+    @property
+    def migrations(self) -> int:
+        """Stages that changed nodes."""
+        return sum(migrations(before, after) for before, after in zip(self.seats, self.seats[1:], strict=False))
 
 
-def _node_first(
-    chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], table: Table
-) -> dict[str, tuple[int, ...]]:
-    """Fill the local node, stage by stage, then the next, in the order chains come (NUMASFP's `node-first`)."""
-    del interval, table
-    return _filled(chains, nodes)
+def plan_chains(
+    policy: str,
+    servers: Mapping[str, Sequence[Node]],
+    chains: Sequence[RatedChain],
+    judges: Mapping[str, Judges],
+    *,
+    clock: Callable[[], None] | None = None,
+) -> ChainPlan:
+    """Spread chains over servers, each on the first with cores left, and place them on nodes for every interval.
 
-
-def _octans(
-    chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], table: Table
-) -> dict[str, tuple[int, ...]]:
-    """Fill the local node with the fastest chains (Octans, TPDS'21, as NUMASFP compares with it)."""
-    del table
-    return _filled(_by_rate(chains, interval), nodes, whole=True)
-
-
-def _node_balance(
-    chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], table: Table
-) -> dict[str, tuple[int, ...]]:
-    """Put each chain on the node with most cores free, so that cores are used evenly."""
-    del interval, table
-    free = [node.cores for node in nodes]
-    found: dict[str, tuple[int, ...]] = {}
-    for item in chains:
-        found[item.request.id] = _most_free(len(item.request.chain), free)
-    return found
-
-
-def _numasfp(
-    chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], table: Table
-) -> dict[str, tuple[int, ...]]:
-    """Put the fastest chains whole on the local node while cores, ways and bandwidth last, the rest whole elsewhere."""
-    left = list(nodes)
-    found: dict[str, tuple[int, ...]] = {}
-    for item in _by_rate(chains, interval):
-        need = table(item, item.offered_mpps(interval))
-        best = next((i for i, node in enumerate(left) if node.holds(need)), None)
-        if best is None:
-            roomy = [i for i, node in enumerate(left) if need.cores <= node.cores]
-            best = max(roomy, key=lambda i: (left[i].memory_percent, left[i].ways), default=None)
-        if best is None:
-            free = [node.cores for node in left]
-            found[item.request.id] = _most_free(need.cores, free)
-            left = [Node(cores, node.ways, node.memory_percent) for cores, node in zip(free, left, strict=True)]
-        else:
-            left[best] = left[best].less(need)
-            found[item.request.id] = (best,) * need.cores
-    return found
-
-
-def _filled(chains: Sequence[RatedChain], nodes: Sequence[Node], *, whole: bool = False) -> dict[str, tuple[int, ...]]:
-    """Fill nodes in order; with `whole`, a chain that does not fit a node goes whole to the next that holds it."""
-    free = [node.cores for node in nodes]
-    found: dict[str, tuple[int, ...]] = {}
-    for item in chains:
-        stages = len(item.request.chain)
-        fitting = next((i for i, cores in enumerate(free) if cores >= stages), None) if whole else None
-        if fitting is not None:
-            free[fitting] -= stages
-            found[item.request.id] = (fitting,) * stages
-            continue
-        seats = []
-        for _ in range(stages):
-            node = next(i for i, cores in enumerate(free) if cores > 0)
-            free[node] -= 1
-            seats.append(node)
-        found[item.request.id] = tuple(seats)
-    return found
-
-
-def _most_free(stages: int, free: list[int]) -> tuple[int, ...]:
-    """Take cores of the node with most free, of several nodes only where no one holds all stages."""
-    node = max(range(len(free)), key=lambda i: (free[i], -i))
-    if free[node] >= stages:
-        free[node] -= stages
-        return (node,) * stages
-    seats = []
-    for _ in range(stages):
-        node = max(range(len(free)), key=lambda i: (free[i], -i))
-        free[node] -= 1
-        seats.append(node)
-    return tuple(seats)
-
-
-CHAIN_POLICIES: dict[str, Callable[[Sequence[RatedChain], int, Sequence[Node], Table], dict[str, tuple[int, ...]]]] = {
-    "numasfp": _numasfp,
-    "octans": _octans,
-    "node-first": _node_first,
-    "node-balance": _node_balance,
-}
-
-
-#: Node, workload keys of all stages on it -> throughput of each [Mpps].
-Estimate = Callable[[int, tuple[str, ...]], Sequence[float]]
-#: More chains on one server than this are too many to try all ways.
-_MOST_CHAINS = 10
-
-
-def best_nodes(
-    chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], estimate: Estimate, before: Nodes | None = None
-) -> dict[str, tuple[int, ...]]:
-    """Keep chains whole, and choose the nodes at which all together are predicted to serve most; `slomo`'s own policy.
-
-    Among equals, fewest stages move. `estimate` knows what the stages of a node cost each other, and what it costs to
-    be away from the NIC.
+    Parameters
+    ----------
+    policy : str
+        As for :func:`place_chains`.
+    servers : mapping of str to sequence of Node
+        Nodes of every server.
+    chains : sequence of RatedChain
+        In the order in which they come.
+    judges : mapping of str to Judges
+        What the policy goes by, per server.
+    clock : callable, optional
+        Called after every interval is planned.
 
     Raises
     ------
-    InvalidValueError
-        For more than ten chains on one server, or more stages than its nodes have cores.
+    UnknownNameError, InvalidValueError
+        As for :func:`place_chains`.
     """
-    if len(chains) > _MOST_CHAINS:
-        raise InvalidValueError(f"{len(chains)} chains on one server, needed at most {_MOST_CHAINS}")
-    best: tuple[float, int, dict[str, tuple[int, ...]]] | None = None
-    for choice in itertools.product(range(len(nodes)), repeat=len(chains)):
-        taken = [
-            sum(len(c.request.chain) for c, at in zip(chains, choice, strict=True) if at == n)
-            for n in range(len(nodes))
-        ]
-        if any(count > node.cores for count, node in zip(taken, nodes, strict=True)):
+    chain_policy(policy)
+    shares, unplaced = _spread(servers, chains)
+    count = min((len(item.gbps) for item in chains), default=0)
+    seats: list[Nodes] = []
+    ways: list[dict[str, int]] = []
+    for interval in range(count):
+        now: dict[str, tuple[int, ...]] = {}
+        own: dict[str, int] = {}
+        for name, mine in shares.items():
+            before = {item.request.id: seats[-1][item.request.id] for item in mine} if seats else None
+            now |= place_chains(policy, mine, interval, servers[name], judges[name], before)
+            if policy == "numasfp":
+                own |= allocated(mine, interval, now, servers[name], judges[name].table)
+        seats.append(now)
+        ways.append(own)
+        if clock is not None:
+            clock()
+    return ChainPlan(policy, {name: tuple(mine) for name, mine in shares.items()}, tuple(seats), unplaced, tuple(ways))
+
+
+def _spread(
+    servers: Mapping[str, Sequence[Node]], chains: Sequence[RatedChain]
+) -> tuple[dict[str, list[RatedChain]], tuple[str, ...]]:
+    free = {name: sum(node.cores for node in nodes) for name, nodes in servers.items()}
+    shares: dict[str, list[RatedChain]] = {}
+    unplaced = []
+    for item in chains:
+        name = next((name for name, cores in free.items() if cores >= len(item.request.chain)), None)
+        if name is None:
+            unplaced.append(item.request.id)
             continue
-        placed = {c.request.id: (at,) * len(c.request.chain) for c, at in zip(chains, choice, strict=True)}
-        served = _served(chains, interval, choice, estimate)
-        moved = migrations(before or {}, placed)
-        if best is None or (round(served, 6), -moved) > (round(best[0], 6), -best[1]):
-            best = (served, moved, placed)
-    if best is None:
-        return _filled(_by_rate(chains, interval), nodes)
-    return best[2]
-
-
-def _served(chains: Sequence[RatedChain], interval: int, choice: Sequence[int], estimate: Estimate) -> float:
-    total = 0.0
-    for node in set(choice):
-        here = [chain for chain, at in zip(chains, choice, strict=True) if at == node]
-        keys = tuple(workload.key for chain in here for workload in chain.request.chain)
-        rates = iter(estimate(node, keys))
-        for chain in here:
-            slowest = min(next(rates) for _ in chain.request.chain)
-            total += min(chain.offered_mpps(interval), slowest)
-    return total
-
-
-def migrations(before: Nodes, after: Nodes) -> int:
-    """Return how many stages changed nodes.
-
-    Examples
-    --------
-    >>> migrations({"a": (0, 0)}, {"a": (0, 1)})
-    1
-    """
-    return sum(x != y for name in after if name in before for x, y in zip(before[name], after[name], strict=True))
+        free[name] -= len(item.request.chain)
+        shares.setdefault(name, []).append(item)
+    return shares, tuple(unplaced)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slomo.errors import InvalidValueError
+from slomo.placement.profiles import InstanceProfile
 
 #: Above this share of LLC references missed, more cache would help.
 HIGH_MISS_RATIO = 0.1
@@ -115,3 +116,76 @@ def _split(shared: Sequence[str], ways: int, seen: Mapping[str, Observed]) -> li
     taken = sum(item.ways for item in found)
     others = len(shared) - sum(len(item.members) for item in found)
     return found if found and taken + (others > 0) <= ways else []
+
+
+@dataclass(frozen=True)
+class Want:
+    """What an on-demand network function would like, and what is known of it.
+
+    Attributes
+    ----------
+    profile : InstanceProfile
+        Throughput over cache ways, latency over load.
+    needed_mpps : float
+        Throughput aimed at [Mpps]; 0 for none.
+    p95_us, p99_us : float or None
+        Latencies aimed at [us].
+    """
+
+    profile: InstanceProfile
+    needed_mpps: float = 0.0
+    p95_us: float | None = None
+    p99_us: float | None = None
+
+    @property
+    def demand_ways(self) -> int:
+        """Ways it would hold if nobody else were there: beyond them it gains less than 1 %."""
+        best = self.profile.ways[-1]
+        return next(ways for ways in range(self.profile.ways[0][0], best[0] + 1) if self.mpps(ways) >= 0.99 * best[1])
+
+    def mpps(self, ways: float) -> float:
+        """Return the throughput with so many ways [Mpps]; never fewer than the profile begins with."""
+        return self.profile.mpps(max(ways, self.profile.ways[0][0]))
+
+    def misses(self, mpps: float) -> bool:
+        """Say whether its target is missed at a throughput."""
+        load = self.profile.load_for(self.p95_us, self.p99_us, mpps / self.profile.solo_mpps)
+        late = (self.p95_us is not None or self.p99_us is not None) and load is None
+        return late or mpps < self.needed_mpps
+
+
+def foreseen(wants: Mapping[str, Want]) -> Callable[[Sequence[CacheClass]], dict[str, Observed]]:
+    """Return an `observe` for :func:`share_out` that foresees from profiles what an agent would measure.
+
+    Members of a class hold what they would like, or, where the class is too small, shares of it in proportion. The
+    share of throughput lost for want of cache stands in for the miss ratio.
+    """
+
+    def observe(classes: Sequence[CacheClass]) -> dict[str, Observed]:
+        seen = {}
+        for item in classes:
+            total = sum(wants[name].demand_ways for name in item.members)
+            for name in item.members:
+                want = wants[name]
+                held = want.demand_ways * min(item.ways / total, 1.0)
+                mpps = want.mpps(held)
+                lost = 1.0 - mpps / want.profile.ways[-1][1]
+                seen[name] = Observed(want.misses(mpps), held, lost)
+        return seen
+
+    return observe
+
+
+def class_masks(classes: Sequence[CacheClass], first_way: int) -> dict[str, int]:
+    """Return the way mask of every member, classes side by side from `first_way` upwards.
+
+    Examples
+    --------
+    >>> class_masks([CacheClass(("a",), 2), CacheClass(("b", "c"), 3)], 4)
+    {'a': 48, 'b': 448, 'c': 448}
+    """
+    masks: dict[str, int] = {}
+    for item in classes:
+        masks |= dict.fromkeys(item.members, ((1 << item.ways) - 1) << first_way)
+        first_way += item.ways
+    return masks

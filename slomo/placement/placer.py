@@ -334,12 +334,13 @@ class Placer:
         needed = self._account.capacity_needed(request, host)
         if needed is None or len(workloads) > host.cores:
             return []
-        cuts = list(self.policy.cuts(request, host, needed))
+        cuts = list(self.policy.offers(request, host, needed))
         return [pieces for pieces in cuts if self.policy.oracle.verdict(host, (self._pieces.number(pieces[0]),)).ok]
 
     def _planned(self, requests: Sequence[Request]) -> list[Request]:
         """Place what the policy plans as a batch; return the rest, in the order to admit it one by one."""
-        plain = [r for r in requests if not r.affinity and not r.anti_affinity and not self._state.allowed(r, ())]
+        plain = [r for r in requests if r.slo.kind == "reserved" and not (r.affinity or r.anti_affinity)]
+        plain = [r for r in plain if not self._state.allowed(r, ())]
         taken: set[str] = set()
         for host in self._state.hosts:
             left = [r for r in plain if r.id not in taken]

@@ -345,7 +345,7 @@ def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
     check_version("requests", data)
     made: list[Request] = []
     for entry in data["requests"]:
-        fields = {key: value for key, value in entry.items() if key != "count"}
+        fields = {key: value for key, value in entry.items() if key not in ("count", "gbps")}
         ids = [fields["id"]] if "count" not in entry else [f"{fields['id']}-{i}" for i in range(1, entry["count"] + 1)]
         made += [Request.from_dict({**fields, "id": name}) for name in ids]
     return unique_requests(made)

@@ -63,7 +63,7 @@ class InstanceProfile:
                 f"profile of '{self.workload}' on {self.machine}: needed ascending ways and rates above 0"
             )
 
-    def mpps(self, ways: int) -> float:
+    def mpps(self, ways: float) -> float:
         """Return the throughput with so many ways of its own [Mpps], by interpolation; 0 below the fewest measured."""
         steps, rates = zip(*self.ways, strict=True)
         if ways < steps[0]:

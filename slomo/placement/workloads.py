@@ -5,15 +5,17 @@ of solo throughput. SLOMO (SIGCOMM'20) Table 1: its network functions. NUMASFP (
 from 1 to 10 Gbit/s over 120 s.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.problem import SLO, Request
 from slomo.vocabulary.network_function import load_network_function, network_function_names
-from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload import Traffic, Workload
 
 #: ResQ's families -> the classes of network functions in each.
 RESQ_FAMILIES = {
@@ -84,20 +86,71 @@ class RatedChain:
         The chain.
     gbps : tuple of float
         Offered rate in each interval [Gbit/s].
+
+    Raises
+    ------
+    InvalidValueError
+        For no rates, or one that is not above 0.
     """
 
     request: Request
     gbps: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        if not self.gbps or not all(math.isfinite(rate) and rate > 0.0 for rate in self.gbps):
+            raise InvalidValueError(
+                f"chain '{self.request.id}': rates are {list(self.gbps)} Gbit/s, needed one or more above 0",
+                hint="give gbps: [...], one rate per interval, or an offered load",
+            )
+
     def offered_mpps(self, interval: int) -> float:
         """Return the offered rate [Mpps]; 20 B of preamble and gap go with each frame."""
         return self.gbps[interval] * 1e3 / (8.0 * (self.request.chain[0].traffic.packet_size_b + 20))
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back: a request with rates."""
+        return {**self.request.to_dict(), "gbps": list(self.gbps)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "RatedChain":
+        """Rebuild from :meth:`to_dict`'s mapping; without rates the offered load of the traffic stands for them.
+
+        Raises
+        ------
+        InvalidValueError
+            Where there is neither.
+        """
+        request = Request.from_dict({key: value for key, value in data.items() if key != "gbps"})
+        traffic = request.chain[0].traffic
+        rates = tuple(float(rate) for rate in data.get("gbps", ()))
+        if not rates and traffic.offered_mpps is not None:
+            rates = (traffic.offered_mpps * 8e-3 * (traffic.packet_size_b + 20),)
+        return cls(request, rates)
+
 
 def numasfp_chains(
-    count: int = 20, length: int = 3, *, intervals: int = 12, seed: int = 0, nfs: Sequence[str] | None = None
+    count: int = 20,
+    length: int = 3,
+    *,
+    intervals: int = 12,
+    seed: int = 0,
+    nfs: Sequence[str] | None = None,
+    change: Literal["drift", "jump"] = "drift",
+    packet_size_b: int = 64,
 ) -> tuple[RatedChain, ...]:
     """Return NUMASFP's chains, each with rates from 1 to 10 Gbit/s that change every interval (10 s of its 120 s).
+
+    Parameters
+    ----------
+    count, length, intervals, seed : int
+        Chains, stages of each, rates of each, and the seed of the draw.
+    nfs : sequence of str, optional
+        Network functions to draw from; SLOMO's by default.
+    change : {"drift", "jump"}
+        A rate goes steadily from one level to another, so that two chains change places about once, as in the paper's
+        run of two chains; or it is drawn afresh for every interval.
+    packet_size_b : int
+        Frame size [B].
 
     Examples
     --------
@@ -111,9 +164,11 @@ def numasfp_chains(
     names = list(nfs) if nfs is not None else list(_tagged("slomo"))
     made = []
     for number in range(1, count + 1):
-        chain = tuple(Workload(str(name)) for name in generator.choice(names, size=length))
-        rates = tuple(float(rate) for rate in generator.uniform(1.0, 10.0, size=intervals).round(2))
-        made.append(RatedChain(Request(f"chain-{number}", chain), rates))
+        traffic = Traffic(packet_size_b=packet_size_b)
+        chain = tuple(Workload(str(name), traffic=traffic) for name in generator.choice(names, size=length))
+        levels = generator.uniform(1.0, 10.0, size=intervals if change == "jump" else 2)
+        rates = levels if change == "jump" else np.linspace(levels[0], levels[1], intervals)
+        made.append(RatedChain(Request(f"chain-{number}", chain), tuple(float(rate) for rate in rates.round(2))))
     return tuple(made)
 
 

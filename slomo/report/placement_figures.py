@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from slomo.placement.decision import Assignment
+    from slomo.placement.timeline import Timeline
     from slomo.placement.verify import Judgement
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
@@ -32,7 +33,17 @@ def judgement_rows(judgements: "Sequence[Judgement]") -> tuple[tuple[str, ...], 
     >>> judgement_rows([])[0][0]
     'policy'
     """
-    headers = ("policy", "placed", "servers", "SLOs broken [%]", "ANAT [%]", "cores in use [%]", "decision [ms]")
+    headers = (
+        "policy",
+        "placed",
+        "servers",
+        "SLOs broken [%]",
+        "ANAT [%]",
+        "cores in use [%]",
+        "moves",
+        "decision p50 [ms]",
+        "p99 [ms]",
+    )
     rows: list[tuple[object, ...]] = [
         (
             item.policy,
@@ -41,7 +52,8 @@ def judgement_rows(judgements: "Sequence[Judgement]") -> tuple[tuple[str, ...], 
             100 * item.violated_share,
             100 * item.anat,
             100 * item.utilisation,
-            item.decision_ms[0],
+            item.migrations,
+            *item.decision_ms,
         )
         for item in judgements
     ]
@@ -145,6 +157,90 @@ def rate_timeline(
     return figure
 
 
+def timeline_rows(timelines: "Sequence[Timeline]") -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """Return headings and one row per timeline.
+
+    Examples
+    --------
+    >>> timeline_rows([])[0][:2]
+    ('policy', 'plans afresh')
+    """
+    headers = (
+        "policy",
+        "plans afresh",
+        "servers, mean",
+        "at most",
+        "refused",
+        "moves",
+        "SLOs broken, worst [%]",
+        "decision p50 [ms]",
+        "p99 [ms]",
+    )
+    rows: list[tuple[object, ...]] = []
+    for item in timelines:
+        broken = [sample.violated_share for sample in item.samples if sample.violated_share is not None]
+        worst = 100 * max(broken) if broken else None
+        most = max((sample.servers_used for sample in item.samples), default=0)
+        plans, last = item.planner or "-", item.decision_ms
+        rows.append((item.policy, plans, item.mean_servers, most, item.refused, item.migrations, worst, *last))
+    return headers, rows
+
+
+def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
+    """Draw servers in use over time, with a mark where something migrated, above the requests placed.
+
+    Examples
+    --------
+    >>> len(cluster_timeline([]).axes)
+    2
+    """
+    figure, (top, bottom) = _figure(2, 1, (7.6, 5.2))
+    for index, item in enumerate(timelines):
+        times = [sample.time_s for sample in item.samples]
+        name = f"{item.policy}, afresh by {item.planner}" if item.planner else item.policy
+        style = {"color": _COLOURS[index % len(_COLOURS)], "linestyle": _DASHES[index % len(_DASHES)]}
+        used = [sample.servers_used for sample in item.samples]
+        top.step(times, used, where="post", label=name, linewidth=1.6, **style)
+        moved = [(when, what) for when, what in item.reoptimisations if what.migrated]
+        if moved:
+            heights = [what.servers_planned or 0 for _, what in moved]
+            label = f"migrations ({item.migrations} pieces)"
+            top.plot([when for when, _ in moved], heights, "v", color=style["color"], markersize=6, label=label)
+        placed = [sample.placed for sample in item.samples]
+        bottom.step(times, placed, where="post", linewidth=1.6, **style)
+    top.set_ylabel("servers in use")
+    bottom.set_ylabel("requests placed")
+    bottom.set_xlabel("time [s]")
+    for axes in (top, bottom):
+        axes.set_ylim(bottom=0)
+        axes.margins(x=0.01)
+    if timelines:
+        top.legend(fontsize=8, frameon=False, loc="upper left", ncols=2)
+        top.set_ylim(top=1.3 * max([1, *(sample.servers_used for item in timelines for sample in item.samples)]))
+    top.set_title("Requests come and go", loc="left", fontsize=11, fontweight="bold")
+    return figure
+
+
+def timeline_page(timelines: "Sequence[Timeline]") -> str:
+    """Return a self-contained page of runs over time.
+
+    Examples
+    --------
+    >>> "<html" in timeline_page([])
+    True
+    """
+    headers, rows = timeline_rows(timelines)
+    section = Section(
+        "Over time",
+        "The same arrivals and departures under each policy. A fresh plan is carried out where it saves more servers "
+        "than the threshold; marks show when, and the servers left in use.",
+        Table(headers, tuple(rows)),
+        cluster_timeline(timelines),
+        "Servers in use and requests placed over time per policy",
+    )
+    return render_html("slomo: placement over time", [section], lead="Requests come and go.")
+
+
 def comparison_page(judgements: "Sequence[Judgement]") -> str:
     """Return a self-contained page that compares policies.
 
@@ -162,7 +258,12 @@ def comparison_page(judgements: "Sequence[Judgement]") -> str:
         policy_bars(judgements),
         "Bars of servers in use and of broken SLOs per policy",
     )
-    return render_html("slomo: placement policies", [section], lead="One workload, one truth.")
+    sections = [section]
+    series = {item.policy: [100 * share for share in item.anat_over_time] for item in judgements if item.anat_over_time}
+    if series:
+        text = "Throughput served over throughput offered in every interval of 10 s."
+        sections.append(Section("Over time", text, figure=rate_timeline(series), alternative="Throughput per policy"))
+    return render_html("slomo: placement policies", sections, lead="One workload, one truth.")
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, Any]":

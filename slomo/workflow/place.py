@@ -115,6 +115,7 @@ def compare(
     from dataclasses import replace
 
     from slomo.placement.placer import Placer
+    from slomo.placement.verify import asked_times
 
     made = judge or make_judge()
     found = []
@@ -122,8 +123,9 @@ def compare(
         placer = Placer(library, cluster, policy, model=model, risk=risk, profiles=profiles, observe=made.throughput)
         begun = time.perf_counter()
         placer.place_all(requests)
-        each_ms = 1e3 * (time.perf_counter() - begun) / max(len(requests), 1)
-        found.append(replace(made.judge(placer, requests=len(requests)), decision_ms=(each_ms, each_ms)))
+        took_s = time.perf_counter() - begun
+        judged = made.judge(placer, requests=len(requests), decision_ms=asked_times(placer, requests))
+        found.append(replace(judged, batch_s=took_s))
     return found
 
 

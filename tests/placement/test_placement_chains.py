@@ -1,12 +1,23 @@
 """Chains on NUMA nodes: the paper's policies, and the search on predictions."""
 
+import itertools
+import json
+from dataclasses import replace
+
 import pytest
 
-from slomo.errors import InvalidValueError, UnknownNameError
-from slomo.placement.numa import CHAIN_POLICIES, Need, Node, best_nodes, migrations, place_chains
-from slomo.placement.problem import Request
-from slomo.placement.workloads import RatedChain
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.placement.documents import parse_chains
+from slomo.placement.nodes import Need, Node, crossings, handover_keeps, migrations
+from slomo.placement.numa import DYNAMIC, Judges, place_chains, plan_chains
+from slomo.placement.policies.registry import chain_policy_names
+from slomo.placement.policies.slomo_numa import best_nodes
+from slomo.placement.problem import SLO, Cluster, Request
+from slomo.placement.workloads import RatedChain, numasfp_chains
+from slomo.workflow.place_chains import judge_chains
+from slomo.workflow.place_chains import place_chains as place_on_nodes
 
+MACHINE = "e5-2620v4"
 NODES = (Node(8, 18), Node(8, 18))
 
 
@@ -19,11 +30,14 @@ def table(item, mpps):
     return Need(len(item.request.chain), 3, 4.0 * mpps)
 
 
-@pytest.mark.parametrize("policy", sorted(CHAIN_POLICIES))
+JUDGES = Judges(table, lambda node, keys: [4.0] * len(keys), handover_keeps)
+
+
+@pytest.mark.parametrize("policy", chain_policy_names())
 def test_every_stage_gets_a_core_and_no_node_is_overfull(policy) -> None:
     """Five chains of three take 15 of 16 cores, however they are spread."""
     chains = [chain(f"c{i}", 1.0 + i) for i in range(5)]
-    placed = place_chains(policy, chains, 0, NODES, table)
+    placed = place_chains(policy, chains, 0, NODES, JUDGES)
     stages = [node for nodes in placed.values() for node in nodes]
 
     assert sorted(placed) == [item.request.id for item in chains]
@@ -35,7 +49,7 @@ def test_octans_and_numasfp_give_the_local_node_to_the_fastest() -> None:
     """The two fastest of three chains are local, whole."""
     chains = [chain("slow", 1.0), chain("fast", 9.0), chain("middle", 5.0)]
     for policy in ("octans", "numasfp"):
-        assert place_chains(policy, chains, 0, NODES, table) == {
+        assert place_chains(policy, chains, 0, NODES, JUDGES) == {
             "slow": (1, 1, 1), "fast": (0, 0, 0), "middle": (0, 0, 0),
         }  # fmt: skip
 
@@ -44,28 +58,30 @@ def test_node_first_goes_by_arrival_and_splits_chains() -> None:
     """The third chain in the order of arrival finds two local cores left, and is split."""
     chains = [chain("slow", 1.0), chain("fast", 9.0), chain("middle", 5.0)]
 
-    assert place_chains("node-first", chains, 0, NODES, table)["middle"] == (0, 0, 1)
+    assert place_chains("node-first", chains, 0, NODES, JUDGES)["middle"] == (0, 0, 1)
 
 
 def test_node_balance_uses_nodes_evenly() -> None:
     """Two chains go to two nodes."""
-    placed = place_chains("node-balance", [chain("a", 1.0), chain("b", 1.0)], 0, NODES, table)
+    placed = place_chains("node-balance", [chain("a", 1.0), chain("b", 1.0)], 0, NODES, JUDGES)
 
     assert placed == {"a": (0, 0, 0), "b": (1, 1, 1)}
 
 
-def test_only_numasfp_migrates_when_rates_change() -> None:
+def test_only_dynamic_policies_migrate_when_rates_change() -> None:
     """When the slow chain becomes the fastest, NUMASFP swaps it in; the static policies keep their first placement."""
     chains = [chain("a", 1.0, 9.0), chain("b", 5.0, 5.0), chain("c", 9.0, 1.0)]
-    for policy in CHAIN_POLICIES:
-        first = place_chains(policy, chains, 0, NODES, table)
-        later = place_chains(policy, chains, 1, NODES, table, first)
-        assert migrations(first, later) == (6 if policy == "numasfp" else 0)
+    for policy in chain_policy_names():
+        first = place_chains(policy, chains, 0, NODES, JUDGES)
+        later = place_chains(policy, chains, 1, NODES, JUDGES, first)
+        assert migrations(first, later) == (6 if policy in DYNAMIC else 0)
 
 
 def test_numasfp_minds_memory_bandwidth() -> None:
     """A chain that would exceed the local node's bandwidth goes to the other, though cores are left."""
-    placed = place_chains("numasfp", [chain("a", 9.0), chain("b", 8.0)], 0, NODES, lambda item, mpps: Need(3, 3, 60.0))
+    placed = place_chains(
+        "numasfp", [chain("a", 9.0), chain("b", 8.0)], 0, NODES, Judges(lambda item, mpps: Need(3, 3, 60.0))
+    )
 
     assert placed == {"a": (0, 0, 0), "b": (1, 1, 1)}
 
@@ -87,8 +103,88 @@ def test_too_many_chains_are_refused() -> None:
     """More stages than cores, a policy there is none of, and more chains than can be searched are errors."""
     many = [chain(f"c{i}", 1.0) for i in range(11)]
     with pytest.raises(InvalidValueError, match="33 stages, but the server has 16 cores"):
-        place_chains("octans", many, 0, NODES, table)
+        place_chains("octans", many, 0, NODES, JUDGES)
     with pytest.raises(InvalidValueError, match="11 chains on one server"):
         best_nodes(many, 0, NODES, lambda node, keys: [1.0] * len(keys))
     with pytest.raises(UnknownNameError, match="did you mean 'octans'"):
-        place_chains("octan", many, 0, NODES, table)
+        place_chains("octan", many, 0, NODES, JUDGES)
+
+
+def test_five_chains_of_three_on_two_nodes_of_eight_split_one() -> None:
+    """No node holds three whole chains, so one is split; the search splits the one that loses least."""
+    chains = [chain(f"c{i}", rate) for i, rate in enumerate((9.0, 9.0, 9.0, 9.0, 1.0))]
+    placed = best_nodes(chains, 0, NODES, lambda node, keys: [4.0] * len(keys), None, handover_keeps)
+    split = [name for name, seats in placed.items() if len(set(seats)) > 1]
+
+    # two local chains lose nothing; the slow one serves its rate wherever it is, so it is not given a local node whole
+    assert len(split) == 1
+    assert placed["c4"] != (0, 0, 0)
+    assert sum(crossings(seats) == 0 for seats in placed.values()) == 2
+
+
+def test_chains_are_spread_over_servers_and_what_finds_no_core_is_named() -> None:
+    """Five chains fill a server but for one core; the sixth goes to the next, which holds five; the last nowhere."""
+    servers = {"one": NODES, "two": NODES}
+    plan = plan_chains("octans", servers, [chain(f"c{i}", 1.0 + i) for i in range(11)], dict.fromkeys(servers, JUDGES))
+
+    assert {name: len(chains) for name, chains in plan.servers.items()} == {"one": 5, "two": 5}
+    assert plan.unplaced == ("c10",)
+    assert len(plan.seats) == 1
+    assert plan.migrations == 0
+
+
+def test_numasfp_allocates_ways_where_they_suffice() -> None:
+    """Chains of a node get the ways the table says; where they need too many, the cache stays shared."""
+    chains = [chain(f"c{i}", 9.0 - i) for i in range(5)]
+    few = plan_chains("numasfp", {"one": NODES}, chains, {"one": Judges(lambda item, mpps: Need(3, 5, 0.0))})
+    many = plan_chains("numasfp", {"one": NODES}, chains, {"one": Judges(lambda item, mpps: Need(3, 40, 0.0))})
+    whole = {name for name, seats in few.seats[0].items() if len(set(seats)) == 1}
+
+    assert few.ways == (dict.fromkeys(whole, 5),)
+    assert len(whole) == 4
+    assert many.ways == ({},)
+
+
+def test_rates_are_read_with_requests_and_must_be_there() -> None:
+    """`gbps` makes a request a chain with rates; an offered load stands for one rate; nothing at all is an error."""
+    made = parse_chains("requests: [{id: a, chain: [lpm, stats], gbps: [1, 2.5], count: 2}]")
+    assert [(item.request.id, item.gbps) for item in made] == [("a-1", (1.0, 2.5)), ("a-2", (1.0, 2.5))]
+    assert RatedChain.from_dict(json.loads(json.dumps(made[0].to_dict()))) == made[0]
+    offered = parse_chains("requests: [{id: a, chain: [{nf: lpm, traffic: {offered_mpps: 2.0}}]}]")[0]
+    assert offered.offered_mpps(0) == pytest.approx(2.0)
+    with pytest.raises(InvalidValueError, match="chain 'a': rates are"):
+        parse_chains("requests: [{id: a, nf: lpm}]")
+    with pytest.raises(ConfigurationError, match="gbps"):
+        parse_chains("requests: [{id: a, nf: lpm, gbps: [0]}]")
+    with pytest.raises(InvalidValueError, match="two requests are called 'a'"):
+        parse_chains("requests: [{id: a, nf: lpm, gbps: [1]}, {id: a, nf: lpm, gbps: [1]}]")
+
+
+def test_drifting_rates_cross_at_most_once() -> None:
+    """A rate goes straight from one level to another, between 1 and 10 Gbit/s; jumping rates do not."""
+    for item in numasfp_chains(6, intervals=12, seed=2):
+        steps = [round(b - a, 1) for a, b in itertools.pairwise(item.gbps)]
+        assert max(steps) - min(steps) <= 0.1 + 1e-9
+        assert all(1.0 <= rate <= 10.0 for rate in item.gbps)
+    jumping = numasfp_chains(6, intervals=12, seed=2, change="jump")
+    assert any(max(item.gbps) != max(item.gbps[0], item.gbps[-1]) for item in jumping)
+
+
+def test_a_remote_chain_serves_what_the_paper_measured() -> None:
+    """Run on the simulator, a lone chain that saturates keeps 78 % of its throughput on the node without the NIC."""
+    chains = [RatedChain(Request("a", ("lpm", "l2fwd"), SLO(min_mpps=5.0)), (10.0,))]
+    cluster = Cluster.uniform(MACHINE, 1)
+    local = place_on_nodes(cluster, chains, "octans")
+    away = replace(local, plan=replace(local.plan, seats=({"a": (1, 1)},)))
+    here, there = (judge_chains(placed, accesses=30_000) for placed in (local, away))
+
+    assert there.anat == pytest.approx(0.78 * here.anat, rel=0.02)
+    assert (here.servers_used, here.migrations, here.utilisation) == (1, 0, 2 / 16)
+    assert [item.request for item in there.violations] == ["a"]
+    assert judge_chains(away, handover="simulated", accesses=30_000).anat <= here.anat
+
+
+def test_slomo_numa_needs_models() -> None:
+    """Without a model of a network function the search by predictions says which, and what there is."""
+    with pytest.raises(UnknownNameError, match="network function of request 'a'"):
+        place_on_nodes(Cluster.uniform(MACHINE, 1), [chain("a", 1.0)], "slomo-numa")

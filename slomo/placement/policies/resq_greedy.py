@@ -22,7 +22,7 @@ class ResqGreedy(Policy):
     needs_profiles = True
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield ResQ's cut; on-demand requests get a fair share of the cache."""
+        """Yield ResQ's cut."""
         profiles = _profiles(self.knowledge, request, host)
         if profiles is None:
             return

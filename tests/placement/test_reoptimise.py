@@ -1,0 +1,181 @@
+"""Re-optimisation: nothing moves below the threshold, what moves is counted, what stays keeps its cores."""
+
+import json
+
+import pytest
+
+from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.placement.placer import Placer
+from slomo.placement.problem import SLO, Cluster, Request
+from slomo.placement.reoptimise import aligned, reoptimise
+from slomo.placement.timeline import play
+from slomo.placement.verify import Judge
+from slomo.placement.workloads import Event, arrivals
+from slomo.records.run import Phase, RunRecord, TenantSample
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+
+MACHINE = "e5-2620v4"
+
+
+def half(colocation):
+    """A testbed on which every lpm runs at 4 Mpps, below the 4.5 promised."""
+    sample = TenantSample(4.0, MetricVector({}, scope=Scope.CORE))
+    phase = Phase((sample,) * len(colocation.tenants), MetricVector({}))
+    alone = phase if colocation.target is None else None
+    return RunRecord(colocation, 0, alone, None if alone else phase, {})
+
+
+@pytest.fixture
+def scattered(library, ask):
+    """Four servers with one lpm each where three fit: what departures leave behind under first fit."""
+    placer = Placer(library, Cluster.uniform(MACHINE, 6))
+    placer.place_all(ask(f"r{i}") for i in range(12))
+    assert placer.servers_used == 4
+    keep = {placer.layout()[server][0]: server for server in placer.layout()}
+    names = {item.server: item for item in keep}
+    for request in placer.requests:
+        first = placer.decision(request.id).assignments[0]
+        if first != names[first.server]:
+            placer.remove(request.id)
+    assert (placer.servers_used, len(placer.requests)) == (4, 4)
+    return placer
+
+
+def test_nothing_moves_at_or_below_the_threshold(scattered) -> None:
+    """Four servers where two would do are a gap of 100 %: a threshold of 100 % leaves all as it is."""
+    before = scattered.snapshot()
+    found = reoptimise(scattered, threshold=1.0)
+
+    assert (found.servers_before, found.servers_planned, found.gap) == (4, 2, 1.0)
+    assert (found.migrated, found.moves) == (False, ())
+    assert scattered.snapshot() == before
+    assert found.text == "4 servers, a fresh plan takes 2: gap 100.0 %, not above 100 %, nothing moved"
+
+
+def test_above_the_threshold_the_plan_is_carried_out(scattered) -> None:
+    """Two of four move, the fewest possible; the other two keep server and core; every SLO still holds."""
+    before = {request.id: scattered.decision(request.id).assignments[0] for request in scattered.requests}
+    found = reoptimise(scattered, threshold=0.5)
+    after = {request.id: scattered.decision(request.id).assignments[0] for request in scattered.requests}
+    moved = {move.request: move for move in found.moves}
+
+    assert found.migrated
+    assert scattered.servers_used == 2
+    assert len(found.moves) == len(moved) == 2
+    for name, item in after.items():
+        if name in moved:
+            assert (moved[name].source, moved[name].target) == (before[name].server, item.server)
+        else:
+            assert (item.server, item.core) == (before[name].server, before[name].core)
+        assert item.low_mpps >= item.needed_mpps
+    assert json.loads(json.dumps(found.to_dict()))["moves"][0]["request"] in moved
+    assert reoptimise(scattered, threshold=0.0).migrated is False
+
+
+def test_another_policy_may_plan(library, profiles, ask) -> None:
+    """ResQ's greedy admits one by one; its program plans the same on no more servers, and placing goes on."""
+    placer = Placer(library, Cluster.uniform(MACHINE, 20), "resq-greedy", profiles=profiles)
+    for i in range(12):
+        placer.admit(ask(f"r{i}", ("lpm", "stats")[i % 2], 0.93))
+    for i in (0, 3, 4, 7):
+        placer.remove(f"r{i}")
+    before = placer.servers_used
+    found = reoptimise(placer, 0.0, "resq-milp")
+
+    assert found.servers_planned <= before
+    assert placer.servers_used == (found.servers_planned if found.migrated else before)
+    assert placer.policy.name == "resq-greedy"
+    assert placer.admit(ask("late", "firewall")).accepted
+
+
+def test_a_plan_that_places_less_is_not_carried_out(library, scattered) -> None:
+    """What runs alone for want of a model cannot be planned by a policy that refuses it; nothing changes."""
+    first_fit = Placer(library, Cluster.uniform(MACHINE, 1), "first-fit")
+    for i in range(8):
+        first_fit.admit(Request(f"r{i}", ("lpm",), SLO(min_share=0.9)))
+    found = reoptimise(first_fit, 0.0, "slomo")
+
+    assert (found.servers_planned, found.migrated, found.gap) == (None, False, 0.0)
+    assert "does not place everything" in found.text
+    assert len(first_fit.requests) == 8
+
+
+@pytest.mark.parametrize("threshold", [-0.1, float("nan"), float("inf")])
+def test_bad_thresholds_and_planners_change_nothing(scattered, threshold) -> None:
+    """A threshold that is no number from 0, or a planner there is none of, is an error that leaves the state."""
+    before = scattered.snapshot()
+    with pytest.raises(InvalidValueError, match="threshold of re-optimisation"):
+        reoptimise(scattered, threshold)
+    with pytest.raises(UnknownNameError, match="did you mean 'resq-milp'"):
+        reoptimise(scattered, 0.1, "resq-mlp")
+    assert scattered.snapshot() == before
+
+
+def test_a_chain_moves_whole_and_an_instance_more_counts(library) -> None:
+    """Pieces are matched by request and network functions; one that comes without one that goes is a move, too."""
+    cluster = Cluster.uniform(MACHINE, 3)
+
+    def piece(server, core, nfs=("lpm",)):
+        return {"server": f"{MACHINE}-{server}", "socket": 0, "cores": list(range(core, core + len(nfs))),
+                "workloads": list(nfs), "needed_mpps": 1.0, "ways": [], "exclusive": False}  # fmt: skip
+
+    def document(**placed):
+        return {"policy": "slomo", "placed": [{"request": {"id": name}, "pieces": p} for name, p in placed.items()]}
+
+    now = document(a=[piece(1, 4)], b=[piece(2, 0, ("lpm", "nat"))], c=[piece(3, 2), piece(3, 5)])
+    plan = document(a=[piece(1, 0)], b=[piece(1, 1, ("lpm", "nat"))], c=[piece(1, 3), piece(2, 0), piece(2, 1)])
+    result, moves = aligned(now, plan, cluster)
+    cores = {
+        entry["request"]["id"]: [(p["server"][-1], p["cores"]) for p in entry["pieces"]] for entry in result["placed"]
+    }
+
+    # the plan's second server has two instances of c and becomes server 3; its first shares a with 1 and b with 2
+    assert cores["c"][1:] == [("3", [2]), ("3", [5])]
+    assert cores["a"] == [("1", [4])]
+    assert cores["b"] == [("1", [0, 1])]
+    assert [(move.request, move.source[-1], move.target[-1]) for move in moves] == [("b", "2", "1"), ("c", "3", "1")]
+
+
+def test_timeline_counts_servers_moves_and_refusals(library, ask) -> None:
+    """Of the same comings and goings, re-optimisation needs fewer servers on average, and its moves are counted."""
+    requests = [ask(f"r{i}", ("lpm", "stats", "firewall")[i % 3]) for i in range(40)]
+    events = arrivals(requests, per_s=0.5, mean_stay_s=30.0, seed=3)
+    plain = play(Placer(library, Cluster.uniform(MACHINE, 20), "dobrescu"), events)
+    again = play(Placer(library, Cluster.uniform(MACHINE, 20), "dobrescu"), events, every_s=10.0, threshold=0.2)
+
+    assert (plain.migrations, plain.planner, plain.reoptimisations) == (0, "", ())
+    assert again.planner == "dobrescu"
+    assert again.migrations == sum(len(what.moves) for _, what in again.reoptimisations) > 0
+    assert again.mean_servers < plain.mean_servers
+    assert all(what.gap > 0.2 for _, what in again.reoptimisations if what.migrated)
+    assert all(not what.moves for _, what in again.reoptimisations if what.gap <= 0.2)
+    assert [sample.time_s for sample in again.samples] == sorted(sample.time_s for sample in again.samples)
+    assert again.samples[-1].placed == 0
+    assert json.loads(json.dumps(again.to_dict()))["migrations"] == again.migrations
+
+
+def test_timeline_passes_over_the_departure_of_what_was_refused(library, ask) -> None:
+    """On one server the fourth lpm is refused; its departure is no error."""
+    requests = [ask(f"r{i}") for i in range(4)]
+    events = [Event(float(i), True, request) for i, request in enumerate(requests)]
+    events += [Event(10.0 + i, False, request) for i, request in enumerate(requests)]
+    run = play(Placer(library, Cluster.uniform(MACHINE, 1)), events)
+
+    assert run.refused == 1
+    assert max(sample.placed for sample in run.samples) == 3
+    assert run.mean_servers == pytest.approx((12.0 - 0.0) / 13.0)
+    with pytest.raises(InvalidValueError, match="re-optimisation every 0 s"):
+        play(Placer(library, Cluster.uniform(MACHINE, 1)), events, every_s=0)
+
+
+def test_timeline_is_judged_now_and_then(library, ask) -> None:
+    """A judge tells the share of broken SLOs at ten times: on a testbed that serves less than promised, all break."""
+    requests = [ask(f"r{i}") for i in range(16)]
+    events = arrivals(requests, per_s=1.0, mean_stay_s=50.0, seed=0)
+    run = play(Placer(library, Cluster.uniform(MACHINE, 4), "first-fit"), events, judge=Judge(half))
+    judged = [sample for sample in run.samples if sample.violated_share is not None]
+
+    assert 8 <= len(judged) <= 10
+    assert max(sample.violated_share for sample in judged) == 1.0
+    assert {round(sample.anat, 6) for sample in judged} == {round(4.0 / 4.5, 6)}
