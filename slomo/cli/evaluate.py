@@ -52,18 +52,39 @@ if TYPE_CHECKING:
 @click.option(
     "--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with tables and figures."
 )
+@click.option(
+    "--budgets",
+    metavar="N,N,...",
+    help="Train every model on the same N runs per NF under pressure, for each N, and print their errors instead.",
+)
+@click.option(
+    "--profile",
+    metavar="DATASET",
+    type=click.Path(),
+    help="Runs that --budgets trains on; those of --dataset by default.",
+)
+@click.option("--figure", metavar="FILE", type=click.Path(), help="Draw what --budgets found: .png, .svg or .pdf.")
 @coverage_option
 @compat_option
 @own_nf_option
 @jobs_option
 @seed_option
 @json_option
-def command(as_json: bool, report: str | None, **given: Any) -> None:
+def command(
+    as_json: bool, report: str | None, budgets: str | None, profile: str | None, figure: str | None, **given: Any
+) -> None:
     """Check every model against mixes that were never trained on.
 
     Prints per network function and overall: mean and 95th percentile of the absolute error, shares within 5 and 10 %,
     signed bias (above 0: promises too much throughput) and the coverage of the intervals, all in percent.
+
+    With --budgets 20,60,200 it trains for itself and prints a learning curve: the mean error of every model on the same
+    mixes, each trained on the same 20, 60 and 200 runs.
     """
+    if budgets is not None:
+        _learn(budgets, profile, given, figure=figure, report=report, as_json=as_json)
+        return
+    _refuse_without_budgets(profile=profile, figure=figure)
     evaluation = _evaluated(**given)
     if report is not None:
         _write_report(evaluation, report)
@@ -80,6 +101,38 @@ def command(as_json: bool, report: str | None, **given: Any) -> None:
         emit_table(("model", "noise [%]", "model [%]", "composition [%]", "total [%]"), _sources(evaluation))
         click.echo()
     note(f"{evaluation.mixes} mixes on {evaluation.machine}; intervals promise {100 * evaluation.nominal_coverage:g} %")
+
+
+def _learn(budgets: str, profile: str | None, given: dict[str, Any], **shown: Any) -> None:
+    """Run the mixes that are not given, like the rest of this command does, and show the learning curve."""
+    from slomo.cli.learning import show_learning_curve
+    from slomo.cli.progress import ProgressBar
+
+    chosen = settings(**{name: given[name] for name in ("machine", "seed", "jobs")})
+    with ProgressBar("running mixes") as bar:
+        show_learning_curve(
+            budgets,
+            profile,
+            given["dataset"],
+            models=given["names"] or None,
+            machine=given["machine"],
+            mixes=given["mixes"],
+            seed=chosen.seed,
+            own=own_network_functions(given["nf_files"]),
+            testbed=chosen.testbed,
+            store=given["store"],
+            jobs=chosen.jobs or None,
+            progress=bar,
+            **shown,
+        )
+
+
+def _refuse_without_budgets(**given: str | None) -> None:
+    from slomo.errors import UsageError
+
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"--{name} was given without --budgets", hint="add --budgets 20,60,200")
 
 
 def _sources(evaluation: "Evaluation") -> list[tuple[Any, ...]]:

@@ -19,6 +19,10 @@ from slomo.prediction.predictor import Predictor
 if TYPE_CHECKING:
     from slomo.records.profile import ProfileDataset
 
+#: SLOMO with the published rule of composition, too; everything else of it is `slomo`.
+PUBLISHED = "slomo as published"
+#: What a learning curve compares.
+COMPARED = ("slomo-xgb", "slomo", PUBLISHED, "bubbleup", "dobrescu", "mean", "none")
 #: Nominal coverages of a reliability diagram.
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 Floats = NDArray[np.float64]
@@ -174,7 +178,7 @@ def learning_curves(
     profile: "ProfileDataset",
     mixes: "ProfileDataset",
     runs: Sequence[int],
-    models: Sequence[str] = ("slomo-xgb", "slomo", "dobrescu", "mean", "none"),
+    models: Sequence[str] = COMPARED,
     *,
     seed: int = 0,
 ) -> Mapping[str, dict[int, float]]:
@@ -189,7 +193,7 @@ def learning_curves(
     runs : sequence of int
         Pressure runs per NF, 12 or more each; the smaller budgets are part of the larger ones.
     models : sequence of str
-        Names of models.
+        Names of models; ``"slomo as published"`` composes model ``"slomo"`` by the published rule.
     seed : int
         Seed of the draw and of training.
 
@@ -219,7 +223,18 @@ def learning_curves(
     for budget in sorted(runs):
         chosen = frame.loc[sorted([*order.index[order < budget], *frame.index[frame["plan"] == "solo"]])]
         part = type(profile)(chosen.reset_index(drop=True), profile.environment)
-        found = evaluate(train(part, models=list(models), seed=seed), mixes, list(models))
+        library = train(part, models=_families(models), seed=seed)
         for name in models:
-            curves[name][budget] = found.models[name].mape
+            curves[name][budget] = _mean_error(library, mixes, name)
     return curves
+
+
+def _families(models: Sequence[str]) -> list[str]:
+    """Return the families to train for these models, each once."""
+    return list(dict.fromkeys("slomo" if name == PUBLISHED else name for name in models))
+
+
+def _mean_error(library: ModelLibrary, mixes: "ProfileDataset", name: str) -> float:
+    if name == PUBLISHED:
+        return evaluate(library, mixes, ["slomo"], compat="slomo").models["slomo"].mape
+    return evaluate(library, mixes, [name]).models[name].mape

@@ -129,3 +129,23 @@ def mixes_table(
         headers.append("verdict")
         rows = [(*row, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
     return Table(tuple(headers), tuple(rows), caption)
+
+
+def learning_table(curves: Mapping[str, Mapping[int, float]], caption: str = "") -> Table:
+    """Return one row per model and one column per number of runs it was trained on.
+
+    Parameters
+    ----------
+    curves : mapping of str to mapping of int to float
+        Model -> runs per NF -> mean absolute error [%].
+    caption : str
+        One sentence.
+
+    Examples
+    --------
+    >>> learning_table({"slomo": {60: 2.0, 20: 4.0}})
+    Table(headers=('model', '20 runs [%]', '60 runs [%]'), rows=(('slomo', 4.0, 2.0),), caption='')
+    """
+    counts = sorted({count for points in curves.values() for count in points})
+    rows = tuple((name, *(points.get(count) for count in counts)) for name, points in curves.items())
+    return Table(("model", *(f"{count} runs [%]" for count in counts)), rows, caption)

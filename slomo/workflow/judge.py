@@ -3,11 +3,11 @@
 SLOMO (SIGCOMM'20) section 6.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from slomo.errors import UnknownNameError
+from slomo.errors import UnknownNameError, UsageError
 from slomo.workflow.learn import opened
 from slomo.workflow.measure import profile
 from slomo.workflow.names import host_of, machine_name
@@ -104,6 +104,68 @@ def evaluate(
     found = judge(known, dataset, models, coverage, compat=compat)
     # sources and reliability are those of slomo's own rule of composition
     return found if compat is not None else explained(known, dataset, found)
+
+
+def learning_curve(
+    dataset: "ProfileDataset",
+    judged: "ProfileDataset | None" = None,
+    *,
+    budgets: Sequence[int],
+    models: Sequence[str] | None = None,
+    machine: "str | Machine | None" = None,
+    mixes: int | None = None,
+    seed: int = 0,
+    **running: Any,
+) -> "Mapping[str, Mapping[int, float]]":
+    """Train every model on ever more of the same runs, and check each on the same mixes.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Runs alone and under pressure to train on.
+    judged : ProfileDataset, optional
+        Mixes that were run; without it, `mixes` new ones are run.
+    budgets : sequence of int
+        Runs under pressure per network function, 12 or more each.
+    models : sequence of str, optional
+        Names of models; by default all, and SLOMO as published.
+    machine : str or Machine, optional
+        Needed where the dataset holds several machines.
+    mixes, seed
+        As in :func:`evaluate`; the seed also draws the runs.
+    **running
+        `testbed`, `own`, `store`, `jobs`, `progress` as in `slomo.workflow.measure.profile`.
+
+    Returns
+    -------
+    mapping of str to mapping of int to float
+        Model -> runs per network function -> mean absolute error of throughput [%].
+
+    Raises
+    ------
+    InvalidValueError
+        For a budget of fewer than 12 runs, or of more than there are; where there are no mixes to judge by.
+    UsageError
+        Where a machine has to be named.
+    """
+    from slomo.prediction.error_sources import COMPARED, learning_curves
+
+    learned = dataset if machine is None else dataset.select(machine=machine_name(machine))
+    host = _only_machine(learned)
+    if judged is None:
+        targets = [learned.workload(key) for key in learned.select(plan="pressure").targets]
+        rest: dict[str, Any] = {"plan": "mixes", "stream": "test", **running}
+        judged = profile(targets, machine=machine or host, mixes=mixes, seed=seed, **rest)
+    return learning_curves(learned, judged.select(machine=host, plan="mix"), budgets, models or COMPARED, seed=seed)
+
+
+def _only_machine(dataset: "ProfileDataset") -> str:
+    if len(dataset.machines) != 1:
+        raise UsageError(
+            f"the dataset holds runs on several machines: {', '.join(dataset.machines) or 'none'}",
+            hint="name one with --machine",
+        )
+    return dataset.machines[0]
 
 
 def _require_descriptions(targets: "Sequence[Workload]", own: Sequence["NetworkFunction"]) -> None:
