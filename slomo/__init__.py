@@ -1,8 +1,13 @@
 """slomo: predict how much a network function slows down when it shares a server.
 
 SLOMO (SIGCOMM'20) in four verbs: `profile` under a synthetic competitor, `train` one sensitivity model per network
-function, `predict` a mix that was never run, `evaluate` predictions against such mixes. Names load when they are used
-(PEP 562), so that importing slomo costs next to nothing.
+function, `predict` a mix that was never run, `evaluate` predictions against such mixes; and a `Placer` that keeps the
+promises of a cluster by them. Names load when they are used (PEP 562), so that importing slomo costs next to nothing.
+
+>>> import slomo
+>>> placer = slomo.Placer(slomo.ModelLibrary([]), slomo.Cluster.uniform("e5-2620v4", 2), "first-fit", fallback="alone")
+>>> placer.admit(slomo.Request("edge", ("lpm",))).servers
+('e5-2620v4-1',)
 """
 
 import importlib
@@ -12,6 +17,8 @@ if TYPE_CHECKING:
     from slomo.errors import SlomoError
     from slomo.models.library import ModelLibrary
     from slomo.models.nf_model import NFModel
+    from slomo.placement.placer import Placer
+    from slomo.placement.problem import SLO, Cluster, Request
     from slomo.prediction.evaluation import Evaluation
     from slomo.prediction.predictor import Predictor
     from slomo.prediction.result import Prediction
@@ -28,6 +35,8 @@ if TYPE_CHECKING:
     from slomo.workflow.measure import profile
 
 __all__ = [
+    "SLO",
+    "Cluster",
     "Colocation",
     "Evaluation",
     "Machine",
@@ -35,9 +44,11 @@ __all__ = [
     "ModelLibrary",
     "NFModel",
     "NetworkFunction",
+    "Placer",
     "Prediction",
     "Predictor",
     "ProfileDataset",
+    "Request",
     "SlomoError",
     "Traffic",
     "Workload",
@@ -49,6 +60,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "Cluster": "slomo.placement.problem",
     "Colocation": "slomo.vocabulary.colocation",
     "Evaluation": "slomo.prediction.evaluation",
     "Machine": "slomo.vocabulary.machine",
@@ -56,9 +68,12 @@ _HOME = {
     "ModelLibrary": "slomo.models.library",
     "NFModel": "slomo.models.nf_model",
     "NetworkFunction": "slomo.vocabulary.network_function",
+    "Placer": "slomo.placement.placer",
     "Prediction": "slomo.prediction.result",
     "Predictor": "slomo.prediction.predictor",
     "ProfileDataset": "slomo.records.profile",
+    "Request": "slomo.placement.problem",
+    "SLO": "slomo.placement.problem",
     "SlomoError": "slomo.errors",
     "Traffic": "slomo.vocabulary.workload",
     "Workload": "slomo.vocabulary.workload",

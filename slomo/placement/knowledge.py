@@ -5,10 +5,11 @@ the interval of coverage c is exceeded with probability (1 + c) / 2 or more, so 
 probability r ask for c = 1 - 2 (1 - r) / n (union bound).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, PredictionError, UnknownNameError
 from slomo.placement.problem import Request
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 #: Predicted throughput, and the ends of its interval [Mpps].
 Rate = tuple[float, float, float]
 Tenants = tuple[str, ...]
+Floats = NDArray[np.float64]
+#: How a mix is predicted: each tenant beside the vectors of the others, or all at their fixed point.
+Method = Literal["slomo", "equilibrium"]
 
 
 class Knowledge:
@@ -37,11 +41,14 @@ class Knowledge:
         Probability with which all SLOs of a socket must hold, 0.5 (by the predictions themselves) up to below 1.
     profiles : sequence of InstanceProfile
         Throughput over cache ways and latency over load.
+    method : {"slomo", "equilibrium"}
+        Predict each tenant of a mix by `model` beside the vectors of the others, or all tenants at their fixed point
+        (`slomo.models.joint`), which needs profiles with the competition beside the target.
 
     Raises
     ------
     InvalidValueError
-        For a risk outside 0.5 to 1.
+        For a risk outside 0.5 to 1, or another method.
 
     Examples
     --------
@@ -58,16 +65,20 @@ class Knowledge:
         model: str = "slomo-xgb",
         risk: float = 0.95,
         profiles: Sequence[InstanceProfile] = (),
+        method: Method = "slomo",
     ) -> None:
         if not 0.5 <= risk < 1.0:
             raise InvalidValueError(
                 f"risk is {risk}, needed at least 0.5 and below 1",
                 hint="0.95: an SLO is kept with a probability of 95 %",
             )
-        self.library, self.model, self.risk = library, model, risk
+        if method not in ("slomo", "equilibrium"):
+            raise InvalidValueError(f"method is {method!r}, needed 'slomo' or 'equilibrium'")
+        self.library, self.model, self.risk, self.method = library, model, risk, method
         self.profiles: Mapping[ProfileKey, InstanceProfile] = {(p.machine, p.workload): p for p in profiles}
         self._predictors: dict[str, Predictor] = {}
         self._index: dict[str, dict[str, int]] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
         self._solo: dict[tuple[str, str], float | None] = {}
         self._reached: dict[str, float] = {}
 
@@ -84,9 +95,11 @@ class Knowledge:
         return self._solo[key]
 
     def predictable(self, machine: str, workload: str) -> bool:
-        """Say whether the sensitivity model exists for this workload on this machine."""
+        """Say whether a mix with this workload can be predicted on this machine."""
         found = self._find(machine, workload)
-        return found is not None and self.model in found.sensitivity
+        if found is None or self.method == "equilibrium":
+            return found is not None and found.response is not None
+        return self.model in found.sensitivity
 
     def needed_mpps(self, request: Request, machine: str) -> float | None:
         """Return what the request is promised [Mpps]; None where a share of an unknown solo rate is asked."""
@@ -121,32 +134,70 @@ class Knowledge:
         found: list[dict[str, Rate]] = [{} for _ in mixes]
         shared = [1] * len(mixes) if promises is None or self.risk == 0.5 else [max(count, 1) for count in promises]
         for count in sorted(set(shared)):
-            places = [place for place, number in enumerate(shared) if number == count]
-            for place, rate in zip(places, self._batch(machine, [mixes[i] for i in places], count), strict=True):
-                found[place] = rate
+            here = [place for place, number in enumerate(shared) if number == count]
+            members = [sorted(self.codes(machine, mixes[place])) for place in here]
+            width = max(len(codes) for codes in members)
+            table = np.array([codes + [-1] * (width - len(codes)) for codes in members], dtype=np.int64)
+            names = self._names[machine]
+            parts = [part.tolist() for part in self.rates_of_places(machine, table, count)]
+            for row, (place, codes) in enumerate(zip(here, members, strict=True)):
+                found[place] = {
+                    names[code]: (parts[0][row][at], parts[1][row][at], parts[2][row][at])
+                    for at, code in enumerate(codes)
+                }
         return found
 
-    def _batch(self, machine: str, mixes: Sequence[Tenants], promises: int) -> list[dict[str, Rate]]:
-        predictor, index = self._predictor(machine)
-        targets, others, owners = [], [], []
-        width = max((len(mix) for mix in mixes), default=1) - 1
-        for number, mix in enumerate(mixes):
-            codes = [index[key] for key in mix]
-            for key in dict.fromkeys(mix):
-                place = mix.index(key)
-                rest = codes[:place] + codes[place + 1 :]
-                targets.append(codes[place])
-                others.append(rest + [-1] * (width - len(rest)))
-                owners.append((number, key))
-        coverage = self._coverage(machine, promises)
-        places = np.array(others, dtype=np.int64).reshape(len(targets), max(width, 0))
-        batch = predictor.predict_batch(np.array(targets, dtype=np.int64), places, coverage)
-        mpps, high = batch.throughput_mpps.tolist(), batch.high_mpps.tolist()
-        low = mpps if self.risk == 0.5 else batch.low_mpps.tolist()
-        found: list[dict[str, Rate]] = [{} for _ in mixes]
-        for row, (number, key) in enumerate(owners):
-            found[number][key] = (mpps[row], low[row], high[row])
-        return found
+    def codes(self, machine: str, workloads: Iterable[str]) -> list[int]:
+        """Return the numbers by which arrays of mixes name workloads."""
+        _, index = self._predictor(machine)
+        return [index[key] for key in workloads]
+
+    def rates_of_places(self, machine: str, members: NDArray[np.int64], promises: int) -> tuple[Floats, Floats, Floats]:
+        """Predict mixes given as arrays.
+
+        Parameters
+        ----------
+        machine : str
+            Machine type.
+        members : ndarray of int, shape (mixes, places)
+            Numbers of :meth:`codes` in ascending order, then -1 for empty places.
+        promises : int
+            How many tenants of each mix are promised something.
+
+        Returns
+        -------
+        mpps, low, high : ndarray, shape (mixes, places)
+            Predicted throughput and the ends of its interval [Mpps].
+        """
+        coverage = self._coverage(machine, 1 if self.risk == 0.5 else promises)
+        solve = self._together if self.method == "equilibrium" else self._one_by_one
+        mpps, low, high = solve(machine, members, coverage)
+        return mpps, mpps if self.risk == 0.5 else low, high
+
+    def _one_by_one(self, machine: str, members: NDArray[np.int64], coverage: float) -> tuple[Floats, Floats, Floats]:
+        """Predict each tenant beside the others, tenants alike once."""
+        predictor, _ = self._predictor(machine)
+        width = members.shape[1]
+        first = members >= 0
+        first[:, 1:] &= members[:, 1:] != members[:, :-1]
+        rows, places = np.nonzero(first)
+        others = np.arange(width - 1) + (np.arange(width - 1) >= places[:, np.newaxis])
+        batch = predictor.predict_batch(
+            members[rows, places], np.take_along_axis(members[rows], others, axis=1), coverage
+        )
+        number = np.cumsum(first.ravel()).reshape(first.shape) - 1  # of the latest tenant not like the one before
+        return batch.throughput_mpps[number], batch.low_mpps[number], batch.high_mpps[number]
+
+    def _together(self, machine: str, members: NDArray[np.int64], coverage: float) -> tuple[Floats, Floats, Floats]:
+        """Predict all tenants of a mix at the fixed point of everybody's answer to everybody else."""
+        from slomo.models.joint import solve_joint
+
+        models = tuple(self.library[machine, name] for name in self._names[machine])
+        used, packed = np.unique(members, return_inverse=True)
+        empty = int(used[0] < 0)
+        joint = solve_joint([models[code] for code in used[empty:]], packed.reshape(members.shape) - empty,
+                            coverage=coverage)  # fmt: skip
+        return joint.throughput_mpps, joint.low_mpps, joint.high_mpps
 
     def _coverage(self, machine: str, promises: int) -> float:
         """Return the coverage whose lower ends all hold with the risk asked for, as far as calibration reaches."""
@@ -157,7 +208,10 @@ class Knowledge:
         """Return the highest coverage that the calibration scores of all models of a machine can tell."""
         if machine not in self._reached:
             models = [self.library[key] for key in self.library if key[0] == machine]
-            counts = [model.calibration[self.model].count for model in models if self.model in model.calibration]
+            if self.method == "equilibrium":
+                counts = [model.response.calibration.count for model in models if model.response is not None]
+            else:
+                counts = [model.calibration[self.model].count for model in models if self.model in model.calibration]
             self._reached[machine] = 1.0 - 1.0 / (min(counts, default=0) + 1.0)
         return self._reached[machine]
 
@@ -201,7 +255,8 @@ class Knowledge:
         if machine not in self._predictors:
             made = Predictor(self.library, machine, self.model)
             self._predictors[machine] = made
-            self._index[machine] = {workload.key: i for i, workload in enumerate(made.workloads)}
+            self._names[machine] = tuple(workload.key for workload in made.workloads)
+            self._index[machine] = {name: i for i, name in enumerate(self._names[machine])}
         if not self._index[machine]:
             raise PredictionError(f"there are no models for machine '{machine}'", hint="profile and train on it first")
         return self._predictors[machine], self._index[machine]

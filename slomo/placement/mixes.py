@@ -55,12 +55,18 @@ class Piece:
         Cache ways of each stage's own; empty where the cache is shared.
     exclusive : bool
         Must have the socket for itself.
+    instances : int
+        Instances of the request it holds; each has all stages.
+    replicas : int
+        Instances the request may be cut into; tells apart pieces of requests that may be cut in different ways.
     """
 
     workloads: tuple[str, ...]
     needed_mpps: float = 0.0
     ways: tuple[int, ...] = ()
     exclusive: bool = False
+    instances: int = 1
+    replicas: int = 1
 
 
 class Pieces:

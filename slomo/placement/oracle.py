@@ -1,15 +1,19 @@
 """Whether a mix keeps every SLO: cores, cache ways, and the predicted throughput of everybody at the risk asked for.
 
 SLOMO (SIGCOMM'20) section 2: placement asks what a network function loses beside others before it is put there.
-Verdicts are kept per kind of socket and signature, and new signatures are predicted in one batch.
+Verdicts are kept per kind of socket and signature; rates per mix, whatever it was promised, new ones in one batch.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slomo.placement.knowledge import Knowledge, Rate
 from slomo.placement.mixes import Host, Piece, Pieces, Signature, tenants_of
+from slomo.placement.rates import RateBook, RateTable
+
+#: Mixes of some network functions that are predicted ahead, at most. All mixes of nine kinds on nine cores are 48 619.
+MOST_MIXES = 150_000
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class Oracle:
 
     def __init__(self, pieces: Pieces, knowledge: Knowledge, *, predicts: bool) -> None:
         self.pieces, self.knowledge, self.predicts = pieces, knowledge, predicts
+        self.book = RateBook(knowledge)
         self._known: dict[tuple[Host, Signature], Verdict] = {}
 
     @property
@@ -91,6 +96,22 @@ class Oracle:
             self._learn(host, missing)
         return [known[host, signature] for signature in signatures]
 
+    def table(self, host: Host, floors: Mapping[str, float], most: int = MOST_MIXES) -> RateTable:
+        """Return the rates of all mixes of use for these least rates, as far as `most` mixes reach."""
+        return self.book.table(host.machine, floors, host.cores, min(most, MOST_MIXES))
+
+    def hopeless(self, host: Host, signature: Signature) -> bool:
+        """Say whether a mix needs no judging: a part of it was seen to break when mixes were told ahead."""
+        needs: dict[str, float] = {}
+        tenants: list[str] = []
+        for piece in self.pieces.of(signature):
+            if piece.needed_mpps <= 0.0 or piece.ways or piece.exclusive:
+                return False
+            tenants += piece.workloads
+            for workload in piece.workloads:
+                needs[workload] = min(needs.get(workload, math.inf), piece.needed_mpps)
+        return (host, signature) not in self._known and self.book.hopeless(host.machine, tuple(sorted(tenants)), needs)
+
     def _learn(self, host: Host, signatures: list[Signature]) -> None:
         open_: list[tuple[Signature, tuple[Piece, ...]]] = []
         for signature in signatures:
@@ -102,11 +123,9 @@ class Oracle:
             else:
                 open_.append((signature, pieces))
         if open_:
-            mixes = [tenants_of(pieces) for _, pieces in open_]
+            mixes = [tuple(sorted(tenants_of(pieces))) for _, pieces in open_]
             promises = [len(tenants_of(piece for piece in pieces if piece.needed_mpps > 0)) for _, pieces in open_]
-            for (signature, pieces), rates in zip(
-                open_, self.knowledge.rates(host.machine, mixes, promises), strict=True
-            ):
+            for (signature, pieces), rates in zip(open_, self.book.rates(host.machine, mixes, promises), strict=True):
                 self._known[host, signature] = _judged(pieces, rates)
 
 

@@ -42,7 +42,7 @@ def pack(
         left = demand[piece]
         while left > 0:
             options = (alternatives or {}).get(piece, (piece,))
-            chosen, option = _fullest(oracle, host, sockets, options)
+            chosen, option = fullest(oracle, host, sockets, options)
             if chosen == () and not oracle.verdict(host, (option,)).ok:
                 break
             moved = min(left, sockets[chosen]) if chosen else left
@@ -55,7 +55,7 @@ def rank(oracle: Oracle, signature: Signature, verdict: Verdict) -> tuple[int, f
     return oracle.pieces.cores(signature), -verdict.headroom
 
 
-def _fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], options: Sequence[int]) -> tuple[Signature, int]:
+def fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], options: Sequence[int]) -> tuple[Signature, int]:
     """Return the fullest mix in use that holds one of the options, the first that any holds; or an empty socket."""
     open_ = [signature for signature, count in sockets.items() if count]
     for option in options:

@@ -38,6 +38,8 @@ def _spot_to_dict(state: State, name: str, spot: Spot, used: set[tuple[int, int]
         "needed_mpps": cut.needed_mpps,
         "ways": list(cut.ways),
         "exclusive": cut.exclusive,
+        "instances": cut.instances,
+        "replicas": cut.replicas,
     }
 
 
@@ -82,4 +84,6 @@ def _filled(state: State, entries: Sequence[Mapping[str, Any]]) -> State:
 
 
 def _piece(item: Mapping[str, Any]) -> Piece:
-    return Piece(tuple(item["workloads"]), float(item["needed_mpps"]), tuple(item["ways"]), bool(item["exclusive"]))
+    instances, replicas = int(item.get("instances", 1)), int(item.get("replicas", 1))
+    cut = (tuple(item["workloads"]), float(item["needed_mpps"]), tuple(item["ways"]), bool(item["exclusive"]))
+    return Piece(*cut, instances, replicas)

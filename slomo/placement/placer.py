@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from slomo.errors import InvalidValueError
 from slomo.placement.account import Account
 from slomo.placement.decision import Assignment, Decision, Refusal
-from slomo.placement.knowledge import Knowledge
+from slomo.placement.knowledge import Knowledge, Method
 from slomo.placement.mixes import Host, Piece, Pieces, Signature
 from slomo.placement.moves import Move, consolidate
 from slomo.placement.packing import rank
@@ -21,6 +21,7 @@ from slomo.placement.policies.registry import make_policy, policy_class
 from slomo.placement.problem import Cluster, Request, find_request, unique_requests
 from slomo.placement.profiles import InstanceProfile
 from slomo.placement.scaling import scale_out
+from slomo.placement.seating import seat_mixes, seat_requests
 from slomo.placement.state import Socket, Spot, State
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class Placer:
     fallback : {"refuse", "alone"}
         What to do with a network function that has no model on a machine: refuse it there, or give it a socket for
         itself.
+    method : {"slomo", "equilibrium"}
+        Predict each tenant of a mix beside the vectors of the others, or all at their fixed point; policies with a
+        model of their own ask that.
 
     Examples
     --------
@@ -74,6 +78,7 @@ class Placer:
         risk: float = 0.95,
         profiles: Sequence[InstanceProfile] = (),
         fallback: Fallback = "refuse",
+        method: Method = "slomo",
         observe: "Callable[[Placer], Mapping[str, float]] | None" = None,
     ) -> None:
         kind = policy_class(policy) if isinstance(policy, str) else policy
@@ -81,7 +86,7 @@ class Placer:
             raise InvalidValueError(f"fallback is {fallback!r}, needed 'refuse' or 'alone'")
         self.cluster, self.fallback = cluster, fallback
         self._machines = cluster.machines
-        self.knowledge = Knowledge(library, kind.model or model, risk, profiles)
+        self.knowledge = Knowledge(library, kind.model or model, risk, profiles, "slomo" if kind.model else method)
         self._pieces = Pieces()
         self.policy = make_policy(kind, self.knowledge, self._pieces)
         self._observe = observe
@@ -222,12 +227,25 @@ class Placer:
 
     def _look_ahead(self) -> None:
         """Judge what one piece more would do to every mix there is, in one batch; that makes admissions quick."""
+        oracle = self.policy.oracle
+        if self.policy.predicts:
+            for host in self._state.hosts:
+                oracle.table(host, self._floors(host), most=_MOST_AHEAD)
         grown: dict[Host, list[Signature]] = {}
         for host, signature, _ in self._state.groups():
             more = (self._pieces.grown(signature, piece) for piece in range(len(self._pieces)))
-            grown.setdefault(host, []).extend(more)
+            grown.setdefault(host, []).extend(mix for mix in more if not oracle.hopeless(host, mix))
         for host, mixes in grown.items():
-            self.policy.oracle.verdicts(host, mixes[:_MOST_AHEAD])
+            oracle.verdicts(host, mixes[:_MOST_AHEAD])
+
+    def _floors(self, host: Host) -> dict[str, float]:
+        """Return the least rate that was asked of each network function that can be predicted [Mpps]."""
+        found: dict[str, float] = {}
+        for piece in (self._pieces[number] for number in range(len(self._pieces))):
+            for key in piece.workloads:
+                if piece.needed_mpps > 0.0 and self.knowledge.predictable(host.machine, key):
+                    found[key] = min(piece.needed_mpps, found.get(key, piece.needed_mpps))
+        return found
 
     def _room(self, piece: int) -> int | None:
         spot = self._best(dict.fromkeys(self._state.hosts, piece))
@@ -299,7 +317,11 @@ class Placer:
             cores = {signature: self._pieces.cores(mix) if signature else 0 for signature, mix in mixes.items()}
             held = [cores[signature] for signature, mix in mixes.items() if oracle.known_to_hold(host, mix)]
             least = max(held, default=0)
-            mixes = {signature: mix for signature, mix in mixes.items() if cores[signature] >= least}
+            mixes = {
+                signature: mix
+                for signature, mix in mixes.items()
+                if least <= cores[signature] <= host.cores and not oracle.hopeless(host, mix)
+            }
         oracle.verdicts(host, list(mixes.values()))
         return list(mixes)
 
@@ -351,45 +373,15 @@ class Placer:
                 if len(cuts[request.id]) == 1:
                     queues.setdefault(self._pieces.number(cuts[request.id][0]), []).append(request)
             demand = {piece: len(queue) for piece, queue in queues.items()}
-            taken |= self._carry_out(host, (demand and self.policy.plan(host, demand)) or {}, queues)
-            taken |= self._seat(host, [request for request in here if request.id not in taken])
+            plan = (demand and self.policy.plan(host, demand)) or {}
+            taken |= seat_mixes(self._state, self.policy, host, plan, queues)
+            left = [request for request in here if request.id not in taken]
+            needs = [(request, self._account.capacity_needed(request, host)) for request in left]
+            asked = [Asked(request, need) for request, need in needs if need is not None]
+            seats = (asked and self.policy.seats(host, asked)) or {}
+            taken |= seat_requests(self._state, host, left, seats)
         rest = [request for request in requests if request.id not in taken]
         return sorted(rest, key=self._demand, reverse=True) if self.policy.sorts else rest
-
-    def _seat(self, host: Host, requests: Sequence[Request]) -> set[str]:
-        """Place what a plan that tells requests apart has seats for."""
-        needs = [(request, self._account.capacity_needed(request, host)) for request in requests]
-        asked = [Asked(request, needed) for request, needed in needs if needed is not None]
-        seats = (asked and self.policy.seats(host, asked)) or {}
-        empty = self._state.empty_sockets(host)
-        taken: set[str] = set()
-        for request in requests:
-            mine = seats.get(request.id, [])
-            if max((at for at, _ in mine), default=len(empty)) >= len(empty):
-                continue
-            spots = [(empty[at], self._pieces.number(piece)) for at, piece in mine]
-            for spot in spots:
-                self._state.put(request.id, spot)
-            self._state.keep(request, spots)
-            taken.add(request.id)
-        return taken
-
-    def _carry_out(self, host: Host, plan: Mapping[Signature, int], queues: Mapping[int, list[Request]]) -> set[str]:
-        empty = iter(self._state.empty_sockets(host))
-        pending = {piece: iter(queue) for piece, queue in queues.items()}
-        taken: set[str] = set()
-        for signature, count in sorted(plan.items(), key=lambda item: (-len(item[0]), item[0])):
-            for _ in range(count):
-                socket = next(empty, None)
-                if socket is None:
-                    return taken
-                for piece in signature:
-                    request = next(pending[self.policy.primary.get(piece, piece)], None)
-                    if request is not None:
-                        self._state.put(request.id, (socket, piece))
-                        self._state.keep(request, [(socket, piece)])
-                        taken.add(request.id)
-        return taken
 
     def _demand(self, request: Request) -> float:
         """Return how demanding a request is, for the order of a batch."""

@@ -5,7 +5,7 @@ The terms are those of ResQ (NSDI'18) section 5: an SLO promises throughput and 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -387,7 +387,7 @@ def check_version(what: str, data: Mapping[str, Any]) -> None:
         )
 
 
-def find_request(what: str, name: str, known: Iterable[str]) -> None:
+def find_request(what: str, name: str, known: Collection[str]) -> None:
     """Refuse an id nobody has.
 
     Raises
@@ -395,6 +395,6 @@ def find_request(what: str, name: str, known: Iterable[str]) -> None:
     UnknownNameError
         With the nearest id.
     """
-    names = list(known)
-    if name not in names:
-        raise UnknownNameError(what, name, names[:50] if len(names) > 50 else names)
+    if name in known:
+        return
+    raise UnknownNameError(what, name, list(known)[:50])

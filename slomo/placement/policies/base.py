@@ -56,8 +56,10 @@ class Policy:
         Cannot do without profiles over cache ways.
     alternatives : dict of int to tuple of int
         Piece -> pieces that serve the same request at another cost, where a plan may choose.
+    splits : dict of int to dict of int to int
+        Piece -> instances on one socket -> the piece that holds them, worth considering or not.
     primary : dict of int to int
-        The inverse.
+        Piece of a request, however cut -> the piece its class goes by.
     """
 
     name: ClassVar[str] = "first-fit"
@@ -72,6 +74,7 @@ class Policy:
         self.knowledge, self.pieces = knowledge, pieces
         self.oracle = Oracle(pieces, knowledge, predicts=self.predicts)
         self.alternatives: dict[int, tuple[int, ...]] = {}
+        self.splits: dict[int, dict[int, int]] = {}
         self.primary: dict[int, int] = {}
 
     def offers(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:

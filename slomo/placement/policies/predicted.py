@@ -2,15 +2,26 @@
 
 SLOMO (SIGCOMM'20) section 2 gives the use: ask what everybody would lose before placing. A socket's mix is judged as a
 whole, each tenant by its own model beside all others, at the risk asked for. A request that allows replicas may be cut
-into several instances on one socket, each of which needs less and so suffers its neighbours more gladly.
+into several instances on one socket, each of which needs less and so suffers its neighbours more gladly. A batch is
+packed twice: kind by kind, each piece on the fullest socket that holds it; and socket by socket, each filled with the
+mix that leaves least of it, which finds who goes well together.
 """
 
 from collections.abc import Iterator, Mapping
+
+import numpy as np
 
 from slomo.placement.mixes import Host, Piece, Signature
 from slomo.placement.packing import pack
 from slomo.placement.policies.base import Demand, Policy, in_order
 from slomo.placement.problem import Request
+from slomo.placement.rounding import fill_by_value
+from slomo.placement.shared_pricing import SharedPricing, classes_of
+
+#: Mixes predicted ahead per request of a batch, at most.
+_MIXES_PER_REQUEST = 300
+#: Times a batch is filled, each time with values corrected by the time before.
+_PASSES = 6
 
 
 class PredictedBestFit(Policy):
@@ -25,31 +36,54 @@ class PredictedBestFit(Policy):
         """Yield pieces of 1, 2, ... instances on one socket, the least share of it first; then instances apart."""
         spread = request.id in request.anti_affinity
         options = [] if spread else self.together(request, host, needed_mpps)
-        if options:
-            numbers = [self.pieces.number(piece) for piece in options]
-            self.alternatives[numbers[0]] = tuple(numbers)
-            self.primary |= dict.fromkeys(numbers, numbers[0])
-            yield from ((piece,) for piece in options)
+        yield from ((self.pieces[number],) for number in options)
         yield from (pieces for pieces in super().cuts(request, host, needed_mpps) if spread or len(pieces) > 1)
 
-    def together(self, request: Request, host: Host, needed_mpps: float) -> list[Piece]:
+    def together(self, request: Request, host: Host, needed_mpps: float) -> tuple[int, ...]:
         """Return the pieces of all instances on one socket that are worth considering, the least share first."""
         workloads = tuple(workload.key for workload in request.chain)
-        shares: list[tuple[float, Piece]] = []
-        for count in range(1, min(request.replicas, host.cores // len(workloads)) + 1):
-            piece = Piece(workloads * count, needed_mpps / count)
-            number = self.pieces.number(piece)
+        most = min(request.replicas, host.cores // len(workloads))
+        counts = range(1, most + 1)
+        every = {
+            count: self.pieces.number(
+                Piece(workloads * count, needed_mpps / count, instances=count, replicas=request.replicas)
+            )
+            for count in counts
+        }
+        shares: list[tuple[float, int]] = []
+        for count, number in every.items():
             if self.can_alone(host, workloads, needed_mpps / count) and self.oracle.verdict(host, (number,)).ok:
                 share = self.weight(host, number)
                 if all(share < other for other, _ in shares):
-                    shares.append((share, piece))
+                    shares.append((share, number))
             if shares and shares[-1][0] <= len(workloads) * len(shares) / host.cores:
                 break  # it fills the socket already; more instances only take more cores
-        return [piece for _, piece in sorted(shares, key=lambda pair: pair[0])]
+        options = tuple(number for _, number in sorted(shares))
+        if options:
+            self.alternatives[options[0]], self.splits[options[0]] = options, every
+            self.primary |= dict.fromkeys(every.values(), options[0])
+        return options
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
-        """Pack the batch by counts."""
-        return self.packed(host, demand)
+        """Pack the batch by counts; and, but for chains, socket by socket with the best mix of what is left."""
+        packed = self.packed(host, demand)
+        pricing = self.pricing(host, demand, _MIXES_PER_REQUEST * sum(demand.values()))
+        if pricing is None:
+            return packed
+        shares = np.array([self.weight(host, piece) for piece in demand])
+        filled = fill_by_value(np.array([*demand.values()], dtype=np.int64), shares, pricing, passes=_PASSES).best
+        return filled if sum(filled.values()) < sum(packed.values()) else packed
+
+    def pricing(self, host: Host, demand: Demand, most: int) -> SharedPricing | None:
+        """Return the mixes of a batch, as far as `most` mixes reach; None for chains."""
+        asked = classes_of(self.pieces, self.splits, demand)
+        if asked is None:
+            return None
+        floors: dict[str, float] = {}
+        for item in asked:
+            least = min(need for _, need in item.pieces.values())
+            floors[item.workload] = min(least, floors.get(item.workload, least))
+        return SharedPricing(host, self.oracle.table(host, floors, most), asked)
 
     def packed(self, host: Host, demand: Demand) -> dict[Signature, int]:
         """Pack the most demanding pieces first and last, cut small and large; return what takes fewest sockets."""

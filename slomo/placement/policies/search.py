@@ -6,9 +6,11 @@ choose fewer ways on more cores.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from slomo.placement.columns import Column, MixPlan, cover
 from slomo.placement.mixes import Host, Piece, Signature
+from slomo.placement.oracle import MOST_MIXES
 from slomo.placement.policies.base import Demand
 from slomo.placement.policies.predicted import PredictedBestFit
 from slomo.placement.pricing import Item, Knapsack, enumerate_mixes
@@ -17,6 +19,8 @@ from slomo.placement.way_packing import pack_ways
 
 #: Instances on one socket that one request may be split into to save ways.
 _MOST_SPLIT = 4
+#: What a bound rests on where mixes are grown from mixes that hold.
+_PREMISE = "if one tenant more never helps"
 
 
 class MixSearch(PredictedBestFit):
@@ -40,21 +44,23 @@ class MixSearch(PredictedBestFit):
         if None in profiles:
             yield from super().cuts(request, host, needed_mpps)
             return
+        workloads = tuple(workload.key for workload in request.chain)
         for count in range(1, request.replicas + 1):
-            options = self.options(host, tuple(workload.key for workload in request.chain), needed_mpps / count)
+            most = min(_MOST_SPLIT, request.replicas // count)
+            options = self.options(host, workloads, needed_mpps / count, most)
             if options:
                 numbers = [self.pieces.number(piece) for piece in options]
                 self.alternatives[numbers[0]] = tuple(numbers)
                 self.primary |= dict.fromkeys(numbers, numbers[0])
                 yield (options[0],) * count
 
-    def options(self, host: Host, workloads: tuple[str, ...], mpps: float) -> tuple[Piece, ...]:
+    def options(self, host: Host, workloads: tuple[str, ...], mpps: float, most: int) -> tuple[Piece, ...]:
         """Return the pieces that serve `mpps` on one socket by own ways, fewest cores first; each next saves ways."""
         found: list[Piece] = []
-        for split in range(1, _MOST_SPLIT + 1):
+        for split in range(1, most + 1):
             ways = [self.ways_for(host, key, mpps / split) for key in workloads]
             known = [way for way in ways if way is not None]
-            piece = Piece(workloads * split, mpps / split, tuple(known) * split)
+            piece = Piece(workloads * split, mpps / split, tuple(known) * split, False, split, most)
             fits = len(piece.workloads) <= host.cores and sum(piece.ways) <= host.ways
             if len(known) == len(workloads) and fits and all(sum(piece.ways) < sum(other.ways) for other in found):
                 found.append(piece)
@@ -67,26 +73,36 @@ class MixSearch(PredictedBestFit):
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
         """Plan by mixes; take best fit's plan where that is no worse."""
-        classes = {piece: number for number, piece in enumerate(demand)}
-        wanted = [*demand.values()]
-        if all(self.pieces[piece].ways for piece in demand):
-            options = {piece: self.alternatives.get(piece, (piece,)) for piece in demand}
-            items = [self._item(o, classes[piece]) for piece, numbers in options.items() for o in numbers]
-            packed = pack_ways(host, items, dict(enumerate(wanted)))
-            start = [self._column(mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
-            found = cover(wanted, start, Knapsack(host, items, len(classes)), time_limit_s=self.time_limit_s)
-        else:
-            packed = self.packed(host, demand)
-            every = {
-                option: count for piece, count in demand.items() for option in self.alternatives.get(piece, (piece,))
-            }
-            mixes, complete = enumerate_mixes(self.oracle, host, every)
-            start = [self._column(mix, classes) for mix in (*packed, *mixes)]
-            found = cover(wanted, start, complete=complete, time_limit_s=self.time_limit_s)
+        owned = all(self.pieces[piece].ways for piece in demand)
+        found, packed = self._with_ways(host, demand) if owned else self._shared(host, demand)
         if found.count >= sum(packed.values()):
-            found = MixPlan(dict(packed), found.lower_bound, found.proven, found.columns, found.rounds, found.seconds)
+            found = replace(found, sockets=dict(packed))
         self.last = found
         return found.sockets
+
+    def _with_ways(self, host: Host, demand: Demand) -> tuple[MixPlan, Mapping[Signature, int]]:
+        classes = {piece: number for number, piece in enumerate(demand)}
+        options = {piece: self.alternatives.get(piece, (piece,)) for piece in demand}
+        items = [self._item(o, classes[piece]) for piece, numbers in options.items() for o in numbers]
+        packed = pack_ways(host, items, dict(enumerate(demand.values())))
+        start = [self._column(mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
+        pricing = Knapsack(host, items, len(classes))
+        return cover([*demand.values()], start, pricing, time_limit_s=self.time_limit_s), packed
+
+    def _shared(self, host: Host, demand: Demand) -> tuple[MixPlan, Mapping[Signature, int]]:
+        classes = {piece: number for number, piece in enumerate(demand)}
+        wanted = [*demand.values()]
+        packed = super().plan(host, demand) or {}
+        start = [self._column(mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
+        pricing = self.pricing(host, demand, MOST_MIXES)
+        if pricing is not None:
+            premise, limit = "" if pricing.complete else _PREMISE, self.time_limit_s
+            plan = cover(wanted, start, pricing, complete=pricing.finished, premise=premise, time_limit_s=limit)
+            return plan, packed
+        every = {option: count for piece, count in demand.items() for option in self.alternatives.get(piece, (piece,))}
+        mixes, complete = enumerate_mixes(self.oracle, host, every)
+        start += [self._column(mix, classes) for mix in mixes]
+        return cover(wanted, start, complete=complete, premise=_PREMISE, time_limit_s=self.time_limit_s), packed
 
     def _item(self, piece: int, klass: int) -> Item:
         cut = self.pieces[piece]

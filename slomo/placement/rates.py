@@ -1,0 +1,190 @@
+"""Rates of whole mixes, remembered by who runs together: promises differ more often than mixes do.
+
+SLOMO (SIGCOMM'20) predicts throughput from who runs beside whom; what each was promised only says whether that is
+enough. A socket has few cores and a cluster few kinds of network functions, so that every mix can be predicted ahead,
+in few batches: n kinds on c cores make C(n + c, c) - 1 mixes. Where these are too many, mixes are grown tenant by
+tenant from mixes that hold, as more competitors hardly ever help.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.placement.knowledge import Floats, Knowledge, Rate, Tenants
+
+Mix = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RateTable:
+    """The rates of mixes of some network functions on up to so many cores, all of them promised something.
+
+    Attributes
+    ----------
+    floors : dict of str to float
+        Workload key, in ascending order -> the least rate that is of use [Mpps].
+    cores : int
+        Tenants of a mix, at most.
+    complete : bool
+        All mixes are here; else those in which everybody reaches its floor, grown from mixes in which everybody does.
+    reach : int
+        Tenants of a mix up to which none of these is missing; below `cores` where growing was cut off.
+    most : int
+        Mixes after which growing is cut off.
+    counts : ndarray of int, shape (mixes, workloads)
+        How many of each run.
+    mpps, low, high : ndarray, shape (mixes, workloads)
+        Predicted throughput of each and the ends of its interval [Mpps]; NaN for who is not there.
+    rows : dict of tuple to int
+        Workload numbers in ascending order -> mix.
+    """
+
+    floors: dict[str, float]
+    cores: int
+    complete: bool
+    reach: int
+    most: int
+    counts: NDArray[np.int8]
+    mpps: Floats
+    low: Floats
+    high: Floats
+    rows: dict[Mix, int]
+
+    def covers(self, floors: Mapping[str, float], cores: int, most: int) -> bool:
+        """Say whether every mix of use for other floors is here, too, or as many as asked for."""
+        known = all(key in self.floors and (self.complete or self.floors[key] <= need) for key, need in floors.items())
+        return known and (cores <= self.reach or (cores <= self.cores and most <= self.most))
+
+
+class RateBook:
+    """Asks each mix once.
+
+    Parameters
+    ----------
+    knowledge : Knowledge
+        Predicts.
+
+    Attributes
+    ----------
+    asked : int
+        Mixes predicted so far.
+    """
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        self._knowledge = knowledge
+        self._seen: dict[tuple[str, Tenants, int], dict[str, Rate]] = {}
+        self._tables: dict[str, RateTable] = {}
+        self._numbers: dict[str, dict[str, int]] = {}
+        self.asked = 0
+
+    def rates(self, machine: str, mixes: Sequence[Tenants], promises: Sequence[int]) -> list[dict[str, Rate]]:
+        """Return the rates of mixes of sorted workload keys, as `Knowledge.rates` does."""
+        keys = [(machine, mix, promised) for mix, promised in zip(mixes, promises, strict=True)]
+        seen = self._seen
+        missing = [key for key in dict.fromkeys(keys) if key not in seen and not self._from_table(key)]
+        if missing:
+            self.asked += len(missing)
+            found = self._knowledge.rates(machine, [key[1] for key in missing], [key[2] for key in missing])
+            seen.update(zip(missing, found, strict=True))
+        return [seen[key] for key in keys]
+
+    def table(self, machine: str, floors: Mapping[str, float], cores: int, most: int) -> RateTable:
+        """Return the mixes of some network functions, as far as `most` reaches.
+
+        Parameters
+        ----------
+        machine : str
+            Machine type.
+        floors : mapping of str to float
+            Workload key -> the least rate that is of use [Mpps].
+        cores : int
+            Tenants of a mix, at most.
+        most : int
+            Mixes to predict, at most.
+        """
+        known = self._tables.get(machine)
+        if known is not None and known.covers(floors, cores, most):
+            return known
+        made = _tabulated(self._knowledge, machine, dict(sorted(floors.items())), cores, most)
+        self.asked += len(made.rows)
+        self._tables[machine] = made
+        self._numbers[machine] = {key: number for number, key in enumerate(made.floors)}
+        return made
+
+    def hopeless(self, machine: str, mix: Tenants, needs: Mapping[str, float]) -> bool:
+        """Say whether a mix, everybody in it promised something, is known to break some promise."""
+        table = self._tables.get(machine)
+        if table is None or table.complete or len(mix) > table.reach or not table.covers(needs, len(mix), 0):
+            return False
+        numbers = self._numbers[machine]
+        return tuple(numbers[workload] for workload in mix) not in table.rows
+
+    def _from_table(self, key: tuple[str, Tenants, int]) -> bool:
+        """Copy a mix from the table, if it is there."""
+        machine, mix, promised = key
+        table = self._tables.get(machine)
+        if table is None or promised != len(mix):
+            return False
+        numbers = self._numbers[machine]
+        row = table.rows.get(tuple(numbers.get(workload, -1) for workload in mix))
+        if row is None:
+            return False
+        parts = (table.mpps[row].tolist(), table.low[row].tolist(), table.high[row].tolist())
+        places = [(workload, numbers[workload]) for workload in dict.fromkeys(mix)]
+        self._seen[key] = {workload: (parts[0][at], parts[1][at], parts[2][at]) for workload, at in places}
+        return True
+
+
+def _tabulated(knowledge: Knowledge, machine: str, floors: dict[str, float], cores: int, most: int) -> RateTable:
+    codes = np.array(knowledge.codes(machine, floors), dtype=np.int64)
+    least = np.array([*floors.values()])
+    complete = math.comb(len(floors) + cores, cores) - 1 <= most
+    rows: dict[Mix, int] = {}
+    counts, parts = [], []
+    mixes: list[Mix] = [(kind,) for kind in range(len(floors))]
+    reach = judged = 0
+    while reach < cores and (reach == 0 or judged + len(mixes) <= most):
+        reach, judged = reach + 1, judged + len(mixes)
+        tally, table = _rates(knowledge, machine, codes, np.array(mixes, dtype=np.int64).reshape(-1, reach))
+        if not complete:
+            holds = ((tally == 0) | (table[1] / least - 1.0 >= 0.0)).all(axis=1)
+            tally, table = tally[holds], table[:, holds]
+            mixes = [mix for mix, good in zip(mixes, holds.tolist(), strict=True) if good]
+        rows |= {mix: len(rows) + number for number, mix in enumerate(mixes)}
+        counts.append(tally)
+        parts.append(table)
+        if reach < cores:
+            kinds = range(len(floors))
+            mixes = list(combinations_with_replacement(kinds, reach + 1) if complete else _grown(mixes, rows))
+    mpps, low, high = np.concatenate(parts, axis=1)
+    return RateTable(floors, cores, complete, reach, most, np.concatenate(counts), mpps, low, high, rows)
+
+
+def _rates(
+    knowledge: Knowledge, machine: str, codes: NDArray[np.int64], members: NDArray[np.int64]
+) -> tuple[NDArray[np.int8], Floats]:
+    """Return who runs, shape (mixes, workloads), and rate, low and high of each, shape (3, mixes, workloads)."""
+    tally = np.zeros((len(members), len(codes)), dtype=np.int8)
+    table = np.full((3, *tally.shape), np.nan)
+    everyone = np.arange(len(members))
+    found = knowledge.rates_of_places(machine, codes[members], members.shape[1]) if len(members) else ()
+    for place in range(members.shape[1]):
+        tally[everyone, members[:, place]] += 1
+        for part, values in zip(table, found, strict=False):
+            part[everyone, members[:, place]] = values[:, place]
+    return tally, table
+
+
+def _grown(mixes: Sequence[Mix], known: Mapping[Mix, int]) -> Iterator[Mix]:
+    """Yield mixes with one tenant more of which every part is known to hold."""
+    kinds = sorted({mix[-1] for mix in mixes})
+    for mix in mixes:
+        for kind in kinds:
+            if kind >= mix[-1]:
+                made = (*mix, kind)
+                if all(made[:at] + made[at + 1 :] in known for at in range(len(mix))):
+                    yield made
