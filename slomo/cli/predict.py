@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slomo.cli.learning import figure_path
 from slomo.cli.options import (
     compat_option,
     complete_metrics,
@@ -20,6 +21,10 @@ from slomo.cli.options import (
 from slomo.cli.output import emit_json, format_table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slomo.prediction.explanation import Explanation
+    from slomo.prediction.latency_result import LatencyPrediction
     from slomo.prediction.result import Prediction
 
 
@@ -51,9 +56,17 @@ if TYPE_CHECKING:
     show_default=True,
     help="Compose the competitors' vectors, or solve the whole server at once.",
 )
+@click.option(
+    "--offered", type=float, metavar="MPPS", help="What arrives at the target; latency is then predicted as well."
+)
 @coverage_option
 @compat_option
-@click.option("--explain", is_flag=True, help="Show which metrics carry the loss, and the composed vector.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Show which competitor costs how much through which resource and metric, and the composed vector.",
+)
+@click.option("--figure", metavar="FILE", type=click.Path(), help="Draw the loss as a waterfall: .png, .svg or .pdf.")
 @click.option("--strict", is_flag=True, help="Refuse, with exit code 5, what the measurements do not support.")
 @click.option(
     "--vector",
@@ -71,7 +84,7 @@ if TYPE_CHECKING:
 @own_nf_option
 @seed_option
 @json_option
-def command(explain: bool, as_json: bool, **given: Any) -> None:
+def command(explain: bool, as_json: bool, figure: str | None, **given: Any) -> None:
     """Predict what a network function loses beside others.
 
     NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic. Without --with the answer
@@ -79,7 +92,10 @@ def command(explain: bool, as_json: bool, **given: Any) -> None:
 
     Example: slomo predict --target lpm --with stats:2 --with snort
     """
+    place = None if figure is None else figure_path(figure)
     prediction = _predicted(**given)
+    if place is not None:
+        _draw(prediction, place)
     if as_json:
         emit_json(prediction.to_dict())
         return
@@ -97,6 +113,7 @@ def _predicted(
     compat: Any,
     nf_files: tuple[str, ...],
     method: str = "slomo",
+    offered: float | None = None,
     **given: Any,
 ) -> "Prediction":
     from slomo.errors import UsageError
@@ -115,6 +132,11 @@ def _predicted(
         raise UsageError(
             f"--vector and --method {method} were given", hint="a whole server is solved from its NFs; name them --with"
         )
+    if vector and offered is not None:
+        raise UsageError(
+            "--vector and --offered were given",
+            hint="latency is predicted beside NFs that are known by name; name them --with",
+        )
     chosen = settings(**given)
     library = load_models(chosen.models)
     machine = _machine(given["machine"], chosen.machine, library.machines)
@@ -124,7 +146,7 @@ def _predicted(
         return predict_vector(
             target, _pairs("--vector", vector), library, traffic=_pairs("--traffic", traffic), **common
         )
-    return predict(target, beside, library, compat=compat, method=method, **common)  # type: ignore[arg-type]
+    return predict(target, beside, library, compat=compat, method=method, offered_mpps=offered, **common)  # type: ignore[arg-type]
 
 
 def _machine(asked: str | None, default: str, known: tuple[str, ...]) -> str | None:
@@ -186,7 +208,47 @@ def _text(prediction: "Prediction") -> str:
     if prediction.carrier is not None:
         lines.append(f"  carried by  {prediction.carrier[0]} ({100 * prediction.carrier[1]:.0f} % of the loss)")
     lines.append(f"  verdict     {'; '.join([str(prediction.verdict), *prediction.reasons])}")
+    if prediction.latency is not None:
+        lines += _latency(prediction.latency)
     return "\n".join(lines)
+
+
+def _draw(prediction: "Prediction", place: "Path") -> None:
+    from slomo.report.explanation_figures import waterfall
+
+    waterfall(prediction).savefig(place)
+    click.echo(f"waterfall written to {place}", err=True)
+
+
+def _who(why: "Explanation") -> str:
+    """Return which competitor costs how much through which resource, the costliest first."""
+    from slomo.prediction.explanation import group_of
+
+    rows = []
+    for who, metrics in (why.competitors or {"all together": why.metrics}).items():
+        for through, part in (why.by_competitor.get(who) or why.groups).items():
+            mostly = max((name for name in metrics if group_of(name) == through), key=lambda name: metrics[name])
+            rows.append((who, through, mostly, part, 100 * part / why.loss_mpps))
+    rows = sorted((row for row in rows if row[3]), key=lambda row: -row[3])
+    rest = why.unattributed_mpps
+    total = ("sum", "", "", why.loss_mpps, 100.0)
+    return format_table(
+        ("competitor", "through", "mostly", "loss [Mpps]", "share [%]"),
+        [*rows, ("not attributed", "", "", rest, 100 * rest / why.loss_mpps), total],
+    )
+
+
+def _latency(found: "LatencyPrediction") -> list[str]:
+    """Return the lines that tell how long packets stay."""
+    lines = [
+        f"  load        {found.load:.3f} ({found.offered_mpps:.3f} of {found.possible_mpps:.3f} Mpps it could serve)"
+    ]
+    for name, value in found.percentiles_us.items():
+        low, high = found.intervals_us[name]
+        ends = f"{low:.2f} us and more" if high is None else f"{low:.2f} to {high:.2f} us"
+        lines.append(f"  {name:11} {value:.2f} us  ({100 * found.coverage:g} % interval {ends})")
+    lines.append(f"  latency     {'; '.join([str(found.verdict), *found.reasons])}")
+    return lines
 
 
 def _explanation(prediction: "Prediction") -> str:
@@ -195,6 +257,7 @@ def _explanation(prediction: "Prediction") -> str:
     parts = []
     if prediction.explanation is not None and prediction.explanation.loss_mpps > 0:
         loss = prediction.explanation.loss_mpps
+        parts.append(_who(prediction.explanation))
         shares = sorted(prediction.explanation.metrics.items(), key=lambda item: -item[1])
         rows = [(name, part, 100 * part / loss) for name, part in shares]
         parts.append(

@@ -1,12 +1,13 @@
-"""Say which metric carries a predicted loss.
+"""Say which competitor costs how much, through which resource.
 
-The loss is divided over groups of metrics by their Shapley value (Shapley, 1953; Lundberg and Lee, SHAP, NeurIPS'17):
-the average of what a group costs when it is put on top of every subset of the others, with the values of a lone target
-for those left out. Inside a group the loss is divided by what each metric alone would give back.
+The loss is divided over groups of metrics, one group per resource, by their Shapley value (Shapley, 1953; Lundberg and
+Lee, SHAP, NeurIPS'17): the average of what a group costs when it is put on top of every subset of the others, with the
+values of a lone target for those left out. Inside a group the loss is divided by what each metric alone would give
+back, and inside a metric by what each competitor puts into it, since such metrics are sums over the competitors.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from math import factorial
 from types import MappingProxyType
@@ -25,15 +26,29 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "cache": ("L3OCC", "L2MISS", "L3MISS", "L3HIT", "L3MPI", "L2MPI", "L2HIT"),
         "DDIO": ("DDIOOCC", "PCIEHIT", "PCIEMISS"),
         "memory bandwidth": ("READ", "WRITE", "LMB", "LLCMISSLAT"),
-        "inter-socket links": ("RMB", "UPI"),
-        "core activity": ("INST", "IPC", "EXEC", "FREQ", "AFREQ"),
+        "interconnect": ("RMB", "UPI"),
+        "core": ("INST", "IPC", "EXEC", "FREQ", "AFREQ"),
     }
 )
+#: Resources without a metric of the competition: named "accelerator regex" among the metrics.
+ACCELERATOR = "accelerator"
+
+
+def group_of(metric: str) -> str:
+    """Return the resource that a metric, or the part of an accelerator, belongs to.
+
+    Examples
+    --------
+    >>> group_of("L3OCC"), group_of("accelerator regex")
+    ('cache', 'accelerator')
+    """
+    found = next((group for group, names in GROUPS.items() if metric in names), None)
+    return found or metric.split(" ", 1)[0]
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A loss divided over the metrics that cause it.
+    """A loss divided over the metrics, and the competitors, that cause it.
 
     Attributes
     ----------
@@ -44,29 +59,42 @@ class Explanation:
     unattributed_mpps : float
         What the model loses even with every metric at its value without competition: its error at that point, and
         metrics that have no such value (nobody's IPC is not 0).
+    competitors : mapping of str to mapping of str to float
+        Competitor (all its instances) -> metric -> part of the loss [Mpps]; over all competitors they add up to
+        `metrics`. Empty where only the vector of all competitors together is known.
 
     Examples
     --------
-    >>> e = Explanation(0.5, {"L3OCC": 0.4, "READ": 0.1}, 0.0)
+    >>> e = Explanation(0.5, {"L3OCC": 0.4, "READ": 0.1}, 0.0, {"lpm": {"L3OCC": 0.4}, "vpn": {"READ": 0.1}})
     >>> e.carrier, e.groups
     (('L3OCC', 0.8), {'cache': 0.4, 'memory bandwidth': 0.1})
+    >>> e.by_competitor
+    {'lpm': {'cache': 0.4}, 'vpn': {'memory bandwidth': 0.1}}
     """
 
     loss_mpps: float
     metrics: Mapping[str, float]
     unattributed_mpps: float
+    competitors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", MappingProxyType(dict(self.metrics)))
+        frozen = {name: MappingProxyType(dict(parts)) for name, parts in self.competitors.items()}
+        object.__setattr__(self, "competitors", MappingProxyType(frozen))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (Explanation, (self.loss_mpps, dict(self.metrics), self.unattributed_mpps))
+        plain = {name: dict(parts) for name, parts in self.competitors.items()}
+        return (Explanation, (self.loss_mpps, dict(self.metrics), self.unattributed_mpps, plain))
 
     @property
     def groups(self) -> dict[str, float]:
-        """Group -> its part of the loss [Mpps], for groups with a metric in the model."""
-        found = {g: [self.metrics[name] for name in names if name in self.metrics] for g, names in GROUPS.items()}
-        return {group: sum(parts) for group, parts in found.items() if parts}
+        """Resource -> its part of the loss [Mpps], for resources with a metric in the model."""
+        return _grouped(self.metrics)
+
+    @property
+    def by_competitor(self) -> dict[str, dict[str, float]]:
+        """Competitor -> resource -> part of the loss [Mpps]."""
+        return {name: _grouped(parts) for name, parts in self.competitors.items()}
 
     @property
     def carrier(self) -> tuple[str, float] | None:
@@ -83,18 +111,32 @@ class Explanation:
             "metrics": dict(self.metrics),
             "groups": self.groups,
             "unattributed_mpps": self.unattributed_mpps,
+            "competitors": {name: dict(parts) for name, parts in self.competitors.items()},
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Explanation":
         """Rebuild from :meth:`to_dict`'s mapping."""
-        return cls(float(data["loss_mpps"]), dict(data["metrics"]), float(data["unattributed_mpps"]))
+        competitors = {name: dict(parts) for name, parts in data.get("competitors", {}).items()}
+        return cls(float(data["loss_mpps"]), dict(data["metrics"]), float(data["unattributed_mpps"]), competitors)
+
+
+def _grouped(parts: Mapping[str, float]) -> dict[str, float]:
+    order = [*GROUPS, ACCELERATOR]
+    found: dict[str, float] = {}
+    for name in sorted(parts, key=lambda metric: order.index(group_of(metric))):
+        found[group_of(name)] = found.get(group_of(name), 0.0) + parts[name]
+    return found
 
 
 def explain(
-    predict_mpps: Callable[[Floats], Floats], names: tuple[str, ...], vector: Floats, solo_mpps: float
+    predict_mpps: Callable[[Floats], Floats],
+    names: tuple[str, ...],
+    vector: Floats,
+    solo_mpps: float,
+    own_values: Mapping[str, Floats] | None = None,
 ) -> Explanation:
-    """Divide the loss a model predicts for `vector` over the metrics it reads.
+    """Divide the loss a model predicts for `vector` over the metrics it reads, and over the competitors behind them.
 
     Parameters
     ----------
@@ -106,6 +148,8 @@ def explain(
         The composed vector.
     solo_mpps : float
         Throughput of the target alone [Mpps].
+    own_values : mapping of str to ndarray of shape (len(names),), optional
+        Competitor -> its own values, summed over its instances.
 
     Returns
     -------
@@ -115,8 +159,12 @@ def explain(
     Examples
     --------
     >>> linear = lambda rows: 5.0 - rows @ np.array([0.02, 0.1])
-    >>> explain(linear, ("L2MISS", "READ"), np.array([50.0, 10.0]), solo_mpps=5.0).groups
+    >>> own = {"lpm": np.array([30.0, 2.0]), "vpn": np.array([20.0, 8.0])}
+    >>> found = explain(linear, ("L2MISS", "READ"), np.array([50.0, 10.0]), solo_mpps=5.0, own_values=own)
+    >>> found.groups
     {'cache': 1.0, 'memory bandwidth': 1.0}
+    >>> {name: {group: round(part, 6) for group, part in parts.items()} for name, parts in found.by_competitor.items()}
+    {'lpm': {'cache': 0.6, 'memory bandwidth': 0.2}, 'vpn': {'cache': 0.4, 'memory bandwidth': 0.8}}
     """
     nobody = np.array([value if (none := _none(n)) is None else none for n, value in zip(names, vector, strict=True)])
     causes = [i for i, name in enumerate(names) if _none(name) is not None]
@@ -130,7 +178,22 @@ def explain(
         gain = sum(gains[i] for i in columns)
         for i in columns:
             parts[names[i]] = part * (gains[i] / gain if gain > 0.0 else 1.0 / len(columns))
-    return Explanation(float(solo_mpps - coalitions[-1]), parts, float(solo_mpps - coalitions[0]))
+    who = _by_competitor(parts, names, own_values or {})
+    return Explanation(float(solo_mpps - coalitions[-1]), parts, float(solo_mpps - coalitions[0]), who)
+
+
+def _by_competitor(
+    parts: Mapping[str, float], names: tuple[str, ...], own_values: Mapping[str, Floats]
+) -> dict[str, dict[str, float]]:
+    """Divide each metric's part by what each competitor contributes; evenly where nobody contributes anything."""
+    found: dict[str, dict[str, float]] = {name: {} for name in own_values}
+    for metric, part in parts.items():
+        column = names.index(metric)
+        values = [max(float(own[column]), 0.0) for own in own_values.values()]
+        total = sum(values)
+        for name, value in zip(own_values, values, strict=True):
+            found[name][metric] = part * (value / total if total > 0.0 else 1.0 / len(values))
+    return found
 
 
 def _what_if(vector: Floats, nobody: Floats, groups: list[list[int]], changed: list[int]) -> Floats:

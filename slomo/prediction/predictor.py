@@ -19,7 +19,7 @@ from slomo.errors import InvalidValueError, UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.base import CompositionKind
 from slomo.models.library import ModelLibrary
-from slomo.models.mixture import mix_features
+from slomo.models.mixture import competitor_vectors, mix_features
 from slomo.models.nf_model import NFModel
 from slomo.prediction.batch import check_cores, check_coverage, half_width_mpps, predict_members
 from slomo.prediction.explanation import Explanation
@@ -127,7 +127,8 @@ class Predictor:
             row = self._features(subject, others, names, model.composition)
             seen = dict(zip(checked, self._features(subject, others, checked, "pressure").values(), strict=True))
         composed = None if model.composition == "none" else _composition(row, subject, self.compat)
-        return self._answer(asked, row, seen, composed)
+        own = self._own_values(subject, others, model.feature_names, model.composition) if explain else None
+        return self._answer(asked, row, seen, composed, own)
 
     def predict_vector(
         self,
@@ -228,6 +229,25 @@ class Predictor:
         )[0]
         return dict(zip(names, row.tolist(), strict=True))
 
+    def _own_values(
+        self, subject: NFModel, others: Sequence[NFModel], names: tuple[str, ...], composition: CompositionKind
+    ) -> dict[str, Floats]:
+        """Return what each kind of competitor contributes to the composed features, all its instances together."""
+        metrics = [i for i, name in enumerate(names) if name in METRICS]
+        ordered = sorted(others, key=lambda model: model.workload.key)
+        values = competitor_vectors(
+            ordered,
+            np.arange(len(ordered))[np.newaxis],
+            tuple(names[i] for i in metrics),
+            capacities=subject.capacities,
+            composition=composition,
+            compat=self.compat,
+        )[0]
+        found: dict[str, Floats] = {}
+        for model, row in zip(ordered, values, strict=True):
+            found.setdefault(label(model.workload), np.zeros(len(names)))[metrics] += row
+        return found
+
     def _alone(self, asked: "_Asked") -> Prediction:
         """Answer with what was measured solo: slowdown exactly 0, nothing uncertain."""
         subject, solo = asked.subject, asked.subject.solo_mpps
@@ -247,7 +267,12 @@ class Predictor:
         )
 
     def _answer(
-        self, asked: "_Asked", row: Mapping[str, float], seen: Mapping[str, float], composed: Composition | None
+        self,
+        asked: "_Asked",
+        row: Mapping[str, float],
+        seen: Mapping[str, float],
+        composed: Composition | None,
+        own: Mapping[str, Floats] | None = None,
     ) -> Prediction:
         """Predict from the values the model reads (`row`) and judge by those the profile covers (`seen`)."""
         subject = asked.subject
@@ -269,7 +294,7 @@ class Predictor:
             coverage=asked.coverage,
             verdict=verdict,
             reasons=reasons,
-            explanation=divide_loss(model.predict_mpps, model.feature_names, vector, subject.solo_mpps)
+            explanation=divide_loss(model.predict_mpps, model.feature_names, vector, subject.solo_mpps, own)
             if asked.explain
             else None,
             composition=composed,

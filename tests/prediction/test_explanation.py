@@ -66,3 +66,17 @@ def test_explanation_survives_json():
     """An explanation rebuilt from its mapping is equal."""
     found = Explanation(0.5, {"L3OCC": 0.4}, 0.1)
     assert Explanation.from_dict(found.to_dict()) == found
+
+
+def test_competitors_share_each_metric_by_what_they_put_in():
+    """Parts of competitors add up to the parts of metrics, in proportion to their own values."""
+    own = {"a": np.array([9.0, 1.0, 5.0, 0.0, 0.5, 3.0]), "b": np.array([1.0, 3.0, 5.0, 0.0, 0.7, 3.0])}
+    vector = own["a"] + own["b"]
+    found = explain(lambda rows: 9.0 - rows[:, :4] @ np.array([0.1, 0.2, 0.05, 1.0]), NAMES, vector, 9.0, own)
+    for metric, part in found.metrics.items():
+        assert sum(parts[metric] for parts in found.competitors.values()) == pytest.approx(part)
+    assert found.competitors["a"]["L2MISS"] == pytest.approx(0.9 * found.metrics["L2MISS"])
+    assert found.competitors["b"]["L3OCC"] == pytest.approx(0.75 * found.metrics["L3OCC"])
+    total = sum(part for parts in found.by_competitor.values() for part in parts.values())
+    assert total + found.unattributed_mpps == pytest.approx(found.loss_mpps)
+    assert Explanation.from_dict(found.to_dict()) == found

@@ -1,0 +1,167 @@
+"""The waterfall of a prediction: from throughput alone, step by step per resource, to what is left beside others.
+
+One step per resource, divided by competitor, in the manner of the waterfall plots of SHAP (Lundberg and Lee,
+NeurIPS'17); SLOMO (SIGCOMM'20) asks which metric is behind a slowdown.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from slomo.errors import InvalidValueError
+from slomo.report.figures import COLOURS, axes_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from slomo.prediction.result import Prediction
+
+_INK, _GREY, _UNKNOWN = "#222222", "#5B6470", "#B8BEC6"
+_HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
+#: Steps smaller than this share of the throughput alone are too thin to carry a number inside the axes.
+_THIN = 0.004
+
+
+def waterfall(prediction: "Prediction") -> "Figure":
+    r"""Draw how a predicted loss adds up.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        With an explanation.
+
+    Raises
+    ------
+    InvalidValueError
+        For a prediction without explanation.
+
+    Examples
+    --------
+    >>> from slomo.models.applicability import Verdict
+    >>> from slomo.prediction.explanation import Explanation
+    >>> from slomo.prediction.result import Prediction
+    >>> from slomo.vocabulary.workload import Workload
+    >>> why = Explanation(1.0, {"L3OCC": 0.7, "READ": 0.3}, 0.0, {"stats": {"L3OCC": 0.7, "READ": 0.3}})
+    >>> lpm, stats = Workload("lpm"), Workload("stats")
+    >>> p = Prediction(lpm, (stats,), "silver-4110", "slomo", 5.0, 4.0, (3.8, 4.2), 0.9, Verdict.SUPPORTED, (), why)
+    >>> [text.get_text() for text in waterfall(p).axes[0].get_xticklabels()]
+    ['alone', 'cache', 'memory\nbandwidth', 'predicted']
+    """
+    why = prediction.explanation
+    if why is None:
+        raise InvalidValueError("this prediction has no explanation to draw", hint="predict with explain=True")
+    groups = {group: part for group, part in why.groups.items() if part}
+    steps: dict[str, Mapping[str, float]] = {}
+    for group, part in groups.items():
+        shares = {name: parts[group] for name, parts in why.by_competitor.items() if parts.get(group)}
+        steps[group] = shares or {"": part}
+    if abs(why.unattributed_mpps) >= _THIN * prediction.solo_mpps:
+        steps["not\nattributed"] = {"": why.unattributed_mpps}
+    names = list(why.by_competitor)
+    figure, axes = axes_of(_title(prediction), "", "throughput [Mpps]", size=(2.2 + 1.05 * (len(steps) + 2), 4.4))
+    level = _steps(axes, steps, names, prediction.solo_mpps)
+    _ends(axes, prediction, len(steps) + 1)
+    _labels(axes, prediction, steps, names, level)
+    return figure
+
+
+def _title(prediction: "Prediction") -> str:
+    from slomo.prediction.result import label
+
+    counts: dict[str, int] = {}
+    for workload in prediction.competitors:
+        counts[label(workload)] = counts.get(label(workload), 0) + 1
+    beside = " + ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items()) or "a given vector"
+    return f"{label(prediction.target)} beside {beside if len(beside) < 60 else f'{len(prediction.competitors)} NFs'}"
+
+
+def _steps(axes: "Axes", steps: Mapping[str, Mapping[str, float]], names: list[str], solo_mpps: float) -> float:
+    """Draw one hanging bar per resource, divided by competitor; return the lowest level reached."""
+    level = lowest = solo_mpps
+    for place, shares in enumerate(steps.values(), start=1):
+        begin = level
+        for name, part in shares.items():
+            index = names.index(name) if name else None
+            axes.bar(
+                place,
+                -part,
+                bottom=level,
+                width=0.62,
+                color=_UNKNOWN if index is None else COLOURS[index % len(COLOURS)],
+                hatch="" if index is None else _HATCHES[index // len(COLOURS) % len(_HATCHES)],
+                edgecolor="white",
+                linewidth=0.8,
+                zorder=3,
+            )
+            level -= part
+        lowest = min(lowest, level, begin)
+        total = begin - level
+        axes.annotate(
+            f"{-total:+.3f}\n({-100 * total / solo_mpps:+.1f} %)".replace("-0.0 %", "0.0 %").replace("+0.0 %", "0.0 %"),
+            (place, max(begin, level)),
+            xytext=(0, 4),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8.5,
+            color=_INK,
+        )
+        axes.plot([place - 0.31, place + 1.31], [level, level], color=_GREY, linewidth=0.8, linestyle=":", zorder=2)
+    axes.plot([-0.31, 1.31], [solo_mpps, solo_mpps], color=_GREY, linewidth=0.8, linestyle=":", zorder=2)
+    return lowest
+
+
+def _ends(axes: "Axes", prediction: "Prediction", last: int) -> None:
+    """Draw throughput alone and predicted, with the interval."""
+    axes.bar([0, last], [prediction.solo_mpps, prediction.throughput_mpps], width=0.62, color=_GREY, zorder=3)
+    low, high = prediction.interval
+    middle = prediction.throughput_mpps
+    whisker = [[max(middle - low, 0.0)], [max(high - middle, 0.0)]]
+    axes.errorbar([last], [middle], yerr=whisker, color=_INK, capsize=5, linewidth=1.4, zorder=4)
+    for place, value in ((0, prediction.solo_mpps), (last, max(high, middle))):
+        share = -100 * prediction.slowdown
+        text = f"{prediction.solo_mpps:.3f}" if place == 0 else f"{middle:.3f}\n({share:+.1f} %)"
+        axes.annotate(
+            text,
+            (place, value),
+            xytext=(0, 4),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8.5,
+            color=_INK,
+        )
+
+
+def _labels(
+    axes: "Axes", prediction: "Prediction", steps: Mapping[str, object], names: list[str], lowest: float
+) -> None:
+    axes.set_xticks(
+        range(len(steps) + 2), ["alone", *(group.replace(" ", "\n") for group in steps), "predicted"], fontsize=9
+    )
+    axes.grid(visible=False, axis="x")
+    bottom = min(lowest, prediction.interval[0], prediction.throughput_mpps)
+    span = max(prediction.solo_mpps - bottom, 0.02 * prediction.solo_mpps)
+    # a loss of a few percent would not show on an axis from zero; the break is said on the axis
+    floor = max(0.0, bottom - 0.6 * span)
+    axes.set_ylim(floor, max(prediction.solo_mpps, prediction.interval[1]) + 0.28 * span)
+    if floor > 0.0:
+        axes.set_ylabel("throughput [Mpps], axis not from 0", color=_INK)
+    if names:
+        from matplotlib.patches import Patch
+
+        patches = [
+            Patch(
+                facecolor=COLOURS[index % len(COLOURS)],
+                hatch=_HATCHES[index // len(COLOURS) % len(_HATCHES)],
+                edgecolor="white",
+                label=name if len(name) < 40 else f"{name[:37]}...",
+            )
+            for index, name in enumerate(names)
+        ]
+        axes.legend(
+            handles=patches,
+            title="because of",
+            fontsize=8.5,
+            frameon=False,
+            loc="upper left",
+            bbox_to_anchor=(1.0, 1.0),
+        )
