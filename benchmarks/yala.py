@@ -28,7 +28,7 @@ MAPPINGS = ROOT / "datasets" / "mappings"
 DATA = Path(os.environ.get("SLOMO_DATA", ROOT.parent / "shared" / "data")) / "yala-flowmon"
 TARGETS = {"sample_slomo_train.txt": 1.2, "sample_yala_mem_train.txt": 4.5}
 AIM_PERCENT = 3.3
-FAMILIES = ("slomo", "slomo-xgb", "mean")
+FAMILIES = ("slomo", "slomo-xgb", "slomo-gp", "mean")
 
 
 def leave_one_out(subject: Subject, name: str) -> np.ndarray:

@@ -13,6 +13,7 @@ from slomo.models.base import ModelFamily
 _FAMILIES: dict[str, tuple[str, str, str]] = {
     "slomo": ("slomo.models.gradient_boosting", "SlomoFamily", "gradient boosting over all metrics, as published"),
     "slomo-xgb": ("slomo.models.xgb", "XgbFamily", "xgboost, monotone over the pressures that add up"),
+    "slomo-gp": ("slomo.models.gaussian_process", "SmoothFamily", "a Gaussian process over the same, for few rows"),
     "dobrescu": ("slomo.models.dobrescu", "dobrescu", "a line over the competitors' solo cache access rate"),
     "bubbleup": ("slomo.models.bubbleup", "bubbleup", "a line over the competitors' solo cache occupancy"),
     "mean": ("slomo.models.no_interference", "MeanFamily", "the mean of what was measured beside others"),
@@ -29,7 +30,7 @@ def model_names() -> tuple[str, ...]:
     Examples
     --------
     >>> model_names()
-    ('slomo', 'slomo-xgb', 'dobrescu', 'bubbleup', 'mean', 'none')
+    ('slomo', 'slomo-xgb', 'slomo-gp', 'dobrescu', 'bubbleup', 'mean', 'none')
     """
     return tuple(_FAMILIES)
 
@@ -58,7 +59,7 @@ def check_model_name(name: str) -> str:
     >>> check_model_name("dobresku")
     Traceback (most recent call last):
     slomo.errors.UnknownNameError: unknown model 'dobresku'
-    hint: did you mean 'dobrescu'? Known: bubbleup, dobrescu, mean, none, slomo, slomo-xgb
+    hint: did you mean 'dobrescu'? Known: bubbleup, dobrescu, mean, none, slomo, slomo-gp, slomo-xgb
     """
     if name not in _FAMILIES:
         raise UnknownNameError("model", name, _FAMILIES)

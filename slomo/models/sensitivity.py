@@ -13,6 +13,7 @@ import numpy as np
 from slomo.errors import ConfigurationError
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.checked_json import finite, text, texts
+from slomo.models.smooth import smooth_from_dict
 from slomo.models.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
 from slomo.models.trees import TreeEnsemble
 
@@ -148,7 +149,7 @@ def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) ->
     """
     kind = data.get("kind")
     readers: dict[str, Callable[[Mapping[str, Any], str | None], SensitivityModel]]
-    readers = {"trees": _trees, "linear": _linear, "constant": _constant}
+    readers = {"trees": _trees, "linear": _linear, "constant": _constant, "smooth": _smooth}
     if not isinstance(kind, str) or kind not in readers:
         raise ConfigurationError(
             f"sensitivity model of kind {kind!r}, needed one of {', '.join(readers)}",
@@ -178,6 +179,10 @@ def _linear(data: Mapping[str, Any], _: str | None) -> LinearSensitivity:
 
 def _constant(data: Mapping[str, Any], _: str | None) -> ConstantSensitivity:
     return ConstantSensitivity(text(data, "name"), finite(data, "solo_mpps"))
+
+
+def _smooth(data: Mapping[str, Any], _: str | None) -> SensitivityModel:
+    return smooth_from_dict(data, _composition(data))
 
 
 def _composition(data: Mapping[str, Any]) -> CompositionKind:

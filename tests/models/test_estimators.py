@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from slomo.models.gaussian_process import SmoothRegression
 from slomo.models.gradient_boosting import PublishedBoosting
 from slomo.models.no_interference import ConstantRegressor
 from slomo.models.single_metric import SingleMetricRegressor
@@ -13,7 +14,13 @@ from slomo.models.xgb import MonotoneBoosting
 
 
 @parametrize_with_checks(
-    [PublishedBoosting(), MonotoneBoosting(n_estimators=60), SingleMetricRegressor(), ConstantRegressor()]
+    [
+        PublishedBoosting(),
+        MonotoneBoosting(n_estimators=60),
+        SingleMetricRegressor(),
+        ConstantRegressor(),
+        SmoothRegression(),
+    ]
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_scikit_learn_contract(estimator: Any, check: Any) -> None:

@@ -22,6 +22,11 @@ class TestSlomoXgb(ModelContract):
         return make_family("slomo-xgb")
 
 
+class TestSlomoGp(ModelContract):
+    def make_family(self) -> ModelFamily:
+        return make_family("slomo-gp")
+
+
 class TestDobrescu(ModelContract):
     def make_family(self) -> ModelFamily:
         return make_family("dobrescu")

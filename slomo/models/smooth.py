@@ -1,0 +1,116 @@
+"""A fitted smooth sensitivity model as a value that needs numpy alone: kernels around the rows it was trained on.
+
+Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 2.25 and 4.17 (Matern 3/2).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import ConfigurationError
+from slomo.models.base import CompositionKind, Floats
+from slomo.models.checked_json import HINT, array, finite, text, texts
+
+#: Rows answered at a time: their kernels stay in the second-level cache.
+_CHUNK = 256
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothSensitivity:
+    """Throughput as a share of solo, smooth in pressures and traffic.
+
+    Parameters
+    ----------
+    name, feature_names, composition
+        As in `slomo.models.base.SensitivityModel`.
+    solo_mpps : float
+        Throughput without competitors [Mpps], also the most that can be predicted.
+    typical : ndarray of shape (features,)
+        Value at which a feature's scale turns from linear to logarithmic.
+    low, high : ndarray of shape (features,)
+        Range of the rows; beyond it a feature counts as at its end, as trees do.
+    center, width : ndarray of shape (features,)
+        What brings the scaled features to the kernel's unit.
+    points : ndarray of shape (rows, features)
+        Rows in that unit.
+    weights : ndarray of shape (rows,)
+        What their kernels are multiplied with.
+    mean : float
+        Response far from all rows, a share of solo.
+    """
+
+    name: str
+    feature_names: tuple[str, ...]
+    composition: CompositionKind
+    solo_mpps: float
+    typical: Floats
+    low: Floats
+    high: Floats
+    center: Floats
+    width: Floats
+    points: Floats
+    weights: Floats
+    mean: float
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
+        vectors = np.asarray(vectors, dtype=np.float64)
+        within = np.minimum(np.maximum(vectors, self.low), self.high)
+        rows = (np.log1p(np.maximum(within, 0.0) / self.typical) - self.center) / self.width
+        chunks = [rows[i : i + _CHUNK] for i in range(0, len(rows), _CHUNK)]
+        # a matrix product would give other last bits for other numbers of rows
+        parts = [(matern(chunk, self.points) * self.weights).sum(axis=1) for chunk in chunks]
+        raw = self.mean + np.concatenate(parts) if parts else np.zeros(0)
+        answer: Floats = self.solo_mpps * np.minimum(np.maximum(raw, 0.0), 1.0)
+        return answer
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        numbers = ("typical", "low", "high", "center", "width", "points", "weights")
+        return {
+            "kind": "smooth",
+            "name": self.name,
+            "feature_names": list(self.feature_names),
+            "composition": self.composition,
+            "solo_mpps": self.solo_mpps,
+            "mean": self.mean,
+            **{name: getattr(self, name).tolist() for name in numbers},
+        }
+
+
+def matern(one: Floats, other: Floats) -> Floats:
+    """Return the Matern 3/2 kernel between rows in units of its length scale; NaN where a row has a gap.
+
+    Examples
+    --------
+    >>> matern(np.array([[0.0], [9.0]]), np.array([[0.0]])).round(4).tolist()
+    [[1.0], [0.0]]
+    """
+    squares = np.zeros((len(one), len(other)))
+    for column, values in zip(one.T, other.T, strict=True):
+        squares += (column[:, None] - values[None, :]) ** 2
+    root = np.sqrt(3.0 * squares)
+    kernel: Floats = (1.0 + root) * np.exp(-root)
+    return kernel
+
+
+def smooth_from_dict(data: Mapping[str, Any], composition: CompositionKind) -> SmoothSensitivity:
+    """Rebuild a model from its mapping.
+
+    Raises
+    ------
+    ConfigurationError
+        For arrays that do not belong together, or scales that are not above 0.
+    """
+    names = texts(data, "feature_names")
+    columns = {name: array(data, name, 1) for name in ("typical", "low", "high", "center", "width")}
+    points, weights = array(data, "points", 2), array(data, "weights", 1)
+    fits = points.shape == (len(weights), len(names)) and all(len(values) == len(names) for values in columns.values())
+    if not fits or (columns["typical"] <= 0.0).any() or (columns["width"] <= 0.0).any():
+        raise ConfigurationError(f"model '{data.get('name')}': its arrays do not belong together", hint=HINT)
+    solo, mean = finite(data, "solo_mpps"), finite(data, "mean")
+    return SmoothSensitivity(
+        text(data, "name"), names, composition, solo, **columns, points=points, weights=weights, mean=mean
+    )
