@@ -18,7 +18,7 @@ from slomo.cli.options import (
 from slomo.cli.output import emit_json, note
 
 if TYPE_CHECKING:
-    from slomo.profiling.adaptive import AdaptiveOutcome
+    from slomo.profiling.adaptive_outcome import AdaptiveOutcome
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 @click.option(
     "--latency",
     is_flag=True,
-    help="Afterwards also measure latency at six loads, alone and beside five of the competitions: 36 runs per NF.",
+    help="Afterwards also measure latency at eight loads, alone and beside five competitions: 48 runs per NF.",
 )
 @click.option("--replicates", type=int, default=1, show_default=True, metavar="N", help="Runs of every experiment.")
 @click.option("--out", metavar="DATASET", type=click.Path(), help="Dataset to write: .parquet, .csv or a directory.")
@@ -71,6 +71,13 @@ if TYPE_CHECKING:
 )
 @click.option("--testbed", metavar="NAME", help="simulated, replay or host. [setting: testbed]")
 @click.option("--source", metavar="DATASET", type=click.Path(), help="What testbed `replay` answers from.")
+@click.option(
+    "--host",
+    "host_file",
+    metavar="FILE",
+    type=click.Path(),
+    help="YAML file of testbed `host`: cores, counters, settings, generator.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would run, how many and how long; run nothing.")
 @own_nf_option
 @jobs_option
@@ -102,6 +109,7 @@ def command(out: str | None, store: str | None, dry_run: bool, as_json: bool, **
 def _arguments(
     testbed: str | None,
     source: str | None,
+    host_file: str | None,
     nf_files: tuple[str, ...],
     machine: str | None,
     seed: int | None,
@@ -117,9 +125,23 @@ def _arguments(
         raise UsageError(
             f"--source was given to testbed '{chosen.testbed}', which replays nothing", hint="add --testbed replay"
         )
+    if host_file is not None and chosen.testbed != "host":
+        raise UsageError(
+            f"--host was given to testbed '{chosen.testbed}', which is no real machine", hint="add --testbed host"
+        )
     host: Machine = machine_of(chosen.testbed, chosen.machine, Settings.machine)
-    made: Testbed = make_testbed(chosen.testbed, host, own_network_functions(nf_files), source)
+    made: Testbed = (
+        _host(host_file, host, nf_files)
+        if host_file is not None
+        else make_testbed(chosen.testbed, host, own_network_functions(nf_files), source)
+    )
     return {**given, "machine": host, "testbed": made, "seed": chosen.seed, "jobs": chosen.jobs or None}
+
+
+def _host(host_file: str, machine: "Machine", nf_files: tuple[str, ...]) -> "Testbed":
+    from slomo.testbed.host.host_file import load_host
+
+    return load_host(host_file, machine, own_network_functions(nf_files))
 
 
 def _target_error(text: str | None, design: str) -> float | None:
@@ -150,7 +172,7 @@ def _describe(store: str | None, as_json: bool, **given: Any) -> None:
         if arguments["design"] == "adaptive":
             click.echo("  these are sure; what else is run, within the plan's most, depends on what comes of them")
         if latency:
-            click.echo("  then 36 runs per network function for latency, at loads that depend on what it served")
+            click.echo("  then 48 runs per network function for latency, at loads that depend on what it served")
 
 
 def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:

@@ -1,16 +1,14 @@
 """Adaptive design: ask for the run that teaches most, tell what came of it, stop when the model is good enough.
 
 SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of 588 runs per network function. Here a committee of models fitted to the
-runs so far (query by committee, Seung et al., COLT'92) says where it disagrees; a Sobol sequence covers the space
-first, and a setting is repeated where noise hides more than a new setting would tell. The same runs, told in any order
-within a batch, lead to the same questions: an interrupted campaign resumes with the design it would have had.
+runs so far (query by committee, Seung et al., COLT'92) says where it disagrees; settings that fill the space of knobs
+come first, and by turns ever after, and a setting is repeated where noise hides more than a new setting would tell. The
+same runs, told in any order within a batch, lead to the same questions: an interrupted campaign resumes with the design
+it would have had.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,156 +17,33 @@ from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.models.assessment import Assessment, assess
 from slomo.models.base import Floats
 from slomo.models.committee import fit_committee
-from slomo.profiling.description import duration_text
-from slomo.profiling.designs import MOST_INSTANCES, RANGES, Design, Pressure, grid, sobol
+from slomo.profiling.adaptive_outcome import AdaptiveOutcome, AdaptiveSettings, Reason
+from slomo.profiling.ask_tell import AskTell
+from slomo.profiling.choice import Choice
+from slomo.profiling.contradictions import contradictions
+from slomo.profiling.designs import Design, Pressure, grid
 from slomo.profiling.noise import Noise, estimate_noise
 from slomo.profiling.plan import PlannedRun, run_seed
 from slomo.profiling.schedule import record_throughput
 from slomo.records.profile import ProfileDataset
 from slomo.records.run import RunRecord
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.knobs import knob
+from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.workload import Workload
 
-DEFAULT_BUDGET = 60
-DEFAULT_TARGET_ERROR = 0.02
-#: Settings to choose from, the first of which fill the space.
-POOL = 256
+#: Runs of the opening that fill the space, of which the first is run twice.
 START = 16
 BATCH = 4
-#: Settings nearer to each other than this, in a space of unit sides, teach much the same.
-APART = 0.5
+#: Of each batch, so many settings fill the space and the others are the most disputed. Chosen on one of the shipped
+#: datasets (silver-4110, calibration mixes): filling alone 0.93 times the grid's error, disputes alone 1.09.
+FILLING = 3
 #: Half width of a 90 % interval over the mean absolute error: 2.06 for normal errors, a little more for heavier tails.
 WIDTH_PER_ERROR = 2.5
 #: Where noise is all that is left, held-out error comes this close to it.
 FLOOR_REACHED = 1.1
 _FEWEST_JUDGED = 12
-
-
-class Reason(StrEnum):
-    """Why an adaptive design has stopped."""
-
-    TARGET = "target error reached"
-    FLOOR = "noise floor reached"
-    BUDGET = "budget spent"
-    EXHAUSTED = "no setting left"
-
-
-@dataclass(frozen=True)
-class AdaptiveSettings:
-    """What an adaptive design is to reach, and with how much.
-
-    Parameters
-    ----------
-    target_error : float
-        Mean held-out error to reach, as a share of solo throughput, above 0 and below 1.
-    budget : int
-        Most runs per network function, all included, 1 or more.
-    seed : int
-        Seed of everything random.
-    instances : int
-        Most synthetic competitors at a time.
-
-    Raises
-    ------
-    InvalidValueError
-        For a budget of zero or a target out of range.
-
-    Examples
-    --------
-    >>> AdaptiveSettings(budget=0)
-    Traceback (most recent call last):
-    slomo.errors.InvalidValueError: adaptive design: the budget is 0 runs, needed 1 or more
-    hint: 60 runs usually do where the grid takes 588
-    """
-
-    target_error: float = DEFAULT_TARGET_ERROR
-    budget: int = DEFAULT_BUDGET
-    seed: int = 0
-    instances: int = MOST_INSTANCES
-
-    def __post_init__(self) -> None:
-        if self.budget < 1:
-            raise InvalidValueError(
-                f"adaptive design: the budget is {self.budget} runs, needed 1 or more",
-                hint="60 runs usually do where the grid takes 588",
-            )
-        if not 0.0 < self.target_error < 1.0:
-            raise InvalidValueError(
-                f"adaptive design: the target error is {self.target_error:g}, needed above 0 and below 1",
-                hint="0.02 is 2 % of solo throughput",
-            )
-
-
-@dataclass(frozen=True)
-class AdaptiveOutcome:
-    """How far an adaptive design has come with one network function.
-
-    Attributes
-    ----------
-    target : str
-        Workload key.
-    runs, settings : int
-        Runs told, and different settings among them.
-    assessment : Assessment or None
-        Held-out error of the model trained so far; None with too few runs to say.
-    noise : Noise
-        What repeats disagree by.
-    reason : Reason or None
-        Why it stopped; None while it goes on.
-    spent_s, grid_s : float
-        Expected time of the runs told, and of the grid [s].
-    grid_runs : int
-        Runs of the grid, once alone included.
-    """
-
-    target: str
-    runs: int
-    settings: int
-    assessment: Assessment | None
-    noise: Noise
-    reason: Reason | None
-    spent_s: float
-    grid_s: float
-    grid_runs: int
-    target_error: float
-
-    def __str__(self) -> str:
-        error = "" if self.assessment is None else f"; held-out error {self.assessment.error:.1%}"
-        error += "" if self.assessment is None else f" +- {self.assessment.uncertainty:.1%} of solo throughput"
-        saved = 1.0 - self.runs / self.grid_runs
-        text = f"{self.target}: {self.reason or 'under way'} after {self.runs} runs of {self.settings} settings{error}"
-        text += f"; {self.grid_runs - self.runs} of the grid's {self.grid_runs} runs saved ({saved:.0%}"
-        text += (
-            f", about {duration_text(self.grid_s - self.spent_s)} of run time)" if self.grid_s > self.spent_s else ")"
-        )
-        if self.below_floor:
-            text += (
-                f"; the target error of {self.target_error:.2%} is below the noise floor of {self.noise.floor:.2%}: "
-                "no model can be seen to be better than repeats of one run agree"
-            )
-        return text
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {
-            "target": self.target,
-            "runs": self.runs,
-            "settings": self.settings,
-            "reason": self.reason,
-            "assessment": None if self.assessment is None else self.assessment.to_dict(),
-            "noise_floor": self.noise.floor,
-            "target_error": self.target_error,
-            "below_noise_floor": self.below_floor,
-            "grid_runs": self.grid_runs,
-            "spent_s": self.spent_s,
-            "grid_s": self.grid_s,
-        }
-
-    @property
-    def below_floor(self) -> bool:
-        """Whether the target error asked for is less than noise alone makes."""
-        return self.noise.floor > self.target_error
+#: Proposals in a row that were measured before, after which whoever proposes is believed to have no more.
+_STALE = 50
 
 
 @dataclass
@@ -186,7 +61,9 @@ class AdaptiveDesign:
     cost_s : callable, optional
         Expected time of a co-location [s]; of two settings that teach the same the cheaper is asked for.
     pool : Design, optional
-        Settings to choose from, space-filling in their order; a Sobol sequence by default.
+        Settings to choose from; those of the grid by default, whose pressure spans what network functions make.
+    proposals : AskTell, optional
+        Proposes the settings after the opening instead, for instance a sampler of Optuna.
 
     Examples
     --------
@@ -205,16 +82,17 @@ class AdaptiveDesign:
     settings: AdaptiveSettings = field(default_factory=AdaptiveSettings)
     cost_s: Callable[[Colocation], float] | None = None
     pool: Design = ()
+    proposals: AskTell | None = None
 
     def __post_init__(self) -> None:
-        if not self.pool:
-            self.pool = sobol(POOL, self.settings.seed, self.settings.instances)
-        self._places = [Colocation(self.machine, self.target, point.competitors) for point in self.pool]
-        self._coordinates = coordinates(self.pool)
-        self._index = {place.key: number for number, place in enumerate(self._places)}
+        self._choice = Choice(self.pool or grid(instances=self.settings.instances), self.settings.seed)
+        self.pool = self._choice.points
         self._records: dict[tuple[str, int], RunRecord] = {}
         self._asked: list[PlannedRun] = []
+        self._point_of = {self._place(point).key: number for number, point in enumerate(self._choice.points)}
         self._assessed: tuple[int, Assessment | None] = (-1, None)
+        self._exhausted = False
+        self._foretold: set[int] = set()
 
     @property
     def colocations(self) -> tuple[Colocation, ...]:
@@ -232,6 +110,7 @@ class AdaptiveDesign:
             return ()
         chosen = self.opening() if not self._asked else self._next()
         self._asked += chosen
+        self._exhausted = not chosen
         return tuple(chosen)
 
     def tell(self, run: PlannedRun, record: RunRecord) -> None:
@@ -258,7 +137,7 @@ class AdaptiveDesign:
     def opening(self) -> list[PlannedRun]:
         """Return the first batch, known beforehand: alone twice, settings that fill the space, one of them twice."""
         alone = Colocation(self.machine, self.target)
-        first = self._places[:START]
+        first = [self._place(self._choice.points[number]) for number in self._choice.filling(START, ())]
         runs = [self._run(alone, 0), *(self._run(place, 0) for place in first)]
         runs[2:2] = [self._run(alone, 1), self._run(first[0], 1)]
         return runs[: self.settings.budget]
@@ -267,6 +146,8 @@ class AdaptiveDesign:
         """Return how far the design has come."""
         cost = self.cost_s or (lambda _: 0.0)
         whole = grid(instances=self.settings.instances)
+        again = {run.colocation.key for run in self._asked if run.replicate > 0}
+        labels = {colocation.key: colocation.label for colocation in self.colocations}
         return AdaptiveOutcome(
             target=self.target.key,
             runs=len(self._records),
@@ -275,9 +156,10 @@ class AdaptiveDesign:
             noise=self._noise(),
             reason=self.reason(),
             spent_s=sum(cost(record.colocation) for record in self._records.values()),
-            grid_s=sum(cost(Colocation(self.machine, self.target, point.competitors)) for point in whole),
+            grid_s=sum(cost(self._place(point)) for point in whole),
             grid_runs=len(whole) + 1,
             target_error=self.settings.target_error,
+            contradictions=tuple(labels[key] for key in self._contradictory() if key in again),
         )
 
     def reason(self) -> Reason | None:
@@ -292,36 +174,78 @@ class AdaptiveDesign:
                 return Reason.FLOOR
         if len(self._records) >= self.settings.budget:
             return Reason.BUDGET
-        return Reason.EXHAUSTED if len(self.colocations) > len(self.pool) else None
+        return Reason.EXHAUSTED if self._exhausted else None
+
+    def _place(self, point: Pressure) -> Colocation:
+        return Colocation(self.machine, self.target, point.competitors)
 
     def _run(self, place: Colocation, replicate: int) -> PlannedRun:
         return PlannedRun(place, replicate, run_seed(self.settings.seed, place.key, replicate))
 
     def _next(self) -> list[PlannedRun]:
-        """Return the next batch: new settings by disagreement, or repeats where noise exceeds it."""
+        """Return the next batch: what contradicts the rest, again; then new settings, or repeats where noise rules."""
         count = min(BATCH, self.settings.budget - len(self._records))
+        once = [key for key in self._contradictory() if len(self._throughputs()[key]) == 1]
+        chosen = [self._again(key) for key in once[:count]]
         known, shares = self._shares()
-        committee = fit_committee(self._coordinates[known], shares, seed=self.settings.seed)
-        spread = committee.spread(self._coordinates)
-        value = spread / np.sqrt(self._relative_costs())
-        taken, chosen = list(known), []
-        doubt = self._noise().doubt(self._throughputs())
-        for _ in range(count):
-            best = _most_valuable(value, self._coordinates, taken)
+        committee = fit_committee(self._choice.coordinates[known], shares, seed=self.settings.seed)
+        if self.proposals is not None:
+            self._tell_surprises(known, shares)
+            return chosen + self._proposed(count - len(chosen))
+        spread = committee.spread(self._choice.coordinates)
+        doubt = {key: found for key, found in self._noise().doubt(self._throughputs()).items() if key not in once}
+        taken = list(known)
+        while len(chosen) < count:
+            filling = len(chosen) % BATCH < FILLING
+            best = self._best(spread, taken, filling=filling)
             noisiest = max(doubt, key=lambda key: doubt[key], default=None)
-            if best is None or (noisiest is not None and doubt[noisiest] > spread[best]):
-                if noisiest is None:
-                    break
-                chosen.append(self._run(*self._again(noisiest)))
+            if best is not None and (filling or noisiest is None or doubt[noisiest] <= spread[best]):
+                chosen.append(self._run(self._place(self._choice.points[best]), 0))
+                taken.append(best)
+            elif noisiest is not None:
+                chosen.append(self._again(noisiest))
                 del doubt[noisiest]
             else:
-                chosen.append(self._run(self._places[best], 0))
-                taken.append(best)
+                break
         return chosen
 
-    def _again(self, key: str) -> tuple[Colocation, int]:
+    def _best(self, spread: Floats, taken: Sequence[int], *, filling: bool) -> int | None:
+        """Return the setting to measure next: the one that fills the space best, or the one most disputed."""
+        worth = 1.0 / np.sqrt(self._relative_costs())
+        if filling:
+            return next(iter(self._choice.filling(1, taken, worth)), None)
+        return self._choice.most_valuable(spread * worth, taken)
+
+    def _proposed(self, count: int) -> list[PlannedRun]:
+        """Return runs of settings that are proposed and were not measured, up to `count`."""
+        assert self.proposals is not None
+        chosen: list[PlannedRun] = []
+        for _ in range(_STALE * count):
+            point = self.proposals.ask()
+            place = self._place(point)
+            run = self._run(place, 0)
+            if run not in self._asked and run not in chosen:
+                if place.key not in self._point_of:
+                    self._point_of[place.key] = self._choice.add(point)
+                chosen.append(run)
+            if len(chosen) == count:
+                break
+        return chosen
+
+    def _tell_surprises(self, known: NDArray[np.int64], shares: Floats) -> None:
+        """Tell whoever proposes how far each of the last proposals was from what a committee without them foretold."""
+        assert self.proposals is not None
+        new = np.array([number not in self._foretold for number in known])
+        if self._foretold and new.any():
+            committee = fit_committee(self._choice.coordinates[known[~new]], shares[~new], seed=self.settings.seed)
+            surprise = np.abs(committee.mean(self._choice.coordinates[known[new]]) - shares[new])
+            for number, far in zip(known[new].tolist(), surprise.tolist(), strict=True):
+                self.proposals.tell(self._choice.points[number], far)
+        self._foretold |= set(known.tolist())
+
+    def _again(self, key: str) -> PlannedRun:
         place = next(run.colocation for run in self._asked if run.colocation.key == key)
-        return place, sum(run.colocation.key == key for run in self._asked)
+        return self._run(place, sum(run.colocation.key == key for run in self._asked))
 
     def _throughputs(self) -> dict[str, list[float]]:
         found: dict[str, list[float]] = {}
@@ -329,22 +253,36 @@ class AdaptiveDesign:
             found.setdefault(key, []).append(record_throughput(record))
         return found
 
+    def _solo_mpps(self) -> float:
+        return float(np.median(self._throughputs()[Colocation(self.machine, self.target).key]))
+
     def _shares(self) -> tuple[NDArray[np.int64], Floats]:
-        """Return the pool's points measured, and throughput there as a share of solo."""
+        """Return the numbers of the settings measured, in the order asked, and throughput there as a share of solo."""
         throughputs = self._throughputs()
-        alone = Colocation(self.machine, self.target).key
-        solo = float(np.median(throughputs[alone]))
-        known = [number for key, number in self._index.items() if key in throughputs]
-        means = [float(np.mean(throughputs[self._places[number].key])) for number in known]
-        return np.array(known, dtype=np.int64), np.array(means) / solo
+        keys = [place.key for place in self.colocations if place.key in self._point_of]
+        means = [float(np.mean(throughputs[key])) for key in keys]
+        return np.array([self._point_of[key] for key in keys], dtype=np.int64), np.array(means) / self._solo_mpps()
+
+    def _contradictory(self) -> list[str]:
+        """Return the keys of settings that contradict the rest; none where the testbed reports no pressure."""
+        names = [name for name, metric in METRICS.items() if metric.pressure]
+        first = {key: record for (key, replicate), record in self._records.items() if replicate == 0 and record.alone}
+        vectors = {key: record.alone.socket for key, record in first.items() if record.alone is not None}
+        names = [name for name in names if all(name in vector for vector in vectors.values())]
+        if not names or not vectors:
+            return []
+        pressures = np.array([[vector[name] for name in names] for vector in vectors.values()])
+        throughputs = self._throughputs()
+        shares = np.array([float(np.median(throughputs[key])) for key in vectors]) / self._solo_mpps()
+        return [list(vectors)[row] for row in contradictions(pressures, shares, self._noise().relative)]
 
     def _noise(self) -> Noise:
         return estimate_noise(self._throughputs().values())
 
     def _relative_costs(self) -> Floats:
         if self.cost_s is None:
-            return np.ones(len(self._places))
-        costs = np.array([max(self.cost_s(place), 1e-9) for place in self._places])
+            return np.ones(len(self._choice.points))
+        costs = np.array([max(self.cost_s(self._place(point)), 1e-9) for point in self._choice.points])
         relative: Floats = costs / costs.mean()
         return relative
 
@@ -360,37 +298,3 @@ class AdaptiveDesign:
                     found = None  # a testbed that reports no pressure: only the budget ends such a design
             self._assessed = (len(self._records), found)
         return self._assessed[1]
-
-
-def coordinates(pool: Sequence[Pressure]) -> Floats:
-    """Return knobs and instances of each point on logarithmic scales from 0 to 1, shape ``(len(pool), knobs + 1)``.
-
-    Examples
-    --------
-    >>> coordinates(sobol(4)).shape
-    (4, 7)
-    """
-    rows = []
-    for point in pool:
-        given = {**point.workload.configuration, "packet_size_b": point.workload.traffic.packet_size_b}
-        row = [_level(name, float(given.get(name, knob(name).default))) for name in RANGES]
-        rows.append([*row, math.log(point.instances) / math.log(MOST_INSTANCES)])
-    return np.array(rows)
-
-
-def _level(name: str, value: float) -> float:
-    low, high = RANGES[name]
-    if name == "rate_mpps" and value == 0.0:
-        value = high  # no limit
-    return math.log(max(value, low) / low) / math.log(high / low)
-
-
-def _most_valuable(value: Floats, coordinates_: Floats, taken: Sequence[int]) -> int | None:
-    """Return the point of most value that lies apart from those taken; None if all are."""
-    if len(taken) >= len(value):
-        return None
-    away = coordinates_[:, None, :] - coordinates_[list(taken)][None, :, :]
-    near = (away**2).sum(axis=2).min(axis=1)
-    score = value * (1.0 - np.exp(-near / (2.0 * APART**2)))
-    score[list(taken)] = -1.0
-    return int(score.argmax())

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import UsageError
-from slomo.profiling.adaptive import AdaptiveDesign, AdaptiveOutcome, AdaptiveSettings
+from slomo.profiling.adaptive import AdaptiveDesign
+from slomo.profiling.adaptive_outcome import AdaptiveOutcome, AdaptiveSettings
 from slomo.profiling.campaign import IncompleteCampaignError, campaign_environment, run_batch, worker_count
 from slomo.profiling.designs import MOST_INSTANCES
 from slomo.profiling.plan import ExperimentPlan, PlannedRun

@@ -8,7 +8,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -177,9 +176,25 @@ def sobol(points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design
     _require_instances(instances)
     sequence = qmc.Sobol(len(RANGES) + 1, scramble=True, rng=np.random.default_rng(seed))
     drawn = sequence.random_base2(max(1, math.ceil(math.log2(points))))[:points]
-    return tuple(
-        Pressure(_sobol_competitor(row[:-1]), min(instances, 1 + int(float(row[-1]) * instances))) for row in drawn
-    )
+    return tuple(point_at(row, instances) for row in drawn)
+
+
+def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressure:
+    """Return the point of a place in the unit cube: one coordinate per knob of :data:`RANGES`, then the instances.
+
+    Parameters
+    ----------
+    place : sequence of float
+        Coordinates, 0 to 1; knobs are spread on a logarithmic scale.
+    instances : int
+        Most instances.
+
+    Examples
+    --------
+    >>> point_at([0.5] * 6 + [1.0]).workload.configuration["data_size_mib"], point_at([0.5] * 6 + [1.0]).instances
+    (4, 7)
+    """
+    return Pressure(_competitor_at(place[:-1]), min(instances, 1 + int(float(place[-1]) * instances)))
 
 
 def make_design(
@@ -253,7 +268,7 @@ def _require_instances(instances: int) -> None:
         raise InvalidValueError(f"instances is {instances}, needed 1 or more")
 
 
-def _sobol_competitor(row: Any) -> Workload:
+def _competitor_at(row: Sequence[float]) -> Workload:
     drawn = {
         name: low * (high / low) ** float(share) for (name, (low, high)), share in zip(RANGES.items(), row, strict=True)
     }

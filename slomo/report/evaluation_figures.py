@@ -11,7 +11,7 @@ from slomo.report.figures import COLOURS, axes_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MARKERS = "osD^vP"
+_MARKERS = "osD^vPX"
 
 
 def reliability_diagram(
@@ -78,6 +78,9 @@ def learning_curves(curves: Mapping[str, Mapping[int, float]], *, title: str = "
             label=name,
         )
     axes.set_xscale("log")
+    counts = sorted({count for points in curves.values() for count in points})
+    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.minorticks_off()
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=9, frameon=False)
     return figure

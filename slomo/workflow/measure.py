@@ -12,8 +12,8 @@ from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import DEFAULT_MACHINE, machine_named, workloads_of
 
 if TYPE_CHECKING:
-    from slomo.profiling.adaptive import AdaptiveOutcome
     from slomo.profiling.adaptive_campaign import AdaptivePlan
+    from slomo.profiling.adaptive_outcome import AdaptiveOutcome
     from slomo.profiling.designs import Design
     from slomo.profiling.plan import ExperimentPlan
     from slomo.profiling.plans import Stream
@@ -137,7 +137,7 @@ def profile(
     report : callable, optional
         Hears, with design ``adaptive``, why each network function's profile stopped and what it saved.
     latency : bool or sequence of float
-        Afterwards also measure latency at several loads, alone and beside five of the competitions (36 runs per
+        Afterwards also measure latency at several loads, alone and beside five of the competitions (48 runs per
         network function); a sequence gives the loads, as shares of what was served there.
 
     Raises

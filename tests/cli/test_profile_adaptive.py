@@ -18,6 +18,13 @@ def test_it_says_what_was_saved(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert out.exists()
 
 
+def test_a_target_below_the_noise_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The report says that a target error of a hundred-thousandth is below what repeats disagree by."""
+    options = ["--design", "adaptive", "--runs", "4", "--target-error", "0.001%", "--plan", "pressure"]
+    assert main(["profile", "l2fwd", *options, "--out", str(tmp_path / "profile.parquet")]) == 0
+    assert "the target error of 0.001 % is below the noise floor" in capsys.readouterr().err
+
+
 def test_a_dry_run_shows_the_sure_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """A dry run names the target error and the most runs, and how many are sure."""
     assert main(["profile", "l2fwd", "--design", "adaptive", "--target-error", "3%", "--dry-run"]) == 0

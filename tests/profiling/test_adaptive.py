@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, UsageError
-from slomo.profiling.adaptive import AdaptiveDesign, AdaptiveSettings, Reason, coordinates
+from slomo.profiling.adaptive import AdaptiveDesign
 from slomo.profiling.adaptive_campaign import AdaptivePlan, adaptive_plan, refuse_replicates, run_adaptive
+from slomo.profiling.adaptive_outcome import AdaptiveSettings, Reason
 from slomo.profiling.campaign import IncompleteCampaignError
-from slomo.profiling.designs import sobol
+from slomo.profiling.choice import coordinates
+from slomo.profiling.designs import grid, sobol
 from slomo.profiling.noise import estimate_noise
 from slomo.profiling.plan import PlannedRun
 from slomo.records.run import RunRecord, TenantSample
@@ -63,7 +65,7 @@ def finished(testbed: ToyTestbed, settings: AdaptiveSettings) -> AdaptiveDesign:
 
 
 def test_opening_fills_the_space_and_repeats_two_settings() -> None:
-    """The first batch runs alone twice, and settings of a Sobol sequence of which one is run twice."""
+    """The first batch runs alone twice, and settings that fill the space, of which one is run twice."""
     runs = AdaptiveDesign(LPM, TOY_MACHINE).ask()
     alone = [run for run in runs if not run.colocation.competitors]
     assert [run.replicate for run in alone] == [0, 1]
@@ -220,3 +222,43 @@ def test_an_interrupt_says_what_is_kept(tmp_path: Path) -> None:
     plan = AdaptivePlan((LPM,), TOY_MACHINE, AdaptiveSettings(1e-4, budget=20))
     with pytest.raises(KeyboardInterrupt, match=r"runs are kept in '.*store.sqlite'"):
         run_adaptive(plan, Impatient(), tmp_path / "store.sqlite", jobs=1)
+
+
+class MixedUp(ToyTestbed):
+    """The toy that takes one setting of seven competitors for nobody at all."""
+
+    def __init__(self, place: Colocation) -> None:
+        super().__init__()
+        self.place = place
+
+    def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
+        record = super().run(colocation, seed=seed)
+        if colocation != self.place:
+            return record
+        assert record.beside is not None
+        first, *others = record.beside.tenants
+        fast = TenantSample(5.0, first.vector)
+        return dataclasses.replace(record, beside=dataclasses.replace(record.beside, tenants=(fast, *others)))
+
+
+def test_a_contradiction_is_measured_again_and_said() -> None:
+    """A setting under the most pressure that runs as fast as alone is repeated, and named if it stays so."""
+    opening = [run.colocation for run in AdaptiveDesign(LPM, TOY_MACHINE).opening()]
+    crowded = max(opening[4:], key=lambda place: len(place.competitors))
+    design = finished(MixedUp(crowded), AdaptiveSettings(1e-6, budget=26))
+    repeats = [run for run in design._asked if run.colocation == crowded]
+    assert len(repeats) == 2
+    outcome = design.outcome()
+    assert outcome.contradictions == (crowded.label,)
+    assert "contradictory, under more pressure than others and yet faster" in str(outcome)
+    assert finished(ToyTestbed(), AdaptiveSettings(1e-6, budget=22)).outcome().contradictions == ()
+
+
+def test_settings_are_those_of_the_grid() -> None:
+    """Nothing but points of the grid is asked for, the ends of every knob among the first."""
+    points = {point.competitors for point in grid()}
+    asked = finished(ToyTestbed(), AdaptiveSettings(1e-6, budget=24)).colocations[1:]
+    assert {place.competitors for place in asked} <= points
+    sizes = {place.competitors[0].configuration["data_size_mib"] for place in asked[:16]}
+    assert {0.5, 64} <= sizes
+    assert {1, 7} <= {len(place.competitors) for place in asked[:16]}
