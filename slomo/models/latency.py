@@ -3,7 +3,9 @@
 ResQ (NSDI'18) section 5.2 profiles latency over load, convex and monotone, for an NF alone. Under pressure a packet
 takes longer to serve and the same offered rate is more load; in units of the service time under that pressure the curve
 stays nearly the same (a queue knows only its load). So: latency = service time x rising factor(load) x (service time
-over that alone) ** exponent, with split-conformal intervals (Papadopoulos et al. 2008) on the logarithm.
+over that alone) ** exponent, with split-conformal intervals (Papadopoulos et al. 2008) on the logarithm. An NF that is
+not busy loses more of the cache to its neighbours between two packets: its service time is that under pressure
+stretched by its load (`busy_share`).
 """
 
 import math
@@ -17,10 +19,14 @@ from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.models.applicability import FAR, SLACK, Verdict
 from slomo.models.base import Floats
 from slomo.models.checked_json import array, finite, mapping
+from slomo.models.server_response import ServerResponse
+from slomo.vocabulary.metrics import METRICS, Kind
 
 PERCENTILES = ("p50", "p95", "p99")
 #: Loads are measured as shares of a throughput that has noise of its own.
 LOAD_SLACK = 0.01
+_ROUNDS = 30
+_FULL = 0.999
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +82,9 @@ class LatencyModel:
     curves : mapping of str to LatencyCurve
         By percentile.
     loads : tuple of float
-        Lowest and highest load measured, as shares of the throughput possible under the same pressure.
+        Lowest and highest share of its time that the NF was busy.
     slowest_mpps : float
-        Least possible throughput among the pressures measured [Mpps].
+        Least packets served per time busy among the runs [Mpps].
 
     Examples
     --------
@@ -95,7 +101,7 @@ class LatencyModel:
     slowest_mpps: float
 
     def predict_us(self, load: Floats, possible_mpps: Floats) -> dict[str, Floats]:
-        """Return each percentile [us], shape ``(n,)``, at loads of what is possible under the pressure [Mpps].
+        """Return each percentile [us], shape ``(n,)``, at shares of time busy, and packets per time busy [Mpps].
 
         Beyond the loads measured the curve is held where it ends; :meth:`check` says so.
         """
@@ -108,15 +114,17 @@ class LatencyModel:
         """Return how well a load and a pressure are backed by measurements, and what speaks against them."""
         low, high = self.loads
         if load >= 1.0:
-            return Verdict.UNSUPPORTED, (
-                f"load is {load:.3g} of what it can serve: the queue fills and packets are lost",
-            )
+            return Verdict.UNSUPPORTED, ("more is offered than it can serve: the queue fills and packets are lost",)
         if load > high + LOAD_SLACK:
-            return Verdict.UNSUPPORTED, (f"load is {load:.3g}; latency was profiled from {low:.3g} to {high:.3g}",)
+            return Verdict.UNSUPPORTED, (
+                f"it is busy {100 * load:.0f} %; latency was profiled from {100 * low:.0f} to {100 * high:.0f} %",
+            )
         verdict, reasons = Verdict.SUPPORTED, []
         if load < low - LOAD_SLACK:
             verdict = Verdict.EXTRAPOLATED
-            reasons.append(f"load is {load:.3g}; latency was profiled from {low:.3g}, and is taken from there")
+            reasons.append(
+                f"it is busy {100 * load:.0f} %; latency was profiled from {100 * low:.0f} %, and taken there"
+            )
         slowdown, most = self.solo_mpps / possible_mpps - 1.0, self.solo_mpps / self.slowest_mpps - 1.0
         if slowdown > most + SLACK:
             far = slowdown > most * (1.0 + FAR) + SLACK
@@ -192,3 +200,39 @@ def load_basis(load: Floats, possible_mpps: Floats, solo_mpps: float, knots: Flo
     pieces = np.clip(at - knots[:-1], 0.0, np.diff(knots))
     slower = np.log(solo_mpps / np.asarray(possible_mpps, dtype=float))[:, np.newaxis]
     return np.hstack([np.ones_like(at), pieces, slower])
+
+
+def busy_share(response: ServerResponse | None, pressure: Floats, load: Floats) -> Floats:
+    """Return the share of its time that an NF is busy, shape ``(n,)``, at loads of what it serves when saturated.
+
+    What a cache holds depends on the order of accesses, not on their speed: an NF busy half of its time beside others
+    fares like a saturated one beside others twice as fast (`slomo.models.joint`). So packets take longer than under
+    saturation, and the NF is busier than its load says; at a load of 1 the two agree.
+
+    Parameters
+    ----------
+    response : ServerResponse or None
+        How the NF answers running neighbours; without it, its load is all that is known.
+    pressure : ndarray, shape (n, pressures)
+        What it feels beside them; NaN where that is not known.
+    load : ndarray, shape (n,)
+        Offered over possible throughput, above 0.
+
+    Examples
+    --------
+    >>> busy_share(None, np.zeros((1, 0)), np.array([0.5])).tolist()
+    [0.5]
+    """
+    load = np.asarray(load, dtype=float)
+    if response is None:
+        return load
+    flowing = np.array([METRICS[name].kind in (Kind.RATE, Kind.BANDWIDTH) for name in response.pressure_names])
+    felt = np.nan_to_num(pressure)
+    saturated = response.sensitivity.predict_mpps(felt)
+    busy = load.copy()
+    for _ in range(_ROUNDS):
+        faster = np.where(flowing, 1.0 / np.clip(busy, 1e-3, 1.0)[:, np.newaxis], 1.0)
+        slowed = np.minimum(response.sensitivity.predict_mpps(felt * faster), saturated)
+        longer = load * saturated / np.maximum(slowed, 1e-9)
+        busy = 0.5 * busy + 0.5 * np.where(load < 1.0, np.clip(longer, load, _FULL), load)
+    return busy

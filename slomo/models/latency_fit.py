@@ -1,7 +1,7 @@
 """Fit latency over load and pressure from the runs of a profile that offered less than the NF could serve.
 
 ResQ (NSDI'18) section 5.2 for the runs. The load of a run is what was offered over what the NF served beside the same
-competitors with as much offered as it could take.
+competitors with as much offered as it could take; how busy that kept it follows from how it answers pressure.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from slomo.models.base import Floats
 from slomo.models.cross_validation import folds, held_out
 from slomo.models.features import reduced_rows, saturated_key
-from slomo.models.latency import PERCENTILES, LatencyCurve, LatencyModel, busyness, error_scale, load_basis
+from slomo.models.latency import PERCENTILES, LatencyCurve, LatencyModel, busy_share, busyness, error_scale, load_basis
 from slomo.models.nf_model import NFModel
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ FEWEST_RUNS, FEWEST_LOADS = 8, 3
 #: A run that lost more than this share of its packets had no stable queue.
 MOST_LOSS = 0.01
 #: Most pieces of a curve; fewer where fewer loads were measured.
-_PIECES = 6
+_PIECES = 7
 #: Two loads closer than this are one load measured under two pressures.
 _APART = 0.04
 #: Errors below this share are beyond what percentiles of a finite run can tell.
@@ -36,10 +36,10 @@ _LEAST_ERROR = 0.005
 
 @dataclass(frozen=True, eq=False)
 class LatencyRows:
-    """Runs of one NF at reduced load, ``(n,)`` each: load, possible throughput [Mpps], latencies [us], setting."""
+    """Runs at reduced load, ``(n,)`` each: time share busy, packets per time busy [Mpps], latencies [us], setting."""
 
-    load: Floats
-    possible_mpps: Floats
+    busy: Floats
+    mpps: Floats
     latency_us: dict[str, Floats]
     setting: NDArray[np.int64]
 
@@ -68,7 +68,7 @@ def with_latency(dataset: "ProfileDataset", models: Sequence[NFModel], seed: int
 
 
 def latency_rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFModel) -> LatencyRows:
-    """Return the runs of a model's NF at reduced load, with the throughput possible beside the same competitors."""
+    """Return the runs of a model's NF at reduced load, and how busy it was."""
     here = (everything["machine"] == model.machine) & (everything["target"] == model.workload.key)
     here &= everything["plan"].isin(["solo", "pressure"]) & everything["isolation"].isin(["null", "", "None"])
     possible = everything[here].groupby("competitors")["throughput_mpps"].median()
@@ -80,9 +80,11 @@ def latency_rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFM
     good = np.isfinite(load) & (load < 1.0) & (loss <= MOST_LOSS)
     good &= np.all([np.isfinite(values) & (values > 0.0) for values in times.values()], axis=0)
     settings = np.unique(chosen["competitors"].to_numpy(dtype=str)[good], return_inverse=True)[1]
-    return LatencyRows(
-        load[good], most[good], {name: values[good] for name, values in times.items()}, settings.astype(np.int64)
-    )
+    names = () if model.response is None else model.response.pressure_names
+    felt = chosen[[f"beside.{name}" for name in names]].to_numpy(dtype=float)[good]
+    busy = busy_share(model.response, felt, load[good])
+    times = {name: values[good] for name, values in times.items()}
+    return LatencyRows(busy, most[good] * load[good] / busy, times, settings.astype(np.int64))
 
 
 def fit_latency(rows: LatencyRows, solo_mpps: float, seed: int = 0) -> LatencyModel | None:
@@ -97,17 +99,15 @@ def fit_latency(rows: LatencyRows, solo_mpps: float, seed: int = 0) -> LatencyMo
     >>> float(model.predict_us(np.array([0.8]), np.array([2.0]))["p50"].round(3)[0])
     2.5
     """
-    knots = _knots(rows.load)
-    if len(rows.load) < FEWEST_RUNS or len(knots) < FEWEST_LOADS:
+    knots = _knots(rows.busy)
+    if len(rows.busy) < FEWEST_RUNS or len(knots) < FEWEST_LOADS:
         return None
-    basis = load_basis(rows.load, rows.possible_mpps, solo_mpps, knots)
-    groups = rows.setting if len(np.unique(rows.setting)) >= 3 else np.arange(len(rows.load))
+    basis = load_basis(rows.busy, rows.mpps, solo_mpps, knots)
+    groups = rows.setting if len(np.unique(rows.setting)) >= 3 else np.arange(len(rows.busy))
     fold = folds(groups, seed)
-    curves = {
-        name: _curve(basis, times * rows.possible_mpps, rows.load, fold) for name, times in rows.latency_us.items()
-    }
-    ends = (float(rows.load.min()), float(rows.load.max()))
-    return LatencyModel(solo_mpps, knots, curves, ends, float(min(solo_mpps, rows.possible_mpps.min())))
+    curves = {name: _curve(basis, times * rows.mpps, rows.busy, fold) for name, times in rows.latency_us.items()}
+    ends = (float(rows.busy.min()), float(rows.busy.max()))
+    return LatencyModel(solo_mpps, knots, curves, ends, float(min(solo_mpps, rows.mpps.min())))
 
 
 def _curve(basis: Floats, factor: Floats, load: Floats, fold: NDArray[np.int64]) -> LatencyCurve:

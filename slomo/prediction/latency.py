@@ -6,22 +6,27 @@ both the load and the time per packet depend on the neighbours: they come from t
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.compose.composition import Compat
 from slomo.errors import InvalidValueError
 from slomo.models.applicability import Verdict
-from slomo.models.latency import LatencyModel
+from slomo.models.latency import LOAD_SLACK, busy_share
 from slomo.models.library import ModelLibrary
+from slomo.models.nf_model import NFModel
 from slomo.models.traffic import at_workload
 from slomo.prediction.equilibrium import solve_server
 from slomo.prediction.latency_result import LatencyPrediction
 from slomo.prediction.members import Named
+from slomo.prediction.server_result import ServerPrediction
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
+Floats = NDArray[np.float64]
 _ORDER = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
 
 
@@ -88,47 +93,67 @@ def predict_latency(
     if isinstance(workload, str):
         workload = library.find(workload, machine).workload
     full = workload.with_traffic(replace(workload.traffic, offered_mpps=None))
-    asked: list[Named] = [full, *competitors]
-    options = {"method": method, "model": model, "compat": compat, "coverage": coverage}
-    server = solve_server(library, asked, machine, **options)  # type: ignore[arg-type]
-    found = server.tenants[0]
+    options: dict[str, Any] = {"model": model, "compat": compat, "coverage": coverage}
+    saturated = solve_server(library, [full, *competitors], machine, method=method, **options).tenants[0]
+    loaded = workload.with_traffic(replace(workload.traffic, offered_mpps=offered))
+    beside = solve_server(library, [loaded, *competitors], machine, **options)
     known = at_workload(library, full, machine)
-    possible, ends = found.throughput_mpps, found.interval
-    answer = _answer(known.model.latency, offered, possible, ends, coverage)
-    reasons = (*answer.reasons, *found.reasons)
+    asked = _Asked(known.model, offered, saturated.throughput_mpps, _felt(beside, known.model), coverage)
+    answer = _answer(asked, saturated.interval)
+    reasons = (*answer.reasons, *saturated.reasons)
     if known.way != "profiled" and answer.percentiles_us:
         reasons = (*reasons, "latency in units of the time per packet taken from the nearest profile")
-    return replace(answer, verdict=max(answer.verdict, found.verdict, key=_ORDER.index), reasons=reasons)
+    return replace(answer, verdict=max(answer.verdict, saturated.verdict, key=_ORDER.index), reasons=reasons)
 
 
-def _answer(
-    model: LatencyModel | None, offered: float, possible: float, ends: tuple[float, float], coverage: float
-) -> LatencyPrediction:
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """One NF at one load, beside others that put a pressure on it."""
+
+    model: NFModel
+    offered_mpps: float
+    possible_mpps: float
+    felt: Floats
+    coverage: float
+
+    def busy(self, possible_mpps: Floats) -> Floats:
+        """Return the share of its time it is busy, were this what it can serve."""
+        felt = np.broadcast_to(self.felt, (len(possible_mpps), len(self.felt)))
+        return busy_share(self.model.response, felt, self.offered_mpps / possible_mpps)
+
+
+def _felt(server: ServerPrediction, model: NFModel) -> Floats:
+    """Return the pressure on the first NF of a server; nothing where no equilibrium was found."""
+    names = () if model.response is None else model.response.pressure_names
+    vectors = [tenant.vector for tenant in server.tenants[1:] if tenant.vector is not None]
+    return np.array([sum(vector.get(name, 0.0) for vector in vectors) for name in names], dtype=float)
+
+
+def _answer(asked: _Asked, ends: tuple[float, float]) -> LatencyPrediction:
     """Read the latency model at one load and pressure, and at both ends of the throughput's interval."""
-    nothing = LatencyPrediction(offered, possible, {}, {}, coverage, Verdict.UNSUPPORTED)
-    if model is None:
+    latency, offered, possible = asked.model.latency, asked.offered_mpps, asked.possible_mpps
+    nothing = LatencyPrediction(offered, possible, {}, {}, asked.coverage, Verdict.UNSUPPORTED)
+    if latency is None:
         return replace(nothing, reasons=("latency was not profiled at several loads: slomo profile NF --latency",))
     if not possible > 0.0:
         return replace(nothing, reasons=("nothing can be served there",))
-    verdict, reasons = model.check(offered / possible, possible)
+    at = np.array([possible, max(ends[0], 1e-6), max(ends[1], possible)])
+    busy = asked.busy(at)
+    verdict, reasons = latency.check(float(busy[0]), offered / float(busy[0]))
     if verdict is Verdict.UNSUPPORTED:
         return replace(nothing, reasons=reasons)
-    slow, fast = max(ends[0], 1e-6), max(ends[1], possible)
-    at = np.array([possible, slow, fast])
-    times = {name: values.tolist() for name, values in model.predict_us(offered / at, at).items()}
-    bounded = offered / slow <= model.loads[1] * 1.01
+    times = {name: values.tolist() for name, values in latency.predict_us(busy, offered / busy).items()}
+    bounded = bool(busy[1] <= latency.loads[1] + LOAD_SLACK)
     intervals = {}
     for name, (middle, slower, faster) in times.items():
-        scatter = float(model.curves[name].half_width(np.array([offered / possible]), coverage)[0])
+        scatter = float(latency.curves[name].half_width(busy[:1], asked.coverage)[0])
         # two causes that know nothing of each other: the error of the throughput, the scatter of a measurement
         down, up = math.hypot(scatter, math.log(middle / faster)), math.hypot(scatter, math.log(slower / middle))
         high = middle * math.exp(up) if bounded and math.isfinite(up) else None
         intervals[name] = (middle * math.exp(-down), high)
     if not bounded:
-        reasons = (
-            *reasons,
-            f"at the low end of what it may serve, {slow:.3g} Mpps, the load is {offered / slow:.3g}: no upper bound",
-        )
         verdict = Verdict.EXTRAPOLATED
+        low = f"{at[1]:.3g} Mpps, the load is {offered / at[1]:.3g}"
+        reasons = (*reasons, f"at the low end of what it may serve, {low}: no upper bound")
     percentiles = {name: values[0] for name, values in times.items()}
-    return LatencyPrediction(offered, possible, percentiles, intervals, coverage, verdict, reasons)
+    return LatencyPrediction(offered, possible, percentiles, intervals, asked.coverage, verdict, reasons)

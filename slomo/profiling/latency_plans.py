@@ -17,8 +17,8 @@ from slomo.records.rows import competitors_from_cell, workload_from_columns
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Workload
 
-#: Shares of the possible throughput; denser where the queue grows.
-LOADS = (0.2, 0.5, 0.7, 0.8, 0.9, 0.95)
+#: Shares of the possible throughput; none far apart, for where bursts begin to fill latency bends twice.
+LOADS = (0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 #: Competitions beside which latency is measured, besides alone.
 PRESSURES = 5
 _DIGITS = 5  # of an offered load [Mpps]: ten packets per second
@@ -99,7 +99,7 @@ def check_loads(loads: Sequence[float]) -> tuple[float, ...]:
         shown = ", ".join(f"{load:g}" for load in loads) or "none"
         raise InvalidValueError(
             f"loads are {shown}, needed shares above 0 and below 1 of what was served",
-            hint="0.2, 0.5, 0.7, 0.8, 0.9, 0.95",
+            hint="0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95",
         )
     return tuple(float(load) for load in loads)
 

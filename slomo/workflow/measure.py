@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: The design that decides on its runs as it goes.
 ADAPTIVE = "adaptive"
-PLANS = ("all", "pressure", "solo", "mixes")
+PLANS = ("all", "pressure", "solo", "mixes", "accelerator")
 #: Mixes that set the width of intervals; with fewer, the promised coverage is met less exactly (split conformal).
 CALIBRATION_MIXES = 200
 
@@ -51,7 +51,7 @@ def plan_experiments(
         Targets; in mixes also the competitors.
     machine : str or Machine
         Name, YAML file, or the machine itself.
-    plan : {"all", "pressure", "solo", "mixes"}
+    plan : {"all", "pressure", "solo", "mixes", "accelerator"}
         ``pressure`` is solo runs and runs beside the synthetic competitor; ``all`` is that and, with two or more
         network functions, mixes that set the width of intervals.
     design : str or Design
@@ -88,6 +88,10 @@ def plan_experiments(
     rest: dict[str, Any] = {"replicates": replicates, "seed": seed}
     if plan == "solo":
         return solo_plan(workloads, host, **rest)
+    if plan == "accelerator":
+        from slomo.profiling.accelerator_plan import accelerator_plan
+
+        return accelerator_plan(workloads, host, **rest)
     if plan == "mixes":
         return _mixes(workloads, host, mixes, stream or "test", **rest)
     if design == ADAPTIVE:

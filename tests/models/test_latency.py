@@ -77,8 +77,8 @@ def test_intervals_hold_new_runs(model):
     ("load", "possible", "verdict", "why"),
     [
         (0.6, 2.0, Verdict.SUPPORTED, None),
-        (0.05, 2.0, Verdict.EXTRAPOLATED, "profiled from 0.2"),
-        (0.93, 2.0, Verdict.UNSUPPORTED, "from 0.2 to 0.9"),
+        (0.05, 2.0, Verdict.EXTRAPOLATED, "profiled from 20 %"),
+        (0.93, 2.0, Verdict.UNSUPPORTED, "from 20 to 90 %"),
         (1.2, 2.0, Verdict.UNSUPPORTED, "packets are lost"),
         (0.6, 0.8, Verdict.EXTRAPOLATED, "400 % longer than alone"),
         (0.6, 0.1, Verdict.UNSUPPORTED, "longer than alone"),
@@ -96,7 +96,7 @@ def test_too_few_runs_or_loads_make_no_model(keep):
     """Seven runs, or two loads, are no curve."""
     few = rows()
     cut = LatencyRows(
-        few.load[keep], few.possible_mpps[keep], {n: v[keep] for n, v in few.latency_us.items()}, few.setting[keep]
+        few.busy[keep], few.mpps[keep], {n: v[keep] for n, v in few.latency_us.items()}, few.setting[keep]
     )
     assert fit_latency(cut, 4.0) is None
 
