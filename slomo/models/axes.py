@@ -96,8 +96,19 @@ def scaled(name: str, values: Sequence[float]) -> list[float]:
     >>> round(scaled("rules", [1000.0])[0], 2)
     6.91
     """
-    straight = name in (SIZE, ZIPF) or min(values) <= 0.0 or max(values) <= 1.0
-    return [value if straight else math.log(value) for value in values]
+    logarithms = by_logarithm(name, values)
+    return [math.log(value) if logarithms else value for value in values]
+
+
+def by_logarithm(name: str, values: Sequence[float]) -> bool:
+    """Return whether an attribute counts by its logarithm: sizes do, bytes of a packet and shares do not.
+
+    Examples
+    --------
+    >>> by_logarithm("rules", [10.0, 1000.0]), by_logarithm("match_density", [0.1, 0.9])
+    (True, False)
+    """
+    return name not in (SIZE, ZIPF) and min(values) > 0.0 and max(values) > 1.0
 
 
 def _numeric(value: Setting) -> bool:

@@ -4,7 +4,7 @@ An NF's work per packet adds up in time (Yala, ASPLOS'25, section 4), so that ti
 between two profiles.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,42 +24,125 @@ from slomo.vocabulary.workload import Workload
 _SAMPLES = 128
 
 
+@dataclass(frozen=True)
+class Way:
+    """How to get from profiles along one attribute to a value between two of them.
+
+    Attributes
+    ----------
+    at : tuple of float
+        Where the profiles are, ascending, on the attribute's scale.
+    solo_us : tuple of float
+        Time per packet alone at each [us].
+    asked : float
+        Where the answer is wanted, between the first and the last.
+    alone_us : float
+        Time per packet alone there [us].
+    share : float
+        How far from the profile below to the one above, 0 to 1, for whatever is interpolated between the two.
+    curved : bool
+        Whether what pressure adds to the time per packet is interpolated for itself, by a monotone cubic over all
+        profiles: a working set that outgrows the cache under pressure has fitted it alone for long.
+
+    Examples
+    --------
+    >>> way = Way((0.0, 1.0, 2.0), (1.0, 1.0, 2.0), 1.5, 1.5, 0.5, curved=True)
+    >>> way.below, way.times_us(np.array([[1.0, 1.0, 4.0]])).tolist()
+    (1, [2.125])
+    """
+
+    at: tuple[float, ...]
+    solo_us: tuple[float, ...]
+    asked: float
+    alone_us: float
+    share: float
+    curved: bool
+
+    @property
+    def below(self) -> int:
+        """Number of the profile below the answer."""
+        return min(int(np.searchsorted(self.at, self.asked, side="right")) - 1, len(self.at) - 2)
+
+    def times_us(self, times_us: Floats) -> Floats:
+        """Return times per packet, shape ``(n,)``, from those at the profiles, shape ``(n, profiles)`` [us]."""
+        if self.curved:
+            extra = monotone_cubic(np.array(self.at), times_us - np.array(self.solo_us), self.asked)
+            return np.maximum(self.alone_us + extra, 1e-9)
+        low, high = times_us[:, self.below], times_us[:, self.below + 1]
+        mean: Floats = (1.0 - self.share) * low + self.share * high
+        return mean
+
+
+def monotone_cubic(at: Floats, values: Floats, asked: float) -> Floats:
+    """Interpolate rows of `values`, shape ``(n, points)``, without overshoot (Fritsch and Carlson 1980).
+
+    Examples
+    --------
+    >>> monotone_cubic(np.array([0.0, 1.0, 2.0]), np.array([[0.0, 0.0, 1.0]]), 1.5).tolist()
+    [0.3125]
+    """
+    steps = np.diff(at)
+    rises = np.diff(values, axis=1) / steps
+    i = min(max(int(np.searchsorted(at, asked, side="right")) - 1, 0), len(steps) - 1)
+    left, right = _slope(steps, rises, i), _slope(steps, rises, i + 1)
+    h, part = steps[i], (asked - at[i]) / steps[i]
+    bow = part * (1.0 - part) * h * ((1.0 - part) * (left - rises[:, i]) - part * (right - rises[:, i]))
+    result: Floats = values[:, i] + part * h * rises[:, i] + bow
+    return result
+
+
+def _slope(steps: Floats, rises: Floats, point: int) -> Floats:
+    """Return the slope at a point: a weighted harmonic mean of both sides, 0 at a bend; at an end, of three points."""
+    last = rises.shape[1]
+    if last == 1:
+        return rises[:, 0]
+    if 0 < point < last:
+        before, after, h, g = rises[:, point - 1], rises[:, point], steps[point - 1], steps[point]
+        same = before * after > 0.0
+        one, other = np.where(same, before, 1.0), np.where(same, after, 1.0)
+        mean = 3.0 * (h + g) / ((2.0 * g + h) / one + (g + 2.0 * h) / other)
+        return np.where(same, mean, 0.0)
+    near, next_ = (0, 1) if point == 0 else (last - 1, last - 2)
+    h, g, first, second = steps[near], steps[next_], rises[:, near], rises[:, next_]
+    slope = ((2.0 * h + g) * first - h * second) / (h + g)
+    slope = np.where(slope * first <= 0.0, 0.0, slope)
+    return np.where((first * second <= 0.0) & (np.abs(slope) > 3.0 * np.abs(first)), 3.0 * first, slope)
+
+
 @dataclass(frozen=True, eq=False)
 class Blended:
-    """Time per packet interpolated between two models of one NF.
+    """Time per packet interpolated between models of one NF.
 
     Examples
     --------
     >>> from slomo.models.sensitivity import ConstantSensitivity
-    >>> half = Blended(ConstantSensitivity("none", 1.0), ConstantSensitivity("none", 3.0), 0.5)
-    >>> half.predict_mpps(np.zeros((1, 0))).tolist()
+    >>> way = Way((0.0, 1.0), (1.0, 1.0 / 3.0), 0.5, 2.0 / 3.0, 0.5, curved=False)
+    >>> half = Blended((ConstantSensitivity("none", 1.0), ConstantSensitivity("none", 3.0)), way)
+    >>> half.predict_mpps(np.zeros((1, 0))).round(6).tolist()
     [1.5]
     """
 
-    first: SensitivityModel
-    second: SensitivityModel
-    share: float
+    models: tuple[SensitivityModel, ...]
+    way: Way
 
     @property
     def name(self) -> str:
         """Name of the family."""
-        return self.first.name
+        return self.models[0].name
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Columns read, in order."""
-        return self.first.feature_names
+        return self.models[0].feature_names
 
     @property
     def composition(self) -> CompositionKind:
         """What the input is composed of."""
-        return self.first.composition
+        return self.models[0].composition
 
     def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return throughput [Mpps]; 0 where either model stands still."""
-        times = [1.0 / np.maximum(model.predict_mpps(vectors), 1e-9) for model in (self.first, self.second)]
-        mpps: Floats = 1.0 / ((1.0 - self.share) * times[0] + self.share * times[1])
-        return mpps
+        """Return throughput [Mpps]; 0 where a model stands still."""
+        return _between(self.way, [model.predict_mpps(vectors) for model in self.models])
 
     def to_dict(self) -> dict[str, Any]:
         """Refuse to be saved: it is made anew from the profiles.
@@ -72,28 +155,35 @@ class Blended:
         raise UnsupportedPredictionError("an interpolated model is made on request", hint="save the profiled models")
 
 
-def blend(first: NFModel, second: NFModel, share: float, asked: Workload) -> NFModel:
-    """Return a model between two: throughput in time per packet, vectors in proportion, intervals the wider ones.
+def _between(way: Way, mpps: Sequence[Floats]) -> Floats:
+    times = np.column_stack([1.0 / np.maximum(values, 1e-9) for values in mpps])
+    result: Floats = 1.0 / way.times_us(times)
+    return result
+
+
+def blend(models: Sequence[NFModel], way: Way, asked: Workload) -> NFModel:
+    """Return a model between profiles: throughput in time per packet, vectors in proportion, intervals the wider ones.
 
     Parameters
     ----------
-    first, second : NFModel
-        Two profiles of one NF.
-    share : float
-        How far from the first to the second, 0 to 1.
+    models : sequence of NFModel
+        Profiles of one NF along one attribute, in the order of `way`.
+    way : Way
+        How to get to what is asked.
     asked : Workload
         What it stands for afterwards.
     """
-    names = [n for n in first.sensitivity if _alike(first.sensitivity[n], second.sensitivity.get(n))]
+    first, second = models[way.below], models[way.below + 1]
+    names = [name for name in first.sensitivity if _alike([model.sensitivity.get(name) for model in models])]
     return replace(
-        first if share < 0.5 else second,
+        first if way.share < 0.5 else second,
         workload=asked,
-        solo_mpps=1.0 / ((1.0 - share) / first.solo_mpps + share / second.solo_mpps),
-        solo_vector=_blended_vector(first.solo_vector, second.solo_vector, share),
-        sensitivity={n: Blended(first.sensitivity[n], second.sensitivity[n], share) for n in names},
-        contentiousness=_blended_profile(first.contentiousness, second.contentiousness, share),
+        solo_mpps=1.0 / way.alone_us,
+        solo_vector=_blended_vector(first.solo_vector, second.solo_vector, way.share),
+        sensitivity={name: Blended(tuple(model.sensitivity[name] for model in models), way) for name in names},
+        contentiousness=_blended_profile(first.contentiousness, second.contentiousness, way.share),
         calibration=_wider(first.calibration, second.calibration),
-        response=_blended_response(first.response, second.response, share),
+        response=_blended_response([model.response for model in models], way),
     )
 
 
@@ -110,8 +200,9 @@ def _larger(one: ConformalCalibration, other: ConformalCalibration) -> Conformal
     return one if np.quantile(one.scores, 0.9) >= np.quantile(other.scores, 0.9) else other
 
 
-def _alike(one: SensitivityModel, other: SensitivityModel | None) -> bool:
-    return other is not None and one.feature_names == other.feature_names
+def _alike(models: Sequence[SensitivityModel | None]) -> bool:
+    known = [model for model in models if model is not None]
+    return len(known) == len(models) and len({model.feature_names for model in known}) == 1
 
 
 def _blended_vector(one: MetricVector, other: MetricVector, share: float) -> MetricVector:
@@ -142,20 +233,21 @@ def _blended_profile(
     )
 
 
-def _blended_response(one: ServerResponse | None, other: ServerResponse | None, share: float) -> ServerResponse | None:
-    if one is None or other is None or one.pressure_names != other.pressure_names:
+def _blended_response(given: Sequence[ServerResponse | None], way: Way) -> ServerResponse | None:
+    found = [response for response in given if response is not None]
+    if len(found) < len(given) or len({response.pressure_names for response in found}) > 1:
         return None
-    profile = _blended_profile(one.profile, other.profile, share)
+    one, other = found[way.below], found[way.below + 1]
+    profile = _blended_profile(one.profile, other.profile, way.share)
     pressure = _drawn(profile.limit)
-    speed = 1.0 / ((1.0 - share) / one.speed_mpps(pressure) + share / other.speed_mpps(pressure))
-    nearer = one if share < 0.5 else other
+    speed = _between(way, [response.speed_mpps(pressure) for response in found])
     return replace(
-        nearer,
+        one if way.share < 0.5 else other,
         profile=profile,
         speed=ridge(pressure_basis(pressure, profile.scale, profile.limit), speed[:, np.newaxis], 1e-6)[:, 0],
         slowest_mpps=min(one.slowest_mpps, other.slowest_mpps),
         fastest_mpps=max(one.fastest_mpps, other.fastest_mpps),
-        sensitivity=Blended(one.sensitivity, other.sensitivity, share),
+        sensitivity=Blended(tuple(response.sensitivity for response in found), way),
         calibration=_larger(one.calibration, other.calibration),
     )
 

@@ -13,8 +13,8 @@ from itertools import permutations
 import numpy as np
 
 from slomo.errors import UnknownNameError, UnsupportedPredictionError
-from slomo.models.axes import FLOWS, Position, Profiled, comparable, position_of, scaled
-from slomo.models.blending import blend
+from slomo.models.axes import FLOWS, Position, Profiled, by_logarithm, comparable, position_of, scaled
+from slomo.models.blending import Way, blend
 from slomo.models.extrapolation import shifted
 from slomo.models.library import ModelLibrary, nf_of
 from slomo.models.nf_model import NFModel
@@ -122,10 +122,9 @@ def _between(known: Sequence[Profiled], asked: Workload, position: Position) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """A model found along one coordinate, its share of the way, and the profiles on both sides."""
+    """A model found along one coordinate, and the profiles on both sides."""
 
     model: NFModel
-    share: float
     low: float
     high: float
     reason: str
@@ -138,33 +137,38 @@ def _along(known: Sequence[Profiled], asked: Workload, position: Position, name:
     value = position.numbers[name]
     exact = next((item for item in able if item.position.numbers[name] == value), None)
     if exact is not None:
-        return _Step(exact.model, 0.0, value, value, "")
+        return _Step(exact.model, value, value, "")
     below = [item for item in able if item.position.numbers[name] < value]
     above = [item for item in able if item.position.numbers[name] > value]
     if not below or not above:
         return None
-    low = max(below, key=lambda item: item.position.numbers[name])
-    high = min(above, key=lambda item: item.position.numbers[name])
-    share = _share(line, name, low, high, value)
-    ends = (low.position.numbers[name], high.position.numbers[name])
+    able.sort(key=lambda item: item.position.numbers[name])
+    way = _way(line, able, name, value)
+    ends = (able[way.below].position.numbers[name], able[way.below + 1].position.numbers[name])
     reason = f"{name} {value:g} interpolated between profiles at {ends[0]:g} and {ends[1]:g}"
-    return _Step(blend(low.model, high.model, share, asked), share, *ends, reason)
+    return _Step(blend([item.model for item in able], way, asked), *ends, reason)
 
 
-def _share(line: Sequence[Profiled], name: str, low: Profiled, high: Profiled, value: float) -> float:
-    """Return how far from `low` to `high` a value is, in time per packet where solo runs in between show it."""
-    ends = (low.position.numbers[name], high.position.numbers[name])
-    inside = sorted(
-        (item.position.numbers[name], 1.0 / item.model.solo_mpps)
-        for item in line
-        if ends[0] <= item.position.numbers[name] <= ends[1]
+def _way(line: Sequence[Profiled], able: Sequence[Profiled], name: str, value: float) -> Way:
+    """Return how to get to a value; runs alone in between show where on the way the NF slows down."""
+    alone = sorted((item.position.numbers[name], 1.0 / item.model.solo_mpps) for item in line)
+    *at, asked = scaled(name, [*(number for number, _ in alone), value])
+    times = [time for _, time in alone]
+    numbers = [number for number, _ in alone]
+    places = [numbers.index(item.position.numbers[name]) for item in able]
+    way = Way(
+        tuple(at[place] for place in places),
+        tuple(times[place] for place in places),
+        asked,
+        float(np.interp(asked, at, times)),
+        0.0,
+        curved=by_logarithm(name, [*numbers, value]),
     )
-    *at, asked = scaled(name, [*(number for number, _ in inside), value])
-    times = [time for _, time in inside]
-    if len(inside) > 2 and abs(times[-1] - times[0]) > _FLAT * times[0]:
-        way = (float(np.interp(asked, at, times)) - times[0]) / (times[-1] - times[0])
-        return min(max(way, 0.0), 1.0)
-    return (asked - at[0]) / (at[-1] - at[0])
+    low, high = places[way.below], places[way.below + 1]
+    share = (asked - at[low]) / (at[high] - at[low])
+    if high - low > 1 and abs(times[high] - times[low]) > _FLAT * times[low]:
+        share = min(max((way.alone_us - times[low]) / (times[high] - times[low]), 0.0), 1.0)
+    return replace(way, share=share)
 
 
 def _across(known: Sequence[Profiled], asked: Workload, position: Position, names: tuple[str, str]) -> Adapted | None:
@@ -182,9 +186,15 @@ def _across(known: Sequence[Profiled], asked: Workload, position: Position, name
     low, high = sides
     share = _share_across(known, position, names, low, high)
     reason = f"{second} {value:g} interpolated between profiles at {low.low:g} and {high.low:g}"
-    model = blend(low.model, high.model, share, asked)
+    model = blend([low.model, high.model], _way_across(second, low, high, value, share), asked)
     reasons = tuple(text for text in dict.fromkeys((low.reason, high.reason, reason)) if text)
     return Adapted(model, "interpolated", reasons)
+
+
+def _way_across(name: str, low: _Step, high: _Step, value: float, share: float) -> Way:
+    at, solo = scaled(name, [low.low, high.low, value]), (1.0 / low.model.solo_mpps, 1.0 / high.model.solo_mpps)
+    alone = (1.0 - share) * solo[0] + share * solo[1]
+    return Way((at[0], at[1]), solo, at[2], alone, share, curved=by_logarithm(name, [low.low, high.low]))
 
 
 def _share_across(
@@ -200,7 +210,8 @@ def _share_across(
         if len(ends) == 2:
             ends.sort(key=lambda item: item.position.numbers[second])
             here, there = scaled(first, [level, position.numbers[first]])
-            shares.append((abs(here - there), _share(line, second, ends[0], ends[1], position.numbers[second])))
+            way = _way(line, ends, second, position.numbers[second])
+            shares.append((abs(here - there), way.share))
     nearest = sorted(shares)[:2]
     if not nearest:  # the two sides were profiled at different values of the first coordinate
         asked, below, above = scaled(second, [position.numbers[second], low.low, high.low])

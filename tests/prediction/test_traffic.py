@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from slomo.errors import UnknownNameError, UnsupportedPredictionError
 from slomo.models.applicability import Verdict
+from slomo.models.blending import monotone_cubic
 from slomo.models.library import ModelLibrary
 from slomo.models.traffic import at_traffic
 from slomo.prediction.equilibrium import solve_server
@@ -197,3 +199,29 @@ def test_a_default_may_be_spelled_out(library):
     router = replace(library.find("lpm", MACHINE), workload=Workload("ip-router"))
     found = at_traffic(ModelLibrary([router]), Workload("ip-router", {"routes": 131_072}), MACHINE)
     assert (found.way, found.model) == ("profiled", router)
+
+
+def test_the_monotone_cubic_is_fritsch_and_carlsons():
+    """Interpolation along an attribute agrees with scipy's PCHIP at every number of profiles."""
+    from scipy.interpolate import PchipInterpolator
+
+    generator = np.random.default_rng(3)
+    for points in (2, 3, 4, 7):
+        at, values = np.cumsum(generator.uniform(0.2, 2.0, points)), generator.normal(size=(20, points))
+        for asked in generator.uniform(at[0], at[-1], 10):
+            wanted = PchipInterpolator(at, values, axis=1)(asked)
+            assert monotone_cubic(at, values, asked) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_what_pressure_adds_is_bent_where_the_profiles_bend(library):
+    """Beside others, three flow counts that slow down late give less loss below the last than a straight line would."""
+    slopes = {10_000: 0.0001, 100_000: 0.0002, 1_000_000: 0.002}
+    made = []
+    for flows, slope in slopes.items():
+        model = profiled_as(library, lpm(flow_count=flows), 5.0)
+        family = replace(model.sensitivity["slomo-xgb"], slopes=(slope, 0.0, 0.0))
+        made.append(replace(model, sensitivity={"slomo-xgb": family}))
+    asked, pressure = lpm(flow_count=316_228), np.array([[200.0, 0.0, 0.0]])
+    bent = at_traffic(ModelLibrary(made), asked, MACHINE).model.sensitivity["slomo-xgb"].predict_mpps(pressure)
+    ends = at_traffic(ModelLibrary(made[1:]), asked, MACHINE).model.sensitivity["slomo-xgb"].predict_mpps(pressure)
+    assert ends < bent < 5.0
