@@ -38,6 +38,13 @@ def live(dataset: ProfileDataset) -> Iterator[tuple[str, list[str], float]]:
         yield str(target), [workload.key for workload in dataset.competitors(row)], float(mpps)
 
 
+def vectors(dataset: ProfileDataset) -> Iterator[dict[str, MetricVector]]:
+    """Yield each row's live vectors: of the target itself, and of everybody beside it."""
+    for row in range(len(dataset)):
+        found = {prefix: dataset.vectors(prefix).iloc[row].dropna().to_dict() for prefix in ("own", "beside")}
+        yield {"own": MetricVector(found["own"], scope=Scope.CORE), "beside": MetricVector(found["beside"])}
+
+
 @pytest.mark.parametrize("run_length", [50.0, 300.0])
 def test_false_alarms_come_as_rarely_as_stated(run_length: float) -> None:
     """Simulated sequences without any change run as long until an alarm as the threshold promises."""
@@ -237,7 +244,7 @@ def test_the_monitor_trusts_a_model_that_was_refitted(
 
 
 def test_a_smaller_cache_in_the_simulator_is_noticed_and_refitted() -> None:
-    """On a simulated machine whose LLC shrinks to a quarter, drift is noticed, and eight runs make the model better."""
+    """Live throughput and vectors tell when a simulated LLC shrinks to a quarter; a refit from eight runs helps."""
     from slomo.models.training import train
     from slomo.profiling.campaign import run_campaign
     from slomo.profiling.plans import mixes_plan, pressure_plan
@@ -255,9 +262,10 @@ def test_a_smaller_cache_in_the_simulator_is_noticed_and_refitted() -> None:
     plan = mixes_plan(names, whole, 16, sizes=(1, 2, 3), stream="test")
     reports = []
     for testbed in (before, after):
-        monitor = DriftMonitor(models, false_alarm_every=2000.0)
-        for reading in live(run_campaign(plan, testbed)):
-            monitor.observe(*reading)
+        monitor = DriftMonitor(models, false_alarm_every=2000.0, reference=pressure)
+        readings = run_campaign(plan, testbed)
+        for reading, pressed in zip(live(readings), vectors(readings), strict=True):
+            monitor.observe(*reading, **pressed)
         reports.append(monitor.report())
     assert not reports[0]
     assert reports[1].again
