@@ -148,17 +148,17 @@ def compare(library: ModelLibrary, machine: str, workloads: list[Workload], samp
     rows = []
     for number, sample in enumerate(samples):
         ours, measured = found["equilibrium"].tenants[number], float(sample["throughput_mpps"])
-        assert ours.vector is not None
         row: Row = {"nf": ours.workload.nf, "reduced": ours.workload.traffic.offered_mpps is not None, "mixed": mixed}
         row["load"] = ours.load
         for name, server in found.items():
             row[name] = 100.0 * (server.throughput_mpps[number] / measured - 1.0)
         for name, metric in VECTOR.items():
-            row[name] = 100.0 * (ours.vector[metric] / max(float(sample[f"own.{metric}"]), 1e-6) - 1.0)
+            found_here = np.nan if ours.vector is None else ours.vector[metric]  # fallen back: no vector
+            row[name] = 100.0 * (found_here / max(float(sample[f"own.{metric}"]), 1e-6) - 1.0)
         row["inside"] = ours.interval[0] <= measured <= ours.interval[1]
         row["width"] = 50.0 * (ours.interval[1] - ours.interval[0]) / measured
         row["rounds"] = found["equilibrium"].sockets[0].rounds
-        row["bound"] = found["equilibrium"].sockets[0].bound
+        row["proven"], row["bound"] = found["equilibrium"].sockets[0].proven, found["equilibrium"].sockets[0].bound
         row["fell back"] = found["equilibrium"].fallback is not None
         rows.append(row)
     return rows
@@ -180,6 +180,12 @@ def report(rows: list[Row]) -> None:
     rounds = [float(row["rounds"]) for row in rows]
     fell = sum(bool(row["fell back"]) for row in rows)
     print(f"\nrounds: median {np.median(rounds):.0f}, most {max(rounds):.0f}; fell back: {fell}")
+    full = [row for row in rows if not row["mixed"]]
+    proven = [100.0 * row["bound"] for row in full if row["proven"]]
+    print(
+        f"bound proven for {100 * len(proven) / max(len(full), 1):.1f} % of what runs at full load: "
+        f"median {np.median(proven or [np.nan]):.2f} %, most {max(proven, default=np.nan):.2f} % of the largest solo"
+    )
 
 
 def section(title: str, rows: list[Row]) -> None:
@@ -189,7 +195,7 @@ def section(title: str, rows: list[Row]) -> None:
         error = np.array([row[name] for row in rows])
         mean, most = np.abs(error).mean(), np.quantile(np.abs(error), 0.95)
         print(f"  {name:36}{mean:8.2f}{most:8.2f}{error.mean():+8.2f}{mean / ours:8.2f}")
-    medians = ", ".join(f"{name} {np.median([abs(row[name]) for row in rows]):.1f}" for name in VECTOR)
+    medians = ", ".join(f"{name} {np.nanmedian([abs(row[name]) for row in rows]):.1f}" for name in VECTOR)
     print(f"  median error of vectors at the equilibrium [%]: {medians}")
     widths = np.median([row["width"] for row in rows])
     print(f"  90 % intervals hold {100 * np.mean([row['inside'] for row in rows]):.1f} %, median +- {widths:.1f} %")

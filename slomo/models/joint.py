@@ -18,7 +18,7 @@ from slomo.errors import ConfigurationError, InvalidValueError, MissingMetricErr
 from slomo.models.arrivals import arrival_half_width_mpps
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
-from slomo.models.joint_bound import proven_bound, roomy
+from slomo.models.joint_bound import proven_bound
 from slomo.models.joint_rounds import LEAST_LOAD, TINY, Rest, Servers, come_to_rest, laid_out, load_of
 from slomo.models.joint_tables import kinds, read_mpps, tables, vector_tables
 from slomo.models.nf_model import NFModel
@@ -31,6 +31,8 @@ TRIES = ((0.5, 40), (0.9, 60), (0.15, 160))
 _CHUNK = 1024
 #: Below this many places a set finds the distinct NFs sooner than sorting.
 _FEW = 64
+#: Share by which counted occupancies may add up to more than the cache.
+_ROUNDING = 0.02
 _PER_PLACE = ("load", "throughput_mpps", "low_mpps", "high_mpps")
 
 
@@ -223,15 +225,25 @@ def joint_vectors(
     result = np.where(present, result, 0.0)
     result = np.where(rates, result * load, result)
     if "L3OCC" in names:
-        held, most = names.index("L3OCC"), _llc_kib(models)
+        held, llc_kib = names.index("L3OCC"), _llc_kib(models)
         total = np.nansum(result[:, :, held], axis=1, keepdims=True)
-        result[:, :, held] *= np.minimum(1.0, most / np.maximum(total, TINY))
+        least = np.minimum(
+            np.nansum(solo[:, :, held] * present[:, :, 0], axis=1, keepdims=True), _full_kib(responses, llc_kib)
+        )
+        wanted = np.minimum(np.maximum(total, least), llc_kib)
+        result[:, :, held] *= wanted / np.maximum(total, TINY)
     return np.where(polled & (load < 1.0) & (members >= 0)[:, :, None], np.nan, result)
 
 
 def _llc_kib(models: Sequence[NFModel]) -> float:
     """Return the size of the cache; infinite where no model knows its machine."""
     return next((float(model.capacities.llc_kib) for model in models if model.capacities is not None), np.inf)
+
+
+def _full_kib(responses: Sequence[ServerResponse], llc_kib: float) -> float:
+    """Return what a full cache holds at the least, as most of the NFs saw it; 0 where that is more than it can."""
+    seen = float(np.median([response.full_kib for response in responses]))
+    return seen if seen <= (1.0 + _ROUNDING) * llc_kib else 0.0
 
 
 def _stretch(load: Floats, response: ServerResponse) -> Floats:
@@ -256,7 +268,8 @@ def _solved(
     names = responses[0].pressure_names
     capacities = next((model.capacities for model in models if model.capacities is not None), None)
     caps = np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in names])
-    servers = laid_out(tables(responses), members, offered, names, caps, _llc_kib(models))
+    llc_kib = _llc_kib(models)
+    servers = laid_out(tables(responses), members, offered, names, caps, llc_kib, _full_kib(responses, llc_kib))
     rest = come_to_rest(servers, tries)
     vector, present = rest.vector, members >= 0
     pressure = np.maximum(vector.sum(axis=1, keepdims=True) - vector, 0.0) * present[:, :, None]
@@ -282,7 +295,7 @@ def _bounds(servers: Servers, rest: Rest, *, prove: bool) -> tuple[Floats, NDArr
     if not prove or np.isfinite(servers.offered).any() or not servers.start.size:
         return bound, np.zeros(len(bound), dtype=bool)
     certain = np.full(len(bound), np.inf)
-    rows = np.flatnonzero(rest.converged & roomy(servers, rest.vector))
+    rows = np.flatnonzero(rest.converged)
     if len(rows):
         certain[rows] = proven_bound(servers.only(rows), rest.vector[rows])
     return np.where(np.isfinite(certain), certain, bound), np.isfinite(certain)

@@ -10,20 +10,21 @@ by piece, monotone; kinks count as everything between their sides. Rounding is n
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.models.base import Floats
-from slomo.models.joint_rounds import TINY, Servers, answer
+from slomo.models.joint_rounds import TINY, Servers, answer, within_cache
 
 #: Size of the box, in first estimates of what is left; the proof then needs q of at most a half.
 _BOX = 2.0
 
 
 class _Slopes(NamedTuple):
-    """Derivatives of every NF's answer by what it feels, shape (servers, places, pressures, answers)."""
+    """Slopes of every NF's answer by what it feels, shape (servers, places, pressures, answers), and the answers."""
 
     low: Floats
     high: Floats
+    least: Floats
+    most: Floats
 
 
 def proven_bound(servers: Servers, vector: Floats) -> Floats:
@@ -39,8 +40,7 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
     Returns
     -------
     ndarray, shape (servers,)
-        Not proven where the cache is overfull (everybody's share is then scaled, which is not enclosed here), and where
-        slopes vary too much nearby.
+        Not proven where slopes vary too much nearby, or where the box holds both full and other caches.
     """
     reference = np.maximum(servers.start.max(axis=1, initial=0.0), TINY)[:, None, :]
     here, _ = _derivatives(servers, vector, reference, np.zeros(len(vector)))
@@ -53,22 +53,14 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
     varying = (np.abs(middle - here) + spread).sum(axis=2, keepdims=True)
     contraction = np.matmul(np.abs(inverse), varying)[:, :, 0].max(axis=1)
     bound = left / np.maximum(1.0 - contraction, TINY)
-    fits = (contraction < 1.0) & (bound <= radius) & roomy(servers, nearer, radius)
+    fits = (contraction < 1.0) & (bound <= radius)
     stepped = (np.abs(nearer - vector) / reference).max(axis=(1, 2))
     return np.where(fits, stepped + bound, np.inf)
 
 
-def roomy(servers: Servers, vector: Floats, radius: Floats | float = 0.0) -> NDArray[np.bool_]:
-    """Tell where the cache holds everybody, all over a box of `radius` times the largest solo value around `vector`."""
-    if servers.held is None:
-        return np.ones(len(vector), dtype=bool)
-    most = servers.start[:, :, servers.held].max(axis=1, initial=0.0)
-    return np.asarray(vector[:, :, servers.held].sum(axis=1) + vector.shape[1] * radius * most < servers.llc_kib)
-
-
 def _left(servers: Servers, vector: Floats, reference: Floats, inverse: Floats) -> Floats:
     """Return C (F(x) - x), in shares of the reference."""
-    rest = ((answer(servers, vector) - vector) / reference).reshape(len(vector), -1, 1)
+    rest = ((within_cache(servers, answer(servers, vector)) - vector) / reference).reshape(len(vector), -1, 1)
     left: Floats = np.matmul(inverse, rest).reshape(vector.shape)
     return left
 
@@ -86,7 +78,34 @@ def _derivatives(servers: Servers, vector: Floats, reference: Floats, radius: Fl
         whole: Floats = (turned * apart).reshape(count, places * pressures, places * pressures)
         return whole
 
-    return over_all(0.5 * (slopes.low + slopes.high)), over_all(0.5 * (slopes.high - slopes.low))
+    middle, spread = over_all(0.5 * (slopes.low + slopes.high)), over_all(0.5 * (slopes.high - slopes.low))
+    if servers.held is not None:
+        rows = np.arange(places) * pressures + servers.held
+        share, wide = _shares(servers, slopes)
+        least = np.abs(middle[:, rows]) + spread[:, rows]
+        spread[:, rows] = np.matmul(np.abs(share), spread[:, rows]) + np.matmul(wide, least)
+        middle[:, rows] = np.matmul(share, middle[:, rows])
+    return middle, spread
+
+
+def _shares(servers: Servers, slopes: _Slopes) -> tuple[Floats, Floats]:
+    """Return middle and radius of the slopes of `within_cache`, shape (servers, places, places), over the box.
+
+    Shares x of a full cache of size w are w x / X, X the sum of x; their slopes w / X (1 - x / X). Where the box holds
+    full and other caches, the radius is infinite.
+    """
+    low, high = slopes.least[:, :, servers.held], slopes.most[:, :, servers.held]
+    lowest, highest = (np.maximum(side.sum(axis=1), TINY)[:, None, None] for side in (low, high))
+    wanted = [np.minimum(np.maximum(side, servers.full_kib[..., None]), servers.llc_kib) for side in (lowest, highest)]
+    same = np.eye(low.shape[1])
+    part = [same - (high / lowest[..., 0])[:, :, None], same - (low / highest[..., 0])[:, :, None]]
+    scale = [wanted[0] / highest, wanted[0] / lowest]
+    ends = [each * size for each in part for size in scale]
+    least, most = np.minimum.reduce(ends), np.maximum.reduce(ends)
+    free = (wanted[0] == lowest) & (wanted[1] == highest)
+    mixed = ~free & (wanted[0] != wanted[1])
+    middle = np.where(free, same, 0.5 * (least + most))
+    return middle, np.where(mixed, np.inf, np.where(free, 0.0, 0.5 * (most - least)))
 
 
 def _slopes(servers: Servers, vector: Floats, reach: Floats) -> _Slopes:
@@ -115,4 +134,4 @@ def _slopes(servers: Servers, vector: Floats, reach: Floats) -> _Slopes:
     kinked = ((raw - away < floor) | (raw + away > ceiling))[:, :, None, :]
     lowest = np.where(flat, 0.0, np.where(kinked, np.minimum(lowest, 0.0), lowest))
     highest = np.where(flat, 0.0, np.where(kinked, np.maximum(highest, 0.0), highest))
-    return _Slopes(lowest, highest)
+    return _Slopes(lowest, highest, np.clip(raw - away, floor, ceiling), np.clip(raw + away, floor, ceiling))

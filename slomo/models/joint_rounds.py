@@ -42,6 +42,8 @@ class Servers:
         Column of the cache's occupancy.
     llc_kib : float
         Size of the cache [KiB].
+    full_kib : ndarray, shape (servers, 1)
+        What the NFs hold together at the least [KiB]: what they hold solo, up to what a full cache holds.
     """
 
     start: Floats
@@ -54,10 +56,11 @@ class Servers:
     rates: NDArray[np.bool_]
     held: int | None
     llc_kib: float
+    full_kib: Floats
 
     def only(self, rows: NDArray[np.int64]) -> "Servers":
         """Return the servers `rows`."""
-        names = ("start", "scale", "limit", "weight", "low", "high", "offered")
+        names = ("start", "scale", "limit", "weight", "low", "high", "offered", "full_kib")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
@@ -73,7 +76,13 @@ class Rest:
 
 
 def laid_out(
-    table: Tables, members: NDArray[np.int64], offered: Floats, names: tuple[str, ...], caps: Floats, llc_kib: float
+    table: Tables,
+    members: NDArray[np.int64],
+    offered: Floats,
+    names: tuple[str, ...],
+    caps: Floats,
+    llc_kib: float,
+    full_kib: float = 0.0,
 ) -> Servers:
     """Lay out the servers `members`, shape (servers, places), -1 for an empty place.
 
@@ -89,11 +98,15 @@ def laid_out(
         What the machine has of each.
     llc_kib : float
         Size of the cache [KiB].
+    full_kib : float
+        What it holds at the least when it is full [KiB].
     """
+    held = names.index("L3OCC") if "L3OCC" in names else None
     here = (members >= 0)[:, :, None]
     answers = len(names) + bool(np.isfinite(offered).any())
+    start = table.start[members] * here
     return Servers(
-        table.start[members] * here,
+        start,
         table.scale[members],
         np.minimum(table.limit[members], caps),
         table.weight[:, :, :answers][members] * here[:, :, :, None],
@@ -101,8 +114,9 @@ def laid_out(
         table.high[:, :answers][members] * here,
         np.where(np.isfinite(offered), offered, np.inf),
         kinds(names)[0],
-        names.index("L3OCC") if "L3OCC" in names else None,
+        held,
         llc_kib,
+        np.minimum(start[:, :, [0 if held is None else held]].sum(axis=1), full_kib),
     )
 
 
@@ -160,11 +174,11 @@ def _tried(
 
 
 def within_cache(servers: Servers, vector: Floats) -> Floats:
-    """Scale occupancy down, in place, where all NFs together would hold more than the cache."""
+    """Scale occupancy, in place, so that all NFs together hold no more than the cache and no less than a full one."""
     if servers.held is not None:
         total = vector[:, :, servers.held].sum(axis=1, keepdims=True)
-        if (total > servers.llc_kib).any():
-            vector[:, :, servers.held] *= np.minimum(1.0, servers.llc_kib / np.maximum(total, TINY))
+        wanted = np.minimum(np.maximum(total, servers.full_kib), servers.llc_kib)
+        vector[:, :, servers.held] *= wanted / np.maximum(total, TINY)
     return vector
 
 

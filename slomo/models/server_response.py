@@ -38,6 +38,8 @@ class ServerResponse:
         Widths of its intervals.
     applicability : Applicability
         Pressures beside it that were measured.
+    full_kib : float
+        What all NFs together hold, at the least, where they ask for more than the cache has [KiB]; 0 where not known.
     arrivals : ndarray, shape (n,)
         Scores of served against offered load (`slomo.models.arrivals`); none without mixes at reduced load.
     """
@@ -49,6 +51,7 @@ class ServerResponse:
     sensitivity: SensitivityModel
     calibration: ConformalCalibration
     applicability: Applicability
+    full_kib: float = 0.0
     arrivals: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
@@ -71,6 +74,7 @@ class ServerResponse:
             "sensitivity": self.sensitivity.to_dict(),
             "calibration": self.calibration.to_dict(),
             "applicability": self.applicability.to_dict(),
+            "full_kib": self.full_kib,
             "arrivals": self.arrivals.tolist(),
         }
 
@@ -99,4 +103,5 @@ class ServerResponse:
             raise ConfigurationError(
                 "scores of arrivals must be positive and in ascending order", hint="train the model again"
             )
-        return cls(profile, speed, slowest, fastest, sensitivity, calibration, applicability, arrivals)
+        full_kib = finite(data, "full_kib") if "full_kib" in data else 0.0
+        return cls(profile, speed, slowest, fastest, sensitivity, calibration, applicability, full_kib, arrivals)

@@ -29,10 +29,13 @@ from slomo.models.server_response import ServerResponse
 if TYPE_CHECKING:
     from slomo.records.profile import ProfileDataset
 
-#: Weaker ridges fit single rows better and whole servers worse: in a full cache an NF holds what the others leave, so
-#: that a slope of -1 in occupancy leaves the split open. This one keeps the split determined (1e-4: 14 % median error
-#: of occupancy at the fixed point, 1e-2: 6 %).
-STRENGTH = 1e-2
+#: Ridge of everything but occupancy; weaker ones fit single rows better, and some servers then find no rest.
+STRENGTH = 3e-4
+#: In a full cache an NF holds what the others leave: a slope of -1 in occupancy would leave the split open. This ridge
+#: keeps it determined; that the cache is full is added afterwards (`full_kib`). Chosen on calibration mixes.
+OCCUPANCY_STRENGTH = 5e-2
+#: A cache fuller than this is taken for a full one, and this quantile of such rows for the least a full one holds.
+_FULL, _FULL_QUANTILE = 0.9, 0.25
 #: Fewer rows than this and no function is worth fitting.
 _FEWEST_ROWS = 24
 
@@ -50,6 +53,9 @@ def fit_server_response(subject: Subject, seed: int) -> ServerResponse | None:
     scale, limit = half_saturation(pressure), pressure.max(axis=0)
     basis = pressure_basis(pressure, scale, limit)
     weights = ridge(basis, np.column_stack([own, mpps]), STRENGTH)
+    if "L3OCC" in subject.own_names:
+        held = subject.own_names.index("L3OCC")
+        weights[:, [held]] = ridge(basis, own[:, [held]], OCCUPANCY_STRENGTH)
     low, high = own.min(axis=0), own.max(axis=0)
     profile = ContentiousnessProfile(
         subject.own_names, names, solo_vector(subject), {}, scale, limit, weights[:, :-1], low, high
@@ -63,7 +69,17 @@ def fit_server_response(subject: Subject, seed: int) -> ServerResponse | None:
         sensitivity=_trees(subject, names, pressure, mpps, seed),
         calibration=calibrate(mpps, guess, subject.solo_mpps, "cross-validation"),
         applicability=applicability(names, pressure),
+        full_kib=_full_kib(subject, names, pressure, own),
     )
+
+
+def _full_kib(subject: Subject, names: tuple[str, ...], pressure: Floats, own: Floats) -> float:
+    """Return what a full cache holds at the least [KiB]; an inclusive one is full to the last line, others are not."""
+    if "L3OCC" not in names:
+        return 0.0
+    held = pressure[:, names.index("L3OCC")] + own[:, subject.own_names.index("L3OCC")]
+    full = held[held > _FULL * held.max()]
+    return float(np.quantile(full, _FULL_QUANTILE))
 
 
 def _trees(subject: Subject, names: tuple[str, ...], pressure: Floats, mpps: Floats, seed: int) -> TreeSensitivity:

@@ -1,11 +1,13 @@
 """Facts about the proven distance to the fixed point."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from slomo.models.joint import TRIES, responses_of, solve_joint
 from slomo.models.joint_bound import proven_bound
-from slomo.models.joint_rounds import answer, come_to_rest, laid_out
+from slomo.models.joint_rounds import answer, come_to_rest, laid_out, within_cache
 from slomo.models.joint_tables import tables
 
 MIXES = np.array([[0, 1, -1, -1], [0, 1, 2, -1], [2, 2, 1, 0], [1, 1, -1, -1], [0, -1, -1, -1]])
@@ -29,7 +31,7 @@ def servers(models):
 def settled(servers, vector):
     """Go on for thousands of small rounds, far beyond the tolerance."""
     for _ in range(5000):
-        vector = vector + 0.2 * (answer(servers, vector) - vector)
+        vector = within_cache(servers, vector + 0.2 * (answer(servers, vector) - vector))
     return vector
 
 
@@ -53,12 +55,16 @@ def test_far_from_a_fixed_point_nothing_near_is_claimed(servers):
     assert distance[:4].min() > 0.01
 
 
-def test_an_overfull_cache_is_not_proven(servers):
-    """Where everybody together would hold more than the cache, the answer is scaled and nothing is claimed."""
-    from dataclasses import replace
-
-    small = replace(servers, llc_kib=10.0)
-    assert np.isinf(proven_bound(small, servers.start)[:4]).all()
+def test_full_caches_are_proven_too(servers):
+    """Where everybody's share of a full cache is scaled, the bound still holds the fixed point."""
+    held = servers.start[:, :, servers.held].sum(axis=1, keepdims=True)
+    for full in (replace(servers, llc_kib=0.7 * held.min()), replace(servers, full_kib=0.95 * held)):
+        rest = come_to_rest(full, TRIES)
+        bound = proven_bound(full, rest.vector)
+        reference = full.start.max(axis=1)[:, None, :]
+        distance = (np.abs(settled(full, rest.vector) - rest.vector) / reference).max(axis=(1, 2))
+        assert np.isfinite(bound).sum() >= 3
+        assert (distance <= bound + 1e-12).all()
 
 
 def test_solving_says_whether_the_bound_is_proven(models):
