@@ -126,7 +126,7 @@ def _felt(server: ServerPrediction, model: NFModel) -> Floats:
     """Return the pressure on the first NF of a server; nothing where no equilibrium was found."""
     names = () if model.response is None else model.response.pressure_names
     vectors = [tenant.vector for tenant in server.tenants[1:] if tenant.vector is not None]
-    return np.array([sum(vector.get(name, 0.0) for vector in vectors) for name in names], dtype=float)
+    return np.array([sum((vector.get(name) or 0.0) for vector in vectors) for name in names], dtype=float)
 
 
 def _answer(asked: _Asked, ends: tuple[float, float]) -> LatencyPrediction:

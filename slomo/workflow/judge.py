@@ -153,7 +153,8 @@ def learning_curve(
     learned = dataset if machine is None else dataset.select(machine=machine_name(machine))
     host = _only_machine(learned)
     if judged is None:
-        targets = [learned.workload(key) for key in learned.select(plan="pressure").targets]
+        profiled = [learned.workload(key) for key in learned.select(plan="pressure").targets]
+        targets = [item for item in profiled if item.traffic.offered_mpps is None]  # those below full load tell latency
         rest: dict[str, Any] = {"plan": "mixes", "stream": "test", **running}
         judged = profile(targets, machine=machine or host, mixes=mixes, seed=seed, **rest)
     return learning_curves(learned, judged.select(machine=host, plan="mix"), budgets, models or COMPARED, seed=seed)

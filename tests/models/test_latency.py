@@ -1,11 +1,13 @@
 """Facts about latency over load and pressure: what is learned, from which rows, and where nothing is said."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.models.applicability import Verdict
-from slomo.models.latency import LatencyModel
+from slomo.models.latency import LatencyModel, busy_share
 from slomo.models.latency_fit import LatencyRows, fit_latency
 from slomo.models.library import ModelLibrary
 from slomo.models.training import train
@@ -170,3 +172,34 @@ def test_runs_at_reduced_load_alone_stay_a_workload_of_their_own(measured):
     loads = frame[frame["offered_mpps"].notna() & (frame["competitor_count"] == 0)]
     library = train(type(measured)(loads, measured.environment), models=["none"])
     assert all(key.endswith("Mpps") for _, key in library)
+
+
+@dataclass(frozen=True)
+class Slowing:
+    """Answers to cache misses beside it: half the speed at 100 M/s, a quarter at 300."""
+
+    pressure_names: tuple[str, ...] = ("L3MISS", "L3OCC")
+
+    @property
+    def sensitivity(self):
+        return self
+
+    def predict_mpps(self, pressure):
+        return 4.0 / (1.0 + pressure[:, 0] / 100.0)
+
+
+def test_an_nf_at_reduced_load_is_busier_than_its_load_beside_others():
+    """Alone, time busy is the load; beside others rates count as often as it is idle; at full load both agree."""
+    load = np.array([0.2, 0.5, 0.8, 0.99])
+    assert busy_share(Slowing(), np.zeros((4, 2)), load) == pytest.approx(load)
+    beside = busy_share(Slowing(), np.tile([100.0, 5_000.0], (4, 1)), load)
+    # busy = load (1 + 1 / busy) / 2, solved by hand
+    assert beside == pytest.approx((load + np.sqrt(load**2 + 8.0 * load)) / 4.0, rel=1e-3)
+    assert (beside[:3] > load[:3]).all()
+
+
+def test_unknown_pressure_leaves_the_load():
+    """Where what an NF feels is not known, its load is all there is; overload stays overload."""
+    assert busy_share(Slowing(), np.full((1, 2), np.nan), np.array([0.5])) == pytest.approx([0.5])
+    assert busy_share(None, np.zeros((1, 0)), np.array([0.5])) == pytest.approx([0.5])
+    assert busy_share(Slowing(), np.zeros((1, 2)), np.array([1.3])).tolist() == [1.3]
