@@ -4,8 +4,8 @@
 throughput served over throughput offered, averaged over intervals. The paper: NUMASFP 16, 25 and 23 % ahead of Octans,
 node-balance and node-first; these are static, NUMASFP and ours migrate.
 
-The paper names no packet size. At 256 B these rates load the chains to about what they can serve; at 128 B nearly all are
-overloaded, and the faster of two chains has no more to gain from the better node.
+The paper names no packet size. At 256 B these rates load the chains to about what they can serve; at 128 B nearly all
+are overloaded, and the faster of two chains has no more to gain from the better node.
 
 The simulator does not hand packets from stage to stage. With `--handover measured` (the default) what that costs
 between nodes is what the paper measured on OpenNetVM: 22 % for a remote chain, 52 % where the stages alternate.
@@ -25,7 +25,8 @@ from slomo.placement.policies.registry import chain_policy_names
 from slomo.placement.problem import Cluster
 from slomo.placement.profiles import load_profiles
 from slomo.placement.workloads import numasfp_chains
-from slomo.workflow.place_chains import ACCESSES, judge_chains, place_chains
+from slomo.workflow.place_chains import place_chains
+from slomo.workflow.run_chains import ACCESSES, judge_chains
 
 FUNCTIONS = ("ip-router", "flowstats", "stateless-firewall", "maglev", "l2fwd")
 MACHINE = "e5-2620v4"

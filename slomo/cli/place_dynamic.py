@@ -67,7 +67,7 @@ def judge_on_nodes(placed: "PlacedChains", given: dict[str, Any]) -> "Judgement"
     """Run placed chains on the simulator."""
     from slomo.cli.options import own_network_functions
     from slomo.cli.progress import announce_compilation
-    from slomo.workflow.place_chains import judge_chains
+    from slomo.workflow.run_chains import judge_chains
 
     announce_compilation()
     own = own_network_functions(given["nf_files"])
@@ -143,7 +143,7 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     from slomo.placement.timeline import play
     from slomo.placement.workloads import arrivals
     from slomo.workflow.learn import load_models
-    from slomo.workflow.place import make_judge
+    from slomo.workflow.place import check_model, make_judge
 
     chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
     cluster, requests = read_cluster(given["cluster"]), read_requests(given["requests"])
@@ -151,6 +151,8 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     events = arrivals(requests, per_s=given["per_s"], mean_stay_s=given["stay_s"], seed=chosen.seed)
     library, own = load_models(chosen.models), own_network_functions(given["nf_files"])
     judge = make_judge(own=own, seed=chosen.seed) if given["check"] else None
+    for policy in policies:
+        check_model(library, policy, chosen.model)
     found = []
     for policy in policies:
         for every_s in (None,) if given["every_s"] is None else (None, given["every_s"]):

@@ -34,6 +34,9 @@ def show_decisions(decisions: "Sequence[Decision]") -> None:
     for decision in decisions:
         if decision.refused is not None:
             note(f"refused: {decision.request}: {decision.refused.text}")
+        for reason in decision.reasons if decision.accepted else ():
+            if "on demand" in reason:
+                note(f"{decision.request}: {reason}")
 
 
 def emit_judgements(judgements: "Sequence[Judgement]") -> None:

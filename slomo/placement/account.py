@@ -107,12 +107,17 @@ class Account:
         unknown = [key for key in keys if not self._knowledge.predictable(host.machine, key)]
         if self._policy.predicts and unknown and fallback == "refuse":
             return Refusal(request.id, unknown[0], host.machine, f"model '{self._knowledge.model}'")
+        bare = [key for key in keys if self._knowledge.profile(host.machine, key) is None]
+        if self._policy.needs_profiles and bare:
+            return Refusal(request.id, bare[0], host.machine, "profile over cache ways")
         needed = self._knowledge.needed_mpps(request, host.machine)
         if needed is None:
             return Refusal(request.id, request.label, host.machine, "model")
         if self.capacity_needed(request, host) is None:
             limit = request.slo.p95_us or request.slo.p99_us
-            return Refusal(request.id, request.label, host.machine, "latency", limit, self._best_latency(request, host))
+            what = "profile over load, for latency" if bare else "latency"
+            best = self._best_latency(request, host)
+            return Refusal(request.id, request.label, host.machine, what, None if bare else limit, best)
         rates = [(self._best_rate(host, key), key) for key in keys]
         best, worst = min(rates)
         return Refusal(request.id, worst, host.machine, "throughput", needed, best * request.replicas)

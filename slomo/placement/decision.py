@@ -59,7 +59,8 @@ class Refusal:
     needed, possible : float or None
         Throughput [Mpps] (or cores, ways: see `what`) needed, and the best there was.
     what : str
-        ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``, ``"model"``, ``"affinity"``.
+        ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``, ``"affinity"``; or what is missing: ``"model"``,
+        ``"profile over cache ways"``.
     """
 
     request: str
@@ -79,7 +80,8 @@ class Refusal:
         "throughput of 'edge' (lpm) on e5-2620v4: needed 6, at best 5.4 Mpps"
         """
         units = {"throughput": " Mpps", "latency": " us"}
-        subject = f"{self.what} of '{self.request}' ({self.workload}) on {self.machine}"
+        missing = "no " if self.what.startswith(("model", "profile")) else ""
+        subject = f"{missing}{self.what} of '{self.request}' ({self.workload}) on {self.machine}"
         numbers = "" if self.needed is None else f": needed {self.needed:.4g}"
         best = "" if self.possible is None else f", at best {self.possible:.4g}"
         return f"{subject}{numbers}{best}{units.get(self.what, '') if numbers else ''}"
@@ -126,7 +128,9 @@ class Decision:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {"schema_version": SCHEMA_VERSION, **asdict(self), "reasons": list(self.reasons)}
+        fields = asdict(self)
+        lists = {name: list(fields[name]) for name in ("assignments", "reasons")}
+        return {"schema_version": SCHEMA_VERSION, **fields, **lists}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Decision":

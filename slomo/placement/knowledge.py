@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.errors import InvalidValueError, PredictionError, UnknownNameError
+from slomo.errors import InvalidValueError, PredictionError, UnknownNameError, UnsupportedPredictionError
 from slomo.placement.problem import Request
 from slomo.placement.profiles import InstanceProfile, ProfileKey
 
@@ -221,23 +221,26 @@ class Knowledge:
         Raises
         ------
         UnknownNameError
-            With the nearest name.
+            For one that no machine at all has, with the nearest name.
+        UnsupportedPredictionError
+            For one that other machines have.
         """
-        checked: set[str] = set()
-        for request in requests:
-            for workload in request.chain:
-                if workload.key in checked:
-                    continue
-                checked.add(workload.key)
-                if all(self.solo_mpps(machine, workload.key) is None for machine in machines):
-                    names = {key for machine, key in (*self.library, *self.profiles)}
-                    known = (
-                        names
-                        if any(key.split("@")[0] == workload.key.split("@")[0] for key in names)
-                        else {key.split("@")[0] for key in names}
-                    )
-                    shown = workload.key if known is names else workload.key.split("@")[0]
-                    raise UnknownNameError(f"network function of request '{request.id}'", shown, known)
+        wanted = {workload.key: request.id for request in reversed(requests) for workload in request.chain}
+        for key, owner in wanted.items():
+            if any(self.solo_mpps(machine, key) is not None for machine in machines):
+                continue
+            known = [*self.library, *self.profiles]
+            elsewhere = sorted({machine for machine, name in known if name == key})
+            if elsewhere:
+                raise UnsupportedPredictionError(
+                    f"request '{owner}': no model of '{key}' on {', '.join(machines)}, only on {', '.join(elsewhere)}",
+                    hint="profile and train on that machine, or let it run alone (fallback 'alone')",
+                )
+            names = {name for _, name in known}
+            short = {name.split("@")[0] for name in names}
+            nf = key.split("@")[0]
+            what = f"network function of request '{owner}'"
+            raise UnknownNameError(what, key, names) if nf in short else UnknownNameError(what, nf, short)
 
     def _find(self, machine: str, workload: str) -> "NFModel | None":
         try:

@@ -130,6 +130,7 @@ def _afresh(placer: Placer, planner: str | type[Policy] | None) -> Placer:
         risk=knowledge.risk,
         profiles=tuple(knowledge.profiles.values()),
         fallback=placer.fallback,
+        method=knowledge.method,
         observe=placer._observe,
     )
 

@@ -229,7 +229,9 @@ def with_slo(requests: Sequence[Request], slo: SLO) -> tuple[Request, ...]:
 
 
 def _tagged(tag: str) -> tuple[str, ...]:
-    return tuple(name for name in network_function_names() if tag in load_network_function(name).tags)
+    """Return the network functions of a paper, without the competitors it makes up."""
+    known = ((name, load_network_function(name)) for name in network_function_names())
+    return tuple(name for name, function in known if tag in function.tags and function.klass != "competitor")
 
 
 def _draw(names: Sequence[str], count: int, seed: int) -> list[str]:

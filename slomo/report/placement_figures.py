@@ -4,7 +4,7 @@ After ResQ (NSDI'18) Figures 8 and 9 (violations and machines per scheduler) and
 over time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,18 +71,19 @@ def policy_bars(judgements: "Sequence[Judgement]", *, title: str = "Servers and 
     figure, (left, right) = _figure(1, 2, (9.0, 0.8 + 0.42 * max(len(judgements), 3)))
     names = [item.policy for item in judgements]
     place = np.arange(len(names))
-    for axes, values, label, colour in (
-        (left, [item.servers_used for item in judgements], "servers in use", _COLOURS[0]),
-        (right, [100 * item.violated_share for item in judgements], "SLOs broken [%]", _COLOURS[1]),
+    for axes, values, label, colour, unit in (
+        (left, [item.servers_used for item in judgements], "servers in use", _COLOURS[0], ""),
+        (right, [100 * item.violated_share for item in judgements], "SLOs broken [%]", _COLOURS[1], " %"),
     ):
         axes.barh(place, values, color=colour)
-        axes.set_yticks(place, names)
+        axes.set_yticks(place, names if axes is left else [])
         axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
         axes.set_xlabel(label)
         axes.set_xlim(0, max([1.0, *map(float, values)]) * 1.15)
         for at, value in zip(place, values, strict=True):
             axes.annotate(
-                f"{value:.3g}", (value, at), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8
+                f"{value:.3g}{unit}", (value, at), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8
             )
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return figure
@@ -105,29 +106,48 @@ def server_map(layout: "Mapping[str, Sequence[Assignment]]", solo_mpps: Mapping[
     >>> server_map({}, {}, cores=8).axes[0].get_xlabel()
     'core'
     """
-    names = list(layout)[:_MOST_SERVERS]
-    values = np.full((max(len(names), 1), cores), np.nan)
-    figure, axes = _figure(1, 1, (1.6 + 0.75 * cores, 1.4 + 0.24 * max(len(names), 3)))
-    for row, name in enumerate(names):
-        for item in layout[name]:
-            solo = solo_mpps.get(item.workload)
-            known = solo is not None and item.predicted_mpps is not None
-            values[row, item.core] = 100 * (1 - (item.predicted_mpps or 0.0) / solo) if known and solo else 0.0
-            axes.text(
-                item.core, row, item.workload.split("@")[0][:9], ha="center", va="center", fontsize=6, color="white"
-            )
+    rows = sorted({(name, item.socket) for name, items in layout.items() for item in items}, key=_order(layout))
+    shown = rows[:_MOST_SERVERS]
+    values = np.full((max(len(shown), 1), cores), np.nan)
+    figure, axes = _figure(1, 1, (1.6 + 0.75 * cores, 1.4 + 0.34 * max(len(shown), 3)))
+    texts: list[tuple[int, int, str]] = []
+    for row, (name, socket) in enumerate(shown):
+        for item in (each for each in layout[name] if each.socket == socket):
+            solo, nf = solo_mpps.get(item.workload), item.workload.split("@")[0][:10]
+            known = bool(solo) and item.predicted_mpps is not None
+            values[row, item.core] = 100 * max(1 - (item.predicted_mpps or 0.0) / (solo or 1.0), 0.0) if known else 0.0
+            texts.append((row, item.core, f"{nf}\n{values[row, item.core]:.0f} %" if known else f"{nf}\n?"))
     top = max(float(np.nanmax(values)) if np.isfinite(values).any() else 0.0, 10.0)
-    image = axes.imshow(np.clip(values, 0.0, None), cmap="cividis", vmin=0, vmax=1.6 * top, aspect="auto")
-    axes.set_yticks(range(len(names)), names, fontsize=7)
-    axes.set_xlabel("core")
+    axes.set_facecolor("#F2F2F2")  # idle cores
+    image = axes.imshow(values, cmap="YlOrRd", vmin=0, vmax=top, aspect="auto")
+    for row, core, text in texts:
+        dark = values[row, core] > 0.6 * top
+        axes.text(core, row, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
+    several = len({socket for _, socket in rows}) > 1
+    axes.set_yticks(range(len(shown)), [f"{name}/{at}" if several else name for name, at in shown], fontsize=7)
+    axes.set_xticks(range(cores))
+    axes.set_xticks(np.arange(cores + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(values.shape[0] + 1) - 0.5, minor=True)
     axes.grid(visible=False)
+    axes.grid(visible=True, which="minor", color="white", linewidth=2)
+    axes.tick_params(which="minor", length=0)
+    axes.set_xlabel("core")
     figure.colorbar(image, ax=axes, pad=0.02).set_label("predicted slowdown [%]")
-    axes.set_title("What runs where", loc="left", fontsize=11, fontweight="bold")
+    more = f" (first {len(shown)} of {len(rows)} sockets)" if len(rows) > len(shown) else ""
+    axes.set_title(
+        f"What runs where, and what it is predicted to lose{more}", loc="left", fontsize=11, fontweight="bold"
+    )
     return figure
 
 
+def _order(layout: "Mapping[str, Sequence[Assignment]]") -> "Callable[[tuple[str, int]], tuple[int, int]]":
+    """Return a key that sorts sockets by their server's place in the layout."""
+    places = {name: number for number, name in enumerate(layout)}
+    return lambda row: (places[row[0]], row[1])
+
+
 def rate_timeline(
-    series: Mapping[str, Sequence[float]], *, step_s: float = 10.0, label: str = "normalised aggregate throughput [%]"
+    series: Mapping[str, Sequence[float]], *, step_s: float = 10.0, label: str = "throughput served of offered [%]"
 ) -> "Figure":
     """Draw one curve per policy over time.
 
@@ -152,8 +172,10 @@ def rate_timeline(
         axes.step(times, [*values, values[-1]], where="post", label=name, linewidth=2, **style)
     axes.set_xlabel("time [s]")
     axes.set_ylabel(label)
+    axes.margins(x=0.01)
     if series:
-        axes.legend(fontsize=8, frameon=False)
+        axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.set_title("Throughput over time", loc="left", fontsize=11, fontweight="bold")
     return figure
 
 
@@ -194,20 +216,28 @@ def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
     >>> len(cluster_timeline([]).axes)
     2
     """
-    figure, (top, bottom) = _figure(2, 1, (7.6, 5.2))
-    for index, item in enumerate(timelines):
+    figure, (top, bottom) = _figure(2, 1, (9.0, 5.2))
+    policies = list(dict.fromkeys(item.policy for item in timelines))
+    lines: set[tuple[tuple[float, int], ...]] = set()
+    for item in timelines:
+        colour = _COLOURS[policies.index(item.policy) % len(_COLOURS)]
         times = [sample.time_s for sample in item.samples]
-        name = f"{item.policy}, afresh by {item.planner}" if item.planner else item.policy
-        style = {"color": _COLOURS[index % len(_COLOURS)], "linestyle": _DASHES[index % len(_DASHES)]}
+        name = (
+            f"{item.policy}, planned afresh\nby {item.planner}: {item.migrations} moves"
+            if item.planner
+            else item.policy
+        )
         used = [sample.servers_used for sample in item.samples]
-        top.step(times, used, where="post", label=name, linewidth=1.6, **style)
-        moved = [(when, what) for when, what in item.reoptimisations if what.migrated]
+        top.step(
+            times, used, where="post", label=name, linewidth=1.8, color=colour, linestyle="--" if item.planner else "-"
+        )
+        moved = [(when, what.servers_planned or 0) for when, what in item.reoptimisations if what.migrated]
         if moved:
-            heights = [what.servers_planned or 0 for _, what in moved]
-            label = f"migrations ({item.migrations} pieces)"
-            top.plot([when for when, _ in moved], heights, "v", color=style["color"], markersize=6, label=label)
-        placed = [sample.placed for sample in item.samples]
-        bottom.step(times, placed, where="post", linewidth=1.6, **style)
+            top.plot(*zip(*moved, strict=True), "v", color=colour, markersize=6)
+        placed = _changes(item)
+        if placed not in lines:
+            bottom.step(*zip(*placed, strict=True), where="post", linewidth=1.4, color=colour if lines else "#555555")
+        lines.add(placed)
     top.set_ylabel("servers in use")
     bottom.set_ylabel("requests placed")
     bottom.set_xlabel("time [s]")
@@ -215,10 +245,20 @@ def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
         axes.set_ylim(bottom=0)
         axes.margins(x=0.01)
     if timelines:
-        top.legend(fontsize=8, frameon=False, loc="upper left", ncols=2)
-        top.set_ylim(top=1.3 * max([1, *(sample.servers_used for item in timelines for sample in item.samples)]))
-    top.set_title("Requests come and go", loc="left", fontsize=11, fontweight="bold")
+        top.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    top.set_title(
+        "Requests come and go; triangles: migrated to a fresh plan", loc="left", fontsize=11, fontweight="bold"
+    )
     return figure
+
+
+def _changes(timeline: "Timeline") -> tuple[tuple[float, int], ...]:
+    """Return when the number of requests placed changed, and to what."""
+    found: list[tuple[float, int]] = [(0.0, 0)]
+    for sample in timeline.samples:
+        if sample.placed != found[-1][1]:
+            found.append((sample.time_s, sample.placed))
+    return tuple(found)
 
 
 def timeline_page(timelines: "Sequence[Timeline]") -> str:

@@ -65,6 +65,7 @@ def place(
     batch = read_requests(requests) if isinstance(requests, (str, Path)) else tuple(requests)
     opened = load_models(library) if isinstance(library, (str, Path)) else library
     curves = load_profiles(profiles) if isinstance(profiles, (str, Path)) else profiles
+    check_model(opened, policy, model)
     placer = Placer(opened, found, policy, model=model, risk=risk, profiles=curves, fallback=fallback)
     placer.place_all(batch)
     return placer
@@ -120,6 +121,8 @@ def compare(
     made = judge or make_judge()
     found = []
     for policy in policies:
+        check_model(library, policy, model)
+    for policy in policies:
         placer = Placer(library, cluster, policy, model=model, risk=risk, profiles=profiles, observe=made.throughput)
         begun = time.perf_counter()
         placer.place_all(requests)
@@ -127,6 +130,23 @@ def compare(
         judged = made.judge(placer, requests=len(requests), decision_ms=asked_times(placer, requests))
         found.append(replace(judged, batch_s=took_s))
     return found
+
+
+def check_model(library: "ModelLibrary", policy: str, model: str) -> None:
+    """Refuse a sensitivity model that nothing in a library has, where a policy asks for it.
+
+    Raises
+    ------
+    UnknownNameError
+        With the nearest model there is; also for a policy there is none of.
+    """
+    from slomo.errors import UnknownNameError
+    from slomo.placement.policies.registry import policy_class
+
+    kind = policy_class(policy)
+    names = {name for found in library.values() for name in found.sensitivity}
+    if kind.predicts and kind.model is None and names and model not in names:
+        raise UnknownNameError("model in the library", model, names)
 
 
 def profile_ways(

@@ -14,8 +14,8 @@ from slomo.placement.policies.registry import chain_policy_names
 from slomo.placement.policies.slomo_numa import best_nodes
 from slomo.placement.problem import SLO, Cluster, Request
 from slomo.placement.workloads import RatedChain, numasfp_chains
-from slomo.workflow.place_chains import judge_chains
 from slomo.workflow.place_chains import place_chains as place_on_nodes
+from slomo.workflow.run_chains import judge_chains
 
 MACHINE = "e5-2620v4"
 NODES = (Node(8, 18), Node(8, 18))
@@ -30,7 +30,12 @@ def table(item, mpps):
     return Need(len(item.request.chain), 3, 4.0 * mpps)
 
 
-JUDGES = Judges(table, lambda node, keys: [4.0] * len(keys), handover_keeps)
+def even(alone, beside=None):
+    """An estimate by which every stage serves the same, or another rate beside another chain's."""
+    return lambda mixes: [[beside if beside and len(mix) > 3 else alone] * len(mix) for _, mix in mixes]
+
+
+JUDGES = Judges(table, even(4.0), handover_keeps)
 
 
 @pytest.mark.parametrize("policy", chain_policy_names())
@@ -89,10 +94,10 @@ def test_numasfp_minds_memory_bandwidth() -> None:
 def test_search_finds_what_serves_most() -> None:
     """Where chains on one node halve each other, one goes remote; where not, both stay; ties do not move."""
     chains = [chain("a", 9.0), chain("b", 9.0)]
-    harmful = best_nodes(chains, 0, NODES, lambda node, keys: [10.0 if len(keys) == 3 else 5.0] * len(keys))
-    harmless = best_nodes(chains, 0, NODES, lambda node, keys: [10.0] * len(keys))
+    harmful = best_nodes(chains, 0, NODES, even(10.0, 5.0))
+    harmless = best_nodes(chains, 0, NODES, even(10.0))
     before = {"a": (1, 1, 1), "b": (1, 1, 1)}
-    idle = best_nodes([chain("a", 0.001), chain("b", 0.001)], 0, NODES, lambda node, keys: [10.0] * len(keys), before)
+    idle = best_nodes([chain("a", 0.001), chain("b", 0.001)], 0, NODES, even(10.0), before)
 
     assert set(harmful.values()) == {(0, 0, 0), (1, 1, 1)}
     assert set(harmless.values()) == {(0, 0, 0)}
@@ -105,7 +110,7 @@ def test_too_many_chains_are_refused() -> None:
     with pytest.raises(InvalidValueError, match="33 stages, but the server has 16 cores"):
         place_chains("octans", many, 0, NODES, JUDGES)
     with pytest.raises(InvalidValueError, match="11 chains on one server"):
-        best_nodes(many, 0, NODES, lambda node, keys: [1.0] * len(keys))
+        best_nodes(many, 0, NODES, even(1.0))
     with pytest.raises(UnknownNameError, match="did you mean 'octans'"):
         place_chains("octan", many, 0, NODES, JUDGES)
 
@@ -113,7 +118,7 @@ def test_too_many_chains_are_refused() -> None:
 def test_five_chains_of_three_on_two_nodes_of_eight_split_one() -> None:
     """No node holds three whole chains, so one is split; the search splits the one that loses least."""
     chains = [chain(f"c{i}", rate) for i, rate in enumerate((9.0, 9.0, 9.0, 9.0, 1.0))]
-    placed = best_nodes(chains, 0, NODES, lambda node, keys: [4.0] * len(keys), None, handover_keeps)
+    placed = best_nodes(chains, 0, NODES, even(4.0), None, handover_keeps)
     split = [name for name, seats in placed.items() if len(set(seats)) > 1]
 
     # two local chains lose nothing; the slow one serves its rate wherever it is, so it is not given a local node whole

@@ -2,7 +2,7 @@
 
 import importlib
 
-from slomo.errors import UnknownNameError
+from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.knowledge import Knowledge
 from slomo.placement.mixes import Pieces
 from slomo.placement.nodes import ChainPolicy
@@ -48,14 +48,21 @@ def policy_class(name: str) -> type[Policy]:
     ------
     UnknownNameError
         With the nearest name.
+    InvalidValueError
+        For a policy that places chains on NUMA nodes.
 
     Examples
     --------
     >>> policy_class("slomo").picks
     'best'
     """
+    if name in _CHAIN_HOME:
+        raise InvalidValueError(
+            f"policy '{name}' places chains with rates on NUMA nodes, not requests one by one",
+            hint="`slomo place` does, and slomo.workflow.place_chains",
+        )
     if name not in _HOME:
-        raise UnknownNameError("placement policy", name, _HOME)
+        raise UnknownNameError("placement policy", name, (*_HOME, *_CHAIN_HOME))
     module, attribute = _HOME[name]
     found: type[Policy] = getattr(importlib.import_module(f"slomo.placement.policies.{module}"), attribute)
     return found

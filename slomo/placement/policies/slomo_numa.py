@@ -1,21 +1,33 @@
-"""`slomo-numa`: of all ways to put whole chains on nodes, the one predicted to serve most; migrates.
+"""`slomo-numa`: of all ways to put whole chains on nodes, the one predicted to serve most at the rates of now.
 
-The search NUMASFP (COMSNETS'22) formulates and solves by rates; here each node's mix is predicted as a whole (SLOMO,
-SIGCOMM'20), and what a chain loses between nodes is known from measurements.
+The search NUMASFP (COMSNETS'22) formulates and solves by rates; here every node is predicted as a whole, all stages at
+their fixed point under their loads (beyond SLOMO, SIGCOMM'20), and what a chain loses between nodes is known from
+measurements.
 """
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.placement.knowledge import Knowledge
 from slomo.placement.nodes import Node, Nodes, by_rate, filled, migrations
 from slomo.placement.workloads import RatedChain
 
-#: Node, workload keys of all stages on it -> throughput of each [Mpps].
-Estimate = Callable[[int, tuple[str, ...]], Sequence[float]]
+if TYPE_CHECKING:
+    from slomo.models.nf_model import NFModel
+
+#: Workload key of a stage, and its offered load [Mpps].
+Stage = tuple[str, float]
+#: A node, and the stages on it.
+Mix = tuple[int, tuple[Stage, ...]]
+#: Mixes -> throughput of each stage of each [Mpps].
+Estimate = Callable[[Sequence[Mix]], Sequence[Sequence[float]]]
 #: Nodes of a chain's stages -> share of its throughput that it keeps for hand-overs between nodes.
 Keeps = Callable[[Sequence[int]], float]
+_Choice = tuple[tuple[int, ...], ...]
 #: More chains on one server than this are too many to try all ways.
 _MOST_CHAINS = 10
 
@@ -41,7 +53,7 @@ def best_nodes(
     nodes : sequence of Node
         The NIC's first.
     estimate : callable
-        What the stages of a node serve beside each other.
+        What the stages of nodes serve beside each other under their loads.
     before : mapping, optional
         Where the chains were.
     keeps : callable, optional
@@ -54,17 +66,21 @@ def best_nodes(
     """
     if len(chains) > _MOST_CHAINS:
         raise InvalidValueError(f"{len(chains)} chains on one server, needed at most {_MOST_CHAINS}")
-    best: tuple[float, int, dict[str, tuple[int, ...]]] | None = None
-    for choice in _choices([len(item.request.chain) for item in chains], nodes):
-        placed = {item.request.id: seats for item, seats in zip(chains, choice, strict=True)}
-        served = _served(chains, interval, choice, estimate, keeps)
-        moved = migrations(before or {}, placed)
-        if best is None or (round(served, 6), -moved) > (round(best[0], 6), -best[1]):
-            best = (served, moved, placed)
-    return filled(by_rate(chains, interval), nodes) if best is None else best[2]
+    choices = list(_choices([len(item.request.chain) for item in chains], nodes))
+    if not choices:
+        return filled(by_rate(chains, interval), nodes)
+    served = _served(chains, interval, choices, estimate, keeps or _all_kept)
+    placed = [{item.request.id: seats for item, seats in zip(chains, choice, strict=True)} for choice in choices]
+    moved = [migrations(before or {}, each) for each in placed]
+    best = max(range(len(choices)), key=lambda number: (round(served[number], 6), -moved[number]))
+    return placed[best]
 
 
-def _choices(lengths: Sequence[int], nodes: Sequence[Node]) -> Iterator[tuple[tuple[int, ...], ...]]:
+def _all_kept(seats: Sequence[int]) -> float:
+    return 1.0 + 0.0 * len(seats)
+
+
+def _choices(lengths: Sequence[int], nodes: Sequence[Node]) -> Iterator[_Choice]:
     """Yield the ways to seat chains whole; where there are none, those that split one chain once."""
     numbers = range(len(nodes))
     whole = [[(node,) * length for node in numbers] for length in lengths]
@@ -91,30 +107,38 @@ def _fits(choice: Sequence[Sequence[int]], nodes: Sequence[Node]) -> bool:
 
 
 def _served(
-    chains: Sequence[RatedChain],
-    interval: int,
-    choice: Sequence[tuple[int, ...]],
-    estimate: Estimate,
-    keeps: Keeps | None,
-) -> float:
-    slowest = [float("inf")] * len(chains)
-    for node in sorted({at for seats in choice for at in seats}):
-        stages = [
-            (owner, workload.key)
-            for owner, (chain, seats) in enumerate(zip(chains, choice, strict=True))
-            for workload, at in zip(chain.request.chain, seats, strict=True)
-            if at == node
-        ]
-        for (owner, _), rate in zip(stages, estimate(node, tuple(key for _, key in stages)), strict=True):
-            slowest[owner] = min(slowest[owner], rate)
-    return sum(
-        min(chain.offered_mpps(interval), rate * (1.0 if keeps is None else keeps(seats)))
-        for chain, rate, seats in zip(chains, slowest, choice, strict=True)
-    )
+    chains: Sequence[RatedChain], interval: int, choices: Sequence[_Choice], estimate: Estimate, keeps: Keeps
+) -> list[float]:
+    """Return what all chains together are predicted to serve under each choice [Mpps], all mixes asked at once."""
+    offered = [chain.offered_mpps(interval) for chain in chains]
+    asked: dict[Mix, int] = {}
+    needed: list[list[tuple[int, list[int]]]] = []
+    for choice in choices:
+        needed.append([])
+        for node in sorted({at for seats in choice for at in seats}):
+            owners, stages = [], []
+            for owner, (chain, seats) in enumerate(zip(chains, choice, strict=True)):
+                for workload, at in zip(chain.request.chain, seats, strict=True):
+                    if at == node:  # what hand-overs cost makes a chain work as if it were offered as much more
+                        owners.append(owner)
+                        stages.append((workload.key, round(offered[owner] / keeps(seats), 4)))
+            needed[-1].append((asked.setdefault((node, tuple(stages)), len(asked)), owners))
+    rates = estimate(list(asked))
+    totals = []
+    for choice, parts in zip(choices, needed, strict=True):
+        slowest = [float("inf")] * len(chains)
+        for number, owners in parts:
+            for owner, rate in zip(owners, rates[number], strict=True):
+                slowest[owner] = min(slowest[owner], rate)
+        kept = (min(o, rate * keeps(seats)) for o, rate, seats in zip(offered, slowest, choice, strict=True))
+        totals.append(sum(kept))
+    return totals
 
 
 def node_rates(knowledge: Knowledge, machine: str, remote: Mapping[str, float] | None = None) -> Estimate:
-    """Return an estimate from predictions of every node's mix.
+    """Return an estimate from predictions of every node as a whole.
+
+    At the fixed point under the loads of now where all models have learned that; else as if all were saturated.
 
     Parameters
     ----------
@@ -123,15 +147,36 @@ def node_rates(knowledge: Knowledge, machine: str, remote: Mapping[str, float] |
     machine : str
         Machine type.
     remote : mapping of str to float, optional
-        Share of its solo throughput that each workload keeps on a node without the NIC; 1 where nothing is said.
+        Share of its throughput that each workload keeps on a node without the NIC; 1 where nothing is said.
     """
-    cache: dict[tuple[str, ...], dict[str, float]] = {}
+    away = remote or {}
 
-    def rates(node: int, keys: tuple[str, ...]) -> list[float]:
-        mix = tuple(sorted(keys))
-        if mix not in cache:
-            cache[mix] = {key: rate[0] for key, rate in knowledge.rates(machine, [mix])[0].items()}
-        kept = (remote or {}) if node else {}
-        return [cache[mix][key] * kept.get(key, 1.0) for key in keys]
+    def rates(mixes: Sequence[Mix]) -> list[list[float]]:
+        names = sorted({key for _, stages in mixes for key, _ in stages})
+        models = [knowledge.library[machine, key] for key in names if (machine, key) in knowledge.library]
+        if len(models) == len(names) and all(model.response is not None for model in models):
+            found = _joint(models, names, mixes)
+        else:
+            keys = [tuple(key for key, _ in stages) for _, stages in mixes]
+            solved = knowledge.rates(machine, keys)
+            found = [[rate[key][0] for key in mix] for mix, rate in zip(keys, solved, strict=True)]
+        return [
+            [rate * (away.get(key, 1.0) if node else 1.0) for rate, (key, _) in zip(row, stages, strict=True)]
+            for row, (node, stages) in zip(found, mixes, strict=True)
+        ]
 
     return rates
+
+
+def _joint(models: "Sequence[NFModel]", names: Sequence[str], mixes: Sequence[Mix]) -> list[list[float]]:
+    from slomo.models.joint import solve_joint
+
+    numbers = {name: number for number, name in enumerate(names)}
+    width = max(len(stages) for _, stages in mixes)
+    members = np.full((len(mixes), width), -1, dtype=np.int64)
+    offered = np.full((len(mixes), width), np.nan)
+    for row, (_, stages) in enumerate(mixes):
+        for place, (key, mpps) in enumerate(stages):
+            members[row, place], offered[row, place] = numbers[key], mpps
+    found = solve_joint(models, members, offered).throughput_mpps
+    return [found[row, : len(stages)].tolist() for row, (_, stages) in enumerate(mixes)]
