@@ -7,6 +7,11 @@ SLO is broken.
     python benchmarks/placement/prepare.py DIR
     python benchmarks/placement/resq.py DIR                      all families and policies
     python benchmarks/placement/resq.py DIR --family combination --terms 50
+    python benchmarks/placement/resq.py DIR --sweep              one packer, several predictors, at equal violations
+
+The sweep gives the same packer each predictor at every risk, and names the fewest servers each needs so that no SLO
+(and no more than 1 % of SLOs) is broken: predictors differ in how much margin they need, so that servers can only be
+compared at equal violations.
 """
 
 import argparse
@@ -49,6 +54,16 @@ PAPER = {
 }
 
 
+#: The sweep's predictors: sensitivity model and method.
+PREDICTORS = {
+    "slomo": ("slomo-xgb", "slomo"),
+    "slomo, equilibrium": ("slomo-xgb", "equilibrium"),
+    "dobrescu": ("dobrescu", "slomo"),
+    "bubbleup": ("bubbleup", "slomo"),
+}
+RISKS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, help="what prepare.py wrote")
@@ -58,6 +73,7 @@ def main() -> int:
     parser.add_argument("--replicas", type=int, default=RESQ_REPLICAS, help="instances a term may be split into")
     parser.add_argument("--risk", type=float, default=0.95)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sweep", action="store_true", help="one packer, several predictors and risks")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     given = parser.parse_args()
     library = ModelLibrary.load(given.directory / "models")
@@ -67,6 +83,9 @@ def main() -> int:
         drawn = resq_requests(family, given.terms, seed=given.seed)
         requests = tuple(replace(request, replicas=given.replicas) for request in drawn)
         cluster = Cluster.uniform("e5-2695v4", 4 * given.terms, cores_reserved=9, sockets=1)
+        if given.sweep:
+            sweep(family, cluster, requests, library, judge)
+            continue
         head = f"{'servers':>8}{'paper':>7}{'broken %':>10}{'paper':>7}{'ANAT %':>8}{'placed':>8}{'s':>7}"
         print(f"\n{family}: {given.terms} SLO terms, risk {given.risk:g}\n{'policy':28}{head}")
         for line in given.line or LINES:
@@ -79,6 +98,21 @@ def main() -> int:
     if given.json:
         given.json.write_text(json.dumps(results, indent=1) + "\n")
     return 0
+
+
+def sweep(family: str, cluster: Cluster, requests: tuple, library: ModelLibrary, judge: Judge) -> None:
+    print(f"\n{family}, up to {requests[0].replicas} instances per term: servers and broken SLOs [%] by risk")
+    print(f"{'predictor':20}" + "".join(f"{risk:>10g}" for risk in RISKS) + f"{'none':>8}{'1 %':>6}")
+    for name, (model, method) in PREDICTORS.items():
+        found = []
+        for risk in RISKS:
+            placer = Placer(library, cluster, "slomo", model=model, risk=risk, method=method)
+            placer.place_all(requests)
+            made = judge.judge(placer, requests=len(requests))
+            found.append((made.servers_used, 100 * made.violated_share))
+        fewest = [min((servers for servers, broken in found if broken <= most), default="-") for most in (0.0, 1.0)]
+        cells = "".join(f"{servers:>5d}{broken:5.1f}" for servers, broken in found)
+        print(f"{name:20}{cells}{fewest[0]:>8}{fewest[1]:>6}", flush=True)
 
 
 def run(

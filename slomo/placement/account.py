@@ -50,8 +50,12 @@ class Account:
                 self._assignment(place, core, masks) for core in sorted(place.cores) if place.cores[core][0] == request
             ]
             reasons[self._reason(place, request)] = None
-        model = self._knowledge.model if self._policy.predicts else ""
-        return Decision(request, True, self._policy.name, model, tuple(assignments), tuple(reasons))
+        return Decision(request, True, self._policy.name, self._model, tuple(assignments), tuple(reasons))
+
+    @property
+    def _model(self) -> str:
+        """What predicts, for people; empty where nothing does."""
+        return self._knowledge.said(self._state.hosts[0].machine) if self._policy.predicts else ""
 
     def needed_here(self, request: str) -> float:
         """Return what a placed request's instances need together where they run [Mpps]."""
@@ -93,7 +97,7 @@ class Account:
             request.id,
             False,
             self._policy.name,
-            self._knowledge.model if self._policy.predicts else "",
+            self._model,
             (),
             reasons,
             refused,
@@ -106,7 +110,7 @@ class Account:
             return Refusal(request.id, request.label, host.machine, "cores", float(len(keys)), float(host.cores))
         unknown = [key for key in keys if not self._knowledge.predictable(host.machine, key)]
         if self._policy.predicts and unknown and fallback == "refuse":
-            return Refusal(request.id, unknown[0], host.machine, f"model '{self._knowledge.model}'")
+            return Refusal(request.id, unknown[0], host.machine, f"model '{self._knowledge.said(host.machine)}'")
         bare = [key for key in keys if self._knowledge.profile(host.machine, key) is None]
         if self._policy.needs_profiles and bare:
             return Refusal(request.id, bare[0], host.machine, "profile over cache ways")

@@ -61,7 +61,7 @@ class MixPlan:
     proven : bool
         Whether every mix that could improve the bound was considered.
     premise : str
-        What the proof rests on; empty where it rests on nothing but the predictions themselves.
+        Which mixes the proof is for; empty for all.
     columns, rounds : int
         Mixes considered, and times prices were updated.
     seconds : float
@@ -95,7 +95,7 @@ class MixPlan:
         >>> MixPlan({(0,): 101}, 100).text
         '101 sockets, lower bound 100 (proven), gap 1.00 %'
         """
-        said = ", ".join(filter(None, ("proven", self.premise))) if self.proven else "not proven"
+        said = " ".join(filter(None, ("proven", self.premise))) if self.proven else "not proven"
         return f"{self.count} sockets, lower bound {self.lower_bound} ({said}), gap {100 * self.gap:.2f} %"
 
 
@@ -121,7 +121,7 @@ def cover(
     complete : bool
         Whether `start` and `pricing` together consider every mix, so that the bound is proven.
     premise : str
-        What that rests on.
+        Which mixes that is true of; empty for all.
     time_limit_s : float
         For generating columns, rounding included but for its last step [s].
 

@@ -25,7 +25,9 @@ Rate = tuple[float, float, float]
 Tenants = tuple[str, ...]
 Floats = NDArray[np.float64]
 #: How a mix is predicted: each tenant beside the vectors of the others, or all at their fixed point.
-Method = Literal["slomo", "equilibrium"]
+Method = Literal["auto", "slomo", "equilibrium"]
+#: The sensitivity model that the fixed point takes the place of, where models know it.
+_DEFAULT_MODEL = "slomo-xgb"
 
 
 class Knowledge:
@@ -41,9 +43,10 @@ class Knowledge:
         Probability with which all SLOs of a socket must hold, 0.5 (by the predictions themselves) up to below 1.
     profiles : sequence of InstanceProfile
         Throughput over cache ways and latency over load.
-    method : {"slomo", "equilibrium"}
-        Predict each tenant of a mix by `model` beside the vectors of the others, or all tenants at their fixed point
-        (`slomo.models.joint`), which needs profiles with the competition beside the target.
+    method : {"auto", "slomo", "equilibrium"}
+        Predict each tenant of a mix by `model` beside the vectors of the others ("slomo"), or all tenants at their
+        fixed point (`slomo.models.joint`), which needs profiles with the competition beside the target. "auto" takes
+        the fixed point where all models of a machine know it and the default model is asked.
 
     Raises
     ------
@@ -62,18 +65,18 @@ class Knowledge:
     def __init__(
         self,
         library: "ModelLibrary",
-        model: str = "slomo-xgb",
+        model: str = _DEFAULT_MODEL,
         risk: float = 0.95,
         profiles: Sequence[InstanceProfile] = (),
-        method: Method = "slomo",
+        method: Method = "auto",
     ) -> None:
         if not 0.5 <= risk < 1.0:
             raise InvalidValueError(
                 f"risk is {risk}, needed at least 0.5 and below 1",
                 hint="0.95: an SLO is kept with a probability of 95 %",
             )
-        if method not in ("slomo", "equilibrium"):
-            raise InvalidValueError(f"method is {method!r}, needed 'slomo' or 'equilibrium'")
+        if method not in ("auto", "slomo", "equilibrium"):
+            raise InvalidValueError(f"method is {method!r}, needed 'auto', 'slomo' or 'equilibrium'")
         self.library, self.model, self.risk, self.method = library, model, risk, method
         self.profiles: Mapping[ProfileKey, InstanceProfile] = {(p.machine, p.workload): p for p in profiles}
         self._predictors: dict[str, Predictor] = {}
@@ -81,6 +84,7 @@ class Knowledge:
         self._names: dict[str, tuple[str, ...]] = {}
         self._solo: dict[tuple[str, str], float | None] = {}
         self._reached: dict[str, float] = {}
+        self._jointly: dict[str, bool] = {}
 
     def profile(self, machine: str, workload: str) -> InstanceProfile | None:
         """Return the profile over ways and load, or None."""
@@ -97,9 +101,22 @@ class Knowledge:
     def predictable(self, machine: str, workload: str) -> bool:
         """Say whether a mix with this workload can be predicted on this machine."""
         found = self._find(machine, workload)
-        if found is None or self.method == "equilibrium":
+        if found is None or self.jointly(machine):
             return found is not None and found.response is not None
         return self.model in found.sensitivity
+
+    def jointly(self, machine: str) -> bool:
+        """Say whether mixes on a machine are predicted at their fixed point."""
+        if machine not in self._jointly:
+            models = [self.library[key] for key in self.library if key[0] == machine]
+            known = bool(models) and all(model.response is not None for model in models)
+            asked = self.method == "auto" and self.model == _DEFAULT_MODEL and known
+            self._jointly[machine] = asked or self.method == "equilibrium"
+        return self._jointly[machine]
+
+    def said(self, machine: str) -> str:
+        """Return what predicts on a machine, for people."""
+        return "equilibrium" if self.jointly(machine) else self.model
 
     def needed_mpps(self, request: Request, machine: str) -> float | None:
         """Return what the request is promised [Mpps]; None where a share of an unknown solo rate is asked."""
@@ -170,7 +187,7 @@ class Knowledge:
             Predicted throughput and the ends of its interval [Mpps].
         """
         coverage = self._coverage(machine, 1 if self.risk == 0.5 else promises)
-        solve = self._together if self.method == "equilibrium" else self._one_by_one
+        solve = self._together if self.jointly(machine) else self._one_by_one
         mpps, low, high = solve(machine, members, coverage)
         return mpps, mpps if self.risk == 0.5 else low, high
 
@@ -208,7 +225,7 @@ class Knowledge:
         """Return the highest coverage that the calibration scores of all models of a machine can tell."""
         if machine not in self._reached:
             models = [self.library[key] for key in self.library if key[0] == machine]
-            if self.method == "equilibrium":
+            if self.jointly(machine):
                 counts = [model.response.calibration.count for model in models if model.response is not None]
             else:
                 counts = [model.calibration[self.model].count for model in models if self.model in model.calibration]

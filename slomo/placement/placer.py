@@ -56,9 +56,9 @@ class Placer:
     fallback : {"refuse", "alone"}
         What to do with a network function that has no model on a machine: refuse it there, or give it a socket for
         itself.
-    method : {"slomo", "equilibrium"}
-        Predict each tenant of a mix beside the vectors of the others, or all at their fixed point; policies with a
-        model of their own ask that.
+    method : {"auto", "slomo", "equilibrium"}
+        Predict each tenant of a mix beside the vectors of the others, or all at their fixed point; "auto" takes the
+        fixed point where the models know it. Policies with a model of their own ask that.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Placer:
         risk: float = 0.95,
         profiles: Sequence[InstanceProfile] = (),
         fallback: Fallback = "refuse",
-        method: Method = "slomo",
+        method: Method = "auto",
         observe: "Callable[[Placer], Mapping[str, float]] | None" = None,
     ) -> None:
         kind = policy_class(policy) if isinstance(policy, str) else policy

@@ -1,15 +1,14 @@
 """Rates of whole mixes, remembered by who runs together: promises differ more often than mixes do.
 
 SLOMO (SIGCOMM'20) predicts throughput from who runs beside whom; what each was promised only says whether that is
-enough. A socket has few cores and a cluster few kinds of network functions, so that every mix can be predicted ahead,
-in few batches: n kinds on c cores make C(n + c, c) - 1 mixes. Where these are too many, mixes are grown tenant by
-tenant from mixes that hold, as more competitors hardly ever help.
+enough. A socket has few cores and a cluster few kinds of network functions, so that all mixes of use can be predicted
+ahead, in few batches. Of use is a mix that holds in every part: whoever leaves, nobody who stays loses. Such mixes grow
+tenant by tenant out of each other, as frequent item sets do (Agrawal and Srikant, VLDB'94).
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ Mix = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class RateTable:
-    """The rates of mixes of some network functions on up to so many cores, all of them promised something.
+    """The rates of the mixes of use of some network functions, all of them promised something.
 
     Attributes
     ----------
@@ -29,34 +28,35 @@ class RateTable:
         Workload key, in ascending order -> the least rate that is of use [Mpps].
     cores : int
         Tenants of a mix, at most.
-    complete : bool
-        All mixes are here; else those in which everybody reaches its floor, grown from mixes in which everybody does.
     reach : int
-        Tenants of a mix up to which none of these is missing; below `cores` where growing was cut off.
+        Tenants up to which no mix is missing in which, in every part, everybody reaches its floor; below `cores` where
+        growing was cut off.
     most : int
         Mixes after which growing is cut off.
     counts : ndarray of int, shape (mixes, workloads)
         How many of each run.
     mpps, low, high : ndarray, shape (mixes, workloads)
         Predicted throughput of each and the ends of its interval [Mpps]; NaN for who is not there.
+    least : ndarray, shape (mixes, workloads)
+        The lowest `low` in any part of the mix [Mpps].
     rows : dict of tuple to int
         Workload numbers in ascending order -> mix.
     """
 
     floors: dict[str, float]
     cores: int
-    complete: bool
     reach: int
     most: int
     counts: NDArray[np.int8]
     mpps: Floats
     low: Floats
     high: Floats
+    least: Floats
     rows: dict[Mix, int]
 
     def covers(self, floors: Mapping[str, float], cores: int, most: int) -> bool:
         """Say whether every mix of use for other floors is here, too, or as many as asked for."""
-        known = all(key in self.floors and (self.complete or self.floors[key] <= need) for key, need in floors.items())
+        known = all(self.floors.get(key, np.inf) <= need for key, need in floors.items())
         return known and (cores <= self.reach or (cores <= self.cores and most <= self.most))
 
 
@@ -93,7 +93,7 @@ class RateBook:
         return [seen[key] for key in keys]
 
     def table(self, machine: str, floors: Mapping[str, float], cores: int, most: int) -> RateTable:
-        """Return the mixes of some network functions, as far as `most` reaches.
+        """Return the mixes of use of some network functions, as far as `most` reaches.
 
         Parameters
         ----------
@@ -116,9 +116,9 @@ class RateBook:
         return made
 
     def hopeless(self, machine: str, mix: Tenants, needs: Mapping[str, float]) -> bool:
-        """Say whether a mix, everybody in it promised something, is known to break some promise."""
+        """Say whether a mix, everybody in it promised something, is known to break a promise in some part."""
         table = self._tables.get(machine)
-        if table is None or table.complete or len(mix) > table.reach or not table.covers(needs, len(mix), 0):
+        if table is None or len(mix) > table.reach or not table.covers(needs, len(mix), 0):
             return False
         numbers = self._numbers[machine]
         return tuple(numbers[workload] for workload in mix) not in table.rows
@@ -141,35 +141,51 @@ class RateBook:
 
 def _tabulated(knowledge: Knowledge, machine: str, floors: dict[str, float], cores: int, most: int) -> RateTable:
     codes = np.array(knowledge.codes(machine, floors), dtype=np.int64)
-    least = np.array([*floors.values()])
-    complete = math.comb(len(floors) + cores, cores) - 1 <= most
+    floor = np.array([*floors.values()])
     rows: dict[Mix, int] = {}
-    counts, parts = [], []
+    found: list[list[Mix]] = []
+    tallies: list[NDArray[np.int8]] = []
+    tables: list[Floats] = []
     mixes: list[Mix] = [(kind,) for kind in range(len(floors))]
     reach = judged = 0
     while reach < cores and (reach == 0 or judged + len(mixes) <= most):
         reach, judged = reach + 1, judged + len(mixes)
-        tally, table = _rates(knowledge, machine, codes, np.array(mixes, dtype=np.int64).reshape(-1, reach))
-        if not complete:
-            holds = ((tally == 0) | (table[1] / least - 1.0 >= 0.0)).all(axis=1)
-            tally, table = tally[holds], table[:, holds]
-            mixes = [mix for mix, good in zip(mixes, holds.tolist(), strict=True) if good]
-        rows |= {mix: len(rows) + number for number, mix in enumerate(mixes)}
-        counts.append(tally)
-        parts.append(table)
-        if reach < cores:
-            kinds = range(len(floors))
-            mixes = list(combinations_with_replacement(kinds, reach + 1) if complete else _grown(mixes, rows))
-    mpps, low, high = np.concatenate(parts, axis=1)
-    return RateTable(floors, cores, complete, reach, most, np.concatenate(counts), mpps, low, high, rows)
+        tally, rates = _rates(knowledge, machine, codes, np.array(mixes, dtype=np.int64).reshape(-1, reach))
+        rates[3] = _least(mixes, rates[1], tables[-1][3] if tables else rates[1], rows)
+        holds = ((tally == 0) | (rates[3] / floor - 1.0 >= 0.0)).all(axis=1)
+        mixes = [mix for mix, good in zip(mixes, holds.tolist(), strict=True) if good]
+        rows = {mix: number for number, mix in enumerate(mixes)}  # of this size
+        tallies.append(tally[holds])
+        tables.append(rates[:, holds])
+        found.append(mixes)
+        mixes = list(_grown(mixes, rows)) if reach < cores else []
+    mpps, low, high, least = np.concatenate(tables, axis=1)
+    everything = {mix: number for number, mix in enumerate(chain.from_iterable(found))}
+    return RateTable(floors, cores, reach, most, np.concatenate(tallies), mpps, low, high, least, everything)
+
+
+def _least(mixes: Sequence[Mix], low: Floats, before: Floats, rows: Mapping[Mix, int]) -> Floats:
+    """Return the lowest rate of each tenant in any part of a mix, given those of mixes with a tenant less."""
+    whole = [(number, mix[:at] + mix[at + 1 :]) for number, mix in enumerate(mixes) for at in _firsts(mix)]
+    result = low.copy()
+    if rows:
+        numbers = np.array([number for number, _ in whole], dtype=np.int64)
+        parts = np.array([rows[part] for _, part in whole], dtype=np.int64)
+        np.minimum.at(result, numbers, np.where(np.isnan(before[parts]), np.inf, before[parts]))
+    return result
+
+
+def _firsts(mix: Mix) -> list[int]:
+    """Return a place of every kind of tenant in a mix."""
+    return [at for at, kind in enumerate(mix) if at == 0 or kind != mix[at - 1]]
 
 
 def _rates(
     knowledge: Knowledge, machine: str, codes: NDArray[np.int64], members: NDArray[np.int64]
 ) -> tuple[NDArray[np.int8], Floats]:
-    """Return who runs, shape (mixes, workloads), and rate, low and high of each, shape (3, mixes, workloads)."""
+    """Return who runs, shape (mixes, workloads), and rate, low, high and room for one more, (4, mixes, workloads)."""
     tally = np.zeros((len(members), len(codes)), dtype=np.int8)
-    table = np.full((3, *tally.shape), np.nan)
+    table = np.full((4, *tally.shape), np.nan)
     everyone = np.arange(len(members))
     found = knowledge.rates_of_places(machine, codes[members], members.shape[1]) if len(members) else ()
     for place in range(members.shape[1]):
@@ -186,5 +202,5 @@ def _grown(mixes: Sequence[Mix], known: Mapping[Mix, int]) -> Iterator[Mix]:
         for kind in kinds:
             if kind >= mix[-1]:
                 made = (*mix, kind)
-                if all(made[:at] + made[at + 1 :] in known for at in range(len(mix))):
+                if all(made[:at] + made[at + 1 :] in known for at in _firsts(made)):
                     yield made

@@ -16,6 +16,8 @@ import numpy as np
 from slomo.placement.columns import Column, Counts, Floats, Pricing, Relaxed, served
 from slomo.placement.mixes import Signature
 
+#: Up to this many sockets a plan is made from nothing.
+_SMALL = 50
 #: A plan within this share of its bound is good enough.
 _GOOD = 5e-4
 #: Columns the integer program of the remainder chooses from, and its share of the time.
@@ -61,7 +63,8 @@ def whole_plan(demand: Counts, root: Relaxed, pricing: Pricing, deadline: float)
     deadline : float
         When to stop [s of `time.perf_counter`]; at least one plan is made, and a second is left to the solver.
     """
-    whole = np.floor(root.usage + 1e-9).astype(np.int64)
+    small = root.usage.sum() <= _SMALL  # then nothing is settled by rounding down
+    whole = np.floor(root.usage + 1e-9).astype(np.int64) * (not small)
     rest = np.maximum(demand - whole @ served(root.columns), 0)
     bound = root.bound - 1e-6
     target = max(math.ceil(bound), math.floor(bound * (1.0 + _GOOD))) - int(whole.sum())

@@ -1,10 +1,10 @@
 """Price every mix of a shared cache at once: who runs decides rates, rates decide how many instances a promise takes.
 
 Gilmore and Gomory (Operations Research 9, 1961) price columns by a knapsack. Here the sizes are not given: beside
-others a request takes as many instances as it needs to serve what it promised. All mixes of tenants are tabulated
+others a request takes as many instances as it needs to serve what it promised. All mixes of use are tabulated
 (`slomo.placement.rates`); within one, each kind of network function is a small knapsack of its own, as tenants alike
-have the same rate. No mix is left out, and none of its tenants is idle, so that the bound is one for all plans that
-keep the instances of a request on one socket, whatever shape the predictions have.
+have the same rate. No mix is left out that holds in every part, and none of its tenants is idle, so that the bound is
+one for all plans of such mixes that keep the instances of a request on one socket, whatever shape predictions have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,21 +78,19 @@ class SharedPricing:
     host : Host
         Kind of socket.
     table : RateTable
-        All mixes of the network functions asked for.
+        Mixes of the network functions asked for.
     demanded : sequence of Demanded
         Classes, numbered from 0.
 
     Attributes
     ----------
-    complete : bool
-        No mix was left out; else mixes with a part that breaks were.
     finished : bool
-        No other mix was left out for lack of time.
+        No mix was left out for lack of time.
     """
 
     def __init__(self, host: Host, table: RateTable, demanded: Sequence[Demanded]) -> None:
         self.classes = len(demanded)
-        self.complete, self.finished = table.complete, table.reach >= host.cores
+        self.finished = table.reach >= host.cores
         self._wanted = np.array([item.count for item in demanded], dtype=np.int64)
         asked = {item.workload for item in demanded}
         self._kinds = [
@@ -103,11 +101,11 @@ class SharedPricing:
         mine = [number for number, workload in enumerate(table.floors) if workload in asked]
         others = [number for number in range(len(table.floors)) if number not in mine]
         possible = (table.counts[:, others] == 0).all(axis=1) & (table.counts.sum(axis=1) <= host.cores)
-        counts, low = table.counts[possible][:, mine].astype(np.int64), table.low[possible][:, mine]
+        counts, least = table.counts[possible][:, mine].astype(np.int64), table.least[possible][:, mine]
         cells = np.zeros_like(counts)
         useful = np.ones(len(counts), dtype=bool)
         for number, kind in enumerate(self._kinds):
-            level = kind.levels(low[:, number])
+            level = kind.levels(least[:, number])
             useful &= (counts[:, number] == 0) | (level > 0)  # who serves nobody is not there
             cells[:, number] = level * (host.cores + 1) + counts[:, number]
         self._cells = np.ascontiguousarray(cells[useful])

@@ -33,9 +33,9 @@ def floors(share):
 def test_table_holds_every_mix_at_the_rates_of_single_predictions(make_library) -> None:
     """All C(3 + 5, 5) - 1 mixes of three kinds on five cores are there, and each says what asking for it alone says."""
     knowledge = Knowledge(make_library(spread=0.05), risk=0.9)
-    table = RateBook(knowledge).table(MACHINE, floors(0.5), 5, 10_000)
+    table = RateBook(knowledge).table(MACHINE, floors(1e-9), 5, 10_000)
 
-    assert table.complete
+    assert table.reach == 5
     assert len(table.rows) == math.comb(8, 5) - 1
     for mix, row in table.rows.items():
         keys = [[*table.floors][number] for number in mix]
@@ -45,17 +45,32 @@ def test_table_holds_every_mix_at_the_rates_of_single_predictions(make_library) 
             assert found == pytest.approx(alone[[*table.floors][number]], rel=1e-12)
 
 
-def test_grown_table_holds_the_mixes_of_use_and_no_others(library) -> None:
-    """Where all mixes are too many, those in which everybody reaches its floor are found, and just those."""
+def test_table_holds_the_mixes_of_use_and_no_others(library) -> None:
+    """There are just those mixes in which everybody reaches its floor; nobody fares worse in any part of them."""
     knowledge = Knowledge(library)
-    full = RateBook(knowledge).table(MACHINE, floors(0.9), 6, 10_000)
-    grown = RateBook(knowledge).table(MACHINE, floors(0.9), 6, 60)
-    least = np.array([*grown.floors.values()])
-    of_use = {mix for mix, row in full.rows.items() if not (full.low[row] < least * (1 - 1e-12)).any()}
+    every = RateBook(knowledge).table(MACHINE, floors(1e-9), 6, 10_000)
+    table = RateBook(knowledge).table(MACHINE, floors(0.9), 6, 10_000)
+    floor = np.array([*table.floors.values()])
+    of_use = {mix for mix, row in every.rows.items() if not (every.low[row] / floor - 1.0 < 0.0).any()}
 
-    assert not grown.complete
-    assert grown.reach == 6
-    assert set(grown.rows) == of_use
+    assert set(table.rows) == of_use
+    assert np.array_equal(table.least, table.low, equal_nan=True)  # these models never gain by a competitor more
+
+
+def test_a_mix_with_a_part_that_breaks_is_of_no_use(library, monkeypatch) -> None:
+    """Where predictions let a competitor more help, the worst part counts: whoever leaves, all others are kept."""
+    knowledge = Knowledge(library)
+    plain = knowledge.rates_of_places
+
+    def odd(machine, members, promises):
+        mpps, low, high = plain(machine, members, promises)
+        return mpps, np.where((members >= 0).sum(axis=1, keepdims=True) == 2, 0.5 * low, low), high
+
+    monkeypatch.setattr(knowledge, "rates_of_places", odd)
+    table = RateBook(knowledge).table(MACHINE, floors(0.3), 4, 10_000)
+
+    assert np.nanmax(table.least[table.counts.sum(axis=1) > 2] / [floors(1.0)[key] for key in table.floors]) <= 0.5
+    assert set(RateBook(knowledge).table(MACHINE, floors(0.6), 4, 10_000).rows) == {(0,), (1,), (2,)}
 
 
 def test_growing_stops_where_it_becomes_too_much(library) -> None:
@@ -149,7 +164,8 @@ def test_plans_serve_everybody_with_mixes_that_hold(library, wanted) -> None:
         assert (served >= counts).all()
 
     assert plan.proven
-    assert plan.lower_bound <= plan.count <= sum(filled.best.values())
+    assert plan.lower_bound <= min(plan.count, sum(filled.best.values()))
+    assert plan.count <= plan.lower_bound + 1
 
 
 def test_filling_by_value_finds_who_goes_well_together(library) -> None:
@@ -174,12 +190,11 @@ def test_requests_that_may_be_cut_differently_are_told_apart(library) -> None:
 
 
 def test_bound_says_what_it_rests_on(library) -> None:
-    """With all mixes told ahead the bound is proven as it is; with chains it rests on a premise, which is named."""
-    said = []
+    """For single functions and for chains the bound names the mixes it is one for."""
     for chain in (("lpm",), ("lpm", "firewall")):
         placer = Placer(library, Cluster.uniform(MACHINE, 40), "slomo-search")
         placer.place_all(Request(f"r{i}", chain, SLO(min_mpps=0.35)) for i in range(20))
-        said.append(placer.policy.last.text)
+        plan = placer.policy.last
 
-    assert "(proven)" in said[0]
-    assert "(proven, if one tenant more never helps)" in said[1]
+        assert "(proven for mixes that hold in every part)" in plan.text
+        assert plan.lower_bound <= placer.servers_used == plan.count

@@ -19,8 +19,8 @@ from slomo.placement.way_packing import pack_ways
 
 #: Instances on one socket that one request may be split into to save ways.
 _MOST_SPLIT = 4
-#: What a bound rests on where mixes are grown from mixes that hold.
-_PREMISE = "if one tenant more never helps"
+#: What a bound is one for where mixes share the cache: those from which anybody may leave.
+_PREMISE = "for mixes that hold in every part"
 
 
 class MixSearch(PredictedBestFit):
@@ -96,9 +96,8 @@ class MixSearch(PredictedBestFit):
         start = [self._column(mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
         pricing = self.pricing(host, demand, MOST_MIXES)
         if pricing is not None:
-            premise, limit = "" if pricing.complete else _PREMISE, self.time_limit_s
-            plan = cover(wanted, start, pricing, complete=pricing.finished, premise=premise, time_limit_s=limit)
-            return plan, packed
+            limit, finished = self.time_limit_s, pricing.finished
+            return cover(wanted, start, pricing, complete=finished, premise=_PREMISE, time_limit_s=limit), packed
         every = {option: count for piece, count in demand.items() for option in self.alternatives.get(piece, (piece,))}
         mixes, complete = enumerate_mixes(self.oracle, host, every)
         start += [self._column(mix, classes) for mix in mixes]
