@@ -42,6 +42,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--target-error", type=float, default=0.0001, help="out of reach by default: spends the budget")
     parser.add_argument("--mixes", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0, help="the first of the seeds")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--store", type=Path, help="folder that keeps the mixes")
     parser.add_argument("--json", type=Path, help="write the errors to this file")
@@ -61,7 +62,7 @@ def measured(machine: str, given: argparse.Namespace) -> dict[str, list[Errors]]
     shipped = find_dataset(f"slomo-{machine}").select(plan=["solo", "pressure"])
     mixes = unseen(machine, shipped, given)
     errors = {"grid": [judged(shipped, mixes, 0)], **{name: [] for name in DESIGNS}}
-    for seed in range(given.seeds):
+    for seed in range(given.seed, given.seed + given.seeds):
         errors["adaptive"].append(judged(adaptive(machine, shipped, seed, given), mixes, seed))
         errors["random"].append(judged(thinned(shipped, seed, given.budget), mixes, seed))
     report(machine, errors)

@@ -20,7 +20,7 @@ from slomo.models.committee import fit_committee
 from slomo.profiling.adaptive_outcome import AdaptiveOutcome, AdaptiveSettings, Reason
 from slomo.profiling.ask_tell import AskTell
 from slomo.profiling.choice import Choice
-from slomo.profiling.contradictions import contradictions
+from slomo.profiling.contradictions import RESOURCES, contradictions
 from slomo.profiling.designs import Design, Pressure, grid
 from slomo.profiling.noise import Noise, estimate_noise
 from slomo.profiling.plan import PlannedRun, run_seed
@@ -28,7 +28,6 @@ from slomo.profiling.schedule import record_throughput
 from slomo.records.profile import ProfileDataset
 from slomo.records.run import RunRecord
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.workload import Workload
 
 #: Runs of the opening that fill the space, of which the first is run twice.
@@ -265,10 +264,9 @@ class AdaptiveDesign:
 
     def _contradictory(self) -> list[str]:
         """Return the keys of settings that contradict the rest; none where the testbed reports no pressure."""
-        names = [name for name, metric in METRICS.items() if metric.pressure]
         first = {key: record for (key, replicate), record in self._records.items() if replicate == 0 and record.alone}
         vectors = {key: record.alone.socket for key, record in first.items() if record.alone is not None}
-        names = [name for name in names if all(name in vector for vector in vectors.values())]
+        names = [name for name in RESOURCES if all(name in vector for vector in vectors.values())]
         if not names or not vectors:
             return []
         pressures = np.array([[vector[name] for name in names] for vector in vectors.values()])

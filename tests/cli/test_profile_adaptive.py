@@ -5,6 +5,10 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
+from slomo.profiling.adaptive import AdaptiveDesign
+from slomo.records.catalog import find_dataset
+from slomo.records.profile import ProfileDataset
+from slomo.vocabulary.workload import Workload
 
 
 def test_it_says_what_was_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,3 +51,19 @@ def test_what_makes_no_sense_is_refused(options: list[str], words: str, capsys: 
     """Each impossible combination ends with exit code 2 and says what is wrong."""
     assert main(["profile", "l2fwd", "--dry-run", *options]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_measurement_that_contradicts_the_rest_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of recorded runs in which the one that suffered most was given the best throughput, that one is named."""
+    shipped = find_dataset("slomo-silver-4110").select(target="flowstats", plan=["solo", "pressure"])
+    opening = [run.colocation for run in AdaptiveDesign(Workload("flowstats"), "silver-4110").opening()]
+    asked = {place.competitors for place in opening if place.competitors}
+    frame, throughput = shipped.frame, shipped.throughput
+    worst = min((row for row in range(len(shipped)) if shipped.competitors(row) in asked), key=lambda i: throughput[i])
+    frame.loc[worst, "throughput_mpps"] = throughput.max()
+    mixed_up = tmp_path / "mixed-up.parquet"
+    ProfileDataset(frame, shipped.environment).to_parquet(mixed_up)
+
+    options = f"--testbed replay --source {mixed_up} --machine silver-4110 --plan pressure --design adaptive --runs 22"
+    assert main(["profile", "flowstats", *options.split(), "--out", str(tmp_path / "out.parquet")]) == 0
+    assert "contradictory, under more pressure than others and yet faster" in capsys.readouterr().err
