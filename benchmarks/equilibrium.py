@@ -141,7 +141,7 @@ def compared(library: ModelLibrary, machine: str, runs: ProfileDataset) -> list[
 
 def compare(library: ModelLibrary, machine: str, workloads: list[Workload], samples: list[Row]) -> list[Row]:
     found = {
-        name: solve_server(library, workloads, machine, method=method, model=model, compat=compat)  # type: ignore[arg-type]
+        name: solve_server(library, workloads, machine, method=method, model=model, compat=compat, prove=True)  # type: ignore[arg-type]
         for name, (method, model, compat) in METHODS.items()
     }
     mixed = any(workload.traffic.offered_mpps is not None for workload in workloads)

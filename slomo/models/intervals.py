@@ -59,15 +59,21 @@ class ConformalCalibration:
         InvalidValueError
             For a coverage outside 0 to 1.
         """
+        width: Floats = np.minimum(self.score(coverage) * error_scale(predicted_mpps, solo_mpps, self.floor), solo_mpps)
+        return width
+
+    def score(self, coverage: float) -> float:
+        """Return the score that new mixes stay below with probability `coverage`; infinite with too few scores.
+
+        Raises
+        ------
+        InvalidValueError
+            For a coverage outside 0 to 1.
+        """
         if not 0.0 < coverage < 1.0:
             raise InvalidValueError(f"coverage is {coverage}, needed between 0 and 1", hint="0.9 is usual")
         rank = math.ceil((self.count + 1) * coverage - 1e-9)
-        if rank > self.count:
-            return np.full(np.shape(predicted_mpps), float(solo_mpps))
-        width: Floats = np.minimum(
-            self.scores[rank - 1] * error_scale(predicted_mpps, solo_mpps, self.floor), solo_mpps
-        )
-        return width
+        return math.inf if rank > self.count else float(self.scores[rank - 1])
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""

@@ -113,6 +113,13 @@ def covered(responses: tuple[ServerResponse, ...], who: NDArray[np.int64], press
     return inside
 
 
+@lru_cache(maxsize=128)
+def half_width_tables(responses: tuple[ServerResponse, ...], coverage: float) -> tuple[Floats, Floats]:
+    """Return each NF's conformal score at `coverage`, infinite where there are too few, and its floor."""
+    found = [response.calibration for response in responses]
+    return np.array([item.score(coverage) for item in found]), np.array([item.floor for item in found])
+
+
 @dataclass(frozen=True, eq=False)
 class Forest:
     """The trees of several NFs, all of one shape, walked together."""

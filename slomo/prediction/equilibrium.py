@@ -44,6 +44,7 @@ def solve_server(
     compat: Compat | None = None,
     coverage: float = 0.9,
     window_s: float | None = None,
+    prove: bool = False,
 ) -> ServerPrediction:
     """Predict all NFs of a server.
 
@@ -71,6 +72,9 @@ def solve_server(
     window_s : float, optional
         Length of the measurement that intervals of NFs at reduced load speak of [s]: arrivals vary (Poisson). By
         default that of the calibration mixes at reduced load; endless without such mixes.
+    prove : bool
+        Prove how near the fixed point is (`slomo.models.joint_bound`) instead of estimating it from the last two
+        steps; about as long again. `Convergence.proven` says which it is.
 
     Returns
     -------
@@ -106,7 +110,7 @@ def solve_server(
             f"{', '.join(without)} was profiled without the competition beside it, so there is no equilibrium to solve"
         )
         return _composed(server, way, coverage, method, why)
-    return _solved(server, way, (coverage, window_s))
+    return _solved(server, way, _Asked(coverage, window_s, prove))
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,15 @@ class _Server:
     def on(self, socket: int) -> list[int]:
         """Return the numbers of the tenants on a socket."""
         return [number for number, tenant in enumerate(self.tenants) if tenant.socket == socket]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """How the fixed point is asked for."""
+
+    coverage: float
+    window_s: float | None
+    prove: bool
 
 
 @dataclass(frozen=True)
@@ -225,9 +238,10 @@ def _limited(
     )
 
 
-def _solved(server: _Server, way: _Published, asked: tuple[float, float | None]) -> ServerPrediction:
+def _solved(server: _Server, way: _Published, asked: _Asked) -> ServerPrediction:
     """Solve every socket; one that does not come to rest is answered by method "slomo"."""
-    models = list({id(tenant.model): tenant.model for tenant in server.tenants}.values())
+    distinct = {id(tenant.model): tenant.model for tenant in server.tenants}.values()
+    models = sorted(distinct, key=lambda model: model.workload.key)  # tables are kept by the NFs in order
     at = {id(model): number for number, model in enumerate(models)}
     numbers = sorted({tenant.socket for tenant in server.tenants})
     rows = [server.on(socket) for socket in numbers]
@@ -237,8 +251,7 @@ def _solved(server: _Server, way: _Published, asked: tuple[float, float | None])
         for place, number in enumerate(tenants):
             members[row, place] = at[id(server.tenants[number].model)]
             offered[row, place] = server.tenants[number].workload.traffic.offered_mpps or np.nan
-    coverage, window_s = asked
-    found = solve_joint(models, members, offered, coverage=coverage, window_s=window_s, prove=True)
+    found = solve_joint(models, members, offered, coverage=asked.coverage, window_s=asked.window_s, prove=asked.prove)
     names = tuple(dict.fromkeys(name for m in models if m.response for name in m.response.profile.metric_names))
     vectors = joint_vectors(models, members, found, names)
     answers: dict[int, TenantPrediction] = {}
@@ -252,11 +265,11 @@ def _solved(server: _Server, way: _Published, asked: tuple[float, float | None])
             f"(steps still change by {100 * found.ratio[row]:.0f} % from round to round)"
         )
         fallen.append(why)
-        answers |= {number: _published(server, number, way, coverage, why) for number in tenants}
+        answers |= {number: _published(server, number, way, asked.coverage, why) for number in tenants}
     return ServerPrediction(
         server.machine,
         "equilibrium",
-        coverage,
+        asked.coverage,
         tuple(answers[number] for number in range(len(server.tenants))),
         {socket: _convergence(found, row) for row, socket in enumerate(numbers)},
         "; ".join(fallen) or None,

@@ -48,6 +48,22 @@ def test_one_mix_alone_equals_the_same_mix_in_a_batch(models: list) -> None:  # 
     np.testing.assert_allclose(mix_features(models, members[9:10], NAMES), batch[9:10], rtol=1e-12)
 
 
+def test_competitions_composed_once_change_no_bit(models: list, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
+    """A big batch composes each distinct competition once, with the bits of composing every one, by table or sort."""
+    members = _mixes(1500, 3)
+    for rule in ({}, {"compat": "slomo"}, {"composition": "solo"}):
+        once = mix_features(models, members, NAMES, capacities=models[0].capacities, **rule)
+        with monkeypatch.context() as patch:
+            patch.setattr(mixture, "_TABLE", 0)
+            np.testing.assert_array_equal(
+                mix_features(models, members, NAMES, capacities=models[0].capacities, **rule), once
+            )
+            patch.setattr(mixture, "_REPEATING", 10**9)
+            np.testing.assert_array_equal(
+                mix_features(models, members, NAMES, capacities=models[0].capacities, **rule), once
+            )
+
+
 def test_equilibrium_is_a_fixed_point(models: list) -> None:  # type: ignore[type-arg]
     """Each competitor's vector is its contentiousness under what the others put on it, within half a per cent."""
     members = np.sort(_mixes(50, 3, seed=3), axis=1)
