@@ -53,11 +53,16 @@ class PlacedChains:
         found = []
         servers = {server.name: server for server in self.cluster.servers}
         for name, chains in self.plan.servers.items():
-            cores = core_numbers(chains, self.plan.seats[interval], servers[name])
+            seats, ways = self.plan.seats[interval], self.plan.ways[interval]
+            cores, masks = (
+                core_numbers(chains, seats, servers[name]),
+                way_masks(chains, seats, ways, servers[name].ways),
+            )
             for item in chains:
+                places = zip(item.request.chain, cores[item.request.id], seats[item.request.id], strict=True)
                 where = tuple(
-                    Assignment(name, socket, core, workload.key)
-                    for workload, (socket, core) in zip(item.request.chain, cores[item.request.id], strict=True)
+                    Assignment(name, socket, core, workload.key, llc_way_mask=mask_of(masks, item.request.id, node))
+                    for workload, (socket, core), node in places
                 )
                 found.append(Decision(item.request.id, True, self.plan.policy, "", where, (_reason(name, where),)))
         for name in self.plan.unplaced:
@@ -198,3 +203,22 @@ def remote_keeps(machine: str, workload: str) -> float:
     remote = Tenant(item, function, away * host.cores_per_socket, memory_socket=host.nic_socket)
     near, far = (simulate(host, [seat], seed=0).tenants[0].throughput_mpps for seat in (local, remote))
     return min(far / near, 1.0)
+
+
+def way_masks(
+    chains: "Sequence[RatedChain]", seats: Mapping[str, tuple[int, ...]], ways: Mapping[str, int], most: int
+) -> dict[str, int]:
+    """Return way masks: of chains that own ways by id, of the rest of a node by its number."""
+    used: dict[int, int] = {}
+    masks: dict[str, int] = {}
+    for item in chains:
+        node, count = seats[item.request.id][0], ways.get(item.request.id, 0)
+        if count:
+            masks[item.request.id] = ((1 << count) - 1) << used.get(node, 0)
+            used[node] = used.get(node, 0) + count
+    return masks | {str(node): ((1 << most) - 1) & ~((1 << taken) - 1) for node, taken in used.items()}
+
+
+def mask_of(masks: Mapping[str, int], chain: str, node: int) -> int | None:
+    """Return the ways a stage may fill: its chain's, else what is left of its node, else (None) all."""
+    return masks.get(chain, masks.get(str(node)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slomo.workflow.place_chains import Handover, PlacedChains, core_numbers
+from slomo.workflow.place_chains import Handover, PlacedChains, core_numbers, mask_of, way_masks
 
 if TYPE_CHECKING:
     from slomo.placement.problem import Cluster
@@ -151,7 +151,7 @@ class _Runner:
         keeps: Mapping[str, float],
     ) -> "list[_Stage]":
         server = self._servers[name]
-        cores, masks = core_numbers(chains, seats, server), _masks(chains, seats, ways, server.ways)
+        cores, masks = core_numbers(chains, seats, server), way_masks(chains, seats, ways, server.ways)
         found = []
         for item in chains:
             # a chain that loses a share to hand-overs must work as if it were offered as much more
@@ -159,7 +159,7 @@ class _Runner:
             places = zip(item.request.chain, cores[item.request.id], seats[item.request.id], strict=True)
             for workload, (socket, core), node in places:
                 loaded = workload.with_traffic(replace(workload.traffic, offered_mpps=offered))
-                mask = masks.get(item.request.id, masks.get(str(node)))
+                mask = mask_of(masks, item.request.id, node)
                 found.append(_Stage(item.request.id, loaded, socket, core, mask))
         return found
 
@@ -214,17 +214,3 @@ class _Stage:
     socket: int
     core: int
     mask: int | None
-
-
-def _masks(
-    chains: "Sequence[RatedChain]", seats: Mapping[str, tuple[int, ...]], ways: Mapping[str, int], most: int
-) -> dict[str, int]:
-    """Return way masks: of chains that own ways by id, of the rest of a node by its number."""
-    used: dict[int, int] = {}
-    masks: dict[str, int] = {}
-    for item in chains:
-        node, count = seats[item.request.id][0], ways.get(item.request.id, 0)
-        if count:
-            masks[item.request.id] = ((1 << count) - 1) << used.get(node, 0)
-            used[node] = used.get(node, 0) + count
-    return masks | {str(node): ((1 << most) - 1) & ~((1 << taken) - 1) for node, taken in used.items()}
