@@ -5,6 +5,7 @@ Loading reads an index only; an NF's files are read when it is first asked for. 
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from slomo.errors import UnknownNameError, UsageError
 from slomo.models import storage
@@ -30,6 +31,8 @@ class ModelLibrary(Mapping[Key, NFModel]):
 
     def __init__(self, models: Iterable[NFModel] = ()) -> None:
         self._models: dict[Key, NFModel | storage.Entry] = {(m.machine, m.workload.key): m for m in models}
+        #: What was made of the models for workloads that were not profiled (`slomo.models.traffic`).
+        self.made: dict[tuple[Workload, str | None], Any] = {}
 
     def __getitem__(self, key: Key) -> NFModel:
         found = self._models[key]

@@ -24,6 +24,8 @@ from slomo.vocabulary.workload import Workload
 REACH = 0.20
 #: Solo times per packet nearer than this say nothing about the way between two profiles.
 _FLAT = 0.02
+#: Models made for workloads that were not profiled are kept with their library, this many at a time.
+_KEPT = 256
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,16 @@ def at_workload(library: ModelLibrary, workload: Workload, machine: str | None =
     SLOMO (SIGCOMM'20), extrapolation of traffic attributes.
     """
     asked = workload.with_traffic(replace(workload.traffic, offered_mpps=None))
+    found: Adapted | None = library.made.get((asked, machine))
+    if found is None:
+        found = _adapted(library, asked, machine)
+        if len(library.made) >= _KEPT:
+            library.made.clear()
+        library.made[asked, machine] = found
+    return found
+
+
+def _adapted(library: ModelLibrary, asked: Workload, machine: str | None) -> Adapted:
     position = position_of(asked)
     exact, missing = _exact(library, asked, machine)
     if exact is not None and Profiled(exact, position).answers:

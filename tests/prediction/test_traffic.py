@@ -225,3 +225,13 @@ def test_what_pressure_adds_is_bent_where_the_profiles_bend(library):
     bent = at_traffic(ModelLibrary(made), asked, MACHINE).model.sensitivity["slomo-xgb"].predict_mpps(pressure)
     ends = at_traffic(ModelLibrary(made[1:]), asked, MACHINE).model.sensitivity["slomo-xgb"].predict_mpps(pressure)
     assert ends < bent < 5.0
+
+
+def test_what_was_made_once_is_kept_with_its_library(two_profiles):
+    """The same question gets the same model, whatever the load; another library makes its own, and few are kept."""
+    first = at_traffic(two_profiles, lpm(flow_count=316_228), MACHINE)
+    assert at_traffic(two_profiles, lpm(flow_count=316_228, offered_mpps=1.0), MACHINE) is first
+    assert at_traffic(ModelLibrary(two_profiles.values()), lpm(flow_count=316_228), MACHINE) is not first
+    for flows in range(110_000, 110_300):
+        at_traffic(two_profiles, lpm(flow_count=flows), MACHINE)
+    assert len(two_profiles.made) <= 256
