@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     default="all",
     show_default=True,
     metavar="PLAN",
-    help="solo, pressure (solo and under pressure), mixes, or all.",
+    help="solo, pressure (solo and under pressure), mixes, all, or accelerator (beside a competitor for one).",
 )
 @click.option(
     "--design",

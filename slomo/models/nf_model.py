@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from slomo.errors import MissingMetricError, UnknownNameError
+from slomo.models.accelerator import AcceleratorUse
 from slomo.models.applicability import Applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
@@ -55,6 +56,8 @@ class NFModel:
         How it answers running neighbours, for whole servers; None where they were not measured beside it.
     latency : LatencyModel or None
         How long packets stay, over load and pressure; None where it was not profiled at several loads.
+    accelerator : AcceleratorUse or None
+        What it asks of an accelerator; None where it uses none, or was not profiled beside a competitor for it.
     """
 
     workload: Workload
@@ -70,6 +73,7 @@ class NFModel:
     traffic: Mapping[str, float] = field(default_factory=dict)
     response: ServerResponse | None = None
     latency: LatencyModel | None = None
+    accelerator: AcceleratorUse | None = None
 
     def model(self, name: str) -> SensitivityModel:
         """Return the sensitivity model of family `name`.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError
+from slomo.models.accelerator import AcceleratorUse
 from slomo.models.applicability import Applicability
 from slomo.models.checked_json import HINT, check_version, field, finite, mapping, parse_object, read_text, text
 from slomo.models.contentiousness import ContentiousnessProfile
@@ -146,6 +147,7 @@ def _write_model(folder: Path, model: NFModel) -> None:
         "traffic": dict(model.traffic),
         "contentiousness": model.contentiousness.to_dict(),
         "applicability": model.applicability.to_dict(),
+        "accelerator": None if model.accelerator is None else model.accelerator.to_dict(),
         "response": None if model.response is None else model.response.to_dict(),
         "latency": None if model.latency is None else model.latency.to_dict(),
         "calibration": {name: calibration.to_dict() for name, calibration in model.calibration.items()},
@@ -190,6 +192,9 @@ def _assemble(data: Mapping[str, Any], contents: Mapping[str, str], manifest: Ma
         applicability=Applicability.from_dict(mapping(data, "applicability")),
         manifest={name: value for name, value in manifest.items() if name != "files"},
         traffic={name: finite(mapping(data, "traffic"), name) for name in mapping(data, "traffic")},
+        accelerator=None
+        if data.get("accelerator") is None
+        else AcceleratorUse.from_dict(mapping(data, "accelerator")),
         response=None if data.get("response") is None else ServerResponse.from_dict(mapping(data, "response")),
         latency=None if data.get("latency") is None else LatencyModel.from_dict(mapping(data, "latency")),
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slomo.errors import MissingMetricError, SlomoError
+from slomo.models.accelerator_fit import with_uses
 from slomo.models.applicability import Applicability, applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, ModelFamily, SensitivityModel
 from slomo.models.calibration import calibrations, mix_rows, summary
@@ -81,7 +82,7 @@ def train(
             f"a dataset of {len(dataset)} rows has none to train on: no solo, pressure or imported rows",
             hint="profile NFs with `slomo profile`, or import a table with `slomo dataset import`",
         )
-    return ModelLibrary(with_latency(dataset, _with_intervals(dataset, fitted), seed))
+    return ModelLibrary(with_uses(dataset, with_latency(dataset, _with_intervals(dataset, fitted), seed)))
 
 
 def _fit_subject(

@@ -36,6 +36,8 @@ def plan_of(colocation: Colocation) -> Plan:
     """
     if not colocation.competitors:
         return Plan.SOLO
+    if all(workload.nf.startswith(f"{SYNTHETIC}-") for workload in colocation.competitors):
+        return Plan.ACCELERATOR
     return Plan.PRESSURE if all(workload.nf == SYNTHETIC for workload in colocation.competitors) else Plan.MIX
 
 

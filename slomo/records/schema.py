@@ -24,6 +24,7 @@ class Plan(StrEnum):
     SOLO = "solo"
     PRESSURE = "pressure"
     MIX = "mix"
+    ACCELERATOR = "accelerator"
     IMPORTED = "imported"
 
 

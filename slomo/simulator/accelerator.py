@@ -2,8 +2,8 @@
 
 Yala (ASPLOS'25) finds that the accelerators of a SmartNIC serve their queues round-robin: while n users have requests
 waiting, each is served once per round, so that one of them gets 1 / (own time + sum of the others' times). A packet's
-requests are served one per turn; packets of one user leave in order. The queues are played in time order and lazily:
-whoever looks first, by then the earliest of all cores, lets the server catch up with the present.
+requests are served one per turn; packets of one user leave in order. The queues are played lazily: whoever looks lets
+the server catch up, but only to the clock of its slowest user, who could still ask for a turn before that.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -24,6 +24,9 @@ from slomo.simulator.state import (
     T_SERVED,
     State,
 )
+
+#: A core that waits looks again after this long [ns].
+POLL_NS = 10.0
 
 
 @compiled
@@ -66,10 +69,14 @@ def earliest_request(state: State, accelerator: int) -> float:
 
 
 @inner
-def serve(state: State, accelerator: int, now: float) -> None:
-    """Let an accelerator serve, in turns, everything it can begin up to `now`."""
+def serve(state: State, accelerator: int) -> None:
+    """Let an accelerator serve, in turns, everything it can begin before any of its users can ask again."""
     channel = state.channels[accelerator]
     users = state.clock.size
+    now = float("inf")
+    for tenant in range(users):
+        if state.tenants[tenant, T_ACCELERATOR] == accelerator:
+            now = min(now, state.clock[tenant])
     while True:
         start = max(earliest_request(state, accelerator), channel[H_FREE])
         if start > now:
@@ -96,7 +103,7 @@ def serve(state: State, accelerator: int, now: float) -> None:
 def retire(state: State, tenant: int, now: float) -> int:
     """Take back the packets that are done by `now`; return how many are still at the accelerator."""
     row = state.tenants[tenant]
-    serve(state, row[T_ACCELERATOR], now)
+    serve(state, row[T_ACCELERATOR])
     while row[T_RETIRED] < row[T_SERVED] and state.queued[tenant, row[T_RETIRED] % ACCELERATOR_SLOTS] <= now:
         row[T_RETIRED] += 1
     return row[T_HEAD] - row[T_RETIRED]
@@ -104,8 +111,11 @@ def retire(state: State, tenant: int, now: float) -> int:
 
 @compiled
 def look_again(state: State, tenant: int) -> float:
-    """Return when a packet that is still at the accelerator may be done: exactly, or when the next service begins."""
+    """Return when a packet that is still at the accelerator may be done: exactly, or when the next service begins.
+
+    Where that is past already, other users are still behind: poll a little later.
+    """
     row = state.tenants[tenant]
     if row[T_RETIRED] < row[T_SERVED]:
         return state.queued[tenant, row[T_RETIRED] % ACCELERATOR_SLOTS]
-    return state.channels[row[T_ACCELERATOR], H_FREE]
+    return max(state.channels[row[T_ACCELERATOR], H_FREE], state.clock[tenant] + POLL_NS)

@@ -78,7 +78,8 @@ def predict(
     asked = _at_load(asked, offered_mpps, models, machine)
     reduced = [_reduced(item, models, machine) for item in (asked, *others)]
     if method == "slomo" and not any(reduced):
-        return _composed(models, [asked, *others], machine, (model, compat), coverage, strict=strict)
+        answer = _composed(models, [asked, *others], machine, (model, compat), coverage, strict=strict)
+        return _accelerated(answer, models, [asked, *others], (model, compat))
     options: dict[str, Any] = {"method": method, "model": model, "compat": compat, "coverage": coverage}
     found = solve_server(models, [asked, *others], machine, **options).prediction(0)
     if strict:
@@ -86,6 +87,31 @@ def predict(
     if not reduced[0]:
         return found
     return replace(found, latency=predict_latency(models, asked, others, machine, **options))
+
+
+def _accelerated(
+    found: "Prediction",
+    models: "ModelLibrary",
+    mix: "list[Workload | str]",
+    way: tuple[str, Literal["slomo"] | None],
+) -> "Prediction":
+    """Add the target's accelerator to a prediction that knows memory only."""
+    from slomo.prediction.accelerated import shares_accelerator, with_accelerator
+    from slomo.prediction.predictor import Predictor
+
+    known = [_model(models, item, found.machine).model for item in mix]
+    if not shares_accelerator(known):
+        return found
+
+    def memory_mpps(number: int) -> float:
+        workloads = [item.workload for item in known]
+        others = [item for i, item in enumerate(workloads) if i != number]
+        predictor = Predictor(ModelLibrary(known), found.machine, *way)
+        return predictor.predict(workloads[number], others, explain=False).throughput_mpps
+
+    from slomo.models.library import ModelLibrary
+
+    return with_accelerator(found, known, memory_mpps, [None] * len(known))
 
 
 def _at_load(

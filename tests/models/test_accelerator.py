@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from slomo.errors import InvalidValueError
 from slomo.models.accelerator import AcceleratorUse, shared_mpps, turns
+from slomo.models.accelerator_fit import fit_use
 from slomo.models.service_time import ServiceTime, fit_service_time
 
 uses = st.lists(
@@ -78,3 +79,29 @@ def test_a_line_needs_two_densities():
         fit_service_time([300.0, 300.0], [1.0, 1.1])
     with pytest.raises(InvalidValueError, match="faster with more matches"):
         fit_service_time([300.0, 600.0], [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        AcceleratorUse("regex", 300.0, 1.0),
+        AcceleratorUse("regex", 250.0, 2.0),
+        AcceleratorUse("regex", 400.0, 1.0, "run-to-completion"),
+    ],
+)
+def test_what_an_nf_asks_for_is_learned_from_its_slowdowns(use):
+    """From throughput beside known competitors follow time per request, requests per packet and pattern."""
+    core = 350.0
+    services = [[each] * count for each in (200.0, 500.0, 1000.0, 2000.0) for count in (1, 2)]
+    solo = shared_mpps([use], [core])[0]
+    busy = [[use, *(AcceleratorUse("regex", each) for each in others)] for others in services]
+    mpps = np.array([shared_mpps(uses, [core, *[50.0] * (len(uses) - 1)])[0] for uses in busy])
+    found = fit_use("regex", services, mpps, solo)
+    assert (found.pattern, found.service_ns) == (use.pattern, pytest.approx(use.service_ns, rel=0.02))
+    assert found.requests == pytest.approx(use.requests, rel=0.02)
+    assert found.error < 0.01
+
+
+def test_an_nf_that_loses_nothing_uses_no_accelerator():
+    """Beside a busy accelerator, an NF as fast as alone asks nothing of it."""
+    assert fit_use("regex", [[500.0], [2000.0]], np.array([3.99, 3.98]), 4.0) is None
