@@ -72,29 +72,29 @@ class Oracle:
     def __init__(self, pieces: Pieces, knowledge: Knowledge, *, predicts: bool) -> None:
         self.pieces, self.knowledge, self.predicts = pieces, knowledge, predicts
         self.book = RateBook(knowledge)
-        self._known: dict[tuple[Host, Signature], Verdict] = {}
+        self._known: dict[Host, dict[Signature, Verdict]] = {}
+        self._hopeless: dict[Host, set[Signature]] = {}
 
     @property
     def asked(self) -> int:
         """Distinct mixes judged so far."""
-        return len(self._known)
+        return sum(map(len, self._known.values()))
 
     def verdict(self, host: Host, signature: Signature) -> Verdict:
         """Judge one mix."""
         return self.verdicts(host, (signature,))[0]
 
-    def known_to_hold(self, host: Host, signature: Signature) -> bool:
-        """Say whether a mix was judged before and holds."""
-        found = self._known.get((host, signature))
-        return found is not None and found.ok
+    def known(self, host: Host) -> Mapping[Signature, Verdict]:
+        """Return what was judged before."""
+        return self._known.setdefault(host, {})
 
     def verdicts(self, host: Host, signatures: Sequence[Signature]) -> list[Verdict]:
         """Judge many mixes, predicting those not seen before in one batch."""
-        known = self._known
-        missing = [signature for signature in dict.fromkeys(signatures) if (host, signature) not in known]
+        known = self._known.setdefault(host, {})
+        missing = [signature for signature in dict.fromkeys(signatures) if signature not in known]
         if missing:
-            self._learn(host, missing)
-        return [known[host, signature] for signature in signatures]
+            known |= self._judged(host, missing)
+        return [known[signature] for signature in signatures]
 
     def table(self, host: Host, floors: Mapping[str, float], most: int = MOST_MIXES) -> RateTable:
         """Return the rates of all mixes of use for these least rates, as far as `most` mixes reach."""
@@ -102,6 +102,15 @@ class Oracle:
 
     def hopeless(self, host: Host, signature: Signature) -> bool:
         """Say whether a mix needs no judging: a part of it was seen to break when mixes were told ahead."""
+        found = self._hopeless.setdefault(host, set())
+        if signature in found:
+            return True
+        if signature in self._known.get(host, ()) or not self._breaks(host, signature):
+            return False
+        found.add(signature)
+        return True
+
+    def _breaks(self, host: Host, signature: Signature) -> bool:
         needs: dict[str, float] = {}
         tenants: list[str] = []
         for piece in self.pieces.of(signature):
@@ -110,23 +119,25 @@ class Oracle:
             tenants += piece.workloads
             for workload in piece.workloads:
                 needs[workload] = min(needs.get(workload, math.inf), piece.needed_mpps)
-        return (host, signature) not in self._known and self.book.hopeless(host.machine, tuple(sorted(tenants)), needs)
+        return self.book.hopeless(host.machine, tuple(sorted(tenants)), needs)
 
-    def _learn(self, host: Host, signatures: list[Signature]) -> None:
+    def _judged(self, host: Host, signatures: list[Signature]) -> dict[Signature, Verdict]:
+        found: dict[Signature, Verdict] = {}
         open_: list[tuple[Signature, tuple[Piece, ...]]] = []
         for signature in signatures:
             pieces = self.pieces.of(signature)
             breach = _crowded(host, pieces)
             shared = [piece for piece in pieces if not piece.ways and not piece.exclusive]
             if breach is not None or not self.predicts or not shared:
-                self._known[host, signature] = Verdict(-math.inf if breach else math.inf, breach, {})
+                found[signature] = Verdict(-math.inf if breach else math.inf, breach, {})
             else:
                 open_.append((signature, pieces))
         if open_:
             mixes = [tuple(sorted(tenants_of(pieces))) for _, pieces in open_]
             promises = [len(tenants_of(piece for piece in pieces if piece.needed_mpps > 0)) for _, pieces in open_]
             for (signature, pieces), rates in zip(open_, self.book.rates(host.machine, mixes, promises), strict=True):
-                self._known[host, signature] = _judged(pieces, rates)
+                found[signature] = _by_rates(pieces, rates)
+        return found
 
 
 def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
@@ -144,7 +155,7 @@ def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
     return None
 
 
-def _judged(pieces: tuple[Piece, ...], rates: dict[str, Rate]) -> Verdict:
+def _by_rates(pieces: tuple[Piece, ...], rates: dict[str, Rate]) -> Verdict:
     worst, breach = math.inf, None
     for piece in pieces:
         if piece.needed_mpps <= 0.0 or piece.ways:

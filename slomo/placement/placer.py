@@ -14,6 +14,7 @@ from slomo.placement.decision import Assignment, Decision, Refusal
 from slomo.placement.knowledge import Knowledge, Method
 from slomo.placement.mixes import Host, Piece, Pieces, Signature
 from slomo.placement.moves import Move, consolidate
+from slomo.placement.oracle import Verdict
 from slomo.placement.packing import rank
 from slomo.placement.persistence import restored, snapshot
 from slomo.placement.policies.base import Asked, Policy
@@ -302,28 +303,27 @@ class Placer:
             if used_only:
                 groups.pop((), None)
             mixes = {signature: self._pieces.grown(signature, piece) for signature in groups}
-            for signature in self._contenders(host, mixes):
-                verdict = oracle.verdict(host, mixes[signature])
+            for signature, verdict in self._contenders(host, mixes):
                 if verdict.ok:
                     best = self.policy.picks == "best" and bool(signature)
                     cores, headroom = rank(oracle, mixes[signature], verdict) if best else (0, 0.0)
                     found.append((-cores, -headroom, groups[signature], piece))
         return min(found)[2:] if found else None
 
-    def _contenders(self, host: Host, mixes: Mapping[Signature, Signature]) -> list[Signature]:
+    def _contenders(self, host: Host, mixes: Mapping[Signature, Signature]) -> Iterable[tuple[Signature, Verdict]]:
         """Judge the mixes that can win, in one batch: under best fit, not those emptier than one known to hold."""
         oracle = self.policy.oracle
         if self.policy.picks == "best":
-            cores = {signature: self._pieces.cores(mix) if signature else 0 for signature, mix in mixes.items()}
-            held = [cores[signature] for signature, mix in mixes.items() if oracle.known_to_hold(host, mix)]
+            known, size = oracle.known(host), self._pieces.cores
+            cores = {signature: size(mix) if signature else 0 for signature, mix in mixes.items()}
+            held = [cores[signature] for signature, mix in mixes.items() if mix in known and known[mix].ok]
             least = max(held, default=0)
             mixes = {
                 signature: mix
                 for signature, mix in mixes.items()
                 if least <= cores[signature] <= host.cores and not oracle.hopeless(host, mix)
             }
-        oracle.verdicts(host, list(mixes.values()))
-        return list(mixes)
+        return zip(mixes, oracle.verdicts(host, list(mixes.values())), strict=True)
 
     def _candidates(self, host: Host, allowed: Callable[[Socket], bool] | None) -> dict[Signature, int]:
         """Return each mix there is on sockets of a kind, with the lowest socket that has it."""
