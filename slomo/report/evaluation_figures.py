@@ -82,5 +82,5 @@ def learning_curves(curves: Mapping[str, Mapping[int, float]], *, title: str = "
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize=9, frameon=False)
+    axes.legend(fontsize=9, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
