@@ -1,0 +1,65 @@
+"""Figures of placement show every socket, every run over time once, and the six numbers of a judgement."""
+
+from slomo.placement.decision import Assignment
+from slomo.placement.moves import Move
+from slomo.placement.reoptimise import Reoptimisation
+from slomo.placement.timeline import Sample, Timeline
+from slomo.placement.verify import Judgement
+from slomo.report.placement_figures import cluster_timeline, comparison_page, judgement_rows, server_map, timeline_rows
+
+
+def test_server_map_has_a_row_per_socket_and_says_what_it_does_not_know() -> None:
+    """Cores of two sockets do not cover each other; without a prediction a core shows a question mark."""
+    layout = {
+        "a": (Assignment("a", 0, 0, "lpm@64B", 1.0, 4.0), Assignment("a", 1, 0, "nat@64B", 1.0, 2.0)),
+        "b": (Assignment("b", 0, 1, "odd@64B"),),
+    }
+    axes = server_map(layout, {"lpm@64B": 5.0, "nat@64B": 2.0}, cores=2).axes[0]
+
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a/0", "a/1", "b/0"]
+    assert {text.get_text() for text in axes.texts} == {"lpm\n20 %", "nat\n0 %", "odd\n?"}
+
+
+def test_server_map_of_a_large_cluster_says_what_it_leaves_out() -> None:
+    """Beyond sixty sockets the title says how many there are."""
+    layout = {f"s{i:03}": (Assignment(f"s{i:03}", 0, 0, "lpm"),) for i in range(70)}
+
+    assert "(first 60 of 70 sockets)" in server_map(layout, {}, cores=1).axes[0].get_title(loc="left")
+
+
+def run(planner=""):
+    samples = (Sample(0.0, 1, 0, 2, 0), Sample(5.0, 2, 0, 1, 1, 0.5, 0.9), Sample(10.0, 0, 1, 0, 1))
+    plan = Reoptimisation(2, 1, 0.1, True, (Move("a", "x", "y"),))
+    return Timeline("slomo", planner, samples, ((5.0, plan),) if planner else (), (0.1, 0.2))
+
+
+def test_timeline_draws_requests_once_and_marks_migrations() -> None:
+    """Two runs of the same arrivals are two lines above and one below; a triangle is where something moved."""
+    top, bottom = cluster_timeline([run(), run("resq-milp")]).axes
+    markers = [line for line in top.lines if line.get_marker() == "v"]
+
+    assert len(bottom.lines) == 1
+    assert len(top.lines) == 3
+    assert [list(line.get_xdata()) for line in markers] == [[5.0]]
+    assert "1 moves" in top.get_legend().get_texts()[1].get_text()
+
+
+def test_tables_have_all_six_numbers() -> None:
+    """Broken SLOs, servers, ANAT, utilisation, moves and decision times are in each row, in that order."""
+    judged = Judgement("slomo", 4, 3, 2, (), 0.75, 0.5, 7, (0.1, 0.9))
+    headers, (row,) = judgement_rows([judged])
+
+    assert row == ("slomo", "3 of 4", 2, 0.0, 75.0, 50.0, 7, 0.1, 0.9)
+    assert len(headers) == len(row)
+    headers, (row,) = timeline_rows([run("resq-milp")])
+    assert dict(zip(headers, row, strict=True))["SLOs broken, worst [%]"] == 50.0
+    assert dict(zip(headers, row, strict=True))["servers, mean"] == 1.5
+
+
+def test_pages_show_throughput_over_time_where_there_is_any() -> None:
+    """A judgement with intervals adds a figure of them."""
+    plain = Judgement("slomo", 1, 1, 1, (), 1.0, 0.5)
+    timed = Judgement("octans", 1, 1, 1, (), 1.0, 0.5, anat_over_time=(1.0, 0.9))
+
+    assert comparison_page([plain]).count("data:image/png") == 1
+    assert comparison_page([timed]).count("data:image/png") == 2
