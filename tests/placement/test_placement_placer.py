@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError, UnsupportedPredictionError
 from slomo.placement.placer import Placer
 from slomo.placement.problem import SLO, Cluster, Request, Server
 
@@ -298,7 +298,7 @@ def test_machine_without_models_is_refused_or_given_a_socket_alone(library, ask)
     placer = Placer(library, mixed)
     assert placer.admit(ask("a")).servers == ("old",)
     only = Cluster.uniform("silver-4110", 2)
-    with pytest.raises(UnknownNameError, match="network function of request 'a'"):
+    with pytest.raises(UnsupportedPredictionError, match="no model of .lpm@64B,100000f. on silver-4110, only on"):
         Placer(library, only).admit(ask("a"))
     alone = Placer(library, only, fallback="alone")
     decisions = [alone.admit(Request(name, ("lpm",))) for name in ("a", "b", "c")]
