@@ -298,7 +298,7 @@ def test_machine_without_models_is_refused_or_given_a_socket_alone(library, ask)
     placer = Placer(library, mixed)
     assert placer.admit(ask("a")).servers == ("old",)
     only = Cluster.uniform("silver-4110", 2)
-    with pytest.raises(UnsupportedPredictionError, match="no model of .lpm@64B,100000f. on silver-4110, only on"):
+    with pytest.raises(UnsupportedPredictionError, match=r"no model of .lpm@64B,100000f. on silver-4110, only on"):
         Placer(library, only).admit(ask("a"))
     alone = Placer(library, only, fallback="alone")
     decisions = [alone.admit(Request(name, ("lpm",))) for name in ("a", "b", "c")]
