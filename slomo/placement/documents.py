@@ -1,6 +1,6 @@
 """Read clusters and requests as people write them: YAML or JSON, checked against a schema, with file, line and field.
 
-JSON is YAML too, so one reader does; the schemas `cluster.schema.json` and `requests.schema.json` lie beside this file.
+JSON is YAML too, so one reader does; the schemas `*.schema.json` lie beside this file.
 """
 
 import json
@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from slomo.placement.decision import Decision
 from slomo.placement.problem import Cluster, Request, requests_from_dict, unique_requests
 from slomo.placement.workloads import RatedChain
 from slomo.vocabulary.documents import parse_document, read_document, validate
@@ -63,6 +64,23 @@ def _checked(text: str, name: str, schema: str) -> dict[str, Any]:
     data, lines = parse_document(text, name)
     validate(data, json.loads((resources.files("slomo.placement") / schema).read_text(encoding="utf-8")), name, lines)
     return data
+
+
+def parse_decisions(text: str, name: str = "decisions") -> tuple[Decision, ...]:
+    """Parse what `slomo place --json` prints.
+
+    Raises
+    ------
+    ConfigurationError
+        For a document that holds no decisions, or those of another schema version.
+
+    Examples
+    --------
+    >>> parse_decisions('{"decisions": []}')
+    ()
+    """
+    document = _checked(text, name, "decision.schema.json")
+    return tuple(Decision.from_dict(item) for item in document["decisions"])
 
 
 def read_chains(path: str | Path) -> tuple[RatedChain, ...]:

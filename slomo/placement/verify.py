@@ -21,6 +21,8 @@ from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
 Run = Callable[[Colocation], RunRecord]
+#: What runs on each server.
+Layout = Mapping[str, Sequence[Assignment]]
 #: Measured throughput spreads by up to this share from seed to seed; less is no violation.
 TOLERANCE = 0.005
 
@@ -156,7 +158,7 @@ class Judge:
         layout = placer.layout()
         machines = {server.name: server.model.name for server in placer.cluster.servers}
         samples = self._run_all(placer)
-        violations, unmet, served, promised = self._compare(placer, machines, samples)
+        violations, unmet, served, promised = self._compare(placer, machines, samples, layout)
         cores = sum(len(items) for items in layout.values())
         room = {server.name: server.cores * len(server.nics) for server in placer.cluster.servers}
         spread = np.percentile(decision_ms, [50, 99]) if len(decision_ms) else np.zeros(2)
@@ -194,7 +196,11 @@ class Judge:
         return samples
 
     def _compare(
-        self, placer: Placer, machines: Mapping[str, str], samples: Mapping[tuple[str, int, int], TenantSample]
+        self,
+        placer: Placer,
+        machines: Mapping[str, str],
+        samples: Mapping[tuple[str, int, int], TenantSample],
+        layout: Layout,
     ) -> tuple[list[Violation], list[str], float, float]:
         violations: list[Violation] = []
         unmet: list[str] = []
@@ -205,7 +211,7 @@ class Judge:
             measured = _capacity(
                 request, [samples[item.server, item.socket, item.core].throughput_mpps for item in items]
             )
-            broken = self._late(placer, request, machines)
+            broken = self._late(placer, request, machines, layout)
             if measured < needed * (1.0 - self.tolerance):
                 short = Violation(request.id, request.label, "throughput", needed, measured, items[0].server)
                 broken.insert(0, short)
@@ -216,14 +222,14 @@ class Judge:
             violations += broken
         return violations, unmet, served, promised
 
-    def _late(self, placer: Placer, request: Request, machines: Mapping[str, str]) -> list[Violation]:
+    def _late(self, placer: Placer, request: Request, machines: Mapping[str, str], layout: Layout) -> list[Violation]:
         """Run a request that promises latency at the load it promises, beside its neighbours, and compare."""
         limits = [(name, limit) for name in ("p95_us", "p99_us") if (limit := getattr(request.slo, name)) is not None]
         if not limits:
             return []
         items = placer.decision(request.id).assignments
         server, socket = items[0].server, items[0].socket
-        here = [item for item in placer.layout()[server] if item.socket == socket]
+        here = [item for item in layout[server] if item.socket == socket]
         mine = {(item.server, item.socket, item.core) for item in items}
         needed = placer.knowledge.wanted_mpps(request, machines[server]) or None
         share = None if needed is None else needed * len(request.chain) / len(items)

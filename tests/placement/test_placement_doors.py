@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from slomo.cli.main import main
+from slomo.errors import ConfigurationError
 from slomo.models.library import ModelLibrary
 from slomo.models.sensitivity import LinearSensitivity
 from slomo.placement.decision import Decision
-from slomo.placement.documents import parse_cluster, parse_requests
+from slomo.placement.documents import parse_cluster, parse_decisions, parse_requests
 from slomo.placement.problem import SLO, Cluster, Request, requests_to_dict
 from slomo.placement.profiles import save_profiles
 
@@ -184,11 +185,30 @@ def test_bad_options_over_time_end_with_exit_code_2(folder, capsys, words, says)
 def test_documents_round_trip(folder, capsys) -> None:
     """What `slomo place --json` prints are decisions; a cluster and requests come back through their schemas."""
     assert run(folder, "--json") == 0
-    shown = json.loads(capsys.readouterr().out)["decisions"]
+    printed = capsys.readouterr().out
+    shown = json.loads(printed)["decisions"]
     cluster = Cluster.uniform(MACHINE, 2, cores_reserved=1, nic_sockets=(0, 1), llc_ways_usable=10)
     slo = SLO(min_share=0.5, p95_us=9.0, p99_us=20.0, kind="on-demand")
     request = Request("a", ("lpm", "stats@1500B,1000f"), slo, 3, ("b",), ("a",), 4)
 
     assert [Decision.from_dict(item).to_dict() for item in shown] == shown
+    assert [item.to_dict() for item in parse_decisions(printed)] == shown
     assert parse_cluster(json.dumps(cluster.to_dict())) == cluster
     assert parse_requests(json.dumps(requests_to_dict([request]))) == (request,)
+
+
+def test_decisions_of_strangers_are_checked() -> None:
+    """A decision without a server, on a negative core, or of another schema version is an error that says so."""
+    item = {"server": "a", "socket": 0, "core": 0, "workload": "lpm"}
+    decision = {"request": "r", "accepted": True, "policy": "slomo", "reasons": [], "refused": None}
+
+    def parsed(**fields):
+        return parse_decisions(json.dumps({"decisions": [{**decision, "assignments": [item], **fields}]}))
+
+    assert parsed()[0].servers == ("a",)
+    with pytest.raises(ConfigurationError, match=r"decisions\.0\.assignments\.0\.core"):
+        parsed(assignments=[{**item, "core": -1}])
+    with pytest.raises(ConfigurationError, match="'server' is a required property"):
+        parsed(assignments=[{"socket": 0, "core": 0, "workload": "lpm"}])
+    with pytest.raises(ConfigurationError, match="schema version 7"):
+        parsed(schema_version=7)
