@@ -153,6 +153,9 @@ class Prediction:
             "verdict": "; ".join([str(self.verdict), *self.reasons]),
             "carried by": "-" if carrier is None else f"{carrier[0]} ({100 * carrier[1]:.0f} % of the loss)",
         }
+        if self.latency is not None:
+            times = ", ".join(f"{name} {value:.3g} us" for name, value in self.latency.percentiles_us.items())
+            rows[f"latency at {self.latency.offered_mpps:.3g} Mpps"] = times or "; ".join(self.latency.reasons)
         body = "".join(
             f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(text)}</td></tr>"
             for name, text in rows.items()

@@ -116,6 +116,7 @@ def test_the_front_door_adds_latency_where_a_load_is_given(timed):
     assert found.throughput_mpps == 2.0
     assert found.latency.load == pytest.approx(2.0 / found.latency.possible_mpps)
     assert type(found).from_dict(found.to_dict()) == found
+    assert "p95" in found._repr_html_()
     assert predict("lpm", ["stats"], timed, machine=MACHINE).latency is None
 
 
