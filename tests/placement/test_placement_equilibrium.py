@@ -1,0 +1,98 @@
+"""Placement on equilibrium predictions: asked where models know it, and only there."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slomo.errors import InvalidValueError
+from slomo.models.contentiousness import ContentiousnessProfile
+from slomo.models.intervals import ConformalCalibration
+from slomo.models.library import ModelLibrary
+from slomo.models.server_response import ServerResponse
+from slomo.placement.knowledge import Knowledge
+from slomo.placement.placer import Placer
+from slomo.vocabulary.workload import Workload
+
+MACHINE = "e5-2620v4"
+
+
+def responding(model, slope):
+    """Return a model that answers any pressure with its solo vector, and loses `slope` per M/s of the others."""
+    accesses = model.solo_vector["L2MISS"]
+    weights = np.array([[accesses], [0.0], [0.0]])
+    profile = ContentiousnessProfile(
+        ("L2MISS",), ("L2MISS",), model.solo_vector, {}, np.array([50.0]), np.array([500.0]), weights,
+        np.array([0.0]), np.array([2.0 * accesses]),
+    )  # fmt: skip
+    line = replace(model.sensitivity["slomo-xgb"], slope=slope, name="equilibrium", composition="pressure")
+    speed = np.array([model.solo_mpps, 0.0, 0.0])
+    response = ServerResponse(
+        profile, speed, 0.0, model.solo_mpps, line, ConformalCalibration(np.zeros(99), "mixes"), model.applicability
+    )
+    return replace(model, response=response)
+
+
+@pytest.fixture
+def responsive(library):
+    """Models whose equilibrium says half the loss of what composing vectors says."""
+    return ModelLibrary([responding(model, 0.5 * model.sensitivity["slomo-xgb"].slope) for model in library.values()])
+
+
+def test_equilibrium_is_asked_where_models_know_it(library, responsive) -> None:
+    """By default the fixed point predicts where all models have one, the vectors of neighbours where one has none."""
+    keys = [Workload("lpm").key] * 3
+    rates = {
+        name: Knowledge(models, method=method).rates(MACHINE, [keys], [3])[0][keys[0]][0]
+        for name, models, method in (
+            ("default", responsive, "auto"),
+            ("fixed point", responsive, "equilibrium"),
+            ("vectors", responsive, "slomo"),
+            ("unknown", library, "auto"),
+        )
+    }
+
+    assert rates["default"] == rates["fixed point"] == pytest.approx(5.0 * (1 - 0.001 * 40))
+    assert rates["vectors"] == rates["unknown"] == pytest.approx(5.0 * (1 - 0.002 * 40))
+
+
+def test_mixes_of_unequal_size_are_predicted_as_one_by_one(responsive) -> None:
+    """Many mixes in arrays, some places empty, say what each mix says alone."""
+    knowledge = Knowledge(responsive)
+    lpm, stats = Workload("lpm").key, Workload("stats").key
+    mixes = [(lpm,), (lpm, stats), (lpm, lpm, stats), (stats, stats, lpm, lpm)]
+    together = knowledge.rates(MACHINE, mixes)
+
+    assert together == [knowledge.rates(MACHINE, [mix])[0] for mix in mixes]
+    assert together[0][lpm] == (5.0, 5.0, 5.0)
+
+
+def test_decisions_say_what_predicted(responsive, cluster, ask) -> None:
+    """A placer on equilibrium predictions says so, packs by them, and leaves policies their own model."""
+    placers = {
+        name: Placer(responsive, cluster, policy, **options)
+        for name, policy, options in (
+            ("default", "slomo", {}),
+            ("vectors", "slomo", {"method": "slomo"}),
+            ("other model", "slomo", {"model": "dobrescu"}),
+            ("own model", "dobrescu", {"method": "equilibrium"}),
+        )
+    }
+    said = {name: placer.admit(ask("a")).model for name, placer in placers.items()}
+    for name in ("default", "vectors"):
+        placers[name].place_all(ask(f"r{i}") for i in range(11))
+
+    assert said == {
+        "default": "equilibrium", "vectors": "slomo-xgb", "other model": "dobrescu", "own model": "dobrescu"
+    }  # fmt: skip
+    assert placers["default"].servers_used < placers["vectors"].servers_used
+
+
+def test_equilibrium_without_models_of_it_is_refused(library, cluster, ask) -> None:
+    """Who insists on the fixed point of models that have none is told so; another method is no method."""
+    decision = Placer(library, cluster, method="equilibrium").admit(ask("a"))
+
+    assert not decision.accepted
+    assert "model 'equilibrium'" in decision.reasons[0]
+    with pytest.raises(InvalidValueError, match="method is 'guess'"):
+        Placer(library, cluster, method="guess")
