@@ -16,6 +16,8 @@ from slomo.models.joint_rounds import TINY, Servers, answer, within_cache
 
 #: Size of the box, in first estimates of what is left; the proof then needs q of at most a half.
 _BOX = 2.0
+#: Stands for a radius without end, as infinity times 0 is no number.
+_HOPELESS = 1e9
 
 
 class _Slopes(NamedTuple):
@@ -92,7 +94,7 @@ def _shares(servers: Servers, slopes: _Slopes) -> tuple[Floats, Floats]:
     """Return middle and radius of the slopes of `within_cache`, shape (servers, places, places), over the box.
 
     Shares x of a full cache of size w are w x / X, X the sum of x; their slopes w / X (1 - x / X). Where the box holds
-    full and other caches, the radius is infinite.
+    full and other caches, the radius is `_HOPELESS`.
     """
     low, high = slopes.least[:, :, servers.held], slopes.most[:, :, servers.held]
     lowest, highest = (np.maximum(side.sum(axis=1), TINY)[:, None, None] for side in (low, high))
@@ -105,7 +107,7 @@ def _shares(servers: Servers, slopes: _Slopes) -> tuple[Floats, Floats]:
     free = (wanted[0] == lowest) & (wanted[1] == highest)
     mixed = ~free & (wanted[0] != wanted[1])
     middle = np.where(free, same, 0.5 * (least + most))
-    return middle, np.where(mixed, np.inf, np.where(free, 0.0, 0.5 * (most - least)))
+    return middle, np.where(mixed, _HOPELESS, np.where(free, 0.0, 0.5 * (most - least)))
 
 
 def _slopes(servers: Servers, vector: Floats, reach: Floats) -> _Slopes:

@@ -67,6 +67,13 @@ def test_full_caches_are_proven_too(servers):
         assert (distance <= bound + 1e-12).all()
 
 
+def test_a_box_of_full_and_other_caches_is_not_proven(servers):
+    """Where the cache is just about full, slopes jump within the box and nothing is claimed, without a warning."""
+    rest = come_to_rest(servers, TRIES)
+    edge = replace(servers, llc_kib=float(settled(servers, rest.vector)[0, :, servers.held].sum()))
+    assert np.isinf(proven_bound(edge, rest.vector)[0])
+
+
 def test_solving_says_whether_the_bound_is_proven(models):
     """Unless it is asked for, the bound is the estimate; at reduced load it always is."""
     reduced = np.where(MIXES == 0, 0.3, np.nan)
