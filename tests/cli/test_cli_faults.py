@@ -23,6 +23,8 @@ NAMES = [
     ("profile lpm --plan al --out {tmp}/p.parquet", 2, "unknown plan 'al'", "did you mean 'all'"),
     ("profile lpm --design gird --out {tmp}/p.parquet", 2, "unknown design 'gird'", "did you mean 'grid'"),
     ("profile lpm --testbed simulate --out {tmp}/p.parquet", 2, "'simulate'", "did you mean 'simulated'"),
+    ("profile lpm --host rack.yaml --out {tmp}/p.parquet", 2, "testbed 'simulated'", "add --testbed host"),
+    ("profile lpm --testbed host --host {tmp}/no.yaml --out {tmp}/p.parquet", 2, "no.yaml", "cannot be read"),
     ("predict --target lmp --models {models}", 2, "'lmp'", "did you mean 'lpm'"),
     ("predict --target lpm --with stast --models {models}", 2, "'stast'", "did you mean 'stats'"),
     ("predict --target lpm --with stats --model slomo-xbg --models {models}", 2, "'slomo-xbg'", "slomo-xgb"),
