@@ -8,6 +8,7 @@ expensive and disruptive.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -79,7 +80,8 @@ def reoptimise(placer: Placer, threshold: float = 0.1, planner: str | type[Polic
     """Plan everything placed afresh; migrate where that saves more than `threshold` of servers.
 
     Servers of the plan are matched with servers in use so that few pieces move, and pieces that stay keep their cores.
-    What could not be planned whole, or saves too little, changes nothing.
+    What could not be planned whole, or saves too little, changes nothing. While it plans, others may admit and remove;
+    then it plans again.
 
     Parameters
     ----------
@@ -107,14 +109,27 @@ def reoptimise(placer: Placer, threshold: float = 0.1, planner: str | type[Polic
         raise InvalidValueError(
             f"threshold of re-optimisation is {threshold}, needed a number from 0", hint="0.1: migrate to save 10 %"
         )
-    with placer._lock:  # in the same room: planning and migrating are one step
-        plan = _afresh(placer, planner)
-        decisions = plan.place_all(placer.requests)
-        whole = all(decision.accepted for decision in decisions)
-        found = Reoptimisation(placer.servers_used, plan.servers_used if whole else None, threshold)
+    for hold in (nullcontext(), nullcontext(), placer._lock):  # what changes meanwhile is planned again, at last alone
+        with hold:
+            found = _planned(placer, threshold, planner)
+        if found is not None:
+            return found
+    raise AssertionError("BUG: the state changed under its own lock")
+
+
+def _planned(placer: Placer, threshold: float, planner: str | type[Policy] | None) -> Reoptimisation | None:
+    """Plan, which may take minutes and holds no lock, and migrate; None where something else changed meanwhile."""
+    with placer._lock:
+        before, requests, used = placer.snapshot(), placer.requests, placer.servers_used
+    plan = _afresh(placer, planner)
+    whole = all(decision.accepted for decision in plan.place_all(requests))
+    found = Reoptimisation(used, plan.servers_used if whole else None, threshold)
+    with placer._lock:
+        if placer.snapshot() != before:
+            return None
         if found.gap <= threshold:
             return found
-        document, moves = aligned(placer.snapshot(), plan.snapshot(), placer.cluster)
+        document, moves = aligned(before, plan.snapshot(), placer.cluster)
         placer.restore(document)
         return replace(found, migrated=True, moves=moves)
 
@@ -153,9 +168,10 @@ def aligned(
         The plan's snapshot with servers and cores renamed, and what moves.
     """
     names = _matched(_parts(now), _parts(plan), cluster)
+    order = {entry["request"]["id"]: number for number, entry in enumerate(now["placed"])}
     entries = [
         {**entry, "pieces": [{**piece, "server": names[piece["server"]]} for piece in entry["pieces"]]}
-        for entry in plan["placed"]
+        for entry in sorted(plan["placed"], key=lambda entry: order[entry["request"]["id"]])
     ]
     _seat(entries, now, {server.name: server.cores for server in cluster.servers})
     return {**plan, "policy": now["policy"], "placed": entries}, _moves(now, entries)

@@ -2,10 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.placer import Placer
+from slomo.placement.policies.predicted import PredictedBestFit
 from slomo.placement.problem import SLO, Cluster, Request
 from slomo.placement.reoptimise import aligned, reoptimise
 from slomo.placement.timeline import play
@@ -87,6 +89,46 @@ def test_another_policy_may_plan(library, profiles, ask) -> None:
     assert placer.servers_used == (found.servers_planned if found.migrated else before)
     assert placer.policy.name == "resq-greedy"
     assert placer.admit(ask("late", "firewall")).accepted
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_came_and_went_all_is_there_afterwards(library, seed) -> None:
+    """After random admissions and removals a fresh plan keeps every request, its SLO, and one tenant per core."""
+    generator = np.random.default_rng(seed)
+    placer = Placer(library, Cluster.uniform(MACHINE, 12))
+    for number in range(30):
+        name = str(generator.choice(["lpm", "stats", "firewall"]))
+        chain = (name,) if generator.random() < 0.7 else (name, "firewall")
+        slo = SLO(min_share=float(generator.uniform(0.5, 0.95)))
+        placer.admit(Request(f"r{number}", chain, slo, replicas=int(generator.integers(1, 4))))
+    for request in generator.choice([request.id for request in placer.requests], size=12, replace=False):
+        placer.remove(str(request))
+    kept = placer.requests
+    found = reoptimise(placer, 0.0)
+    seats = [(item.server, item.socket, item.core) for items in placer.layout().values() for item in items]
+
+    assert found.migrated
+    assert placer.requests == kept
+    assert placer.servers_used == found.servers_planned < found.servers_before
+    assert len(set(seats)) == len(seats)
+    assert all(item.low_mpps >= item.needed_mpps - 1e-9 for items in placer.layout().values() for item in items)
+
+
+def test_what_changes_while_it_plans_is_planned_again(scattered, ask) -> None:
+    """A request that comes during the plan is neither lost nor overwritten."""
+    came = []
+
+    class Slow(PredictedBestFit):
+        def plan(self, host, demand):
+            if not came:
+                came.append(scattered.admit(ask("late", "firewall")))
+            return super().plan(host, demand)
+
+    found = reoptimise(scattered, 0.1, Slow)
+
+    assert found.migrated
+    assert "late" in [request.id for request in scattered.requests]
+    assert scattered.decision("late").assignments
 
 
 def test_a_plan_that_places_less_is_not_carried_out(library, scattered) -> None:
