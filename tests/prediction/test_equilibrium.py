@@ -10,6 +10,7 @@ from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.applicability import Verdict, applicability
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.joint import TRIES, joint_vectors, solve_joint
+from slomo.models.joint_memo import JointMemo
 from slomo.models.library import ModelLibrary
 from slomo.models.server_response import ServerResponse
 from slomo.prediction.equilibrium import solve_server
@@ -165,6 +166,33 @@ def test_convergence_is_reported(server_library):
     assert found.ratio < 1.0
     assert found.bound < 0.02
     assert found.rounds <= sum(rounds for _, rounds in TRIES)
+
+
+def test_a_bound_is_proven_on_request(server_library):
+    """Unless asked for, the bound is an estimate; proven, it holds the same answers and says so."""
+    names = ["lpm", "stats", "nat"]
+    usual, proven = (solve_server(server_library, names, MACHINE, prove=prove) for prove in (False, True))
+    assert (usual.sockets[0].proven, proven.sockets[0].proven) == (False, True)
+    assert usual.throughput_mpps == proven.throughput_mpps
+    assert 0.0 < proven.sockets[0].bound < 0.02
+    assert proven.to_dict()["sockets"]["0"]["proven"] is True
+
+
+def test_intervals_at_reduced_load_are_those_of_arrivals(server_library):
+    """The shorter the measurement, the further what is served strays from what is offered, to both sides."""
+    idle = Workload("lpm", traffic=Traffic(offered_mpps=1.0))
+    found = [solve_server(server_library, [idle, "stats"], MACHINE, window_s=s).tenants[0] for s in (0.01, 1.0)]
+    (short_low, short_high), (long_low, long_high) = (tenant.interval for tenant in found)
+    assert short_low < long_low < 1.0 < long_high < short_high
+    assert short_high - 1.0 == pytest.approx(1.645 * (1.0 / 1e4) ** 0.5, rel=1e-3)
+    assert solve_server(server_library, [idle, "stats"], MACHINE).tenants[0].interval == (1.0, 1.0)
+
+
+def test_the_memo_and_the_server_agree(server_library):
+    """A memo of the same models gives the throughput of `solve_server`, to the last bit."""
+    models = [server_library.find(nf, MACHINE) for nf in ("lpm", "nat", "snort", "stats")]
+    batch = JointMemo(models).solve(np.array([[3, 0, 2, -1]])).throughput_mpps[0]
+    assert tuple(batch[:3]) == mpps(server_library, ["stats", "lpm", "snort"])
 
 
 def swinging(model):
