@@ -17,6 +17,7 @@ from slomo.compose.resources import Pattern, checked_pattern
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.checked_json import finite, text
+from slomo.models.turn_taking import in_step_mpps
 
 #: Rounds of the fixed point between waiting and speed; each halves what is left.
 _ROUNDS = 60
@@ -149,6 +150,8 @@ def shared_mpps(
     requests = np.array([use.requests for use in uses])
     waits = np.array([use.pattern == "run-to-completion" for use in uses])
     given = [np.inf if each is None else each for each in offered_mpps or [None] * len(uses)]
+    if waits.sum() > 1:  # they fall into step
+        return in_step_mpps(core, service, requests, waits.tolist(), 1e3 / np.array(given, dtype=np.float64))
     most = np.array(given, dtype=np.float64) * 1e-3 * requests
     waiting = np.zeros(len(uses))
     rate = np.zeros(len(uses))

@@ -105,3 +105,12 @@ def test_what_an_nf_asks_for_is_learned_from_its_slowdowns(use):
 def test_an_nf_that_loses_nothing_uses_no_accelerator():
     """Beside a busy accelerator, an NF as fast as alone asks nothing of it."""
     assert fit_use("regex", [[500.0], [2000.0]], np.array([3.99, 3.98]), 4.0) is None
+
+
+def test_nfs_that_wait_fall_into_step():
+    """Beside a slower NF that waits too, a faster one takes its pace; alone it keeps its own."""
+    fast, slow = (AcceleratorUse("regex", time, 1.0, "run-to-completion") for time in (100.0, 400.0))
+    both = shared_mpps([fast, slow], [650.0, 580.0])
+    assert both.tolist() == pytest.approx([1e3 / 980, 1e3 / 980], rel=0.01)
+    assert shared_mpps([fast, slow], [650.0, 580.0], [0.2, None])[0] == pytest.approx(0.2, rel=0.02)
+    assert shared_mpps([fast], [650.0])[0] == pytest.approx(1e3 / 750)

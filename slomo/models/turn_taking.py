@@ -1,0 +1,115 @@
+"""NFs that wait for the same accelerator fall into step; their common pace is found by playing their turns.
+
+Two NFs that each wait for their packets do not meet at random: the one that had to wait asks right behind the other
+from then on, until both have one pace (the mode locking of coupled clocks; Yala, ASPLOS'25, treats full queues only). Mean
+times are played, a few hundred turns, which is enough to fall into step.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from slomo.models.base import Floats
+
+#: Packets a pipelined NF keeps at an accelerator.
+_WINDOW = 16
+#: Turns per NF played before counting, and counted.
+_WARM, _COUNTED = 60, 160
+
+
+@dataclass
+class Player:
+    """One NF at an accelerator: mean times [ns], requests per packet, whether its core waits, least time per packet."""
+
+    core_ns: float
+    service_ns: float
+    requests: float
+    waits: bool
+    least_ns: float = 0.0
+    ready_ns: float = 0.0
+    left: int = 0
+    credit: float = 0.0
+    arrival_ns: float = 0.0
+    packets: int = 0
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+
+    def begin(self, now: float) -> None:
+        """Start the next packet whose requests are not nothing."""
+        while True:
+            self.arrival_ns += self.least_ns
+            earliest = max(now, self.arrival_ns)
+            if not self.waits:
+                earliest = max(self.ready_ns, self.arrival_ns - self.core_ns)
+                if len(self.recent) == _WINDOW:
+                    earliest = max(earliest, self.recent[0])
+            self.ready_ns = earliest + self.core_ns
+            self.credit += self.requests
+            self.left = int(self.credit + 1e-9)
+            self.credit -= self.left
+            if self.left:
+                return
+            self.packets += 1
+            now = self.ready_ns
+
+    def served(self, now: float) -> None:
+        """End one request at time `now`."""
+        self.left -= 1
+        if self.left == 0:
+            self.packets += 1
+            self.recent.append(now)
+            self.begin(now)
+
+
+def played_mpps(players: Sequence[Player]) -> list[float]:
+    """Return the throughput of every NF at one accelerator that serves in turns [Mpps].
+
+    Examples
+    --------
+    Of two NFs that wait, the faster falls in behind the slower:
+
+    >>> fast, slow = Player(650.0, 100.0, 1.0, True), Player(580.0, 400.0, 1.0, True)
+    >>> [round(mpps, 2) for mpps in played_mpps([fast, slow])]
+    [1.02, 1.02]
+    """
+    for number, each in enumerate(players):
+        each.begin(each.core_ns * 0.37 * number)
+    free, last = 0.0, -1
+    begun, before = 0.0, [0] * len(players)
+    for turn in range((_WARM + _COUNTED) * len(players)):
+        start = max(free, min(each.ready_ns for each in players))
+        for step in range(1, len(players) + 1):
+            chosen = (last + step) % len(players)
+            if players[chosen].ready_ns <= start:
+                break
+        last = chosen
+        free = start + players[chosen].service_ns
+        players[chosen].served(free)
+        if turn + 1 == _WARM * len(players):
+            begun, before = free, [each.packets for each in players]
+    return [1e3 * (each.packets - count) / (free - begun) for each, count in zip(players, before, strict=True)]
+
+
+def in_step_mpps(core: Floats, service: Floats, requests: Floats, waits: Sequence[bool], least: Floats) -> Floats:
+    """Return :func:`played_mpps` of NFs in any order: equal NFs get equal shares, and nobody more than alone.
+
+    Parameters
+    ----------
+    core, service, requests, least : ndarray of shape (n,)
+        Time outside the accelerator, time per request, requests per packet, least time per packet [ns].
+    waits : sequence of bool
+        Whether the core waits.
+    """
+    kinds = [
+        (float(core[i]), float(service[i]), float(requests[i]), bool(waits[i]), float(least[i]))
+        for i in range(len(core))
+    ]
+    order = sorted(range(len(kinds)), key=lambda i: kinds[i])
+    found = dict(zip(order, played_mpps([Player(*kinds[i]) for i in order]), strict=True))
+    answer = core.copy()
+    for i, (own_core, own_service, own_requests, waiting, slowest) in enumerate(kinds):
+        demand = own_service * own_requests
+        alone = own_core + demand if waiting else max(own_core, demand)
+        same = [found[j] for j in range(len(kinds)) if kinds[j] == kinds[i]]
+        answer[i] = min(sum(same) / len(same), 1e3 / max(alone, slowest))
+    used = float((answer * service * requests).sum()) / 1e3
+    return answer / max(used, 1.0)
