@@ -81,10 +81,34 @@ if TYPE_CHECKING:
     metavar="NAME=VALUE",
     help="Traffic attribute the target was imported with, beside --vector; repeatable.",
 )
+@click.option(
+    "--rows", metavar="DATASET", type=click.Path(), help="Predict every row of an imported table instead, and compare."
+)
+@click.option(
+    "--accelerator",
+    metavar="DATASET",
+    type=click.Path(),
+    help="Imported runs of an accelerator alone over match density, to be composed with memory; with --rows.",
+)
+@click.option(
+    "--pattern",
+    type=click.Choice(["pipeline", "run-to-completion"]),
+    default="pipeline",
+    show_default=True,
+    help="How memory and --accelerator compose: the slower of both, or their sum.",
+)
 @own_nf_option
 @seed_option
 @json_option
-def command(explain: bool, as_json: bool, figure: str | None, **given: Any) -> None:
+def command(
+    explain: bool,
+    as_json: bool,
+    figure: str | None,
+    rows: str | None,
+    accelerator: str | None,
+    pattern: str,
+    **given: Any,
+) -> None:
     """Predict what a network function loses beside others.
 
     NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic. Without --with the answer
@@ -92,6 +116,9 @@ def command(explain: bool, as_json: bool, figure: str | None, **given: Any) -> N
 
     Example: slomo predict --target lpm --with stats:2 --with snort
     """
+    if rows is not None or accelerator is not None:
+        _rows(rows, accelerator, pattern, as_json=as_json, **given)
+        return
     place = None if figure is None else figure_path(figure)
     prediction = _predicted(**given)
     if place is not None:
@@ -102,6 +129,32 @@ def command(explain: bool, as_json: bool, figure: str | None, **given: Any) -> N
     click.echo(_text(prediction))
     if explain:
         click.echo(_explanation(prediction))
+
+
+def _rows(rows: str | None, accelerator: str | None, pattern: str, *, as_json: bool, **given: Any) -> None:
+    from slomo.cli.rows import show_rows
+    from slomo.errors import UsageError
+
+    if rows is None:
+        raise UsageError(
+            "--accelerator was given without --rows", hint="add the imported table that is to be predicted"
+        )
+    if given["beside"] or given["vector"] or given["offered"] is not None:
+        raise UsageError(
+            "--rows was given with --with, --vector or --offered", hint="rows say what is beside the target"
+        )
+    chosen = settings(**{name: given[name] for name in ("models", "machine", "coverage")})
+    show_rows(
+        given["target"],
+        rows,
+        accelerator,
+        pattern,
+        models=chosen.models,
+        machine=given["machine"],
+        model=given["model"],
+        coverage=chosen.coverage,
+        as_json=as_json,
+    )
 
 
 def _predicted(

@@ -96,6 +96,7 @@ def _accelerated(
     way: tuple[str, Literal["slomo"] | None],
 ) -> "Prediction":
     """Add the target's accelerator to a prediction that knows memory only."""
+    from slomo.models.library import ModelLibrary
     from slomo.prediction.accelerated import shares_accelerator, with_accelerator
     from slomo.prediction.predictor import Predictor
 
@@ -108,8 +109,6 @@ def _accelerated(
         others = [item for i, item in enumerate(workloads) if i != number]
         predictor = Predictor(ModelLibrary(known), found.machine, *way)
         return predictor.predict(workloads[number], others, explain=False).throughput_mpps
-
-    from slomo.models.library import ModelLibrary
 
     return with_accelerator(found, known, memory_mpps, [None] * len(known))
 

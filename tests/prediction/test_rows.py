@@ -1,11 +1,13 @@
 """Rows of a measured table are predicted from memory and accelerator, each trained apart."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from slomo.errors import MissingMetricError, UnsupportedPredictionError
+from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.service_time import ServiceTime, service_time_of
 from slomo.models.training import train
@@ -106,3 +108,21 @@ def test_published_runs_of_an_accelerator_are_reproduced(density: float, outside
     line = service_time_of(import_table(file, mapping))
     wanted = {float(key): 1e3 * float(value) for key, value in published.items()}
     assert float(line.time_us(density)) == pytest.approx(wanted[density])
+
+
+def test_rows_are_predicted_from_the_command_line(
+    trained: NFModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`slomo predict --rows` prints a prediction per row as JSON, and refuses to be asked about a mix as well."""
+    from slomo.cli.main import main
+
+    models, rows = str(ModelLibrary([trained]).save(tmp_path / "models")), tmp_path / "rows.parquet"
+    table(tmp_path).to_parquet(rows)
+    line = ["predict", "--target", "monitor", "--models", models, "--rows", str(rows)]
+    assert main([*line, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["rows"]["throughput_mpps"]) == 24
+    assert main(line) == 0
+    assert "inside the 90 % intervals" in capsys.readouterr().err
+    assert main([*line, "--with", "monitor"]) == 2
+    assert main([*line[:-2], "--accelerator", str(rows)]) == 2
