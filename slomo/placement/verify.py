@@ -233,7 +233,11 @@ class Judge:
         mine = {(item.server, item.socket, item.core) for item in items}
         needed = placer.knowledge.wanted_mpps(request, machines[server]) or None
         share = None if needed is None else needed * len(request.chain) / len(items)
-        loads = {item.core: share if (item.server, item.socket, item.core) in mine else None for item in here}
+        loads = {
+            item.core: share or _kept_load(placer, request, machines[server], item)
+            for item in here
+            if (item.server, item.socket, item.core) in mine
+        }
         samples = dict(zip([item.core for item in here], self._samples(machines[server], here, loads), strict=True))
         found = []
         for name, limit in limits:
@@ -273,6 +277,19 @@ def _capacity(request: Request, rates: Sequence[float]) -> float:
     """Return what a request's instances serve together: per instance its slowest stage."""
     stages = len(request.chain)
     return sum(min(rates[i : i + stages]) for i in range(0, len(rates), stages))
+
+
+def _kept_load(placer: Placer, request: Request, machine: str, item: Assignment) -> float | None:
+    """Return the load up to which a latency is promised where no throughput is [Mpps]; None for that of the traffic."""
+    profile = placer.knowledge.profile(machine, item.workload)
+    if profile is None or parse_workload(item.workload).traffic.offered_mpps is not None:
+        return None
+    stages = len(request.chain)
+    p95, p99 = (None if limit is None else limit / stages for limit in (request.slo.p95_us, request.slo.p99_us))
+    ways = profile.ways[-1][0] if item.llc_way_mask is None else item.llc_way_mask.bit_count()
+    capacity = profile.mpps(ways)
+    load = profile.load_for(p95, p99, max(capacity, 1e-9) / profile.solo_mpps)
+    return None if load is None else load * capacity or None
 
 
 def _loaded(workload: Workload, offered_mpps: float | None) -> Workload:

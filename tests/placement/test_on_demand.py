@@ -8,6 +8,10 @@ from slomo.placement.decision import Decision
 from slomo.placement.on_demand import CacheClass, Observed, Want, class_masks, foreseen, share_out
 from slomo.placement.placer import Placer
 from slomo.placement.problem import SLO, Cluster, Request
+from slomo.placement.verify import Judge
+from slomo.records.run import Phase, RunRecord, TenantSample
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
 
 MACHINE = "e5-2620v4"
 
@@ -129,3 +133,20 @@ def test_the_procedure_follows_what_is_observed() -> None:
 
     assert found.classes == (CacheClass(("bad",), 4), CacheClass(("good",), 2), CacheClass(("big",), 6))
     assert sum(masks.values()) == 0xFFF << 6
+
+
+def test_latency_without_throughput_is_judged_at_the_load_it_is_kept_up_to(isolated) -> None:
+    """A profile keeps 20 us up to 80 % of capacity: that is what the judge offers, not saturation."""
+    offered = []
+
+    def run(colocation):
+        offered.extend(item.traffic.offered_mpps for item in colocation.tenants)
+        late = 15.0 if all(item.traffic.offered_mpps for item in colocation.tenants) else 500.0
+        sample = TenantSample(4.0, MetricVector({}, scope=Scope.CORE), latency_p95_us=late)
+        return RunRecord(colocation, 0, Phase((sample,) * len(colocation.tenants), MetricVector({})), None, {})
+
+    isolated.admit(spare("spare", p95_us=20.0))
+    judged = Judge(run).judge(isolated)
+
+    assert offered == [None, 0.8 * 5.0]
+    assert judged.on_demand_unmet == ()
