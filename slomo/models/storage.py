@@ -192,9 +192,7 @@ def _assemble(data: Mapping[str, Any], contents: Mapping[str, str], manifest: Ma
         applicability=Applicability.from_dict(mapping(data, "applicability")),
         manifest={name: value for name, value in manifest.items() if name != "files"},
         traffic={name: finite(mapping(data, "traffic"), name) for name in mapping(data, "traffic")},
-        accelerator=None
-        if data.get("accelerator") is None
-        else AcceleratorUse.from_dict(mapping(data, "accelerator")),
+        accelerator=None if data.get("accelerator") is None else AcceleratorUse.from_dict(mapping(data, "accelerator")),
         response=None if data.get("response") is None else ServerResponse.from_dict(mapping(data, "response")),
         latency=None if data.get("latency") is None else LatencyModel.from_dict(mapping(data, "latency")),
     )

@@ -1,7 +1,7 @@
 """NFs that wait for the same accelerator fall into step; their common pace is found by playing their turns.
 
 Two NFs that each wait for their packets do not meet at random: the one that had to wait asks right behind the other
-from then on, until both have one pace (the mode locking of coupled clocks; Yala, ASPLOS'25, treats full queues only). Mean
+from then on, until both have one pace (the mode locking of coupled clocks; Yala, ASPLOS'25, treats full queues). Mean
 times are played, a few hundred turns, which is enough to fall into step.
 """
 

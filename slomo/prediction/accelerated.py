@@ -16,7 +16,6 @@ from slomo.models.nf_model import NFModel
 from slomo.prediction.explanation import ACCELERATOR, Explanation
 from slomo.prediction.result import Prediction, label
 
-
 #: Relative error of shares of an accelerator whose users' demands are known exactly, against their simulation.
 CLOSED_FORM = 0.03
 
