@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from slomo.models.library import ModelLibrary
-from slomo.placement.columns import Column, cover
+from slomo.placement.columns import Column
+from slomo.placement.cover import cover
 from slomo.placement.mixes import Host, Piece, Pieces, host_of
 from slomo.placement.placer import Placer
 from slomo.placement.pricing import Item, Knapsack

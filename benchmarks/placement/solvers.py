@@ -13,7 +13,7 @@ import time
 import numpy as np
 from scale import HOST, column, options
 
-from slomo.placement.columns import cover
+from slomo.placement.cover import cover
 from slomo.placement.pricing import Item, Knapsack
 from slomo.placement.way_packing import pack_ways
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slomo.placement.columns import cover
+from slomo.placement.cover import cover
 from slomo.placement.knowledge import Knowledge
 from slomo.placement.mixes import Host, Piece, Pieces
 from slomo.placement.oracle import Oracle

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slomo.placement.columns import Column, cover
+from slomo.placement.columns import Column
+from slomo.placement.cover import cover
 from slomo.placement.mixes import Host
 from slomo.placement.placer import Placer
 from slomo.placement.pricing import Item, Knapsack

@@ -8,7 +8,8 @@ choose fewer ways on more cores.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from slomo.placement.columns import Column, MixPlan, cover
+from slomo.placement.columns import Column
+from slomo.placement.cover import MixPlan, cover
 from slomo.placement.mixes import Host, Piece, Signature
 from slomo.placement.oracle import MOST_MIXES
 from slomo.placement.policies.base import Demand
