@@ -19,6 +19,7 @@ from slomo.models.intervals import ConformalCalibration, calibrate
 from slomo.models.nf_model import NFModel
 from slomo.models.response_fit import solo_vector
 from slomo.models.sensitivity import ConstantSensitivity, LinearSensitivity, TreeSensitivity
+from slomo.models.smooth import SmoothSensitivity
 from slomo.vocabulary.vector import MetricVector
 
 if TYPE_CHECKING:
@@ -126,6 +127,11 @@ def _scaled_trees(item: TreeSensitivity, factor: float, old_mpps: float, new_mpp
     return replace(item, ensemble=ensemble, solo_mpps=new_mpps, source=None)
 
 
+def _scaled_smooth(item: SmoothSensitivity, factor: float, _: float, new_mpps: float) -> SmoothSensitivity:
+    mean = 1.0 - factor * (1.0 - item.mean)
+    return replace(item, weights=factor * item.weights, mean=mean, solo_mpps=new_mpps)
+
+
 def _scaled_line(item: LinearSensitivity, factor: float, old_mpps: float, new_mpps: float) -> LinearSensitivity:
     gain = factor * new_mpps / old_mpps
     return replace(item, intercept_mpps=item.intercept_mpps * gain + (1.0 - factor) * new_mpps, slope=item.slope * gain)
@@ -137,6 +143,7 @@ def _scaled_constant(item: ConstantSensitivity, _: float, __: float, new_mpps: f
 
 _SCALES: Mapping[type, Callable[..., SensitivityModel]] = {
     TreeSensitivity: _scaled_trees,
+    SmoothSensitivity: _scaled_smooth,
     LinearSensitivity: _scaled_line,
     ConstantSensitivity: _scaled_constant,
 }

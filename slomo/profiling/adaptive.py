@@ -34,7 +34,7 @@ from slomo.vocabulary.workload import Workload
 START = 16
 BATCH = 4
 #: Of each batch, so many settings fill the space and the others are the most disputed. Chosen on calibration mixes of
-#: one machine (silver-4110): filling alone had 0.93 times the grid's error, the last third by dispute 0.95, random 1.13.
+#: one machine (silver-4110): filling alone had 0.93 times the grid's error, the last third by dispute 0.95, random 1.13
 FILLING = 3
 #: Half width of a 90 % interval over the mean absolute error: 2.06 for normal errors, a little more for heavier tails.
 WIDTH_PER_ERROR = 2.5
