@@ -60,6 +60,10 @@ _risk = click.option(
 _model = click.option(
     "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]"
 )
+_method = click.option(
+    "--method", type=click.Choice(["auto", "equilibrium", "slomo"]), default="auto", show_default=True,
+    help="Predict mixes at their equilibrium, or by the vectors of the neighbours; auto: equilibrium where known.",
+)  # fmt: skip
 _profiles = click.option(
     "--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways, from `slomo place profiles`."
 )
@@ -81,6 +85,7 @@ def command() -> None:
 @click.option("--policy", default="slomo", show_default=True, help="Policy.", **_POLICY)  # type: ignore[arg-type]
 @models_option
 @_model
+@_method
 @_risk
 @_profiles
 @click.option(
@@ -128,7 +133,7 @@ def _placed(
     chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
     asked = read_requests(requests)
     common: dict[str, Any] = {"model": chosen.model, "risk": risk, "profiles": profiles or (), "fallback": fallback}
-    return place(cluster, asked, chosen.models, policy, **common), asked
+    return place(cluster, asked, chosen.models, policy, method=given["method"], **common), asked
 
 
 def _checked(placer: "Placer", requests: Any, given: dict[str, Any]) -> "Judgement":
@@ -162,6 +167,7 @@ def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> No
 @click.option("--policy", "policies", multiple=True, help="Policy, repeatable; all that can by default.", **_POLICY)  # type: ignore[arg-type]
 @models_option
 @_model
+@_method
 @_risk
 @_profiles
 @click.option(
@@ -207,6 +213,7 @@ def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgeme
         names,
         model=chosen.model,
         risk=given["risk"],
+        method=given["method"],
         profiles=curves,
         judge=_judge(given["nf_files"], given["seed"]),
     )

@@ -6,7 +6,7 @@ The placement room knows no testbed; here it is handed one (the simulator by def
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.workload import Workload
@@ -14,6 +14,7 @@ from slomo.vocabulary.workload_text import parse_workload
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
+    from slomo.placement.knowledge import Method
     from slomo.placement.placer import Placer
     from slomo.placement.problem import Cluster, Request
     from slomo.placement.profiles import InstanceProfile
@@ -34,6 +35,7 @@ def place(
     risk: float = 0.95,
     profiles: "Sequence[InstanceProfile] | str | Path" = (),
     fallback: Literal["refuse", "alone"] = "refuse",
+    method: "Method" = "auto",
 ) -> "Placer":
     """Place requests on an empty cluster.
 
@@ -43,7 +45,7 @@ def place(
         As values, or as files and directories that hold them.
     policy : str
         Name of a policy.
-    model, risk, fallback
+    model, risk, fallback, method
         As for `Placer`.
 
     Returns
@@ -66,7 +68,8 @@ def place(
     opened = load_models(library) if isinstance(library, (str, Path)) else library
     curves = load_profiles(profiles) if isinstance(profiles, (str, Path)) else profiles
     check_model(opened, policy, model)
-    placer = Placer(opened, found, policy, model=model, risk=risk, profiles=curves, fallback=fallback)
+    options: dict[str, Any] = {"model": model, "risk": risk, "fallback": fallback, "method": method}
+    placer = Placer(opened, found, policy, profiles=curves, **options)
     placer.place_all(batch)
     return placer
 
@@ -103,6 +106,7 @@ def compare(
     *,
     model: str = "slomo-xgb",
     risk: float = 0.95,
+    method: "Method" = "auto",
     profiles: "Sequence[InstanceProfile]" = (),
     judge: "Judge | None" = None,
 ) -> "list[Judgement]":
@@ -123,7 +127,8 @@ def compare(
     for policy in policies:
         check_model(library, policy, model)
     for policy in policies:
-        placer = Placer(library, cluster, policy, model=model, risk=risk, profiles=profiles, observe=made.throughput)
+        options: dict[str, Any] = {"model": model, "risk": risk, "method": method}
+        placer = Placer(library, cluster, policy, profiles=profiles, observe=made.throughput, **options)
         begun = time.perf_counter()
         placer.place_all(requests)
         took_s = time.perf_counter() - begun

@@ -208,3 +208,14 @@ def test_workload_command_writes_requests(folder) -> None:
     """`slomo place workload sensitive` writes what `slomo place` reads."""
     assert main(["place", "workload", "sensitive", "--count", "3", "--out", str(folder / "r.json")]) == 0
     assert len(json.loads((folder / "r.json").read_text())["requests"]) == 3
+
+
+def test_method_is_chosen_on_the_command_line(folder, capsys) -> None:
+    """`--method equilibrium` insists, and refuses where the models have none; by default what is known is asked."""
+    said = {}
+    for method, code in (("auto", 0), ("equilibrium", 5)):
+        capsys.readouterr()
+        assert run(folder, "--method", method, "--json") == code
+        said[method] = {item["model"] for item in json.loads(capsys.readouterr().out)["decisions"]}
+
+    assert said == {"auto": {"dobrescu"}, "equilibrium": {"equilibrium"}}
