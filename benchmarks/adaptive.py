@@ -29,7 +29,6 @@ from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import load_machine
 
 MACHINES = ("e5-2620v4", "silver-4110")
-MODEL = "slomo-xgb"
 DESIGNS = ("adaptive", "random")
 #: Error by network function.
 Errors = Mapping[str, float]
@@ -38,6 +37,7 @@ Errors = Mapping[str, float]
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machine", action="append", help="one with a shipped dataset; repeatable")
+    parser.add_argument("--model", default="slomo-xgb", help="the model all profiles train")
     parser.add_argument("--budget", type=int, default=60, help="runs per network function")
     parser.add_argument("--target-error", type=float, default=0.0001, help="out of reach by default: spends the budget")
     parser.add_argument("--mixes", type=int, default=100)
@@ -61,11 +61,11 @@ def measured(machine: str, given: argparse.Namespace) -> dict[str, list[Errors]]
     """Judge all designs on one machine, and print it."""
     shipped = find_dataset(f"slomo-{machine}").select(plan=["solo", "pressure"])
     mixes = unseen(machine, shipped, given)
-    errors = {"grid": [judged(shipped, mixes, 0)], **{name: [] for name in DESIGNS}}
+    errors = {"grid": [judged(shipped, mixes, 0, given.model)], **{name: [] for name in DESIGNS}}
     for seed in range(given.seed, given.seed + given.seeds):
-        errors["adaptive"].append(judged(adaptive(machine, shipped, seed, given), mixes, seed))
-        errors["random"].append(judged(thinned(shipped, seed, given.budget), mixes, seed))
-    report(machine, errors)
+        errors["adaptive"].append(judged(adaptive(machine, shipped, seed, given), mixes, seed, given.model))
+        errors["random"].append(judged(thinned(shipped, seed, given.budget), mixes, seed, given.model))
+    report(f"{machine}, {given.model}", errors)
     return errors
 
 
@@ -97,17 +97,17 @@ def thinned(shipped: ProfileDataset, seed: int, budget: int) -> ProfileDataset:
     return ProfileDataset(kept.reset_index(drop=True), shipped.environment)
 
 
-def judged(profile: ProfileDataset, mixes: ProfileDataset, seed: int) -> Errors:
+def judged(profile: ProfileDataset, mixes: ProfileDataset, seed: int, model: str) -> Errors:
     """Train on a profile; return the mean error per network function on the mixes [%]."""
-    evaluation = evaluate(train(profile, models=[MODEL], seed=seed), mixes)
-    return {nf: errors[MODEL].mape for nf, errors in evaluation.per_nf.items()}
+    evaluation = evaluate(train(profile, models=[model], seed=seed), mixes)
+    return {nf: errors[model].mape for nf, errors in evaluation.per_nf.items()}
 
 
-def report(machine: str, errors: Mapping[str, Sequence[Errors]]) -> None:
+def report(title: str, errors: Mapping[str, Sequence[Errors]]) -> None:
     """Print the mean error per network function over the seeds, and whether the goal is met."""
     names = sorted(errors["grid"][0])
     mean = {design: {nf: statistics.fmean(run[nf] for run in runs) for nf in names} for design, runs in errors.items()}
-    print(f"\n{machine}, mean error on unseen mixes [%], {len(errors['adaptive'])} seeds\n")
+    print(f"\n{title}: mean error on unseen mixes [%], {len(errors['adaptive'])} seeds\n")
     print(f"{'':22}" + "".join(f"{design:>10}" for design in errors))
     for nf in names:
         print(f"{nf:22}" + "".join(f"{mean[design][nf]:10.2f}" for design in errors))
