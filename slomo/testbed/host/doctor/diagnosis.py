@@ -132,9 +132,7 @@ def _cache(curve: MemoryCurve, stated_mib: float | None) -> Check:
             "stop other tasks, then `slomo doctor` again",
         )
     if curve.llc_ns is None:
-        remedy = (
-            "ask who shares the machine below, and measure again; only memory bandwidth is contended for"
-        )
+        remedy = "ask who shares the machine below, and measure again; only memory bandwidth is contended for"
         found = f"no shared cache behind L2 ({curve.llc_mib:g} MiB): others hold it, or it is not ours; {told}"
         return warn("memory", "effective cache", found, remedy)
     found = f"{curve.llc_mib:.1f} MiB (with L2); {told}"
