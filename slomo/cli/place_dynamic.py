@@ -1,6 +1,6 @@
 """`slomo place` where something changes with time: chains whose rates change, requests that come and go."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +9,14 @@ import click
 from slomo.cli.options import complete_models, json_option, models_option, own_nf_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.place_output import complete_policies, emit_judgements, show_decisions
-from slomo.errors import InvalidValueError
+from slomo.errors import InvalidValueError, UnknownNameError
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
+    from slomo.placement.profiles import InstanceProfile
     from slomo.placement.timeline import Timeline
     from slomo.placement.verify import Judgement
+    from slomo.placement.workloads import RatedChain
     from slomo.workflow.place_chains import Handover, PlacedChains
 
 handover_option = click.option(
@@ -54,7 +56,27 @@ def place_on_nodes(policy: str, given: dict[str, Any]) -> "PlacedChains":
     library = _library(chosen.models) if policy in ("numasfp", "slomo-numa") else None
     handover: Handover = given["handover"]
     curves = () if given["profiles"] is None else load_profiles(given["profiles"])
+    _check_names(chains, given["nf_files"], () if library is None else library, curves)
     return place_chains(cluster, chains, policy, library, model=chosen.model, profiles=curves, handover=handover)
+
+
+def _check_names(
+    chains: "Sequence[RatedChain]",
+    files: tuple[str, ...],
+    modelled: "Iterable[tuple[str, str]]",
+    curves: "Sequence[InstanceProfile]",
+) -> None:
+    """Refuse network functions without description, model or profile: a slip would be placed by its rate alone."""
+    from slomo.cli.options import own_network_functions
+    from slomo.models.library import nf_of
+    from slomo.vocabulary.network_function import network_function_names
+
+    known = {*network_function_names(), *(function.name for function in own_network_functions(files))}
+    known |= {nf_of(key) for _, key in modelled} | {nf_of(curve.workload) for curve in curves}
+    for item in chains:
+        for workload in item.request.chain:
+            if workload.nf not in known:
+                raise UnknownNameError(f"network function of chain '{item.request.id}'", workload.nf, known)
 
 
 def _library(path: str) -> "ModelLibrary":

@@ -51,6 +51,11 @@ def restored(document: Mapping[str, Any], cluster: Cluster, pieces: Pieces) -> S
     ConfigurationError
         For another schema version, another cluster, or a document that is no snapshot.
     """
+    if not isinstance(document, Mapping):
+        raise ConfigurationError(
+            f"a snapshot of a placement is a mapping, got {type(document).__name__}",
+            hint="take one with Placer.snapshot",
+        )
     check_version("snapshot", document)
     try:
         if Cluster.from_dict(document["cluster"]) != cluster:

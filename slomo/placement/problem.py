@@ -335,7 +335,7 @@ def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
     Raises
     ------
     InvalidValueError
-        For two requests of one id.
+        For two requests of one id, and for rates over time, which are those of chains.
 
     Examples
     --------
@@ -345,7 +345,12 @@ def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
     check_version("requests", data)
     made: list[Request] = []
     for entry in data["requests"]:
-        fields = {key: value for key, value in entry.items() if key not in ("count", "gbps")}
+        if "gbps" in entry:
+            raise InvalidValueError(
+                f"request '{entry['id']}' has gbps, rates over time: only policies for chains on NUMA nodes read them",
+                hint="choose --policy numasfp, or promise slo: {min_mpps: ...} instead",
+            )
+        fields = {key: value for key, value in entry.items() if key != "count"}
         ids = [fields["id"]] if "count" not in entry else [f"{fields['id']}-{i}" for i in range(1, entry["count"] + 1)]
         made += [Request.from_dict({**fields, "id": name}) for name in ids]
     return unique_requests(made)

@@ -109,6 +109,8 @@ BAD = {
     "no profile over ways": ({"id": "a", "nf": "lpm"}, ("--policy", "resq-greedy"), 5, "no profile over cache ways"),
     "latency without profile": ({"id": "a", "nf": "lpm", "slo": {"p95_us": 9}}, (), 5, "no profile over load"),
     "negative gbps": ({"id": "a", "nf": "lpm", "gbps": [-1]}, ("--policy", "octans"), 2, "requests.0.gbps.0"),
+    "gbps for no chain policy": ({"id": "a", "nf": "lpm", "gbps": [1]}, (), 2, "rates over time"),
+    "unknown chain": ({"id": "a", "chain": ["lpn"], "gbps": [1]}, ("--policy", "octans"), 2, "of chain 'a' 'lpn'"),
     "no gbps": ({"id": "a", "nf": "lpm"}, ("--policy", "octans"), 2, "give gbps"),
     "snapshot": ({"id": "a", "nf": "lpm", "gbps": [1]}, ("--policy", "octans", "--snapshot", ":s"), 2, "--snapshot"),
 }  # fmt: skip

@@ -270,7 +270,7 @@ def test_snapshot_restores_the_same_state(library, cluster, ask) -> None:
     assert other.admit(ask("n")) == placer.admit(ask("n"))
 
 
-@pytest.mark.parametrize("spoil", ["version", "cluster", "server", "cores", "nothing"])
+@pytest.mark.parametrize("spoil", ["version", "cluster", "server", "cores", "nothing", "list"])
 def test_foreign_snapshots_are_refused_and_change_nothing(library, cluster, ask, spoil) -> None:
     """A snapshot of another version or cluster, or a damaged one, is a ConfigurationError."""
     placer = Placer(library, cluster)
@@ -285,7 +285,7 @@ def test_foreign_snapshots_are_refused_and_change_nothing(library, cluster, ask,
     elif spoil == "cores":
         document["placed"][0]["pieces"][0]["cores"] = [8]
     else:
-        document = {}
+        document = [] if spoil == "list" else {}
     with pytest.raises(ConfigurationError):
         placer.restore(document)
 
