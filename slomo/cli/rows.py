@@ -38,9 +38,14 @@ def show_rows(
         return
     headers = ("row", "predicted [Mpps]", "from", "to", "memory", "accelerator", "measured", "error [%]", "verdict")
     emit_table(headers, [(number + 1, *values) for number, values in enumerate(table.itertuples(index=False))])
-    size = np.abs(found.error_percent)
-    inside = (found.low_mpps <= found.measured_mpps) & (found.measured_mpps <= found.high_mpps)
+    known_rows = ~np.isnan(found.error_percent)
+    told = f"\nmodel {found.model}, {found.pattern}: "
+    if not known_rows.any():
+        note(f"{told}{len(known_rows)} rows, none both predicted and measured")
+        return
+    size = np.abs(found.error_percent)[known_rows]
+    inside = ((found.low_mpps <= found.measured_mpps) & (found.measured_mpps <= found.high_mpps))[known_rows]
     note(
-        f"\nmodel {found.model}, {found.pattern}: mean error {size.mean():.2f} % over {len(size)} rows, "
+        f"{told}mean error {size.mean():.2f} % over {len(size)} rows, "
         f"{100 * inside.mean():.0f} % inside the {100 * coverage:g} % intervals"
     )

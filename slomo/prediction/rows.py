@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from slomo.compose.resources import Pattern, checked_pattern
 from slomo.errors import MissingMetricError, UnsupportedPredictionError
+from slomo.models.applicability import Verdict
 from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.nf_model import NFModel
 from slomo.models.service_time import DENSITY, ServiceTime
@@ -44,7 +45,7 @@ class RowPredictions:
     memory_mpps, accelerator_mpps : ndarray
         What each resource alone would allow [Mpps]; infinite where no accelerator is used.
     verdicts : tuple of str
-        Whether what was measured supports each row.
+        Whether what was measured supports each row; ``unsupported``, and no number, where a row lacks what is read.
     measured_mpps : ndarray
         Throughput of the row, where the table has one; else NaN.
     """
@@ -129,8 +130,11 @@ def predict_rows(
     ------
     MissingMetricError
         Where the rows lack a feature that the model reads.
+    UnsupportedPredictionError
+        Where rows are of other NFs than the model.
     """
     checked_pattern(pattern)
+    _check_target(model, rows)
     family = family or best_family(model)
     names = model.model(family).feature_names
     inputs = np.column_stack([_column(model, rows, name) for name in names]) if names else np.zeros((len(rows), 0))
@@ -145,8 +149,19 @@ def predict_rows(
     checked = model.applicability.feature_names
     verdicts, _ = model.applicability.check(np.column_stack([_column(model, rows, name) for name in checked]))
     measured = rows.throughput
-    judged = tuple(map(str, verdicts))
+    judged = tuple(
+        str(Verdict.UNSUPPORTED if lost else told) for told, lost in zip(verdicts, np.isnan(middle), strict=True)
+    )
     return RowPredictions(family, pattern, coverage, middle, low, high, memory, stage, judged, measured)
+
+
+def _check_target(model: NFModel, rows: "ProfileDataset") -> None:
+    foreign = sorted(set(rows.frame["nf"]) - {model.workload.nf})
+    if foreign:
+        raise UnsupportedPredictionError(
+            f"the table has rows of {', '.join(map(str, foreign))}, the model is of '{model.workload.nf}'",
+            hint="import each network function's rows as a table of their own",
+        )
 
 
 def _composed(memory_mpps: Floats, stage_mpps: Floats, pattern: Pattern, base_us: float) -> Floats:

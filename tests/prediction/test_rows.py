@@ -57,6 +57,23 @@ def test_without_an_accelerator_memory_decides(trained: NFModel, tmp_path: Path)
     assert len(found.to_frame()) == len(found.verdicts) == 24
 
 
+def test_rows_of_another_network_function_are_refused(trained: NFModel, tmp_path: Path) -> None:
+    """What one NF's model would say of another's rows is no prediction."""
+    frame = table(tmp_path).frame
+    with pytest.raises(UnsupportedPredictionError, match="rows of other, the model is of 'monitor'"):
+        predict_rows(trained, ProfileDataset(frame.assign(nf="other", target="other@64B,100000f")))
+
+
+def test_a_row_that_lacks_what_is_read_has_no_number_and_says_so(trained: NFModel, tmp_path: Path) -> None:
+    """A prediction that cannot be made is `unsupported`; the others stay as they were."""
+    frame, whole = table(tmp_path).frame, predict_rows(trained, table(tmp_path), family="slomo")
+    frame.loc[3, "competition.L3OCC"] = np.nan
+    found = predict_rows(trained, ProfileDataset(frame), family="slomo")
+    assert np.isnan(found.throughput_mpps).nonzero()[0].tolist() == [3]
+    assert found.verdicts[3] == "unsupported"
+    assert np.delete(found.throughput_mpps, 3).tolist() == np.delete(whole.throughput_mpps, 3).tolist()
+
+
 def test_a_pipeline_is_cut_off_by_its_accelerator(trained: NFModel, tmp_path: Path) -> None:
     """Where matching is dense, the accelerator decides; beside a rival it takes turns."""
     dense = predict_rows(trained, table(tmp_path, density=600.0), LINE)
