@@ -96,7 +96,8 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
 
 
 _FULL_OR_FIXED = {errno.ENOSPC, errno.EROFS, errno.EDQUOT}
-_READING = {errno.ENOENT: "read", errno.EISDIR: "read"}
+#: Faults that do not tell whether the file was to be read or written.
+_EITHER = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM}
 _HINTS = {
     errno.ENOENT: "check the path",
     errno.EISDIR: "name a file, not a directory",
@@ -107,9 +108,7 @@ _HINTS = {
 
 
 def _file_fault(error: OSError) -> tuple[str, str, str | None, int]:
-    verb = _READING.get(error.errno or 0, "write")
-    if error.errno in (errno.EACCES, errno.EPERM):
-        verb = "open"
+    verb = "open" if error.errno in _EITHER else "write"
     message = f"cannot {verb} '{os.fsdecode(error.filename)}': {error.strerror}"
     kind = StoreError if error.errno in _FULL_OR_FIXED else ConfigurationError
     return kind.__name__, message, _HINTS.get(error.errno or 0), kind.exit_code

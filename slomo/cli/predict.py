@@ -128,7 +128,7 @@ def command(
         return
     click.echo(_text(prediction))
     if explain:
-        click.echo(_explanation(prediction))
+        click.echo(_explanation(prediction) or "  explained   not: method equilibrium answers for all at once")
 
 
 def _rows(rows: str | None, accelerator: str | None, pattern: str, *, as_json: bool, **given: Any) -> None:

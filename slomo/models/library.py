@@ -103,7 +103,11 @@ class ModelLibrary(Mapping[Key, NFModel]):
         from slomo.vocabulary.network_function import network_function_names  # reads YAML: only for the hint
 
         elsewhere = sorted({owner for owner, key in self._models if nf_of(key) == nf})
-        hint = f"it has models on {', '.join(elsewhere)}; profile it on {machine} first" if elsewhere else None
+        hint = None
+        if elsewhere:
+            hint = (
+                f"it has models on {', '.join(elsewhere)}: --machine {elsewhere[0]}, or profile it on {machine} first"
+            )
         known = {nf_of(key) for key in self.workloads(machine)}
         if not elsewhere and nf in network_function_names():
             hint = f"it was never profiled there; run slomo profile {nf}, then slomo train. Known: {_listed(known)}"
