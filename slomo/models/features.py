@@ -217,3 +217,26 @@ def _kind(competitors: str) -> str:
     from slomo.records.rows import competitors_from_cell
 
     return "|".join(sorted({workload.key for workload in competitors_from_cell(competitors)}))
+
+
+def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, ...]:
+    """Return the pressures that add up, and all traffic attributes: what `family` reads of what was measured.
+
+    Raises
+    ------
+    MissingMetricError
+        Where no pressure was measured.
+
+    Examples
+    --------
+    >>> pressures_and_traffic("slomo-xgb", ["IPC", "L3OCC", "traffic.flow_count"])
+    ('L3OCC', 'traffic.flow_count')
+    """
+    names = tuple(name for name in available if name.startswith(TRAFFIC_PREFIX) or METRICS[name].pressure)
+    if not any(name in METRICS for name in names):
+        wanted = ", ".join(name for name, found in METRICS.items() if found.pressure)
+        raise MissingMetricError(
+            f"model '{family}' needs at least one pressure metric of the competition: {wanted}",
+            hint="measure one of them, or train 'slomo', which takes whatever was reported",
+        )
+    return names

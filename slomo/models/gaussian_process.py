@@ -13,10 +13,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from slomo.errors import MissingMetricError
-from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
+from slomo.models.base import CompositionKind, Floats
+from slomo.models.features import pressures_and_traffic
 from slomo.models.smooth import SmoothSensitivity, matern
-from slomo.vocabulary.metrics import METRICS
 
 #: Rows that the length scales are chosen on; all rows are used afterwards. Choosing takes cubic time.
 _CHOOSING_ROWS = 128
@@ -138,14 +137,7 @@ class SmoothFamily:
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
         """Return the pressures that add up, and all traffic attributes."""
-        names = tuple(name for name in available if name.startswith(TRAFFIC_PREFIX) or METRICS[name].pressure)
-        if not any(name in METRICS for name in names):
-            wanted = ", ".join(name for name, found in METRICS.items() if found.pressure)
-            raise MissingMetricError(
-                f"model 'slomo-gp' needs at least one pressure metric of the competition: {wanted}",
-                hint="measure one of them, or train 'slomo', which takes whatever was reported",
-            )
-        return names
+        return pressures_and_traffic(self.name, available)
 
     def fit(
         self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
