@@ -14,6 +14,7 @@ from pathlib import Path
 from slomo.profiling.campaign import run_campaign
 from slomo.profiling.plan import ExperimentPlan, combine
 from slomo.profiling.plans import mixes_plan, pressure_plan
+from slomo.profiling.reduced_mixes import reduced_mixes_plan
 from slomo.records.profile import ProfileDataset
 from slomo.records.storage import save_dataset
 from slomo.testbed.registry import make_testbed
@@ -26,6 +27,7 @@ NETWORK_FUNCTIONS = (
 )  # fmt: skip
 SEED = 2020
 CALIBRATION_MIXES = 200
+REDUCED_MIXES = 60
 FOLDER = Path(__file__).parent
 
 CARD = """# {name}
@@ -36,30 +38,38 @@ SLOMO's eight network functions on a simulated {description}.
 | --- | --- |
 | made by | `python datasets/make.py {machine}`, seed {seed}; the same file again, byte for byte |
 | testbed | slomo's line-level simulator (docs/concepts/simulator.md): no real machine was measured |
-| network functions | {functions}; 64 B packets, 100 000 flows drawn uniformly, saturating |
+| network functions | {functions}; 64 B packets, 100 000 flows drawn uniformly, saturating unless said |
 | rows | {solo} solo, {pressure} beside the synthetic competitor ({per_nf} each), {mixes} from {runs} unlike mixes |
+| at reduced load | {reduced} more from {reduced_runs} mixes, about half the NFs at 15 to 95 % of their solo speed |
 | columns | docs/reference/datasets.md; units in docs/reference/metrics.md |
 | missing | cells are empty where a metric was not reported; no cell stands for zero unless it says 0 |
 
 Good for: trying models and composition, teaching, comparing predictors at equal budgets. The mixes are meant to
-calibrate intervals; mixes to judge predictions come from the other half of all mixes (`slomo evaluate`), which this
-file does not hold.
+calibrate intervals, those at reduced load the intervals of `solve_server` there: throughput at reduced load is what was
+offered (`offered_mpps`, also in `competitors`), and says nothing about sensitivity. Mixes to judge predictions come
+from the other half of all mixes (`slomo evaluate`), which this file does not hold.
 
 Not good for: statements about real servers. docs/concepts/simulator.md says how faithful the simulator is.
 """
 
 
 def dataset_plan(machine: str) -> ExperimentPlan:
-    """Return all experiments of one dataset."""
+    """Return all experiments at full load of one dataset."""
     pressure = pressure_plan(NETWORK_FUNCTIONS, machine, "grid", seed=SEED)
     mixes = mixes_plan(NETWORK_FUNCTIONS, machine, CALIBRATION_MIXES, stream="calibration", seed=SEED)
     return combine(f"slomo-{machine}", [pressure, mixes])
+
+
+def reduced_plan(dataset: ProfileDataset) -> ExperimentPlan:
+    """Return the mixes at reduced load, as shares of what the dataset's solo runs served."""
+    return reduced_mixes_plan(dataset, REDUCED_MIXES, stream="calibration", seed=SEED)
 
 
 def card(machine: str, dataset: ProfileDataset) -> str:
     """Return the dataset's card."""
     counts = dataset.frame["plan"].value_counts()
     mixes = dataset.frame[dataset.frame["plan"] == "mix"]
+    loaded = mixes["run_key"].isin({colocation.key for colocation in reduced_plan(dataset).colocations})
     return CARD.format(
         name=f"slomo-{machine}",
         description=load_machine(machine).description,
@@ -69,15 +79,19 @@ def card(machine: str, dataset: ProfileDataset) -> str:
         solo=counts["solo"],
         pressure=counts["pressure"],
         per_nf=counts["pressure"] // len(NETWORK_FUNCTIONS),
-        mixes=counts["mix"],
-        runs=mixes["run_key"].nunique(),
+        mixes=(~loaded).sum(),
+        runs=mixes.loc[~loaded, "run_key"].nunique(),
+        reduced=loaded.sum(),
+        reduced_runs=mixes.loc[loaded, "run_key"].nunique(),
     )
 
 
 def make(machine: str, folder: Path) -> None:
     """Make one dataset below `folder`."""
     store = Path(tempfile.gettempdir()) / f"slomo-dataset-{machine}.sqlite"
-    dataset = run_campaign(dataset_plan(machine), make_testbed("simulated", machine=machine), store=store)
+    testbed = make_testbed("simulated", machine=machine)
+    dataset = run_campaign(dataset_plan(machine), testbed, store=store)
+    dataset = dataset.merge(run_campaign(reduced_plan(dataset), testbed))
     save_dataset(dataset, folder / f"slomo-{machine}", card=card(machine, dataset))
     store.unlink()
     print(f"{folder / f'slomo-{machine}'}: {len(dataset)} rows", file=sys.stderr)

@@ -114,14 +114,14 @@ def _report(dataset: "ProfileDataset", out: str, as_json: bool, save: object) ->
     if as_json:
         emit_json({"out": out, **_summary(dataset)})
     else:
-        note(f"{len(dataset)} rows of {len(dataset.targets)} targets written to {out}")
+        note(f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}")
 
 
 def _summary(dataset: "ProfileDataset") -> dict[str, object]:
     from slomo.errors import MissingMetricError
 
     targets: list[dict[str, object]] = []
-    for target in dataset.targets:
+    for target in dataset.profiled_targets:
         rows = dataset.select(target=target)
         try:
             solo: float | None = dataset.solo_mpps(target)

@@ -64,6 +64,14 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Afterwards also measure latency at eight loads, alone and beside five competitions: 48 runs per NF.",
 )
+@click.option(
+    "--reduced-mixes",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Afterwards also run N mixes with network functions at 15 to 95 % of their solo throughput; 60 give whole "
+    "servers their intervals at reduced load.",
+)
 @click.option("--replicates", type=int, default=1, show_default=True, metavar="N", help="Runs of every experiment.")
 @click.option("--out", metavar="DATASET", type=click.Path(), help="Dataset to write: .parquet, .csv or a directory.")
 @click.option(
@@ -164,6 +172,7 @@ def _describe(store: str | None, as_json: bool, **given: Any) -> None:
 
     arguments = _arguments(**given)
     testbed, jobs, latency = arguments.pop("testbed"), arguments.pop("jobs"), arguments.pop("latency")
+    reduced = arguments.pop("reduced_mixes")
     described = describe_campaign(plan_experiments(**arguments), testbed, store, jobs)
     if as_json:
         emit_json({"dry_run": True, **described.to_dict()})
@@ -173,6 +182,8 @@ def _describe(store: str | None, as_json: bool, **given: Any) -> None:
             click.echo("  these are sure; what else is run, within the plan's most, depends on what comes of them")
         if latency:
             click.echo("  then 48 runs per network function for latency, at loads that depend on what it served")
+        if reduced:
+            click.echo(f"  then {reduced} mixes at reduced load, as shares of what the network functions served alone")
 
 
 def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
@@ -197,11 +208,11 @@ def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
                 "store": store,
                 "rows": len(dataset),
                 "machine": arguments["machine"].name,
-                "targets": list(dataset.targets),
+                "targets": list(dataset.profiled_targets),
             }
         )
     else:
-        note(f"{len(dataset)} rows of {len(dataset.targets)} targets written to {out}")
+        note(f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}")
 
 
 def _check_place(out: str) -> None:

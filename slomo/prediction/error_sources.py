@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.models.library import ModelLibrary
-from slomo.prediction.evaluation import Evaluation, evaluate
+from slomo.prediction.evaluation import Evaluation, evaluate, judged_mixes
 from slomo.prediction.predictor import Predictor
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def error_sources(library: ModelLibrary, dataset: "ProfileDataset", model: str) 
     InvalidValueError
         Where the model reads no measured competition.
     """
-    mixes = dataset.select(plan="mix")
+    mixes = judged_mixes(library, dataset)
     frame = mixes.frame
     measured, direct, composed, kept = [], [], [], []
     for row, key in enumerate(frame["target"].astype(str)):
@@ -163,12 +163,13 @@ def explained(library: ModelLibrary, dataset: "ProfileDataset", evaluation: Eval
         What `evaluate` answered.
     """
     sources, curves = {}, {}
-    first = library.find(dataset.select(plan="mix").workload(dataset.select(plan="mix").targets[0]), evaluation.machine)
+    mixes = judged_mixes(library, dataset)
+    first = library.find(mixes.workload(mixes.targets[0]), evaluation.machine)
     for name in evaluation.models:
-        curves[name] = reliability(library, dataset, name)
+        curves[name] = reliability(library, mixes, name)
         if first.model(name).composition == "pressure":
             try:
-                sources[name] = error_sources(library, dataset, name).to_dict()
+                sources[name] = error_sources(library, mixes, name).to_dict()
             except MissingMetricError:
                 continue  # imported mixes: nobody measured the competition alone
     return replace(evaluation, sources=sources, reliability=curves)

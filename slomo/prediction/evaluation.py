@@ -190,6 +190,7 @@ def evaluate(
         Trained models of every NF in the mixes.
     dataset : ProfileDataset
         Its rows of plan ``mix`` are used, all on one machine; they must not be those the intervals were calibrated on.
+        Mixes with tenants offered a load that they were not profiled at are left out (:func:`judged_mixes`).
     models : sequence of str, optional
         Names of models; all that the targets have in common by default.
     coverage : float
@@ -200,14 +201,14 @@ def evaluate(
     Raises
     ------
     InvalidValueError
-        Without mixes, or with mixes of several machines.
+        Without mixes at full load, or with mixes of several machines.
     UnknownNameError
         For NFs or models the library lacks.
     """
     from slomo.records import schema  # loads pandas, which predicting does without
 
     machine = _one_machine(dataset)
-    mixes = dataset.select(plan=schema.Plan.MIX)
+    mixes = judged_mixes(library, dataset)
     frame = mixes.frame
     targets = [mixes.workload(key) for key in mixes.targets]
     by_key = {workload.key: workload for workload in targets}
@@ -232,6 +233,51 @@ def evaluate(
         ),
         rows=MappingProxyType(rows),
     )
+
+
+def judged_mixes(library: ModelLibrary, dataset: "ProfileDataset") -> "ProfileDataset":
+    """Return the mixes that say how well models and composition predict: those whose tenants run as they were profiled.
+
+    What an NF at reduced load serves is what it was offered, whatever the pressure on it; `solve_server` predicts that.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        Models; a tenant whose workload has one, offered load included, runs as it was profiled.
+    dataset : ProfileDataset
+        Rows of plan ``mix`` are read.
+
+    Raises
+    ------
+    InvalidValueError
+        Where all mixes are at reduced load.
+    UnknownNameError
+        Where the dataset has no mixes.
+    """
+    from slomo.records.profile import ProfileDataset
+
+    mixes = dataset.select(plan="mix")
+    frame = mixes.frame
+    kept = _as_profiled(library, mixes)
+    if kept.all():
+        return mixes
+    if not kept.any():
+        raise InvalidValueError(
+            f"evaluation needs mixes at full load, all {frame['run_key'].nunique()} of the dataset are at reduced load",
+            hint="run the 'mixes' plan; solve_server predicts tenants at reduced load",
+        )
+    return ProfileDataset(frame[kept].reset_index(drop=True), mixes.environment)
+
+
+def _as_profiled(library: ModelLibrary, mixes: "ProfileDataset") -> NDArray[np.bool_]:
+    """Return, for each row, whether every tenant at a bounded load has a model of its own."""
+    frame = mixes.frame
+    alike = {key: mixes.workload(key) for key in mixes.targets}
+    result = np.ones(len(frame), dtype=bool)
+    for row, (machine, key) in enumerate(zip(frame["machine"], frame["target"], strict=True)):
+        loaded = [item for item in (alike[key], *mixes.competitors(row)) if item.traffic.offered_mpps is not None]
+        result[row] = all((machine, item.key) in library for item in loaded)
+    return result
 
 
 def _one_machine(dataset: "ProfileDataset") -> str:

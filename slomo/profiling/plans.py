@@ -6,6 +6,7 @@ them (section 6). Mixes that calibrate and mixes that test never meet.
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -136,7 +137,7 @@ def mixes_plan(
     open_sizes = list(fitting)
     while open_sizes and len(found) < count:
         for size in tuple(open_sizes)[: count - len(found)]:
-            mixes = (_drawn(kinds, chosen.name, size, generator) for _ in range(_DRAWS))
+            mixes = (random_mix(kinds, chosen.name, size, generator) for _ in range(_DRAWS))
             fresh = next((mix for mix in mixes if stream_of(mix) == stream and mix.key not in found), None)
             if fresh is None:
                 open_sizes.remove(size)  # (almost) all mixes of this size are taken
@@ -152,7 +153,7 @@ def mixes_plan(
 
 
 def stream_of(colocation: Colocation) -> Stream:
-    """Return the stream a mix belongs to, by its tenants alone.
+    """Return the stream a mix belongs to, by its tenants alone; whatever load they are offered.
 
     Examples
     --------
@@ -160,12 +161,20 @@ def stream_of(colocation: Colocation) -> Stream:
     >>> stream_of(Colocation("m", a, (b,))) == stream_of(Colocation("m", b, (a,)))
     True
     """
-    tenants = "+".join(sorted(workload.key for workload in colocation.tenants))
+    saturated = (workload.with_traffic(replace(workload.traffic, offered_mpps=None)) for workload in colocation.tenants)
+    tenants = "+".join(sorted(workload.key for workload in saturated))
     return STREAMS[hashlib.sha256(tenants.encode()).digest()[0] % len(STREAMS)]
 
 
-def _drawn(kinds: Sequence[Workload], machine: str, size: int, generator: np.random.Generator) -> Colocation:
-    """Return one random mix; competitors differ in kind while there are kinds left."""
+def random_mix(kinds: Sequence[Workload], machine: str, size: int, generator: np.random.Generator) -> Colocation:
+    """Return one random mix of a target and `size` competitors, which differ in kind while there are kinds left.
+
+    Examples
+    --------
+    >>> mix = random_mix([Workload("lpm"), Workload("stats")], "silver-4110", 2, np.random.default_rng(0))
+    >>> [workload.nf for workload in mix.competitors]
+    ['lpm', 'stats']
+    """
     target = kinds[int(generator.integers(len(kinds)))]
     chosen = generator.choice(len(kinds), size, replace=size > len(kinds))
     others = sorted((kinds[int(index)] for index in chosen), key=lambda workload: workload.key)

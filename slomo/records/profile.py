@@ -73,6 +73,12 @@ class ProfileDataset:
         return tuple(map(str, self._frame[schema.TARGET].unique()))
 
     @property
+    def profiled_targets(self) -> tuple[str, ...]:
+        """Those of :attr:`targets` that occur other than in mixes at reduced load."""
+        elsewhere = (self._frame[schema.PLAN] != Plan.MIX) | self._frame[schema.OFFERED].isna()
+        return tuple(map(str, self._frame.loc[elsewhere, schema.TARGET].unique()))
+
+    @property
     def machines(self) -> tuple[str, ...]:
         """Names of the machines measured, in order of appearance."""
         return tuple(map(str, self._frame[schema.MACHINE].unique()))
@@ -99,7 +105,7 @@ class ProfileDataset:
 
     def __repr__(self) -> str:
         places = ", ".join(self.machines) or "no machine"
-        return f"ProfileDataset({len(self)} rows, {len(self.targets)} targets on {places})"
+        return f"ProfileDataset({len(self)} rows, {len(self.profiled_targets)} targets on {places})"
 
     def select(
         self, target: str | None = None, machine: str | None = None, plan: str | Sequence[str] | None = None
@@ -349,7 +355,8 @@ class ProfileDataset:
     def _repr_html_(self) -> str:
         plans = self._frame[schema.PLAN].value_counts()
         caption = f"{len(self)} rows: " + ", ".join(f"{plans[plan]} {plan}" for plan in Plan if plan in plans.index)
-        grouped = self._frame.groupby([schema.MACHINE, schema.TARGET], sort=False)[schema.THROUGHPUT].agg(
+        listed = self._frame[self._frame[schema.TARGET].isin(self.profiled_targets)]
+        grouped = listed.groupby([schema.MACHINE, schema.TARGET], sort=False)[schema.THROUGHPUT].agg(
             ["size", "min", "max"]
         )
         body = "".join(

@@ -203,7 +203,7 @@ def pairs_section(predictor: "Predictor", *, instances: int = 1, exclude: Sequen
 def dataset_section(dataset: "ProfileDataset") -> Section:
     """Show what was measured: rows per target and plan, solo throughput."""
     rows = []
-    for target in dataset.targets:
+    for target in dataset.profiled_targets:
         plans = dataset.select(target=target).frame["plan"].value_counts()
         counts = [int(plans.get(plan, 0)) for plan in ("solo", "pressure", "mix", "imported")]
         solo = dataset.solo_mpps(target) if counts[0] or counts[3] else None

@@ -82,4 +82,4 @@ def opened(library: "ModelLibrary | str | Path") -> "ModelLibrary":
 def _target_keys(dataset: "ProfileDataset", targets: Sequence[str] | None) -> tuple[str, ...] | None:
     if targets is None:
         return None
-    return tuple(key for name in targets for key in dataset.select(target=name).targets)
+    return tuple(key for name in targets for key in dataset.select(target=name).profiled_targets)

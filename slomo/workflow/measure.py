@@ -121,6 +121,7 @@ def profile(
     target_error: float | None = None,
     report: "Callable[[AdaptiveOutcome], object] | None" = None,
     latency: bool | Sequence[float] = False,
+    reduced_mixes: int = 0,
 ) -> "ProfileDataset":
     """Measure network functions alone, beside the synthetic competitor, and in mixes.
 
@@ -143,6 +144,9 @@ def profile(
     latency : bool or sequence of float
         Afterwards also measure latency at several loads, alone and beside five of the competitions (48 runs per
         network function); a sequence gives the loads, as shares of what was served there.
+    reduced_mixes : int
+        Afterwards also run so many mixes in which about half the network functions are offered 15 to 95 % of what they
+        served alone: they set the width of intervals of `solve_server` at reduced load. 60 do.
 
     Raises
     ------
@@ -161,10 +165,9 @@ def profile(
     """
     from slomo.profiling.adaptive_campaign import run_adaptive
     from slomo.profiling.campaign import run_campaign
-    from slomo.profiling.latency_plans import latency_plan
     from slomo.testbed.registry import machine_of, make_testbed
 
-    loads = _loads(latency, plan)
+    loads, reduced_mixes = _loads(latency, plan), _reduced_mixes(reduced_mixes, plan)
     host = machine_of(testbed, machine, DEFAULT_MACHINE)
     asked: dict[str, Any] = {"runs": runs, "mixes": mixes, "stream": stream, "replicates": replicates, "seed": seed}
     made = make_testbed(testbed, host, own)
@@ -178,10 +181,42 @@ def profile(
     else:
         planned = plan_experiments(network_functions, machine=host, plan=plan, design=design, **asked)
         measured = run_campaign(planned, made, store, jobs, progress)
-    if loads is None:
-        return measured
-    more = latency_plan(measured, loads=loads, replicates=replicates, seed=seed)
-    return measured.merge(run_campaign(more, made, None if store is None else f"{store}.latency", jobs, progress))
+    following = _following(measured, host, loads, reduced_mixes, stream, replicates=replicates, seed=seed)
+    for name, planned in following.items():
+        more = run_campaign(planned, made, None if store is None else f"{store}.{name}", jobs, progress)
+        measured = measured.merge(more)
+    return measured
+
+
+def _following(
+    measured: "ProfileDataset",
+    machine: "Machine",
+    loads: Sequence[float] | None,
+    reduced_mixes: int,
+    stream: "Stream | None",
+    **rest: Any,
+) -> "dict[str, ExperimentPlan]":
+    """Return the plans whose offered loads follow from what was measured, by name."""
+    from slomo.profiling.latency_plans import latency_plan
+    from slomo.profiling.reduced_mixes import reduced_mixes_plan
+
+    plans = {} if loads is None else {"latency": latency_plan(measured, loads=loads, **rest)}
+    if reduced_mixes:
+        half: Stream = stream or "calibration"
+        plans["reduced"] = reduced_mixes_plan(measured, reduced_mixes, machine=machine, stream=half, **rest)
+    return plans
+
+
+def _reduced_mixes(count: int, plan: str) -> int:
+    """Return the number of mixes at reduced load; what is wrong with it is said before anything is measured."""
+    if count < 0:
+        raise InvalidValueError(f"{count} mixes at reduced load were asked for, needed 0 or more", hint="60 do")
+    if count and plan not in ("all", "pressure", "solo"):
+        raise InvalidValueError(
+            f"mixes at reduced load were asked for with plan '{plan}', which does not measure what 100 % is",
+            hint="use plan solo, pressure or all",
+        )
+    return count
 
 
 def _loads(latency: bool | Sequence[float], plan: str) -> tuple[float, ...] | None:
