@@ -4,7 +4,7 @@ SLOMO (SIGCOMM'20) section 4.1: the sensitivity of an NF is a model M with P = M
 rows of measurements; a fitted model is a value that can be saved as data and evaluated with numpy alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -94,12 +94,4 @@ class ModelFamily(Protocol):
         self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
     ) -> SensitivityModel:
         """Fit one NF: `vectors` of shape ``(n, len(names))`` without NaN, `mpps` of shape ``(n,)`` [Mpps]."""
-        ...
-
-
-class Saveable(Protocol):
-    """Something that turns into a JSON-ready mapping."""
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """Return the mapping."""
         ...

@@ -4,7 +4,7 @@ Kernels see numbers only. Everything a tenant, a structure or a memory channel k
 simulation is its state: copy the arrays and it can be continued from there.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,12 +55,6 @@ def zero_counters(state: State) -> None:
     state.channels[:, H_BUSY_TOTAL] = 0.0
     state.channels[:, H_READS] = 0.0
     state.channels[:, H_WRITES] = 0.0
-
-
-def copy_state(state: State) -> State:
-    """Return an independent copy from which the simulation can be continued."""
-    arrays: tuple[Any, ...] = tuple(array.copy() for array in state)
-    return State(*arrays)
 
 
 # A line is a number; every tenant has its own range of them, packet buffers first. Ways are padded to lanes.

@@ -35,11 +35,6 @@ def node_of(core: int) -> int | None:
     return int(nodes[0][4:]) if nodes else None
 
 
-def siblings_of(core: int) -> frozenset[int]:
-    """Return the CPUs of the same physical core, itself included."""
-    return frozenset(parse_cpu_list(_read(_CPU / f"cpu{core}" / "topology" / "thread_siblings_list") or str(core)))
-
-
 def parse_cpu_list(text: str) -> tuple[int, ...]:
     """Read a list of CPUs as the kernel writes it.
 

@@ -24,7 +24,6 @@ from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.vocabulary.workload import Traffic
 
 _FILE_POLL_S = 0.05
-_QUIET_S = 2.0
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 A window counts only with the share of CPU time its NF got, because a starved NF says nothing about contention.
 """
 
-import contextlib
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -175,13 +174,6 @@ def paused(tenants: Sequence[Tenant], pause: bool) -> None:
     for tenant in tenants:
         if tenant.process.paused is not pause:
             (tenant.process.pause if pause else tenant.process.resume)()
-
-
-def stop_all(tenants: Sequence[Tenant]) -> None:
-    """End all tenants, the rest even when ending one fails."""
-    with contextlib.ExitStack() as stack:
-        for tenant in tenants:
-            stack.callback(tenant.stop)
 
 
 def make_directory(parent: Path, name: str) -> Path:
