@@ -119,6 +119,7 @@ def command(
     if rows is not None or accelerator is not None:
         _rows(rows, accelerator, pattern, as_json=as_json, **given)
         return
+    _check_method(given["method"], figure, given["compat"])
     place = None if figure is None else figure_path(figure)
     prediction = _predicted(**given)
     if place is not None:
@@ -129,6 +130,18 @@ def command(
     click.echo(_text(prediction))
     if explain:
         click.echo(_explanation(prediction) or "  explained   not: method equilibrium answers for all at once")
+
+
+def _check_method(method: str, figure: str | None, compat: str | None) -> None:
+    """Refuse what a method would pass over."""
+    from slomo.errors import UsageError
+
+    for option, value in (("--figure", figure), ("--compat", compat)):
+        if method == "equilibrium" and value is not None:
+            raise UsageError(
+                f"{option} and --method equilibrium were given: it composes no vectors and explains no loss",
+                hint="leave one of them out",
+            )
 
 
 def _rows(rows: str | None, accelerator: str | None, pattern: str, *, as_json: bool, **given: Any) -> None:

@@ -38,3 +38,15 @@ def test_a_vector_stands_for_no_server(bench, capsys) -> None:
     code, _, err = asked(capsys, line)
     assert code == 2
     assert "hint" in err
+
+
+def test_what_the_equilibrium_would_pass_over_is_refused(bench, capsys) -> None:
+    """--compat and --figure are refused with a hint, and --explain says that there is nothing to divide."""
+    base = f"predict --target lpm --with stats --method equilibrium --models {bench.models}"
+    for words in ("--compat slomo", "--figure loss.png"):
+        code, _, err = asked(capsys, f"{base} {words}")
+        assert code == 2
+        assert words.split()[0] in err
+    code, out, _ = asked(capsys, f"{base} --explain")
+    assert code == 0
+    assert "explained   not" in out
