@@ -39,6 +39,8 @@ from slomo.vocabulary.workload import Workload
 MACHINES = ("e5-2620v4", "silver-4110", "e5-2695v4")
 SHIPPED = Path(__file__).parent.parent / "datasets"
 VECTOR = {"occupancy": "L3OCC", "CAR": "L2MISS", "memory reads": "READ"}
+#: Below this a share of what an NF reads from memory says little; the error in GB/s is printed for all [GB/s].
+WORTH_READING_GBPS = 0.1
 #: method, sensitivity model, composition rule
 METHODS = {
     "equilibrium": ("equilibrium", "slomo-xgb", None),
@@ -155,6 +157,8 @@ def compare(library: ModelLibrary, machine: str, workloads: list[Workload], samp
         for name, metric in VECTOR.items():
             found_here = np.nan if ours.vector is None else ours.vector[metric]  # fallen back: no vector
             row[name] = 100.0 * (found_here / max(float(sample[f"own.{metric}"]), 1e-6) - 1.0)
+            row[f"{name} off"] = abs(found_here - float(sample[f"own.{metric}"]))
+            row[f"{name} measured"] = float(sample[f"own.{metric}"])
         row["inside"] = ours.interval[0] <= measured <= ours.interval[1]
         row["width"] = 50.0 * (ours.interval[1] - ours.interval[0]) / measured
         row["rounds"] = found["equilibrium"].sockets[0].rounds
@@ -197,6 +201,12 @@ def section(title: str, rows: list[Row]) -> None:
         print(f"  {name:36}{mean:8.2f}{most:8.2f}{error.mean():+8.2f}{mean / ours:8.2f}")
     medians = ", ".join(f"{name} {np.nanmedian([abs(row[name]) for row in rows]):.1f}" for name in VECTOR)
     print(f"  median error of vectors at the equilibrium [%]: {medians}")
+    reading = [abs(row["memory reads"]) for row in rows if row["memory reads measured"] > WORTH_READING_GBPS]
+    off = np.nanmedian([row["memory reads off"] for row in rows])
+    print(
+        f"  memory reads: median {off:.4f} GB/s off; of the {len(reading)} that read more than "
+        f"{WORTH_READING_GBPS} GB/s, {np.nanmedian(reading or [np.nan]):.1f} %"
+    )
     widths = np.median([row["width"] for row in rows])
     print(f"  90 % intervals hold {100 * np.mean([row['inside'] for row in rows]):.1f} %, median +- {widths:.1f} %")
 
