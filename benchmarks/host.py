@@ -55,6 +55,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--share", type=float, default=0.95, help="share of its core an NF must get for a window to count"
     )
+    parser.add_argument("--pairs", type=int, default=4, help="pairs of windows per run, at least")
+    parser.add_argument("--every", type=int, help="take one of so many settings; 3 with --quick, else 1")
     parser.add_argument("--json", type=Path, help="write everything to this file")
     return parser.parse_args()
 
@@ -72,7 +74,13 @@ def settings(given: argparse.Namespace) -> HostSettings:
             **lenient,
         )
     return HostSettings(
-        window_s=0.3, pairs=4, most_pairs=8, precision=0.01, minimum_cpu_share=given.share, attempts=8, **lenient
+        window_s=0.3,
+        pairs=given.pairs,
+        most_pairs=2 * given.pairs,
+        precision=0.01,
+        minimum_cpu_share=given.share,
+        attempts=8,
+        **lenient,
     )
 
 
@@ -167,7 +175,7 @@ def measure(given: argparse.Namespace) -> tuple[ProfileDataset, Recorder, float]
     coarse = coarse_calibration(settings(given)) if given.quick else None
     testbed = HostTestbed(machine, counters=given.counters, settings=settings(given), calibration=coarse)
     llc_mib = testbed.probe().calibration.llc_mib if testbed.reader is None else (cache_mib(3) or (32.0, 0))[0]
-    pressures = competitions(llc_mib)[:: 3 if given.quick else 1]
+    pressures = competitions(llc_mib)[:: given.every or (3 if given.quick else 1)]
     experiments = plan(machine.name, [Workload(name) for name in names], pressures)
     recorder = Recorder(testbed, len(experiments.colocations))
     print(f"calibrated in {time.monotonic() - started:.0f} s; {len(experiments.colocations)} runs", file=sys.stderr)
@@ -257,11 +265,23 @@ def _without_mixes(dataset: ProfileDataset) -> ProfileDataset:
     return ProfileDataset(frame[frame["plan"] != "mix"].reset_index(drop=True), dataset.environment)
 
 
+def keep(path: Path, recorder: Recorder) -> None:
+    """Write what was measured, before anything is made of it."""
+    made = recorder.inner.probe.made
+    document = {
+        "calibration": made.calibration.to_dict() if made else None,
+        "runs": [record.to_dict() for record in recorder.records.values()],
+    }
+    path.write_text(json.dumps(document, indent=1, default=float) + "\n")
+
+
 def main() -> int:
     given = arguments()
     started = time.monotonic()
     dataset, recorder, llc_mib = measure(given)
     print(f"{dataset.environment['settings']['host']['cpu']}, {recorder.inner.source}, usable cache {llc_mib:.1f} MiB")
+    if given.json:
+        keep(given.json, recorder)
     worst = show_curves(recorder)
     overhead_s, cpu_share = show_costs(recorder)
     rows, evaluation = show_pairs(dataset, recorder)
@@ -277,12 +297,6 @@ def main() -> int:
     if given.quick or given.share < 0.9:
         print("note: a quick run, or one on a busy machine, shows that everything works; its numbers say nothing")
     print(f"{time.monotonic() - started:.0f} s")
-    if given.json:
-        calibration = recorder.inner.probe.made.calibration.to_dict() if recorder.inner.probe.made else None
-        runs = [record.to_dict() for record in recorder.records.values()]
-        given.json.write_text(
-            json.dumps({"calibration": calibration, "pairs": rows, "runs": runs}, indent=1, default=float) + "\n"
-        )
     return 0
 
 
