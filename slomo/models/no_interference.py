@@ -55,15 +55,22 @@ class ConstantRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class NoInterferenceFamily:
-    """The registry's ``none``."""
+class _ConstantFamily:
+    """What families share that look at no column."""
 
-    name: str = "none"
+    name: str = ""
     composition: CompositionKind = "none"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
         """Return no columns."""
         return ()
+
+
+@dataclass(frozen=True)
+class NoInterferenceFamily(_ConstantFamily):
+    """The registry's ``none``."""
+
+    name: str = "none"
 
     def fit(  # the signature is the contract's
         self,
@@ -79,15 +86,10 @@ class NoInterferenceFamily:
 
 
 @dataclass(frozen=True)
-class MeanFamily:
+class MeanFamily(_ConstantFamily):
     """The registry's ``mean``: the mean of everything measured beside others; what a model must beat that has runs."""
 
     name: str = "mean"
-    composition: CompositionKind = "none"
-
-    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
-        """Return no columns."""
-        return ()
 
     def fit(  # the signature is the contract's
         self,
