@@ -12,13 +12,13 @@ import time
 
 import numpy as np
 
-from slomo.models.training import train
 from slomo.prediction.predictor import Predictor
 from slomo.testbed.simulated import SimulatedTestbed
+from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.ask import predict
-from slomo.workflow.measure import profile
+from slomo.workflow.predict import predict
+from slomo.workflow.profile import profile
 
 MACHINE = "e5-2620v4"
 USERS = (Workload("flow-monitor-regex"), Workload("ids-regex"), Workload("ids-regex", {"service_ns": 100.0}))

@@ -20,17 +20,17 @@ import time
 from pathlib import Path
 
 from slomo.models.library import ModelLibrary
-from slomo.models.training import train
 from slomo.prediction.evaluation import Evaluation, evaluate
 from slomo.prediction.predictor import Predictor
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.plan import ExperimentPlan
-from slomo.profiling.plans import mixes_plan, pressure_plan
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.basic import mixes_plan, pressure_plan
+from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.records.catalog import find_dataset
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 from slomo.report.html import png_bytes
 from slomo.report.sections import accuracy_section, pairs_section, scatter_section, surface_section
 from slomo.testbed.simulated import SimulatedTestbed
+from slomo.training.training import train
 from slomo.vocabulary.machine import load_machine
 
 MACHINES = ("e5-2620v4", "silver-4110")

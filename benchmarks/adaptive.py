@@ -17,15 +17,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from slomo.models.training import train
 from slomo.prediction.evaluation import evaluate
-from slomo.profiling.adaptive_campaign import adaptive_plan, run_adaptive
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.plans import mixes_plan
+from slomo.profiling.adaptive.campaign import adaptive_plan, run_adaptive
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.basic import mixes_plan
 from slomo.records.catalog import find_dataset
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 from slomo.testbed.replay import ReplayTestbed
 from slomo.testbed.simulated import SimulatedTestbed
+from slomo.training.training import train
 from slomo.vocabulary.machine import load_machine
 
 MACHINES = ("e5-2620v4", "silver-4110")

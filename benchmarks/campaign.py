@@ -10,11 +10,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.description import describe_campaign
-from slomo.profiling.plan import ExperimentPlan
-from slomo.profiling.plans import pressure_plan
-from slomo.profiling.store import CampaignStore, stored_records
+from slomo.profiling.campaign.description import describe_campaign
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.campaign.store import CampaignStore, stored_records
+from slomo.profiling.plans.basic import pressure_plan
+from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.testbed.replay import ReplayTestbed
 from slomo.testbed.simulated import SimulatedTestbed
 

@@ -21,17 +21,17 @@ from typing import Any
 import numpy as np
 
 from slomo.models.library import ModelLibrary
-from slomo.models.server_response_fit import recalibrated
-from slomo.models.training import train
 from slomo.prediction.equilibrium import solve_server
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.plan import ExperimentPlan, combine
-from slomo.profiling.plans import Stream, mixes_plan, pressure_plan
-from slomo.records.profile import ProfileDataset
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.basic import Stream, mixes_plan, pressure_plan
+from slomo.profiling.plans.plan import ExperimentPlan, combine
+from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import workload_from_columns
 from slomo.records.storage import load_dataset
 from slomo.simulator.engine import DEFAULT_ACCESSES
 from slomo.testbed.simulated import SimulatedTestbed
+from slomo.training.server_response_fit import recalibrated
+from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.network_function import load_network_function, network_function_names
 from slomo.vocabulary.workload import Workload

@@ -21,15 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slomo.models.training import train
 from slomo.prediction.evaluation import evaluate
-from slomo.profiling.campaign import IncompleteCampaignError, run_campaign
-from slomo.profiling.plan import ExperimentPlan
-from slomo.records.profile import ProfileDataset
+from slomo.profiling.campaign.run import IncompleteCampaignError, run_campaign
+from slomo.profiling.plans.plan import ExperimentPlan
+from slomo.records.dataset import ProfileDataset
 from slomo.records.run import RunRecord
 from slomo.testbed.host import interleaving
 from slomo.testbed.host.cores import available_cores
-from slomo.testbed.host.definition import host_definition
+from slomo.testbed.host.machine.this_machine import cache_mib, this_machine
+from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.probe.calibration import Calibration, calibration_settings
 from slomo.testbed.host.probe.procedure import calibrate
 from slomo.testbed.host.probe.reporters import stream_mib
@@ -37,7 +37,7 @@ from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.steady import summarise
 from slomo.testbed.host.tenant import Tenant, Window
 from slomo.testbed.host.testbed import HostTestbed
-from slomo.testbed.host.this_machine import cache_mib, this_machine
+from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Workload
 

@@ -16,14 +16,14 @@ from dataclasses import replace
 import numpy as np
 
 from slomo.models.applicability import Verdict
-from slomo.models.latency import PERCENTILES
 from slomo.models.library import ModelLibrary
-from slomo.models.training import train
+from slomo.models.responses.latency import PERCENTILES
 from slomo.prediction.latency import predict_latency
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.latency_plans import latency_plan
-from slomo.profiling.plans import mixes_plan, pressure_plan
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.basic import mixes_plan, pressure_plan
+from slomo.profiling.plans.latency_plans import latency_plan
 from slomo.testbed.simulated import SimulatedTestbed
+from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
 
 MACHINE = "e5-2620v4"

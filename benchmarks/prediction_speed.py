@@ -21,10 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-from slomo.models.joint import solve_joint
-from slomo.models.joint_memo import JointMemo
+from slomo.equilibrium.competition import mix_features
+from slomo.equilibrium.memo import JointMemo
+from slomo.equilibrium.server import solve_joint
 from slomo.models.library import ModelLibrary
-from slomo.models.mixture import mix_features
 from slomo.prediction.predictor import Predictor
 from slomo.vocabulary.workload import Workload
 
@@ -50,10 +50,10 @@ def main() -> None:
 
 def trained(folder: Path, machine: str) -> Path:
     """Train on a small profile and save the models."""
-    from slomo.models.training import train
-    from slomo.profiling.campaign import run_campaign
-    from slomo.profiling.plans import pressure_plan
+    from slomo.profiling.campaign.run import run_campaign
+    from slomo.profiling.plans.basic import pressure_plan
     from slomo.testbed.simulated import SimulatedTestbed
+    from slomo.training.training import train
 
     plan = pressure_plan(list(NETWORK_FUNCTIONS), machine, "sobol", runs=60)
     return train(run_campaign(plan, SimulatedTestbed(machine))).save(folder)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from slomo.simulator.cache import count_misses
 from slomo.simulator.engine import Tenant, simulate
+from slomo.simulator.hardware.cache import count_misses
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.workload import Workload

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from slomo.models.library import ModelLibrary
-from slomo.models.training import train
 from slomo.prediction.equilibrium import solve_server
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.plan import combine
-from slomo.profiling.plans import pressure_plan, solo_plan
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.basic import pressure_plan, solo_plan
+from slomo.profiling.plans.plan import combine
 from slomo.testbed.simulated import SimulatedTestbed
+from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Traffic, Workload
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from slomo.models.cross_validation import held_out
-from slomo.models.features import Subject, subjects
-from slomo.models.registry import make_family
-from slomo.models.service_time import service_time_of
-from slomo.models.training import train
 from slomo.prediction.rows import best_family, predict_rows
-from slomo.records.importing import import_table
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
+from slomo.records.importing.door import import_table
+from slomo.training.cross_validation import held_out
+from slomo.training.families.registry import make_family
+from slomo.training.features import Subject, subjects
+from slomo.training.service_time_fit import service_time_of
+from slomo.training.training import train
 
 ROOT = Path(__file__).resolve().parents[1]
 MAPPINGS = ROOT / "datasets" / "mappings"

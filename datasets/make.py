@@ -11,11 +11,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.plan import ExperimentPlan, combine
-from slomo.profiling.plans import mixes_plan, pressure_plan
-from slomo.profiling.reduced_mixes import reduced_mixes_plan
-from slomo.records.profile import ProfileDataset
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.basic import mixes_plan, pressure_plan
+from slomo.profiling.plans.plan import ExperimentPlan, combine
+from slomo.profiling.plans.reduced_mixes import reduced_mixes_plan
+from slomo.records.dataset import ProfileDataset
 from slomo.records.storage import save_dataset
 from slomo.testbed.registry import make_testbed
 from slomo.vocabulary.machine import load_machine

@@ -17,22 +17,23 @@ if TYPE_CHECKING:
     from slomo.errors import SlomoError
     from slomo.models.library import ModelLibrary
     from slomo.models.nf_model import NFModel
-    from slomo.placement.placer import Placer
-    from slomo.placement.problem import SLO, Cluster, Request
+    from slomo.placement.online.placer import Placer
+    from slomo.placement.problem.cluster import Cluster
+    from slomo.placement.problem.request import SLO, Request
     from slomo.prediction.evaluation import Evaluation
     from slomo.prediction.predictor import Predictor
     from slomo.prediction.result import Prediction
-    from slomo.records.profile import ProfileDataset
+    from slomo.records.dataset import ProfileDataset
     from slomo.records.storage import load_dataset
     from slomo.vocabulary.colocation import Colocation
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
     from slomo.vocabulary.vector import MetricVector
     from slomo.vocabulary.workload import Traffic, Workload
-    from slomo.workflow.ask import predict
-    from slomo.workflow.judge import evaluate
-    from slomo.workflow.learn import train
-    from slomo.workflow.measure import profile
+    from slomo.workflow.evaluate import evaluate
+    from slomo.workflow.predict import predict
+    from slomo.workflow.profile import profile
+    from slomo.workflow.train import train
 
 __all__ = [
     "SLO",
@@ -60,7 +61,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "Cluster": "slomo.placement.problem",
+    "Cluster": "slomo.placement.problem.cluster",
     "Colocation": "slomo.vocabulary.colocation",
     "Evaluation": "slomo.prediction.evaluation",
     "Machine": "slomo.vocabulary.machine",
@@ -68,20 +69,20 @@ _HOME = {
     "ModelLibrary": "slomo.models.library",
     "NFModel": "slomo.models.nf_model",
     "NetworkFunction": "slomo.vocabulary.network_function",
-    "Placer": "slomo.placement.placer",
+    "Placer": "slomo.placement.online.placer",
     "Prediction": "slomo.prediction.result",
     "Predictor": "slomo.prediction.predictor",
-    "ProfileDataset": "slomo.records.profile",
-    "Request": "slomo.placement.problem",
-    "SLO": "slomo.placement.problem",
+    "ProfileDataset": "slomo.records.dataset",
+    "Request": "slomo.placement.problem.request",
+    "SLO": "slomo.placement.problem.request",
     "SlomoError": "slomo.errors",
     "Traffic": "slomo.vocabulary.workload",
     "Workload": "slomo.vocabulary.workload",
-    "evaluate": "slomo.workflow.judge",
+    "evaluate": "slomo.workflow.evaluate",
     "load_dataset": "slomo.records.storage",
-    "predict": "slomo.workflow.ask",
-    "profile": "slomo.workflow.measure",
-    "train": "slomo.workflow.learn",
+    "predict": "slomo.workflow.predict",
+    "profile": "slomo.workflow.profile",
+    "train": "slomo.workflow.train",
 }
 
 

@@ -9,7 +9,7 @@ The tree (exit code in brackets; a class without one inherits its parent's)::
     │   └── ConfigurationError          a file that cannot be read as what it claims to be (file, line, field)
     ├── TestbedError [3]                the testbed could not run the experiment
     │   ├── StoreError                  the campaign's store is locked, corrupt or cannot be written
-    │   └── IncompleteCampaignError     some runs failed, the others are kept (slomo.profiling.campaign)
+    │   └── IncompleteCampaignError     some runs failed, the others are kept (slomo.profiling.campaign.run)
     ├── MeasurementError [4]            what was measured cannot be used
     │   ├── UnstableMeasurementError    replicates disagree beyond the limit
     │   ├── MissingMetricError          a metric needed was not reported (missing is not zero)

@@ -1,10 +1,17 @@
-"""Settings shared by all tests."""
+"""Settings shared by all tests, and a toy world of three NFs whose slowdown is one formula."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, settings
+
+from slomo.models.library import ModelLibrary
+from slomo.records.dataset import ProfileDataset
+from slomo.vocabulary.workload import Workload, canonical_json
 
 # A loaded machine must not fail a test: no deadlines, no complaint about slow data generation.
 settings.register_profile("slomo", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
@@ -29,3 +36,154 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"testbed_host", "testbed_host_counters", "synthetic_nf"} & set(item.path.parts):
             item.add_marker(pytest.mark.xdist_group("host"))
+
+
+#: NF -> solo throughput [Mpps], cache accesses [M/s], occupancy [KiB], sensitivity to accesses and to occupancy
+NFS = {"lpm": (5.0, 40.0, 3000.0, 0.8, 0.3), "nat": (3.0, 60.0, 5000.0, 0.5, 0.2), "ids": (0.7, 15.0, 9000.0, 0.2, 0.6)}
+LLC_KIB = 20480.0
+NAMES = ("L2MISS", "L3MISS", "L3OCC", "READ", "WRITE", "IPC", "INST", "FREQ")
+
+
+def _parameters(workload: Workload) -> tuple[float, float, float, float, float]:
+    if workload.nf == "synthetic":
+        return 1.0, float(workload.configuration["car"]), float(workload.configuration["occupancy"]), 0.3, 0.3
+    return NFS[workload.nf]
+
+
+def _core(workload: Workload, share: float, pressure: np.ndarray) -> np.ndarray:
+    """Core-level vector of a workload that runs at `share` of its solo speed under `pressure` (accesses, occupancy)."""
+    _, car, occupancy, _, _ = _parameters(workload)
+    held = occupancy * share
+    misses = car * share * (0.02 + 0.6 * pressure[1] / (pressure[1] + LLC_KIB))
+    return np.array([car * share, misses, held, misses * 0.064, misses * 0.02, 1.5 * share, 3000.0 * share, 1.0])
+
+
+def _shares(tenants: Sequence[Workload]) -> np.ndarray:
+    """Solve for the speed of all tenants beside each other."""
+    table = np.array([_parameters(workload) for workload in tenants])
+    share = np.ones(len(tenants))
+    for _ in range(60):
+        car, occupancy = table[:, 1] * share, table[:, 2] * share
+        others = np.stack([car.sum() - car, occupancy.sum() - occupancy], axis=1)
+        stalls = table[:, 3] * others[:, 0] / (others[:, 0] + 150.0) + table[:, 4] * (others[:, 1] / LLC_KIB) ** 2 / (
+            1 + (others[:, 1] / LLC_KIB) ** 2
+        )
+        share = 0.5 * share + 0.5 / (1.0 + stalls)
+    return share
+
+
+def _socket(tenants: Sequence[Workload]) -> np.ndarray:
+    """Socket-level vector of tenants; ratios averaged, IPC by its weight."""
+    if not tenants:
+        return np.zeros(len(NAMES))
+    share = _shares(tenants)
+    table = np.array([_parameters(workload) for workload in tenants])
+    pressure = np.stack([table[:, 1] * share, table[:, 2] * share], axis=1)
+    cores = np.array([_core(w, s, pressure.sum(axis=0) - p) for w, s, p in zip(tenants, share, pressure, strict=True)])
+    total = cores.sum(axis=0)
+    total[5], total[7] = cores[:, 5].mean(), len(tenants) / 8
+    return total
+
+
+def _beside(tenants: Sequence[Workload], slot: int) -> np.ndarray:
+    """Socket-level vector of the others while the target runs beside them; ratios left out."""
+    share = _shares(tenants)
+    table = np.array([_parameters(workload) for workload in tenants])
+    felt = np.stack([table[:, 1] * share, table[:, 2] * share], axis=1)
+    total = np.zeros(len(NAMES))
+    for i, workload in enumerate(tenants):
+        if i != slot:
+            total += _core(workload, share[i], felt.sum(axis=0) - felt[i])
+    total[5:] = np.nan
+    return total
+
+
+def _row(
+    machine: str, tenants: Sequence[Workload], slot: int, plan: str, key: int, noise: np.random.Generator
+) -> dict[str, object]:
+    target, others = tenants[slot], [w for i, w in enumerate(tenants) if i != slot]
+    share = _shares(tenants)
+    table = np.array([_parameters(w) for w in tenants])
+    pressure = np.delete(np.stack([table[:, 1] * share, table[:, 2] * share], axis=1), slot, axis=0).sum(axis=0)
+    mpps = _parameters(target)[0] * share[slot] * float(np.exp(noise.normal(0.0, 0.005)))
+    own, alone = _core(target, share[slot], pressure), _socket(others)
+    if not others:
+        alone[5:] = [np.nan, 0.0, np.nan]
+    elif slot:
+        alone[:] = np.nan
+    return {
+        "machine": machine,
+        "nf": target.nf,
+        "target": target.key,
+        "configuration": canonical_json(dict(target.configuration)),
+        "packet_size_b": 64,
+        "flow_count": 100_000,
+        "flow_distribution": "uniform",
+        "zipf_exponent": 1.0,
+        "offered_mpps": np.nan,
+        "competitors": canonical_json([w.to_dict() for w in others]),
+        "competitor_count": len(others),
+        "isolation": "null",
+        "plan": plan,
+        "tenant": slot,
+        "throughput_mpps": mpps,
+        "throughput_cv": 0.0,
+        "replicates": 1,
+        "loss": np.nan,
+        "latency_p50_us": np.nan,
+        "latency_p95_us": np.nan,
+        "latency_p99_us": np.nan,
+        "stability": "stable",
+        "seed": 0,
+        "run_key": f"{plan}-{key}",
+        "truth_mpps": np.nan,
+        **{f"competition.{n}": v for n, v in zip(NAMES, alone, strict=True)},
+        **{f"beside.{n}": v for n, v in zip(NAMES, _beside(tenants, slot), strict=True)},
+        **{f"own.{n}": v for n, v in zip(NAMES, own, strict=True)},
+    }
+
+
+def profile_rows(machine: str = "e5-2620v4") -> list[dict[str, object]]:
+    """Solo runs, and runs beside 1 to 5 synthetic competitors of 24 settings."""
+    noise, rows = np.random.default_rng(1), []
+    settings = [
+        Workload("synthetic", {"car": car, "occupancy": occupancy})
+        for car in (2, 10, 40, 80, 120, 160)
+        for occupancy in (200, 1500, 4000, 9000)
+    ]
+    for nf in NFS:
+        beside = [[], *([setting] * count for setting in settings for count in (1, 2, 3, 5))]
+        rows += [
+            _row(machine, [Workload(nf), *others], 0, "pressure" if others else "solo", len(rows) + i, noise)
+            for i, others in enumerate(beside)
+        ]
+    return rows
+
+
+def mix_rows_of(count: int, seed: int, machine: str = "e5-2620v4") -> list[dict[str, object]]:
+    """Mixes of 2 to 5 tenants, one row per tenant."""
+    noise, rows = np.random.default_rng(seed), []
+    for number in range(count):
+        tenants = [Workload(str(nf)) for nf in noise.choice(list(NFS), size=noise.integers(2, 6))]
+        rows += [_row(machine, tenants, slot, "mix", 100_000 * seed + number, noise) for slot in range(len(tenants))]
+    return rows
+
+
+@pytest.fixture(scope="session")
+def toy_profile() -> ProfileDataset:
+    """Return the toy's profile, with calibration mixes."""
+    return ProfileDataset(pd.DataFrame([*profile_rows(), *mix_rows_of(200, seed=2)]), {"testbed": "toy"})
+
+
+@pytest.fixture(scope="session")
+def toy_mixes() -> ProfileDataset:
+    """Return mixes of the toy that no library has seen."""
+    return ProfileDataset(pd.DataFrame(mix_rows_of(200, seed=3)), {"testbed": "toy"})
+
+
+@pytest.fixture(scope="session")
+def toy_library(toy_profile: ProfileDataset) -> ModelLibrary:
+    """Return models of all families for the toy's NFs."""
+    from slomo.training.training import train
+
+    return train(toy_profile)

@@ -20,10 +20,11 @@ import json
 import sys
 from pathlib import Path
 
+from slomo.placement.chains.registry import chain_policy_names
+
 from slomo.models.library import ModelLibrary
-from slomo.placement.policies.registry import chain_policy_names
-from slomo.placement.problem import Cluster
-from slomo.placement.profiles import load_profiles
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.way_profiles import load_profiles
 from slomo.placement.workloads import numasfp_chains
 from slomo.workflow.place_chains import place_chains
 from slomo.workflow.run_chains import ACCESSES, judge_chains

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from slomo.placement.profiles import InstanceProfile, load_profiles, save_profiles
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.plan import ExperimentPlan
+from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, save_profiles
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.testbed.registry import make_testbed
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.network_function import load_network_function, network_function_names
 from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.learn import train
-from slomo.workflow.measure import profile
 from slomo.workflow.place import profile_ways
+from slomo.workflow.profile import profile
+from slomo.workflow.train import train
 
 
 def resq_functions() -> list[str]:

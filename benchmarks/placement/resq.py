@@ -22,10 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from slomo.models.library import ModelLibrary
-from slomo.placement.placer import Placer
-from slomo.placement.problem import Cluster
-from slomo.placement.profiles import load_profiles
-from slomo.placement.verify import Judge, Judgement
+from slomo.placement.online.placer import Placer
+from slomo.placement.over_time.judge import Judge, Judgement
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.way_profiles import load_profiles
 from slomo.placement.workloads import RESQ_FAMILIES, RESQ_REPLICAS, resq_requests
 from slomo.workflow.place import make_judge
 

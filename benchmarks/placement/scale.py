@@ -21,13 +21,14 @@ from pathlib import Path
 import numpy as np
 
 from slomo.models.library import ModelLibrary
-from slomo.placement.columns import Column
-from slomo.placement.cover import cover
-from slomo.placement.mixes import Host, Piece, Pieces, host_of
-from slomo.placement.placer import Placer
-from slomo.placement.pricing import Item, Knapsack
-from slomo.placement.problem import SLO, Cluster, Request
-from slomo.placement.way_packing import pack_ways
+from slomo.placement.feasibility.mixes import Host, Piece, Pieces, host_of
+from slomo.placement.online.placer import Placer
+from slomo.placement.planning.columns import Column
+from slomo.placement.planning.cover import cover
+from slomo.placement.planning.pricing import Item, Knapsack
+from slomo.placement.planning.way_packing import pack_ways
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.request import SLO, Request
 from slomo.vocabulary.machine import load_machine
 
 SIZES = (1_000, 10_000, 100_000)
@@ -184,11 +185,11 @@ def optimum(placer: Placer, demand: np.ndarray, keys: list[str]) -> int:
     from scipy.sparse import csc_array
 
     host = host_of(placer.cluster.servers[0])
-    needs = {key: 0.9 * placer.knowledge.solo_mpps(host.machine, key) for key in keys}
+    needs = {key: 0.9 * placer.estimates.solo_mpps(host.machine, key) for key in keys}
     mixes: list[tuple[int, ...]] = []
     level = [(k,) for k in range(len(keys)) if demand[k]]
     for size in range(1, host.cores + 1):
-        rates = placer.knowledge.rates(host.machine, [[keys[k] for k in mix] for mix in level], [size] * len(level))
+        rates = placer.estimates.rates(host.machine, [[keys[k] for k in mix] for mix in level], [size] * len(level))
         holds = [m for m, r in zip(level, rates, strict=True) if all(r[keys[k]][1] / needs[keys[k]] >= 1 for k in m)]
         mixes += holds
         known = set(holds)

@@ -13,9 +13,9 @@ import time
 import numpy as np
 from scale import HOST, column, options
 
-from slomo.placement.cover import cover
-from slomo.placement.pricing import Item, Knapsack
-from slomo.placement.way_packing import pack_ways
+from slomo.placement.planning.cover import cover
+from slomo.placement.planning.pricing import Item, Knapsack
+from slomo.placement.planning.way_packing import pack_ways
 
 KINDS = 12
 

@@ -40,7 +40,7 @@ class LazyGroup(click.Group):
         """Import and return the command `cmd_name`."""
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"slomo.cli.{cmd_name}").command
+        command = importlib.import_module(f"slomo.cli.verbs.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -54,7 +54,7 @@ def complete_machines(_: click.Context, __: click.Parameter, incomplete: str) ->
 
 def complete_models(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a model."""
-    from slomo.models.registry import model_names
+    from slomo.training.families.registry import model_names
 
     return _starting_with(model_names(), incomplete)
 

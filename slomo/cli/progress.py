@@ -76,7 +76,7 @@ class ProgressBar:
 
 def announce_compilation() -> None:
     """Say on stderr, in one line, when the simulator is about to be compiled."""
-    from slomo.simulator.compilation import on_first_compile
+    from slomo.simulator.first_compile import on_first_compile
 
     said: set[str] = set()
 

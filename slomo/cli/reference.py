@@ -65,7 +65,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
     """
     yield "slomo", cli
     for name in COMMANDS:
-        command = importlib.import_module(f"slomo.cli.{name}").command
+        command = importlib.import_module(f"slomo.cli.verbs.{name}").command
         yield f"slomo {name}", command
         if isinstance(command, click.Group):
             yield from ((f"slomo {name} {inner}", member) for inner, member in command.commands.items())

@@ -65,7 +65,7 @@ class ModelFamily(Protocol):
     Attributes
     ----------
     name : str
-        Name of the family, a key of `slomo.models.registry`.
+        Name of the family, a key of `slomo.training.families.registry`.
     composition : {"pressure", "solo", "none"}
         As in :class:`SensitivityModel`.
     """

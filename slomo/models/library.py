@@ -31,7 +31,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
 
     def __init__(self, models: Iterable[NFModel] = ()) -> None:
         self._models: dict[Key, NFModel | storage.Entry] = {(m.machine, m.workload.key): m for m in models}
-        #: What was made of the models for workloads that were not profiled (`slomo.models.traffic`).
+        #: What was made of the models for workloads that were not profiled (`slomo.adaptation.adapt`).
         self.made: dict[tuple[Workload, str | None], Any] = {}
 
     def __getitem__(self, key: Key) -> NFModel:

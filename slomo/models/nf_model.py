@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from slomo.errors import MissingMetricError, UnknownNameError
-from slomo.models.accelerator import AcceleratorUse
 from slomo.models.applicability import Applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
-from slomo.models.latency import LatencyModel
-from slomo.models.server_response import ServerResponse
+from slomo.models.responses.accelerator import AcceleratorUse
+from slomo.models.responses.latency import LatencyModel
+from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError
-from slomo.models.accelerator import AcceleratorUse
 from slomo.models.applicability import Applicability
 from slomo.models.checked_json import HINT, check_version, field, finite, mapping, parse_object, read_text, text
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
-from slomo.models.latency import LatencyModel
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
-from slomo.models.sensitivity import sensitivity_from_dict
-from slomo.models.server_response import ServerResponse
+from slomo.models.responses.accelerator import AcceleratorUse
+from slomo.models.responses.latency import LatencyModel
+from slomo.models.responses.sensitivity import sensitivity_from_dict
+from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json

@@ -5,15 +5,15 @@ of solo throughput. SLOMO (SIGCOMM'20) Table 1: its network functions. NUMASFP (
 from 1 to 10 Gbit/s over 120 s.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from slomo.errors import InvalidValueError, UnknownNameError
-from slomo.placement.problem import SLO, Request
+from slomo.placement.problem.chain import RatedChain
+from slomo.placement.problem.request import SLO, Request
 from slomo.vocabulary.network_function import load_network_function, network_function_names
 from slomo.vocabulary.workload import Traffic, Workload
 
@@ -74,58 +74,6 @@ def slomo_requests(count: int = 200, *, seed: int = 0) -> tuple[Request, ...]:
     shares = generator.choice([0.75, 0.8, 0.85, 0.9, 0.95], size=count).tolist()
     pairs = zip(names, shares, strict=True)
     return tuple(Request(f"slomo-{i}", (Workload(nf),), SLO(min_share=share)) for i, (nf, share) in enumerate(pairs, 1))
-
-
-@dataclass(frozen=True)
-class RatedChain:
-    """A chain and the traffic it gets over time.
-
-    Attributes
-    ----------
-    request : Request
-        The chain.
-    gbps : tuple of float
-        Offered rate in each interval [Gbit/s].
-
-    Raises
-    ------
-    InvalidValueError
-        For no rates, or one that is not above 0.
-    """
-
-    request: Request
-    gbps: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if not self.gbps or not all(math.isfinite(rate) and rate > 0.0 for rate in self.gbps):
-            raise InvalidValueError(
-                f"chain '{self.request.id}': rates are {list(self.gbps)} Gbit/s, needed one or more above 0",
-                hint="give gbps: [...], one rate per interval, or an offered load",
-            )
-
-    def offered_mpps(self, interval: int) -> float:
-        """Return the offered rate [Mpps]; 20 B of preamble and gap go with each frame."""
-        return self.gbps[interval] * 1e3 / (8.0 * (self.request.chain[0].traffic.packet_size_b + 20))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back: a request with rates."""
-        return {**self.request.to_dict(), "gbps": list(self.gbps)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "RatedChain":
-        """Rebuild from :meth:`to_dict`'s mapping; without rates the offered load of the traffic stands for them.
-
-        Raises
-        ------
-        InvalidValueError
-            Where there is neither.
-        """
-        request = Request.from_dict({key: value for key, value in data.items() if key != "gbps"})
-        traffic = request.chain[0].traffic
-        rates = tuple(float(rate) for rate in data.get("gbps", ()))
-        if not rates and traffic.offered_mpps is not None:
-            rates = (traffic.offered_mpps * 8e-3 * (traffic.packet_size_b + 20),)
-        return cls(request, rates)
 
 
 def numasfp_chains(

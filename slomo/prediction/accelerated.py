@@ -2,7 +2,7 @@
 
 Yala (ASPLOS'25): memory and accelerator are modelled apart and composed by execution pattern. Memory's answer gives the
 core's time per packet of every NF that shares the target's accelerator; shares of the accelerator follow from all of
-these (`slomo.models.accelerator`), and the loss is divided over both resources by their Shapley value.
+these (`slomo.models.responses.accelerator`), and the loss is divided over both resources by their Shapley value.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from slomo.models.accelerator import AcceleratorUse, shared_mpps
-from slomo.models.accelerator_fit import core_ns_of
 from slomo.models.nf_model import NFModel
+from slomo.models.responses.accelerator import AcceleratorUse, core_ns_of, shared_mpps
 from slomo.prediction.explanation import ACCELERATOR, Explanation
 from slomo.prediction.result import Prediction, label
 

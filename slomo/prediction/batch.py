@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.composition import Compat
+from slomo.equilibrium.competition import mix_features
 from slomo.errors import InvalidValueError
 from slomo.models.base import TRAFFIC_PREFIX
-from slomo.models.mixture import mix_features
 from slomo.models.nf_model import NFModel
 from slomo.prediction.members import Indices, Members
 from slomo.prediction.result import PredictionBatch

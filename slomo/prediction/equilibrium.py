@@ -1,7 +1,7 @@
 """Predict every NF of a server at once: each one's contentiousness depends on the pressure from all the others.
 
 Goes beyond SLOMO (SIGCOMM'20) section 6, which composes vectors averaged over past pressure: vectors and throughputs
-are read at the fixed point of everybody's answers (`slomo.models.joint` says when it exists and is found). Method
+are read at the fixed point of everybody's answers (`slomo.equilibrium.server` says when it exists and is found). Method
 ``"slomo"`` stays: it answers where asked for, and where no fixed point can be had, which the verdict then says.
 """
 
@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.adaptation.adapt import at_traffic
 from slomo.compose.composition import Compat
+from slomo.equilibrium.server import Joint, joint_vectors, responses_of, solve_joint
+from slomo.equilibrium.tables import covered
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.applicability import Verdict
-from slomo.models.joint import Joint, joint_vectors, responses_of, solve_joint
-from slomo.models.joint_tables import covered
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
-from slomo.models.traffic import at_traffic
 from slomo.prediction.batch import check_cores, check_coverage
 from slomo.prediction.members import Named
 from slomo.prediction.predictor import Predictor
@@ -54,9 +54,9 @@ def solve_server(
         Trained models.
     workloads : sequence of Workload or str
         One per NF instance, in any order. Traffic that was not profiled is interpolated between profiles, or
-        extrapolated from a near one, and the verdict says so (`slomo.models.traffic`). An offered load below what the
+        extrapolated from a near one, and the verdict says so (`slomo.adaptation.adapt`). An offered load below what the
         NF can serve beside the others is served whole; the NF's rates then scale with served packets, and what it holds
-        of the cache follows from its accesses relative to the others' (`slomo.models.joint`).
+        of the cache follows from its accesses relative to the others' (`slomo.equilibrium.server`).
     machine : str, optional
         Needed where the library has models of several machines.
     sockets : sequence of int, optional
@@ -73,7 +73,7 @@ def solve_server(
         Length of the measurement that intervals of NFs at reduced load speak of [s]: arrivals vary (Poisson). By
         default that of the calibration mixes at reduced load; endless without such mixes.
     prove : bool
-        Prove how near the fixed point is (`slomo.models.joint_bound`) instead of estimating it from the last two
+        Prove how near the fixed point is (`slomo.equilibrium.bound`) instead of estimating it from the last two
         steps; about as long again. `Convergence.proven` says which it is.
 
     Returns

@@ -17,7 +17,7 @@ from slomo.prediction.evaluation import Evaluation, evaluate, judged_mixes
 from slomo.prediction.predictor import Predictor
 
 if TYPE_CHECKING:
-    from slomo.records.profile import ProfileDataset
+    from slomo.records.dataset import ProfileDataset
 
 #: SLOMO with the published rule of composition, too; everything else of it is `slomo`.
 PUBLISHED = "slomo as published"
@@ -208,7 +208,7 @@ def learning_curves(
     InvalidValueError
         For a budget of fewer than 12 runs, or of more than there are.
     """
-    from slomo.models.training import train
+    from slomo.training.training import train
 
     frame = profile.frame
     pressure = frame[frame["plan"] == "pressure"]

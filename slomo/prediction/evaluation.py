@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from slomo.compose.composition import Compat
-    from slomo.records.profile import ProfileDataset
+    from slomo.records.dataset import ProfileDataset
 
 SCHEMA_VERSION = 1
 Floats = NDArray[np.float64]
@@ -254,7 +254,7 @@ def judged_mixes(library: ModelLibrary, dataset: "ProfileDataset") -> "ProfileDa
     UnknownNameError
         Where the dataset has no mixes.
     """
-    from slomo.records.profile import ProfileDataset
+    from slomo.records.dataset import ProfileDataset
 
     mixes = dataset.select(plan="mix")
     frame = mixes.frame

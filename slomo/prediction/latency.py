@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.adaptation.adapt import at_workload
 from slomo.compose.composition import Compat
 from slomo.errors import InvalidValueError
 from slomo.models.applicability import Verdict
-from slomo.models.latency import LOAD_SLACK, busy_share
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
-from slomo.models.traffic import at_workload
+from slomo.models.responses.latency import LOAD_SLACK, busy_share
 from slomo.prediction.equilibrium import solve_server
 from slomo.prediction.latency_result import LatencyPrediction
 from slomo.prediction.members import Named

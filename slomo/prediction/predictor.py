@@ -1,8 +1,8 @@
 """Predict the throughput of a target beside competitors it was never run with.
 
 SLOMO (SIGCOMM'20) section 4: P = M(compose(V_1 ... V_n)), slowdown = 1 - P / P_solo. Every number comes from the
-features that training calibrated on (`slomo.models.mixture`), for one mix as for a hundred thousand; numpy alone is
-needed.
+features that training calibrated on (`slomo.equilibrium.competition`), for one mix as for a hundred thousand; numpy
+alone is needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from slomo.compose.composition import Compat, Composition, compose
 from slomo.compose.operators import rule_of
 from slomo.compose.saturation import at_limit
+from slomo.equilibrium.competition import competitor_vectors, mix_features
 from slomo.errors import InvalidValueError, UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.base import CompositionKind
 from slomo.models.library import ModelLibrary
-from slomo.models.mixture import competitor_vectors, mix_features
 from slomo.models.nf_model import NFModel
 from slomo.prediction.batch import check_cores, check_coverage, half_width_mpps, predict_members
 from slomo.prediction.explanation import Explanation

@@ -16,12 +16,12 @@ from slomo.errors import MissingMetricError, UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.nf_model import NFModel
-from slomo.models.service_time import DENSITY, ServiceTime
+from slomo.models.responses.service_time import DENSITY, ServiceTime
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from slomo.records.profile import ProfileDataset
+    from slomo.records.dataset import ProfileDataset
 
 Floats = NDArray[np.float64]
 #: Features of a row that say what others do at the accelerator.

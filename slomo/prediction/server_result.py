@@ -87,7 +87,7 @@ class Convergence:
     bound : float
         Bound on what is left to go, as a share of the largest solo value; infinite where steps do not shrink.
     proven : bool
-        Whether the bound is proven (`slomo.models.joint_bound`), or estimated from the last two steps.
+        Whether the bound is proven (`slomo.equilibrium.bound`), or estimated from the last two steps.
     """
 
     converged: bool

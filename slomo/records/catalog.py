@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slomo.errors import UnknownNameError
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 from slomo.records.storage import CARD, MEASUREMENTS, load_dataset
 
 #: Environment variable that names another folder of datasets.

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from slomo.errors import ConfigurationError, UsageError
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 from slomo.records.tables import write_atomically
 
 MEASUREMENTS, PROVENANCE, CARD = "measurements.parquet", "provenance.json", "CARD.md"

@@ -15,9 +15,9 @@ from slomo.report.tables import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from slomo.placement.decision import Assignment
-    from slomo.placement.timeline import Timeline
-    from slomo.placement.verify import Judgement
+    from slomo.placement.over_time.judge import Judgement
+    from slomo.placement.over_time.timeline import Timeline
+    from slomo.placement.problem.decision import Assignment
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 _DASHES = ("-", "--", "-.", ":")

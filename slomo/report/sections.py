@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from slomo.prediction.evaluation import Evaluation
     from slomo.prediction.predictor import Predictor
     from slomo.prediction.result import Prediction
-    from slomo.records.profile import ProfileDataset
+    from slomo.records.dataset import ProfileDataset
 
 _CACHE_AXES = ("L2MISS", "L3OCC")
 _KIB_PER_MIB = 1024.0

@@ -13,9 +13,9 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
-from slomo.simulator.layout import SLACK_NS, Seat, build
-from slomo.simulator.prefill import prefill
-from slomo.simulator.program import program
+from slomo.simulator.programs.layout import SLACK_NS, Seat, build
+from slomo.simulator.programs.prefill import prefill
+from slomo.simulator.programs.program import program
 from slomo.simulator.result import Readings, SimulationResult, assemble
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
@@ -144,11 +144,9 @@ def _seat(machine: Machine, tenant: Tenant) -> Seat:
 
 
 def _kernels() -> Any:
-    from slomo.simulator import compilation
+    from slomo.simulator import first_compile, kernel
 
-    compilation.announce()
-    from slomo.simulator import kernel
-
+    first_compile.announce()
     return kernel
 
 

@@ -9,8 +9,9 @@ docs/concepts/simulator.md.
 # mypy: disable-error-code="no-any-return"
 
 from slomo.simulator.compilation import compiled, kernel
-from slomo.simulator.dma import buffer_line
-from slomo.simulator.hierarchy import access
+from slomo.simulator.hardware.dma import buffer_line
+from slomo.simulator.hardware.hierarchy import access
+from slomo.simulator.programs.traffic import begin_packet, end_packet
 from slomo.simulator.random_numbers import next_bits
 from slomo.simulator.state import (
     D_ACCESS_CREDIT,
@@ -40,7 +41,6 @@ from slomo.simulator.state import (
     ZIPF_PIECES,
     State,
 )
-from slomo.simulator.traffic import begin_packet, end_packet
 
 
 @compiled

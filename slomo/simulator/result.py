@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from slomo.simulator import state as s
-from slomo.simulator.layout import Seat, arrival_mpps
-from slomo.simulator.program import LINE_B
+from slomo.simulator.programs.layout import Seat, arrival_mpps
+from slomo.simulator.programs.program import LINE_B
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from slomo.errors import UnknownNameError, UsageError
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.machine import Machine, load_machine
@@ -83,7 +83,7 @@ def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> 
     'this-host'
     """
     if testbed == "host" and machine == default:
-        from slomo.testbed.host.this_machine import this_machine
+        from slomo.testbed.host.machine.this_machine import this_machine
 
         return this_machine()
     return load_machine(machine) if isinstance(machine, str) else machine

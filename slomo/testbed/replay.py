@@ -8,7 +8,7 @@ from typing import Any
 
 from slomo.errors import TestbedError
 from slomo.records import schema
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import competitors_from_cell, workload_from_columns
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.vocabulary.colocation import Colocation

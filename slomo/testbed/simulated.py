@@ -13,9 +13,9 @@ from typing import Any
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.records.provenance import describe_environment, describe_run, platform_fingerprint, versions
 from slomo.records.run import Phase, RunRecord, TenantSample
-from slomo.simulator.compilation import is_compiled
 from slomo.simulator.engine import DEFAULT_ACCESSES, DEFAULT_SCALE, Tenant, simulate
-from slomo.simulator.program import program
+from slomo.simulator.first_compile import is_compiled
+from slomo.simulator.programs.program import program
 from slomo.simulator.result import TenantResult
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine, load_machine

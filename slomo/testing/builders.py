@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slomo.errors import UnknownNameError
-from slomo.profiling.plan import ExperimentPlan
+from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.metrics import Scope

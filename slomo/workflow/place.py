@@ -14,11 +14,12 @@ from slomo.vocabulary.workload_text import parse_workload
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
-    from slomo.placement.knowledge import Method
-    from slomo.placement.placer import Placer
-    from slomo.placement.problem import Cluster, Request
-    from slomo.placement.profiles import InstanceProfile
-    from slomo.placement.verify import Judge, Judgement
+    from slomo.placement.feasibility.estimates import Method
+    from slomo.placement.online.placer import Placer
+    from slomo.placement.over_time.judge import Judge, Judgement
+    from slomo.placement.problem.cluster import Cluster
+    from slomo.placement.problem.request import Request
+    from slomo.placement.problem.way_profiles import InstanceProfile
     from slomo.records.run import RunRecord
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
@@ -58,10 +59,10 @@ def place(
     ConfigurationError, UnknownNameError, InvalidValueError
         For files, names and numbers that make no sense.
     """
-    from slomo.placement.documents import read_cluster, read_requests
-    from slomo.placement.placer import Placer
-    from slomo.placement.profiles import load_profiles
-    from slomo.workflow.learn import load_models
+    from slomo.placement.online.placer import Placer
+    from slomo.placement.problem.documents import read_cluster, read_requests
+    from slomo.placement.problem.way_profiles import load_profiles
+    from slomo.workflow.train import load_models
 
     found = read_cluster(cluster) if isinstance(cluster, (str, Path)) else cluster
     batch = read_requests(requests) if isinstance(requests, (str, Path)) else tuple(requests)
@@ -84,7 +85,7 @@ def make_judge(
     >>> make_judge().mixes_run
     0
     """
-    from slomo.placement.verify import Judge
+    from slomo.placement.over_time.judge import Judge
 
     functions, made = tuple(own), dict[str, "Testbed"]()
 
@@ -119,8 +120,8 @@ def compare(
     """
     from dataclasses import replace
 
-    from slomo.placement.placer import Placer
-    from slomo.placement.verify import asked_times
+    from slomo.placement.online.placer import Placer
+    from slomo.placement.over_time.judge import asked_times
 
     made = judge or make_judge()
     found = []
@@ -174,7 +175,7 @@ def profile_ways(
     loads : sequence of float
         Loads as shares of solo throughput at which latency is measured; none for no latencies.
     """
-    from slomo.placement.profiles import InstanceProfile, measure_curve
+    from slomo.placement.problem.way_profiles import InstanceProfile, measure_curve
     from slomo.testbed.registry import make_testbed
 
     host = _machine(machine)

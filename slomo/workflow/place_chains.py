@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
-    from slomo.placement.decision import Decision
-    from slomo.placement.knowledge import Knowledge
-    from slomo.placement.nodes import Node
-    from slomo.placement.numa import ChainPlan, Judges
-    from slomo.placement.problem import Cluster, Server
-    from slomo.placement.profiles import InstanceProfile
-    from slomo.placement.workloads import RatedChain
+    from slomo.placement.chains.judges import Judges
+    from slomo.placement.chains.nodes import Node
+    from slomo.placement.chains.planner import ChainPlan
+    from slomo.placement.feasibility.estimates import ThroughputEstimates
+    from slomo.placement.problem.chain import RatedChain
+    from slomo.placement.problem.cluster import Cluster, Server
+    from slomo.placement.problem.decision import Decision
+    from slomo.placement.problem.way_profiles import InstanceProfile
 
 #: What a hand-over between nodes costs: what NUMASFP measured, or what the simulator makes of memory far away.
 Handover = Literal["measured", "simulated"]
@@ -48,7 +49,7 @@ class PlacedChains:
 
     def decisions(self, interval: int = 0) -> "tuple[Decision, ...]":
         """Return where every chain is in one interval, those without a place refused."""
-        from slomo.placement.decision import Assignment, Decision, Refusal
+        from slomo.placement.problem.decision import Assignment, Decision, Refusal
 
         found = []
         servers = {server.name: server for server in self.cluster.servers}
@@ -113,14 +114,14 @@ def place_chains(
         Where a policy has too little to go by.
     """
     from slomo.models.library import ModelLibrary
-    from slomo.placement.knowledge import Knowledge
-    from slomo.placement.numa import plan_chains
+    from slomo.placement.chains.planner import plan_chains
+    from slomo.placement.feasibility.estimates import ThroughputEstimates
 
-    knowledge = Knowledge(library if library is not None else ModelLibrary([]), model, 0.5, profiles)
+    estimates = ThroughputEstimates(library if library is not None else ModelLibrary([]), model, 0.5, profiles)
     if policy == "slomo-numa":
-        knowledge.check_names([item.request for item in chains], cluster.machines)
+        estimates.check_names([item.request for item in chains], cluster.machines)
     known = {
-        name: _judges(knowledge, name, chains, predicts=policy == "slomo-numa", handover=handover)
+        name: _judges(estimates, name, chains, predicts=policy == "slomo-numa", handover=handover)
         for name in cluster.machines
     }
     nodes = {server.name: _nodes(server) for server in cluster.servers}
@@ -143,26 +144,31 @@ class _Clock:
 
 
 def _nodes(server: "Server") -> "tuple[Node, ...]":
-    from slomo.placement.nodes import Node
+    from slomo.placement.chains.nodes import Node
 
     return (Node(server.cores, server.ways),) * server.used_sockets
 
 
 def _judges(
-    knowledge: "Knowledge", machine: str, chains: "Sequence[RatedChain]", *, predicts: bool, handover: Handover
+    estimates: "ThroughputEstimates",
+    machine: str,
+    chains: "Sequence[RatedChain]",
+    *,
+    predicts: bool,
+    handover: Handover,
 ) -> "Judges":
-    from slomo.placement.nodes import handover_keeps
-    from slomo.placement.numa import Judges
-    from slomo.placement.policies.numasfp import lookup_table
-    from slomo.placement.policies.slomo_numa import node_rates
+    from slomo.placement.chains.judges import Judges
+    from slomo.placement.chains.nodes import handover_keeps
+    from slomo.placement.chains.numasfp import lookup_table
+    from slomo.placement.chains.predicted import node_rates
 
-    table = lookup_table(knowledge, machine)
+    table = lookup_table(estimates, machine)
     if not predicts:
         return Judges(table)
     if handover == "measured":
-        return Judges(table, node_rates(knowledge, machine), handover_keeps)
+        return Judges(table, node_rates(estimates, machine), handover_keeps)
     keys = sorted({workload.key for item in chains for workload in item.request.chain})
-    return Judges(table, node_rates(knowledge, machine, {key: remote_keeps(machine, key) for key in keys}))
+    return Judges(table, node_rates(estimates, machine, {key: remote_keeps(machine, key) for key in keys}))
 
 
 def core_numbers(

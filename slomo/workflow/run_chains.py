@@ -13,9 +13,9 @@ import numpy as np
 from slomo.workflow.place_chains import Handover, PlacedChains, core_numbers, mask_of, way_masks
 
 if TYPE_CHECKING:
-    from slomo.placement.problem import Cluster
-    from slomo.placement.verify import Judgement, Violation
-    from slomo.placement.workloads import RatedChain
+    from slomo.placement.over_time.judge import Judgement, Violation
+    from slomo.placement.problem.chain import RatedChain
+    from slomo.placement.problem.cluster import Cluster
     from slomo.simulator.result import TenantResult
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
@@ -58,7 +58,7 @@ def judge_chains(
         ANAT is throughput served over throughput offered, averaged over intervals. An SLO of `min_mpps` is broken where
         in some interval a chain serves less than that, or than it is offered.
     """
-    from slomo.placement.verify import Judgement
+    from slomo.placement.over_time.judge import Judgement
 
     plan, runner = placed.plan, _Runner(placed.cluster, own, handover, accesses, seed)
     shares: list[float] = []
@@ -94,7 +94,7 @@ def judge_chains(
 
 
 def _broken(item: "RatedChain", mpps: float, offered_mpps: float, server: str) -> "Violation | None":
-    from slomo.placement.verify import TOLERANCE, Violation
+    from slomo.placement.over_time.judge import TOLERANCE, Violation
 
     needed = min(item.request.slo.min_mpps or 0.0, offered_mpps)
     if mpps >= needed * (1.0 - TOLERANCE):
@@ -127,7 +127,7 @@ class _Runner:
         ways: Mapping[str, int],
     ) -> dict[str, float]:
         """Simulate one server for one interval; return the throughput of every chain [Mpps]."""
-        from slomo.placement.nodes import handover_keeps
+        from slomo.placement.chains.nodes import handover_keeps
 
         server = self._servers[name]
         measured = self._handover == "measured"

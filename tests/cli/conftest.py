@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
-from slomo.workflow.measure import profile
+from slomo.workflow.profile import profile
 
 NETWORK_FUNCTIONS = ("lpm", "stats", "firewall")
 QUICK = {"accesses": 90_000, "scale": 64}  # tests of the front doors need plausible numbers, not good ones

@@ -10,10 +10,10 @@ import pytest
 import slomo
 from slomo.cli.main import main
 from slomo.errors import UnknownNameError
-from slomo.models.registry import model_names
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 from slomo.records.storage import load_dataset
-from slomo.workflow.measure import plan_experiments
+from slomo.training.families.registry import model_names
+from slomo.workflow.profile import plan_experiments
 
 # The fixture `bench` and its type live in conftest.py, which tests cannot import; duck typing is enough here.
 PREDICTION_KEYS = {
@@ -132,7 +132,7 @@ def test_evaluation_takes_as_many_mixes_as_there_are(monkeypatch, profiled) -> N
         ran.append(plan_experiments(targets, mixes=mixes, **kept))
         raise InterruptedError
 
-    monkeypatch.setattr("slomo.workflow.judge.profile", measured)
+    monkeypatch.setattr("slomo.workflow.evaluate.profile", measured)
     with pytest.raises(InterruptedError):
         slomo.evaluate(slomo.train(profiled, models=["none"], targets=["lpm", "stats"]))
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from slomo.cli.main import main
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 
 # One line of parameters per fault: the command line (with places {dataset}, {models}, {tmp}), exit code, words said.
 NAMES = [
@@ -207,7 +207,7 @@ def test_store_of_another_campaign_is_refused_with_the_difference(tmp_path: Path
 
 def test_two_campaigns_on_one_store(tmp_path: Path, capsys) -> None:
     """The second campaign on a store is turned away at once, with exit code 3."""
-    from slomo.profiling.store import CampaignStore
+    from slomo.profiling.campaign.store import CampaignStore
 
     store = tmp_path / "runs.sqlite"
     with CampaignStore(store):

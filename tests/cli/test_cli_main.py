@@ -33,7 +33,7 @@ def test_help_imports_nothing_heavy() -> None:
 def test_every_command_is_what_help_says() -> None:
     """Each name in the table leads to a click command with a help text of its own."""
     for name in COMMANDS:
-        command = importlib.import_module(f"slomo.cli.{name}").command
+        command = importlib.import_module(f"slomo.cli.verbs.{name}").command
         assert isinstance(command, click.Command)
         assert command.help
 
@@ -41,7 +41,7 @@ def test_every_command_is_what_help_says() -> None:
 def test_every_leaf_command_speaks_json() -> None:
     """There is no command without --json."""
     for name in COMMANDS:
-        command = importlib.import_module(f"slomo.cli.{name}").command
+        command = importlib.import_module(f"slomo.cli.verbs.{name}").command
         leaves = command.commands.values() if isinstance(command, click.Group) else [command]
         assert all(any("--json" in option.opts for option in leaf.params) for leaf in leaves), name
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
-from slomo.models.registry import model_names
 from slomo.prediction.error_sources import PUBLISHED
+from slomo.training.families.registry import model_names
 
 
 def test_every_model_is_judged_at_every_budget(bench, capsys, tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from slomo.cli.main import main
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.latency_plans import latency_plan
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.latency_plans import latency_plan
 from slomo.testbed.simulated import SimulatedTestbed
 
 

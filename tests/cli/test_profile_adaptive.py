@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
-from slomo.profiling.adaptive import AdaptiveDesign
+from slomo.profiling.adaptive.design import AdaptiveDesign
 from slomo.records.catalog import find_dataset
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 from slomo.vocabulary.workload import Workload
 
 

@@ -7,8 +7,8 @@ from types import ModuleType
 import pandas as pd
 import pytest
 
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.plan import ExperimentPlan
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.records.catalog import catalog
 from slomo.records.storage import load_dataset
 from slomo.testbed.registry import make_testbed

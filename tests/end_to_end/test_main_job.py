@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import slomo
-from slomo.cli import demo
 from slomo.cli.main import main
+from slomo.cli.verbs import demo
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MAPPING = REPOSITORY / "datasets" / "mappings" / "yala-flow-monitor.yaml"

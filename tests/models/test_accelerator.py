@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slomo.errors import InvalidValueError
-from slomo.models.accelerator import AcceleratorUse, shared_mpps, turns
-from slomo.models.accelerator_fit import fit_use
-from slomo.models.service_time import ServiceTime, fit_service_time
+from slomo.models.responses.accelerator import AcceleratorUse, shared_mpps, turns
+from slomo.models.responses.service_time import ServiceTime
+from slomo.training.accelerator_fit import fit_use
+from slomo.training.service_time_fit import fit_service_time
 
 uses = st.lists(
     st.tuples(st.floats(50.0, 2000.0), st.floats(0.2, 3.0), st.sampled_from(["pipeline", "run-to-completion"])),

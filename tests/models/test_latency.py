@@ -7,14 +7,14 @@ import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.models.applicability import Verdict
-from slomo.models.latency import LatencyModel, busy_share
-from slomo.models.latency_fit import LatencyRows, fit_latency
 from slomo.models.library import ModelLibrary
-from slomo.models.training import train
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.latency_plans import latency_plan
-from slomo.profiling.plans import pressure_plan
+from slomo.models.responses.latency import LatencyModel, busy_share
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.basic import pressure_plan
+from slomo.profiling.plans.latency_plans import latency_plan
 from slomo.testbed.simulated import SimulatedTestbed
+from slomo.training.latency_fit import LatencyRows, fit_latency
+from slomo.training.training import train
 
 LOADS = np.tile([0.2, 0.5, 0.7, 0.8, 0.9], 6)
 POSSIBLE = np.repeat([4.0, 3.5, 3.0, 2.5, 2.0, 1.0], 5)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from slomo.errors import ConfigurationError
-from slomo.models import trees
-from slomo.models.gradient_boosting import PublishedBoosting, ensemble_of
-from slomo.models.kernels import sum_of_trees
-from slomo.models.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
-from slomo.models.trees import Node, TreeEnsemble, grow
-from slomo.models.xgb import MonotoneBoosting
+from slomo.models.functions import trees
+from slomo.models.functions.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
+from slomo.models.functions.tree_kernel import sum_of_trees
+from slomo.models.functions.trees import Node, TreeEnsemble, grow
+from slomo.training.families.gradient_boosting import PublishedBoosting, ensemble_of
+from slomo.training.families.xgb import MonotoneBoosting
 
 
 @pytest.fixture(scope="module")

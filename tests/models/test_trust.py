@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from slomo.errors import InvalidValueError
 from slomo.models.applicability import Verdict, applicability
-from slomo.models.cross_validation import folds
 from slomo.models.intervals import ConformalCalibration, calibrate
 from slomo.models.library import ModelLibrary
+from slomo.training.cross_validation import folds
 
 
 def test_conformal_theory_holds() -> None:

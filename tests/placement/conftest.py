@@ -10,8 +10,9 @@ from slomo.models.contentiousness import constant_profile
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
-from slomo.placement.problem import SLO, Cluster, Request
-from slomo.placement.profiles import InstanceProfile
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.request import SLO, Request
+from slomo.placement.problem.way_profiles import InstanceProfile
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector

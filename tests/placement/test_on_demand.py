@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from slomo.placement.decision import Decision
-from slomo.placement.on_demand import CacheClass, Observed, Want, class_masks, foreseen, share_out
-from slomo.placement.placer import Placer
-from slomo.placement.problem import SLO, Cluster, Request
-from slomo.placement.verify import Judge
+from slomo.placement.feasibility.on_demand import CacheClass, Observed, Want, class_masks, foreseen, share_out
+from slomo.placement.online.placer import Placer
+from slomo.placement.over_time.judge import Judge
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.decision import Decision
+from slomo.placement.problem.request import SLO, Request
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector

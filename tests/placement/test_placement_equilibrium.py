@@ -9,9 +9,9 @@ from slomo.errors import InvalidValueError
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.library import ModelLibrary
-from slomo.models.server_response import ServerResponse
-from slomo.placement.knowledge import Knowledge
-from slomo.placement.placer import Placer
+from slomo.models.responses.server_response import ServerResponse
+from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.online.placer import Placer
 from slomo.vocabulary.workload import Workload
 
 MACHINE = "e5-2620v4"
@@ -43,7 +43,7 @@ def test_equilibrium_is_asked_where_models_know_it(library, responsive) -> None:
     """By default the fixed point predicts where all models have one, the vectors of neighbours where one has none."""
     keys = [Workload("lpm").key] * 3
     rates = {
-        name: Knowledge(models, method=method).rates(MACHINE, [keys], [3])[0][keys[0]][0]
+        name: ThroughputEstimates(models, method=method).rates(MACHINE, [keys], [3])[0][keys[0]][0]
         for name, models, method in (
             ("default", responsive, "auto"),
             ("fixed point", responsive, "equilibrium"),
@@ -58,12 +58,12 @@ def test_equilibrium_is_asked_where_models_know_it(library, responsive) -> None:
 
 def test_mixes_of_unequal_size_are_predicted_as_one_by_one(responsive) -> None:
     """Many mixes in arrays, some places empty, say what each mix says alone."""
-    knowledge = Knowledge(responsive)
+    estimates = ThroughputEstimates(responsive)
     lpm, stats = Workload("lpm").key, Workload("stats").key
     mixes = [(lpm,), (lpm, stats), (lpm, lpm, stats), (stats, stats, lpm, lpm)]
-    together = knowledge.rates(MACHINE, mixes)
+    together = estimates.rates(MACHINE, mixes)
 
-    assert together == [knowledge.rates(MACHINE, [mix])[0] for mix in mixes]
+    assert together == [estimates.rates(MACHINE, [mix])[0] for mix in mixes]
     assert together[0][lpm] == (5.0, 5.0, 5.0)
 
 

@@ -8,15 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slomo.placement.cover import cover
-from slomo.placement.knowledge import Knowledge
-from slomo.placement.mixes import Host, Piece, Pieces
-from slomo.placement.oracle import Oracle
-from slomo.placement.placer import Placer
-from slomo.placement.problem import SLO, Cluster, Request
-from slomo.placement.rates import RateBook
-from slomo.placement.rounding import fill_by_value
-from slomo.placement.shared_pricing import SharedPricing, classes_of
+from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.feasibility.mixes import Host, Piece, Pieces
+from slomo.placement.feasibility.oracle import Oracle
+from slomo.placement.feasibility.rates import RateBook
+from slomo.placement.online.placer import Placer
+from slomo.placement.planning.cover import cover
+from slomo.placement.planning.rounding import fill_by_value
+from slomo.placement.planning.shared_pricing import SharedPricing, classes_of
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.request import SLO, Request
 from slomo.vocabulary.workload import Workload
 
 MACHINE = "e5-2620v4"
@@ -32,14 +33,14 @@ def floors(share):
 
 def test_table_holds_every_mix_at_the_rates_of_single_predictions(make_library) -> None:
     """All C(3 + 5, 5) - 1 mixes of three kinds on five cores are there, and each says what asking for it alone says."""
-    knowledge = Knowledge(make_library(spread=0.05), risk=0.9)
-    table = RateBook(knowledge).table(MACHINE, floors(1e-9), 5, 10_000)
+    estimates = ThroughputEstimates(make_library(spread=0.05), risk=0.9)
+    table = RateBook(estimates).table(MACHINE, floors(1e-9), 5, 10_000)
 
     assert table.reach == 5
     assert len(table.rows) == math.comb(8, 5) - 1
     for mix, row in table.rows.items():
         keys = [[*table.floors][number] for number in mix]
-        alone = knowledge.rates(MACHINE, [keys], [len(keys)])[0]
+        alone = estimates.rates(MACHINE, [keys], [len(keys)])[0]
         for number in set(mix):
             found = (table.mpps[row, number], table.low[row, number], table.high[row, number])
             assert found == pytest.approx(alone[[*table.floors][number]], rel=1e-12)
@@ -47,9 +48,9 @@ def test_table_holds_every_mix_at_the_rates_of_single_predictions(make_library) 
 
 def test_table_holds_the_mixes_of_use_and_no_others(library) -> None:
     """There are just those mixes in which everybody reaches its floor; nobody fares worse in any part of them."""
-    knowledge = Knowledge(library)
-    every = RateBook(knowledge).table(MACHINE, floors(1e-9), 6, 10_000)
-    table = RateBook(knowledge).table(MACHINE, floors(0.9), 6, 10_000)
+    estimates = ThroughputEstimates(library)
+    every = RateBook(estimates).table(MACHINE, floors(1e-9), 6, 10_000)
+    table = RateBook(estimates).table(MACHINE, floors(0.9), 6, 10_000)
     floor = np.array([*table.floors.values()])
     of_use = {mix for mix, row in every.rows.items() if not (every.low[row] / floor - 1.0 < 0.0).any()}
 
@@ -59,24 +60,24 @@ def test_table_holds_the_mixes_of_use_and_no_others(library) -> None:
 
 def test_a_mix_with_a_part_that_breaks_is_of_no_use(library, monkeypatch) -> None:
     """Where predictions let a competitor more help, the worst part counts: whoever leaves, all others are kept."""
-    knowledge = Knowledge(library)
-    plain = knowledge.rates_of_places
+    estimates = ThroughputEstimates(library)
+    plain = estimates.rates_of_places
 
     def odd(machine, members, promises):
         mpps, low, high = plain(machine, members, promises)
         return mpps, np.where((members >= 0).sum(axis=1, keepdims=True) == 2, 0.5 * low, low), high
 
-    monkeypatch.setattr(knowledge, "rates_of_places", odd)
-    table = RateBook(knowledge).table(MACHINE, floors(0.3), 4, 10_000)
+    monkeypatch.setattr(estimates, "rates_of_places", odd)
+    table = RateBook(estimates).table(MACHINE, floors(0.3), 4, 10_000)
 
     assert np.nanmax(table.least[table.counts.sum(axis=1) > 2] / [floors(1.0)[key] for key in table.floors]) <= 0.5
-    assert set(RateBook(knowledge).table(MACHINE, floors(0.6), 4, 10_000).rows) == {(0,), (1,), (2,)}
+    assert set(RateBook(estimates).table(MACHINE, floors(0.6), 4, 10_000).rows) == {(0,), (1,), (2,)}
 
 
 def test_growing_stops_where_it_becomes_too_much(library) -> None:
     """A table cut off says up to how many tenants it is whole, and nothing larger is called hopeless."""
-    knowledge = Knowledge(library)
-    book = RateBook(knowledge)
+    estimates = ThroughputEstimates(library)
+    book = RateBook(estimates)
     table = book.table(MACHINE, floors(0.5), 8, 20)
     needs = floors(0.9)
 
@@ -89,8 +90,8 @@ def test_hopeless_mixes_break_and_others_are_judged(library) -> None:
     """What a grown table lacks breaks some promise; mixes that hold are never called hopeless."""
     pieces = Pieces()
     numbers = {nf: pieces.number(Piece((KEYS[nf],), 0.9 * solo)) for nf, (solo, _, _) in FUNCTIONS.items()}
-    oracle, host = Oracle(pieces, Knowledge(library), predicts=True), Host(MACHINE, 8, 18)
-    judge = Oracle(pieces, Knowledge(library), predicts=True)
+    oracle, host = Oracle(pieces, ThroughputEstimates(library), predicts=True), Host(MACHINE, 8, 18)
+    judge = Oracle(pieces, ThroughputEstimates(library), predicts=True)
     oracle.table(host, floors(0.9), most=100)
     mixes = list(itertools.combinations_with_replacement(sorted(numbers.values()), 4))
 
@@ -110,7 +111,7 @@ def priced(library, wanted, cores=5):
         first = next(iter(cut.values()))
         splits[first], demand[first] = cut, count
     host = Host(MACHINE, cores, 18)
-    oracle = Oracle(pieces, Knowledge(library), predicts=True)
+    oracle = Oracle(pieces, ThroughputEstimates(library), predicts=True)
     asked = classes_of(pieces, splits, demand)
     names = {item.workload for item in asked}
     least = {key: min(n for i in asked if i.workload == key for _, n in i.pieces.values()) for key in names}

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError, UnsupportedPredictionError
-from slomo.placement.placer import Placer
-from slomo.placement.problem import SLO, Cluster, Request, Server
+from slomo.placement.online.placer import Placer
+from slomo.placement.problem.cluster import Cluster, Server
+from slomo.placement.problem.request import SLO, Request
 
 MACHINE = "e5-2620v4"
 #: What the hand-made models say: solo [Mpps], M/s of accesses, share lost per M/s of the others'.

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
-from slomo.placement.decision import Assignment, Decision, Refusal
-from slomo.placement.documents import parse_cluster, parse_requests, read_cluster, read_requests
-from slomo.placement.problem import SLO, Cluster, Request, Server, requests_from_dict, requests_to_dict
+from slomo.placement.problem.cluster import Cluster, Server
+from slomo.placement.problem.decision import Assignment, Decision, Refusal
+from slomo.placement.problem.documents import parse_cluster, parse_requests, read_cluster, read_requests
+from slomo.placement.problem.request import SLO, Request, requests_from_dict, requests_to_dict
 
 REQUESTS = (
     Request("a", ("lpm", "stats@1500B,1000f"), SLO(min_mpps=1.5, p95_us=20.0), priority=2, replicas=3),

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slomo.placement.columns import Column
-from slomo.placement.cover import cover
-from slomo.placement.mixes import Host
-from slomo.placement.placer import Placer
-from slomo.placement.pricing import Item, Knapsack
-from slomo.placement.problem import Cluster
+from slomo.placement.feasibility.mixes import Host
+from slomo.placement.online.placer import Placer
+from slomo.placement.planning.columns import Column
+from slomo.placement.planning.cover import cover
+from slomo.placement.planning.pricing import Item, Knapsack
+from slomo.placement.problem.cluster import Cluster
 
 MACHINE = "e5-2620v4"
 

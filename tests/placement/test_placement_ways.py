@@ -3,12 +3,13 @@
 import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError
-from slomo.placement.mixes import Host
-from slomo.placement.on_demand import CacheClass, Observed, share_out
-from slomo.placement.placer import Placer
+from slomo.placement.feasibility.mixes import Host
+from slomo.placement.feasibility.on_demand import CacheClass, Observed, share_out
+from slomo.placement.online.placer import Placer
 from slomo.placement.policies.resq_milp import Term, solve
-from slomo.placement.problem import SLO, Cluster, Request
-from slomo.placement.profiles import InstanceProfile, load_profiles, measure_curve, save_profiles
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.request import SLO, Request
+from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, measure_curve, save_profiles
 
 MACHINE = "e5-2620v4"
 

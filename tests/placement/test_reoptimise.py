@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, UnknownNameError
-from slomo.placement.placer import Placer
+from slomo.placement.online.placer import Placer
+from slomo.placement.over_time.judge import Judge
+from slomo.placement.over_time.reoptimise import aligned, reoptimise
+from slomo.placement.over_time.timeline import play
 from slomo.placement.policies.predicted import PredictedBestFit
-from slomo.placement.problem import SLO, Cluster, Request
-from slomo.placement.reoptimise import aligned, reoptimise
-from slomo.placement.timeline import play
-from slomo.placement.verify import Judge
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.request import SLO, Request
 from slomo.placement.workloads import Event, arrivals
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.vocabulary.metrics import Scope

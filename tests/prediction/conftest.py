@@ -10,7 +10,7 @@ from slomo.models.contentiousness import ContentiousnessProfile, basis_size
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
-from slomo.models.sensitivity import ConstantSensitivity, LinearSensitivity
+from slomo.models.responses.sensitivity import ConstantSensitivity, LinearSensitivity
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector

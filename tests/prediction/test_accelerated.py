@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from slomo.models.library import ModelLibrary
-from slomo.models.training import train
 from slomo.prediction.predictor import Predictor
 from slomo.testbed.simulated import SimulatedTestbed
-from slomo.workflow.ask import predict
-from slomo.workflow.measure import profile
+from slomo.training.training import train
+from slomo.workflow.predict import predict
+from slomo.workflow.profile import profile
 
 NFS = ["flow-monitor-regex", "ids-regex", "flowstats"]
 MIXES = (

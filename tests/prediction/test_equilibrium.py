@@ -6,13 +6,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from slomo.equilibrium.memo import JointMemo
+from slomo.equilibrium.server import TRIES, joint_vectors, solve_joint
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.applicability import Verdict, applicability
 from slomo.models.intervals import ConformalCalibration
-from slomo.models.joint import TRIES, joint_vectors, solve_joint
-from slomo.models.joint_memo import JointMemo
 from slomo.models.library import ModelLibrary
-from slomo.models.server_response import ServerResponse
+from slomo.models.responses.server_response import ServerResponse
 from slomo.prediction.equilibrium import solve_server
 from slomo.prediction.predictor import Predictor
 from slomo.vocabulary.workload import Traffic, Workload

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.models.training import train
 from slomo.prediction.error_sources import error_sources, explained, learning_curves, reliability
 from slomo.prediction.evaluation import evaluate
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.plans import mixes_plan, pressure_plan
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.basic import mixes_plan, pressure_plan
 from slomo.testbed.simulated import SimulatedTestbed
+from slomo.training.training import train
 
 NFS, MACHINE = ("lpm", "stats", "firewall"), "e5-2620v4"
 

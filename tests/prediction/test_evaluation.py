@@ -8,8 +8,8 @@ import pytest
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.prediction.evaluation import errors, evaluate
 from slomo.prediction.predictor import Predictor
+from slomo.records.dataset import ProfileDataset
 from slomo.records.measurement import Measurement, Stability
-from slomo.records.profile import ProfileDataset
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector

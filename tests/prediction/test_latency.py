@@ -7,12 +7,12 @@ import pytest
 
 from slomo.errors import InvalidValueError
 from slomo.models.applicability import Verdict
-from slomo.models.latency import LatencyCurve, LatencyModel
 from slomo.models.library import ModelLibrary
+from slomo.models.responses.latency import LatencyCurve, LatencyModel
 from slomo.prediction.latency import predict_latency
 from slomo.prediction.latency_result import LatencyPrediction
 from slomo.vocabulary.workload import Traffic, Workload
-from slomo.workflow.ask import predict
+from slomo.workflow.predict import predict
 
 MACHINE = "silver-4110"
 

@@ -9,11 +9,12 @@ import pytest
 from slomo.errors import MissingMetricError, UnsupportedPredictionError
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
-from slomo.models.service_time import ServiceTime, service_time_of
-from slomo.models.training import train
+from slomo.models.responses.service_time import ServiceTime
 from slomo.prediction.rows import best_family, predict_rows
-from slomo.records.importing import import_table
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
+from slomo.records.importing.door import import_table
+from slomo.training.service_time_fit import service_time_of
+from slomo.training.training import train
 
 MAPPING = {
     "machine": "toy-nic",

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from slomo.adaptation.adapt import at_traffic
+from slomo.adaptation.interpolation import monotone_cubic
 from slomo.errors import UnknownNameError, UnsupportedPredictionError
 from slomo.models.applicability import Verdict
-from slomo.models.blending import monotone_cubic
 from slomo.models.library import ModelLibrary
-from slomo.models.traffic import at_traffic
 from slomo.prediction.equilibrium import solve_server
 from slomo.vocabulary.workload import Traffic, Workload
 

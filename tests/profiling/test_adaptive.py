@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, UsageError
-from slomo.profiling.adaptive import AdaptiveDesign
-from slomo.profiling.adaptive_campaign import AdaptivePlan, adaptive_plan, refuse_replicates, run_adaptive
-from slomo.profiling.adaptive_outcome import AdaptiveSettings, Reason
-from slomo.profiling.campaign import IncompleteCampaignError
-from slomo.profiling.choice import coordinates
-from slomo.profiling.designs import grid, sobol
-from slomo.profiling.noise import estimate_noise
-from slomo.profiling.plan import PlannedRun
+from slomo.profiling.adaptive.campaign import AdaptivePlan, adaptive_plan, refuse_replicates, run_adaptive
+from slomo.profiling.adaptive.choice import coordinates
+from slomo.profiling.adaptive.design import AdaptiveDesign
+from slomo.profiling.adaptive.noise import estimate_noise
+from slomo.profiling.adaptive.outcome import AdaptiveSettings, Reason
+from slomo.profiling.campaign.run import IncompleteCampaignError
+from slomo.profiling.plans.designs import grid, sobol
+from slomo.profiling.plans.plan import PlannedRun
 from slomo.records.run import RunRecord, TenantSample
 from slomo.testing.builders import TOY_MACHINE, ToyTestbed, toy_plan
 from slomo.vocabulary.colocation import Colocation

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from slomo.profiling.adaptive import AdaptiveDesign
-from slomo.profiling.adaptive_outcome import AdaptiveSettings, Reason
-from slomo.profiling.ask_tell import OptunaProposals
-from slomo.profiling.designs import Pressure, sobol
+from slomo.profiling.adaptive.ask_tell import OptunaProposals
+from slomo.profiling.adaptive.design import AdaptiveDesign
+from slomo.profiling.adaptive.outcome import AdaptiveSettings, Reason
+from slomo.profiling.plans.designs import Pressure, sobol
 from slomo.testing.builders import TOY_MACHINE, ToyTestbed
 from slomo.vocabulary.workload import Workload
 

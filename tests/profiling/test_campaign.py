@@ -20,11 +20,11 @@ from slomo.errors import (
     UnknownNameError,
     UsageError,
 )
-from slomo.profiling.campaign import IncompleteCampaignError, run_campaign
-from slomo.profiling.description import describe_campaign
-from slomo.profiling.plan import ExperimentPlan
-from slomo.profiling.plans import mixes_plan
-from slomo.profiling.store import CampaignStore, stored_records
+from slomo.profiling.campaign.description import describe_campaign
+from slomo.profiling.campaign.run import IncompleteCampaignError, run_campaign
+from slomo.profiling.campaign.store import CampaignStore, stored_records
+from slomo.profiling.plans.basic import mixes_plan
+from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.testbed.wrappers import FailingTestbed, NoisyTestbed
 from slomo.testing.builders import TOY_MACHINE, ToyTestbed, toy_plan
@@ -34,7 +34,7 @@ from slomo.vocabulary.workload import Workload
 #: A campaign in a process of its own, as a user would start it; the same command every time.
 PROGRAM = """
 import sys
-from slomo.profiling.campaign import run_campaign
+from slomo.profiling.campaign.run import run_campaign
 from slomo.testbed.wrappers import NoisyTestbed
 from slomo.testing.builders import ToyTestbed, toy_plan
 

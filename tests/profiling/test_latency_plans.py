@@ -3,11 +3,11 @@
 import pytest
 
 from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.latency_plans import LOADS, latency_plan
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.latency_plans import LOADS, latency_plan
 from slomo.testing.builders import ToyTestbed, toy_plan
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.measure import profile
+from slomo.workflow.profile import profile
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slomo.errors import IncompatibleMeasurementsError, InvalidValueError, UnknownNameError, UnstableMeasurementError
-from slomo.profiling.designs import Pressure, competitor, grid, make_design, slomo_grid, sobol, thinned
-from slomo.profiling.plan import ExperimentPlan, combine, run_seed
-from slomo.profiling.plans import mixes_plan, pressure_plan, solo_plan, stream_of
-from slomo.profiling.stability import needs_another, require_stable
+from slomo.profiling.campaign.stability import needs_another, require_stable
+from slomo.profiling.plans.basic import mixes_plan, pressure_plan, solo_plan, stream_of
+from slomo.profiling.plans.designs import Pressure, competitor, grid, make_design, slomo_grid, sobol, thinned
+from slomo.profiling.plans.plan import ExperimentPlan, combine, run_seed
 from slomo.records.measurement import summarise
 from slomo.testbed.wrappers import NoisyTestbed
 from slomo.testing.builders import ToyTestbed, toy_plan

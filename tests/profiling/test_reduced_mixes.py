@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.models.training import train
 from slomo.prediction.equilibrium import solve_server
 from slomo.prediction.evaluation import evaluate, judged_mixes
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.plans import solo_plan, stream_of
-from slomo.profiling.reduced_mixes import LOADS, reduced_mixes_plan
-from slomo.records.profile import ProfileDataset
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.basic import solo_plan, stream_of
+from slomo.profiling.plans.reduced_mixes import LOADS, reduced_mixes_plan
+from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import workload_from_columns
 from slomo.testbed.simulated import SimulatedTestbed
+from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Traffic, Workload
-from slomo.workflow.measure import profile
+from slomo.workflow.profile import profile
 
 MACHINE = "silver-4110"
 NETWORK_FUNCTIONS = ("lpm", "stats", "firewall", "maglev")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError
-from slomo.profiling.refinement import MidpointRefinement, Shape, refine
+from slomo.profiling.plans.refinement import MidpointRefinement, Shape, refine
 
 
 def ways(x: float) -> float:

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from slomo.errors import ConfigurationError, StoreError
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.plan import ExperimentPlan
-from slomo.profiling.store import CampaignStore, store_error, stored_records
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.campaign.store import CampaignStore, store_error, stored_records
+from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.testing.builders import ToyTestbed, toy_plan
 
 
@@ -154,7 +154,7 @@ def test_lock_of_a_dead_process_is_recovered(tmp_path):
     """A lock file left behind by a killed process does not block the next campaign."""
     path = tmp_path / "a.sqlite"
     program = (
-        "import os, sys\nfrom slomo.profiling.store import CampaignStore\n"
+        "import os, sys\nfrom slomo.profiling.campaign.store import CampaignStore\n"
         "store = CampaignStore(sys.argv[1])\nos.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", program, str(path)], check=False).returncode == -9

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.metrics import Scope

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from slomo.errors import ConfigurationError
-from slomo.records.importing import import_pcm, import_table
-from slomo.records.mapping import load_mapping, metric_factor, throughput_mpps
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
+from slomo.records.importing.door import import_pcm, import_table
+from slomo.records.importing.mapping import load_mapping, metric_factor, throughput_mpps
 from slomo.vocabulary.metrics import METRICS, metric
 
 HEADERLESS = {

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slomo.errors import ConfigurationError, MissingMetricError, SlomoError
-from slomo.records.pcm import CUT, FIRST, NEGATIVE_IPC, NO_CYCLES, NOT_FINITE, OFF_TIME, read_pcm
-from slomo.records.pcm_csv import number
+from slomo.records.pcm.csv import number
+from slomo.records.pcm.recording import CUT, FIRST, NEGATIVE_IPC, NO_CYCLES, NOT_FINITE, OFF_TIME, read_pcm
 
 
 @pytest.mark.parametrize(("name", "separator"), [("semicolon-sparse.csv", ";"), ("comma-sparse.csv", ",")])

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slomo.records.pcm import read_pcm
+from slomo.records.pcm.recording import read_pcm
 
 RELEASES = ("201811", "202003", "202010", "202107", "202110", "202302", "202403", "202502", "202604", "HEAD")
 PROFILES = ("skx2", "icx1", "spr2", "gnr2", "client1", "skx2_nc", "skx2_yc2")

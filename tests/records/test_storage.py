@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slomo.errors import ConfigurationError, StoreError, UnknownNameError, UsageError
 from slomo.records.catalog import catalog, find_dataset
-from slomo.records.profile import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 from slomo.records.storage import load_dataset, save_dataset
 
 AMOUNT = st.floats(min_value=0.0, allow_nan=False, allow_infinity=False)

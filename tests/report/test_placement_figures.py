@@ -1,10 +1,10 @@
 """Figures of placement show every socket, every run over time once, and the six numbers of a judgement."""
 
-from slomo.placement.decision import Assignment
-from slomo.placement.moves import Move
-from slomo.placement.reoptimise import Reoptimisation
-from slomo.placement.timeline import Sample, Timeline
-from slomo.placement.verify import Judgement
+from slomo.placement.online.moves import Move
+from slomo.placement.over_time.judge import Judgement
+from slomo.placement.over_time.reoptimise import Reoptimisation
+from slomo.placement.over_time.timeline import Sample, Timeline
+from slomo.placement.problem.decision import Assignment
 from slomo.report.placement_figures import cluster_timeline, comparison_page, judgement_rows, server_map, timeline_rows
 
 

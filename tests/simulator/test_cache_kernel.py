@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slomo.errors import InvalidValueError
-from slomo.simulator import compilation
-from slomo.simulator.cache import count_misses
-from slomo.simulator.layout import zipf_table
+from slomo.simulator import first_compile
+from slomo.simulator.hardware.cache import count_misses
+from slomo.simulator.programs.layout import zipf_table
 
 
 def misses_by_dictionary(lines, sets, ways):
@@ -68,14 +68,14 @@ def test_a_zipf_table_is_an_inverse_distribution(lines, exponent):
 def test_the_slow_compilation_is_announced_once(monkeypatch, caplog):
     """Listeners hear one line before the first compilation; without any, the logger does."""
     heard = []
-    monkeypatch.setattr(compilation, "is_compiled", lambda: False)
-    monkeypatch.setattr(compilation, "_announced", [])
-    monkeypatch.setattr(compilation, "_listeners", [])
+    monkeypatch.setattr(first_compile, "is_compiled", lambda: False)
+    monkeypatch.setattr(first_compile, "_announced", [])
+    monkeypatch.setattr(first_compile, "_listeners", [])
     with caplog.at_level(logging.WARNING, "slomo.simulator"):
-        compilation.announce()
-    assert [record.message for record in caplog.records] == [compilation.NOTICE]
-    monkeypatch.setattr(compilation, "_announced", [])
-    compilation.on_first_compile(heard.append)
-    compilation.announce()
-    compilation.announce()
-    assert heard == [compilation.NOTICE]
+        first_compile.announce()
+    assert [record.message for record in caplog.records] == [first_compile.NOTICE]
+    monkeypatch.setattr(first_compile, "_announced", [])
+    first_compile.on_first_compile(heard.append)
+    first_compile.announce()
+    first_compile.announce()
+    assert heard == [first_compile.NOTICE]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slomo.models.accelerator import AcceleratorUse, shared_mpps
+from slomo.models.responses.accelerator import AcceleratorUse, shared_mpps
 from slomo.simulator.engine import Tenant, simulate
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.network_function import load_network_function, parse_network_function

@@ -3,9 +3,9 @@
 import pytest
 
 from slomo.errors import InvalidValueError, TestbedError, UnknownNameError, UsageError
-from slomo.profiling.campaign import run_campaign
-from slomo.profiling.plans import mixes_plan, solo_plan
-from slomo.records.profile import ProfileDataset
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.basic import mixes_plan, solo_plan
+from slomo.records.dataset import ProfileDataset
 from slomo.testbed.registry import make_testbed
 from slomo.testbed.replay import ReplayTestbed
 from slomo.testbed.simulated import SimulatedTestbed

@@ -14,9 +14,9 @@ import pytest
 
 from slomo.errors import ConfigurationError, MeasurementError, SlomoError, TestbedError
 from slomo.testbed.host import orphans
-from slomo.testbed.host.lock import HostLock
-from slomo.testbed.host.marker import VARIABLE, RunMark, boot_identity, new_mark
-from slomo.testbed.host.processes import ManagedProcess
+from slomo.testbed.host.processes.lock import HostLock
+from slomo.testbed.host.processes.marker import VARIABLE, RunMark, boot_identity, new_mark
+from slomo.testbed.host.processes.process import ManagedProcess
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.vocabulary.colocation import Colocation
@@ -145,7 +145,7 @@ def test_the_lock_leaves_no_file(tmp_path: Path) -> None:
 
 _VICTIM = """
 import sys
-from slomo.testbed.host.definition import parse_host
+from slomo.testbed.host.nf.definition import parse_host
 from slomo.testbed.host.run import Run
 from slomo.vocabulary.workload import Workload
 section = {"command": [sys.executable, "-S", sys.argv[1], "stubborn"], "ready": {"json": {"event": "ready"}},

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from slomo.errors import MeasurementError, TestbedError
-from slomo.profiling.campaign import IncompleteCampaignError, run_campaign
-from slomo.profiling.plan import ExperimentPlan
+from slomo.profiling.campaign.run import IncompleteCampaignError, run_campaign
+from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.vocabulary.colocation import Colocation

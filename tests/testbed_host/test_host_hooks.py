@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from slomo.errors import ConfigurationError, TestbedError
-from slomo.testbed.host.cat import Partition
+from slomo.testbed.host.isolation.cat import Partition
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.testbed.host.traffic.base import TrafficStatistics
 from slomo.vocabulary.colocation import Colocation, Isolation

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slomo.errors import ConfigurationError, InvalidValueError
-from slomo.testbed.host.pcap import cached_pcap, count_frames, write_pcap
+from slomo.testbed.host.machine.this_machine import this_machine
 from slomo.testbed.host.probe.calibration import (
     Calibration,
     CalibrationPoint,
@@ -20,7 +20,7 @@ from slomo.testbed.host.probe.calibration import (
 from slomo.testbed.host.probe.reading import Pressure
 from slomo.testbed.host.probe.reporters import reporters
 from slomo.testbed.host.probe.response import Response, extra_time, fit_response
-from slomo.testbed.host.this_machine import this_machine
+from slomo.testbed.host.traffic.pcap import cached_pcap, count_frames, write_pcap
 from slomo.vocabulary.metrics import METRICS, Scope
 from slomo.vocabulary.workload import Traffic, Workload
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from slomo.errors import MeasurementError, TestbedError
 from slomo.testbed.host import telemetry
-from slomo.testbed.host.control_socket import ControlSocket
-from slomo.testbed.host.definition import Steadiness, parse_host
-from slomo.testbed.host.marker import new_mark
-from slomo.testbed.host.processes import ManagedProcess
-from slomo.testbed.host.readings import Readings
-from slomo.testbed.host.readout import Readout
+from slomo.testbed.host.nf.control_socket import ControlSocket
+from slomo.testbed.host.nf.definition import Steadiness, parse_host
+from slomo.testbed.host.nf.readings import Readings
+from slomo.testbed.host.nf.readout import Readout
+from slomo.testbed.host.processes.marker import new_mark
+from slomo.testbed.host.processes.process import ManagedProcess
 from slomo.testbed.host.steady import summarise, wait_steady
 from slomo.testbed.host.telemetry import TelemetrySocket
 

@@ -8,7 +8,7 @@ import pytest
 from slomo.errors import TestbedError
 from slomo.testbed.host import build
 from slomo.testbed.host.cores import available_cores
-from slomo.testbed.host.definition import host_definition, runnable_names
+from slomo.testbed.host.nf.definition import host_definition, runnable_names
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.response import Response
 from slomo.testbed.host.run import Run

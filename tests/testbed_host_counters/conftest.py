@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from slomo.testbed.host.cores import parse_cpu_list
-from slomo.testbed.host.marker import boot_identity
+from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree, parse_schemata
 from slomo.testbed.host.orphans import marked_processes, run_directories
-from slomo.testbed.host.resctrl_tree import ResctrlTree, parse_schemata
+from slomo.testbed.host.processes.marker import boot_identity
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "data"
@@ -41,7 +41,7 @@ def journals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Keep what runs write down out of the user's cache, where compiled programs stay."""
     folder = tmp_path_factory.mktemp("journals")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("slomo.testbed.host.resctrl_orphans.cache_directory", lambda: folder)
+        patch.setattr("slomo.testbed.host.isolation.resctrl_orphans.cache_directory", lambda: folder)
         yield folder
     assert not list(folder.rglob("*.json"))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from slomo.errors import InvalidValueError, TestbedError
-from slomo.testbed.host.buffers import ddio_buffer_limit, size_buffers
-from slomo.testbed.host.ddio import REGISTER, DdioWays
+from slomo.testbed.host.isolation.buffers import ddio_buffer_limit, size_buffers
+from slomo.testbed.host.isolation.ddio import REGISTER, DdioWays
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import pytest
 
 from slomo.cli.main import main
 from slomo.errors import TestbedError
-from slomo.testbed.host.cache_levels import CacheLevels, find_levels
 from slomo.testbed.host.doctor import counting, equipment, tuning
 from slomo.testbed.host.doctor.check import Check, Status, System
 from slomo.testbed.host.doctor.diagnosis import Diagnosis, diagnose, this_system, version_of
 from slomo.testbed.host.doctor.machine_file import machine_of, machine_text, write_machine
 from slomo.testbed.host.doctor.memory import MemoryCurve, measure_memory
+from slomo.testbed.host.machine.cache_levels import CacheLevels, find_levels
 from slomo.vocabulary.machine import load_machine
 
 Host = Callable[..., System]

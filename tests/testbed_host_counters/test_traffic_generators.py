@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
-from slomo.testbed.host.pcap import count_frames
 from slomo.testbed.host.traffic.base import TrafficGenerator
+from slomo.testbed.host.traffic.pcap import count_frames
 from slomo.testbed.host.traffic.pktgen import PktgenGenerator
 from slomo.testbed.host.traffic.place import Place
 from slomo.testbed.host.traffic.registry import GENERATORS, make_generator
@@ -117,7 +117,7 @@ def test_commands_travel_over_ssh_word_by_word(tmp_path: Path) -> None:
     ssh = tmp_path / "ssh"
     ssh.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n', encoding="ascii")
     ssh.chmod(0o755)
-    from slomo.testbed.host.tool import run_tool
+    from slomo.testbed.host.processes.tool import run_tool
 
     words = Place("lab@gen1", ssh=str(ssh)).words(["printf", "%s|", "a b", "$HOME", "'x;y'"])
 

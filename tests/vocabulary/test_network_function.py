@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
-from slomo.simulator.program import program
+from slomo.simulator.programs.program import program
 from slomo.vocabulary.knobs import knob, knobs
 from slomo.vocabulary.network_function import (
     NetworkFunction,

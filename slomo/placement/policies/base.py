@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from slomo.placement.knowledge import Knowledge
-from slomo.placement.mixes import Host, Piece, Pieces, Signature
-from slomo.placement.oracle import Oracle
-from slomo.placement.problem import Request
+from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature
+from slomo.placement.feasibility.oracle import Oracle
+from slomo.placement.problem.request import Request
 
 #: Which socket is taken among those that hold: the lowest, or the fullest with the least headroom.
 Picks = Literal["first", "best"]
@@ -33,7 +33,7 @@ class Policy:
 
     Parameters
     ----------
-    knowledge : Knowledge
+    estimates : ThroughputEstimates
         Models and profiles.
     pieces : Pieces
         Numbers of pieces, shared with the state.
@@ -70,9 +70,9 @@ class Policy:
     needs_profiles: ClassVar[bool] = False
     scales: ClassVar[bool] = False
 
-    def __init__(self, knowledge: Knowledge, pieces: Pieces) -> None:
-        self.knowledge, self.pieces = knowledge, pieces
-        self.oracle = Oracle(pieces, knowledge, predicts=self.predicts)
+    def __init__(self, estimates: ThroughputEstimates, pieces: Pieces) -> None:
+        self.estimates, self.pieces = estimates, pieces
+        self.oracle = Oracle(pieces, estimates, predicts=self.predicts)
         self.alternatives: dict[int, tuple[int, ...]] = {}
         self.splits: dict[int, dict[int, int]] = {}
         self.primary: dict[int, int] = {}
@@ -93,7 +93,7 @@ class Policy:
 
     def can_alone(self, host: Host, workloads: tuple[str, ...], mpps: float) -> bool:
         """Say whether instances that had a socket for themselves could serve `mpps`."""
-        solos = [self.knowledge.solo_mpps(host.machine, key) for key in workloads]
+        solos = [self.estimates.solo_mpps(host.machine, key) for key in workloads]
         return all(solo is None or mpps <= solo for solo in solos)
 
     def weight(self, host: Host, piece: int) -> float:
@@ -122,7 +122,7 @@ def in_order(policy: Policy, host: Host, demand: Demand) -> Sequence[int]:
     Examples
     --------
     >>> from slomo.models.library import ModelLibrary
-    >>> policy = Policy(Knowledge(ModelLibrary([])), Pieces())
+    >>> policy = Policy(ThroughputEstimates(ModelLibrary([])), Pieces())
     >>> one, two = (policy.pieces.number(Piece(("lpm",) * stages)) for stages in (1, 2))
     >>> list(in_order(policy, Host("e5-2620v4", 8, 18), {one: 3, two: 1})) == [two, one]
     True

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from slomo.placement.mixes import Host, Piece, Signature
-from slomo.placement.packing import pack
+from slomo.placement.feasibility.mixes import Host, Piece, Signature
+from slomo.placement.planning.packing import pack
+from slomo.placement.planning.rounding import fill_by_value
+from slomo.placement.planning.shared_pricing import SharedPricing, classes_of
 from slomo.placement.policies.base import Demand, Policy, in_order
-from slomo.placement.problem import Request
-from slomo.placement.rounding import fill_by_value
-from slomo.placement.shared_pricing import SharedPricing, classes_of
+from slomo.placement.problem.request import Request
 
 #: Mixes predicted ahead per request of a batch, at most.
 _MIXES_PER_REQUEST = 300

@@ -7,11 +7,11 @@ per instance in turn until their throughput meets the target; 3. first fit decre
 import math
 from collections.abc import Iterator, Sequence
 
-from slomo.placement.knowledge import Knowledge
-from slomo.placement.mixes import Host, Piece
+from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.policies.base import Asked, Policy, Seats
-from slomo.placement.problem import Request
-from slomo.placement.profiles import InstanceProfile
+from slomo.placement.problem.request import Request
+from slomo.placement.problem.way_profiles import InstanceProfile
 
 
 class ResqGreedy(Policy):
@@ -23,7 +23,7 @@ class ResqGreedy(Policy):
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
         """Yield ResQ's cut."""
-        profiles = _profiles(self.knowledge, request, host)
+        profiles = _profiles(self.estimates, request, host)
         if profiles is None:
             return
         fair = max(host.ways // host.cores, 1)
@@ -40,8 +40,8 @@ class ResqGreedy(Policy):
         return sum(self.pieces[piece].ways) / host.ways
 
 
-def _profiles(knowledge: Knowledge, request: Request, host: Host) -> list[InstanceProfile] | None:
-    found = [knowledge.profile(host.machine, workload.key) for workload in request.chain]
+def _profiles(estimates: ThroughputEstimates, request: Request, host: Host) -> list[InstanceProfile] | None:
+    found = [estimates.profile(host.machine, workload.key) for workload in request.chain]
     known = [profile for profile in found if profile is not None]
     return known if len(known) == len(found) else None
 

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.placement.mixes import Host, Piece
+from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.policies.base import Asked, Seats
 from slomo.placement.policies.resq_greedy import ResqGreedy, first_fit_decreasing
-from slomo.placement.profiles import InstanceProfile
+from slomo.placement.problem.way_profiles import InstanceProfile
 
 Floats = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ class ResqMilp(ResqGreedy):
         return found if offset < _servers(greedy) else greedy
 
     def _term(self, host: Host, item: Asked) -> Term | None:
-        profile = self.knowledge.profile(host.machine, item.request.chain[0].key)
+        profile = self.estimates.profile(host.machine, item.request.chain[0].key)
         return (
             None if profile is None else Term(item.request.id, profile, item.needed_mpps, min(item.request.replicas, 3))
         )

@@ -8,15 +8,15 @@ choose fewer ways on more cores.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from slomo.placement.columns import Column
-from slomo.placement.cover import MixPlan, cover
-from slomo.placement.mixes import Host, Piece, Signature
-from slomo.placement.oracle import MOST_MIXES
+from slomo.placement.feasibility.mixes import Host, Piece, Signature
+from slomo.placement.feasibility.oracle import MOST_MIXES
+from slomo.placement.planning.columns import Column
+from slomo.placement.planning.cover import MixPlan, cover
+from slomo.placement.planning.pricing import Item, Knapsack, enumerate_mixes
+from slomo.placement.planning.way_packing import pack_ways
 from slomo.placement.policies.base import Demand
 from slomo.placement.policies.predicted import PredictedBestFit
-from slomo.placement.pricing import Item, Knapsack, enumerate_mixes
-from slomo.placement.problem import Request
-from slomo.placement.way_packing import pack_ways
+from slomo.placement.problem.request import Request
 
 #: Instances on one socket that one request may be split into to save ways.
 _MOST_SPLIT = 4
@@ -41,7 +41,7 @@ class MixSearch(PredictedBestFit):
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
         """Yield pieces in the shared cache, or with ways of their own where all profiles are known."""
-        profiles = [self.knowledge.profile(host.machine, workload.key) for workload in request.chain]
+        profiles = [self.estimates.profile(host.machine, workload.key) for workload in request.chain]
         if None in profiles:
             yield from super().cuts(request, host, needed_mpps)
             return
@@ -69,7 +69,7 @@ class MixSearch(PredictedBestFit):
 
     def ways_for(self, host: Host, workload: str, mpps: float) -> int | None:
         """Return the fewest ways with which an instance serves `mpps`."""
-        profile = self.knowledge.profile(host.machine, workload)
+        profile = self.estimates.profile(host.machine, workload)
         return None if profile is None else profile.ways_for(mpps)
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from slomo.records.run import Phase, TenantSample
 from slomo.testbed.host.counters.base import CounterReader
-from slomo.testbed.host.definition import HostDefinition
 from slomo.testbed.host.interleaving import Paired, WindowTaker, alternate
+from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.pressure import NOTHING_CORE, Observed, as_core, observe_counters
 from slomo.testbed.host.probe.competitions import Probe
 from slomo.testbed.host.run import Run

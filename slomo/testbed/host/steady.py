@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from slomo.testbed.host.definition import Steadiness
-from slomo.testbed.host.readings import Readings
+from slomo.testbed.host.nf.definition import Steadiness
+from slomo.testbed.host.nf.readings import Readings
 
 _FEWEST = 2  # rates per stretch that have a median worth comparing
 _POLL_S = 0.02

@@ -15,22 +15,22 @@ from typing import Any
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.records.provenance import describe_environment, describe_run
 from slomo.records.run import RunRecord
-from slomo.testbed.host.cat import Allocator, Partition, choose_allocator
-from slomo.testbed.host.command import require_program
 from slomo.testbed.host.cores import assign_cores, checked_cores
 from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.counters.registry import PROBE, choose_reader
-from slomo.testbed.host.definition import HostDefinition, host_definition, runnable_names
 from slomo.testbed.host.experiment import Bench, Experiment
-from slomo.testbed.host.lock import HostLock
+from slomo.testbed.host.isolation.cat import Allocator, Partition, choose_allocator
+from slomo.testbed.host.isolation.resctrl_orphans import remove_orphaned_groups
+from slomo.testbed.host.machine.this_machine import NAME, facts, this_machine
+from slomo.testbed.host.nf.command import require_program
+from slomo.testbed.host.nf.definition import HostDefinition, host_definition, runnable_names
 from slomo.testbed.host.orphans import Removed, remove_orphans
-from slomo.testbed.host.pcap import require_frames
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.source import ProbeSource
-from slomo.testbed.host.resctrl_orphans import remove_orphaned_groups
+from slomo.testbed.host.processes.lock import HostLock
 from slomo.testbed.host.settings import HostSettings
-from slomo.testbed.host.this_machine import NAME, facts, this_machine
 from slomo.testbed.host.traffic.base import TrafficGenerator
+from slomo.testbed.host.traffic.pcap import require_frames
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction

@@ -17,7 +17,7 @@ from slomo.errors import TestbedError
 from slomo.testbed.host.cores import socket_of
 from slomo.testbed.host.counters.base import CounterSample
 from slomo.testbed.host.counters.events import Events, total
-from slomo.testbed.host.tool import RunningTool, is_installed, package_hint, run_tool
+from slomo.testbed.host.processes.tool import RunningTool, is_installed, package_hint, run_tool
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 

@@ -13,8 +13,8 @@ from slomo.testbed.host.cores import available_cores
 from slomo.testbed.host.doctor import counting, equipment, tuning
 from slomo.testbed.host.doctor.check import Check, Status, System, ok, warn
 from slomo.testbed.host.doctor.memory import MemoryCurve, measure_memory
-from slomo.testbed.host.this_machine import cache_mib
-from slomo.testbed.host.tool import is_installed, run_tool
+from slomo.testbed.host.machine.this_machine import cache_mib
+from slomo.testbed.host.processes.tool import is_installed, run_tool
 
 _VERSION_LIMIT_S = 5.0
 _MUCH_LESS = 0.75

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import TestbedError
-from slomo.testbed.host.ddio import DdioWays
 from slomo.testbed.host.doctor.check import System
 from slomo.testbed.host.doctor.memory import MemoryCurve
-from slomo.testbed.host.this_machine import this_machine
+from slomo.testbed.host.isolation.ddio import DdioWays
+from slomo.testbed.host.machine.this_machine import this_machine
 from slomo.vocabulary.machine import Machine
 
 MEASURED, TOLD, TYPICAL = "measured", "told by the kernel", "typical, not measured"

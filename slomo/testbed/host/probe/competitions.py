@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slomo.testbed.host.definition import HostDefinition
+from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.reading import read_pressure
 from slomo.testbed.host.run import Run

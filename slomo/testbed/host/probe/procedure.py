@@ -6,9 +6,9 @@ About two minutes, once per machine and build of the synthetic competitor.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from slomo.testbed.host.cache_levels import find_levels
-from slomo.testbed.host.definition import HostDefinition
 from slomo.testbed.host.interleaving import WindowTaker
+from slomo.testbed.host.machine.cache_levels import find_levels
+from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.probe.calibration import (
     Calibration,
     CalibrationPoint,

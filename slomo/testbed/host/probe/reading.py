@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slomo.testbed.host.definition import HostDefinition
 from slomo.testbed.host.interleaving import WindowTaker, take_pairs
+from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.probe.reporters import Reporter
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings

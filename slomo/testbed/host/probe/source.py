@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from slomo.testbed.host.build import slomo_nf_binary
-from slomo.testbed.host.definition import HostDefinition, host_definition
+from slomo.testbed.host.machine.this_machine import cache_mib, fingerprint
+from slomo.testbed.host.nf.definition import HostDefinition, host_definition
 from slomo.testbed.host.probe.calibration import Calibration, calibration_path
 from slomo.testbed.host.probe.competitions import Probe
 from slomo.testbed.host.probe.procedure import calibrate
 from slomo.testbed.host.settings import HostSettings
-from slomo.testbed.host.this_machine import cache_mib, fingerprint
 from slomo.vocabulary.network_function import NetworkFunction
 
 #: a calibration made with less of the cores is used, but not kept

@@ -10,17 +10,17 @@ from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.testbed.host.build import cache_directory
-from slomo.testbed.host.marker import new_mark
 from slomo.testbed.host.orphans import remove_files_of
-from slomo.testbed.host.pcap import cached_pcap, require_frames
+from slomo.testbed.host.processes.marker import new_mark
+from slomo.testbed.host.processes.tool import RunningTool, package_hint
 from slomo.testbed.host.telemetry import TelemetrySocket
-from slomo.testbed.host.tool import RunningTool, package_hint
 from slomo.testbed.host.traffic.base import (
     TrafficStatistics,
     frame_without_checksum_b,
     require_saturating,
     require_uniform,
 )
+from slomo.testbed.host.traffic.pcap import cached_pcap, require_frames
 from slomo.testbed.host.traffic.place import Place
 from slomo.vocabulary.workload import Traffic
 

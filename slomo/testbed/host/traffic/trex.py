@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import InvalidValueError, TestbedError
-from slomo.testbed.host.pcap import write_pcap
 from slomo.testbed.host.traffic.base import TrafficStatistics, require_uniform
+from slomo.testbed.host.traffic.pcap import write_pcap
 from slomo.vocabulary.workload import Traffic
 
 _DESTINATION_OFFSET = 30  # of the IPv4 destination in an Ethernet frame

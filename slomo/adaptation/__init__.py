@@ -1,0 +1,1 @@
+"""Traffic and settings that were not profiled."""

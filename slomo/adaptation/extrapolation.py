@@ -1,0 +1,140 @@
+"""A model carried over to a working set a little larger or smaller than profiled, as SLOMO extrapolates.
+
+SLOMO (SIGCOMM'20), as Yala (ASPLOS'25) re-implements it: access rates scaled by the ratio of working sets, the
+difference of working sets added to the occupancy, the difference of solo throughput added to the prediction.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import UnsupportedPredictionError
+from slomo.models.base import CompositionKind, Floats, SensitivityModel
+from slomo.models.contentiousness import ContentiousnessProfile
+from slomo.models.nf_model import NFModel
+from slomo.vocabulary.metrics import METRICS, Kind
+from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.workload import Workload
+
+_FLOWING = (Kind.RATE, Kind.BANDWIDTH)
+
+
+def shifted(model: NFModel, asked: Workload, ratio: float, solo_difference_mpps: float = 0.0) -> NFModel:
+    """Return SLOMO's extrapolation of a model to another working set.
+
+    Parameters
+    ----------
+    model : NFModel
+        At the profiled traffic.
+    asked : Workload
+        What it stands for afterwards.
+    ratio : float
+        Working set there over working set here; that of flow counts where nothing else is known.
+    solo_difference_mpps : float
+        Solo throughput there less solo throughput here, where it was measured [Mpps].
+    """
+    held = model.solo_vector.get("L3OCC") or 0.0
+    extra = (ratio - 1.0) * held
+    response = model.response
+    if response is not None:
+        moved = Shifted(response.sensitivity, ratio, extra, solo_difference_mpps)
+        response = replace(
+            response,
+            profile=_shifted_profile(response.profile, ratio, extra),
+            speed=response.speed + np.eye(1, len(response.speed))[0] * solo_difference_mpps,
+            fastest_mpps=response.fastest_mpps + max(solo_difference_mpps, 0.0),
+            sensitivity=moved,
+        )
+    return replace(
+        model,
+        workload=asked,
+        solo_mpps=model.solo_mpps + solo_difference_mpps,
+        solo_vector=_shifted_vector(model.solo_vector, ratio, extra),
+        sensitivity={n: Shifted(m, ratio, extra, solo_difference_mpps) for n, m in model.sensitivity.items()},
+        contentiousness=_shifted_profile(model.contentiousness, ratio, extra),
+        response=response,
+    )
+
+
+def _factors(names: Sequence[str], ratio: float, extra_kib: float) -> tuple[Floats, Floats]:
+    """Return what multiplies and what is added to each metric."""
+    known = [METRICS[name].kind if name in METRICS else None for name in names]
+    return (
+        np.array(
+            [ratio if kind in _FLOWING and name != "INST" else 1.0 for name, kind in zip(names, known, strict=True)]
+        ),
+        np.array([extra_kib if name == "L3OCC" else 0.0 for name in names]),
+    )
+
+
+def _shifted_vector(vector: MetricVector, ratio: float, extra_kib: float) -> MetricVector:
+    names = tuple(vector)
+    factor, added = _factors(names, ratio, extra_kib)
+    values = np.maximum(vector.to_array(names) * factor + added, 0.0)
+    return MetricVector(dict(zip(names, values.tolist(), strict=True)), scope=vector.scope)
+
+
+def _shifted_profile(profile: ContentiousnessProfile, ratio: float, extra_kib: float) -> ContentiousnessProfile:
+    factor, added = _factors(profile.metric_names, ratio, extra_kib)
+    weights = profile.weights * factor
+    weights[0] += added
+    return replace(
+        profile,
+        solo=_shifted_vector(profile.solo, ratio, extra_kib),
+        by_count={count: _shifted_vector(vector, ratio, extra_kib) for count, vector in profile.by_count.items()},
+        weights=weights,
+        low=np.maximum(profile.low * factor + added, 0.0),
+        high=np.maximum(profile.high * factor + added, 0.0),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Shifted:
+    """A sensitivity model asked about a working set a little larger or smaller than profiled, as SLOMO extrapolates.
+
+    Examples
+    --------
+    >>> from slomo.models.responses.sensitivity import LinearSensitivity
+    >>> line = LinearSensitivity("line", ("L2MISS",), "solo", intercept_mpps=5.0, slope=-0.01)
+    >>> Shifted(line, ratio=1.2, extra_kib=100.0, solo_difference_mpps=-0.5).predict_mpps(np.array([[0.0], [100.0]]))
+    array([4.5, 3.3])
+    """
+
+    base: SensitivityModel
+    ratio: float
+    extra_kib: float
+    solo_difference_mpps: float
+
+    @property
+    def name(self) -> str:
+        """Name of the family."""
+        return self.base.name
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Columns read, in order."""
+        return self.base.feature_names
+
+    @property
+    def composition(self) -> CompositionKind:
+        """What the input is composed of."""
+        return self.base.composition
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps]; nothing is shifted where nobody presses."""
+        factor, added = _factors(self.feature_names, self.ratio, self.extra_kib)
+        pressed = (vectors > 0.0).any(axis=1, keepdims=True)
+        mpps = self.base.predict_mpps(np.maximum(vectors * factor + np.where(pressed, added, 0.0), 0.0))
+        return np.maximum(mpps + self.solo_difference_mpps, 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Refuse to be saved: it is made anew from the profile.
+
+        Raises
+        ------
+        UnsupportedPredictionError
+            Always.
+        """
+        raise UnsupportedPredictionError("an extrapolated model is made on request", hint="save the profiled model")

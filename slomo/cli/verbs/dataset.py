@@ -1,0 +1,138 @@
+"""`slomo dataset`: measurements in and out, from any table and from Intel PCM."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from slomo.cli.options import json_option
+from slomo.cli.output import emit_json, emit_table, note
+
+if TYPE_CHECKING:
+    from slomo.records.dataset import ProfileDataset
+
+
+@click.group()
+def command() -> None:
+    """Import, show, list, export and merge datasets."""
+
+
+@command.command("import")
+@click.argument("file", type=click.Path(exists=True), nargs=-1, required=True)
+@click.option(
+    "--mapping",
+    metavar="MAP.yaml",
+    required=True,
+    type=click.Path(),
+    help="How columns map to metrics, target and traffic.",
+)
+@click.option(
+    "--out", metavar="OUT", required=True, type=click.Path(), help="Dataset to write: .parquet, .csv or a directory."
+)
+@json_option
+def import_dataset(file: tuple[str, ...], mapping: str, out: str, as_json: bool) -> None:
+    """Turn measured tables, or recordings of `pcm -csv`, into a dataset.
+
+    Several FILEs are merged. What the mapping says, and examples, stand in docs/guides/import-your-data.md.
+    """
+    from slomo.records.importing.door import import_table
+    from slomo.records.storage import save_dataset
+
+    parts = [import_table(path, mapping) for path in file]
+    _report(_merged(parts), out, as_json, save_dataset)
+
+
+@command.command("show")
+@click.argument("dataset", type=click.Path())
+@json_option
+def show_dataset(dataset: str, as_json: bool) -> None:
+    """Show what a dataset holds: targets, rows, ranges, environment."""
+    from slomo.records.catalog import find_dataset
+
+    loaded = find_dataset(dataset)
+    if as_json:
+        emit_json(_summary(loaded))
+        return
+    rows = _summary(loaded)["targets"]
+    assert isinstance(rows, list)
+    emit_table(
+        ("machine", "target", "rows", "solo [Mpps]", "lowest [Mpps]", "highest [Mpps]"),
+        [tuple(row.values()) for row in rows],
+    )
+
+
+@command.command("list")
+@json_option
+def list_datasets(as_json: bool) -> None:
+    """List the datasets slomo ships."""
+    from slomo.records.catalog import catalog
+
+    found = catalog()
+    if as_json:
+        emit_json([{"name": item.name, "path": str(item.path), "summary": item.summary} for item in found])
+    else:
+        emit_table(("name", "summary"), [(item.name, item.summary) for item in found])
+
+
+@command.command("export")
+@click.argument("dataset", type=click.Path())
+@click.option(
+    "--out", metavar="OUT", required=True, type=click.Path(), help="File to write: .csv or .parquet, or a directory."
+)
+@json_option
+def export_dataset(dataset: str, out: str, as_json: bool) -> None:
+    """Write a dataset in another format."""
+    from slomo.records.catalog import find_dataset
+    from slomo.records.storage import save_dataset
+
+    _report(find_dataset(dataset), out, as_json, save_dataset)
+
+
+@command.command("merge")
+@click.argument("dataset", type=click.Path(), nargs=-1, required=True)
+@click.option(
+    "--out", metavar="OUT", required=True, type=click.Path(), help="Dataset to write: .parquet, .csv or a directory."
+)
+@json_option
+def merge_datasets(dataset: tuple[str, ...], out: str, as_json: bool) -> None:
+    """Join datasets; what must not be merged is refused with a diff."""
+    from slomo.records.catalog import find_dataset
+    from slomo.records.storage import save_dataset
+
+    _report(_merged([find_dataset(path) for path in dataset]), out, as_json, save_dataset)
+
+
+def _merged(parts: "list[ProfileDataset]") -> "ProfileDataset":
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.merge(part)
+    return whole
+
+
+def _report(dataset: "ProfileDataset", out: str, as_json: bool, save: object) -> None:
+    assert callable(save)
+    save(dataset, out)
+    if as_json:
+        emit_json({"out": out, **_summary(dataset)})
+    else:
+        note(f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}")
+
+
+def _summary(dataset: "ProfileDataset") -> dict[str, object]:
+    from slomo.errors import MissingMetricError
+
+    targets: list[dict[str, object]] = []
+    for target in dataset.profiled_targets:
+        rows = dataset.select(target=target)
+        try:
+            solo: float | None = dataset.solo_mpps(target)
+        except MissingMetricError:
+            solo = None
+        lowest, highest = float(rows.throughput.min()), float(rows.throughput.max())
+        counts = {"machine": ", ".join(rows.machines), "target": target, "rows": len(rows)}
+        targets.append({**counts, "solo_mpps": solo, "lowest_mpps": lowest, "highest_mpps": highest})
+    return {
+        "rows": len(dataset),
+        "machines": list(dataset.machines),
+        "targets": targets,
+        "environment": dataset.environment,
+    }

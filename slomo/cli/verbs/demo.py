@@ -1,0 +1,177 @@
+"""`slomo demo`: the main job on the simulator, from nothing to predicted and simulated slowdown side by side.
+
+A small version of what SLOMO (SIGCOMM'20) did on its two machines: profile, train, predict mixes that were never
+run, run them, compare.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slomo.cli.options import jobs_option, json_option, machine_option, seed_option, settings
+from slomo.cli.output import emit_json, emit_table, note
+
+if TYPE_CHECKING:
+    from slomo.models.library import ModelLibrary
+    from slomo.prediction.evaluation import Evaluation
+    from slomo.prediction.result import Prediction
+    from slomo.records.dataset import ProfileDataset
+
+#: Some that suffer, some that disturb, some that do neither.
+NETWORK_FUNCTIONS = ("lpm", "stats", "mazunat", "snort", "endre", "firewall")
+#: Sizes of a demonstration: little enough for a minute or two on two cores, enough to see what the models can do.
+RUNS, CALIBRATION_MIXES, TEST_MIXES, SHOWN_MIXES = 48, 60, 40, 12
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """Everything the demonstration made, in the order it was made."""
+
+    dataset: "ProfileDataset"
+    library: "ModelLibrary"
+    predictions: "tuple[Prediction, ...]"
+    measured_mpps: tuple[float, ...]
+    evaluation: "Evaluation"
+
+
+@click.command()
+@click.option(
+    "--out", required=True, metavar="DIR", type=click.Path(), help="Directory for dataset, models and report."
+)
+@machine_option
+@jobs_option
+@seed_option
+@json_option
+def command(out: str, as_json: bool, **given: Any) -> None:
+    """Profile, train, predict mixes never run, run them, and compare; needs no rack.
+
+    Writes profile.parquet, models/ and report.html into DIR; runs that are there already are not repeated.
+    """
+    from slomo.cli.progress import announce_compilation
+
+    chosen = settings(**given)
+    started = time.perf_counter()
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    announce_compilation()
+    made = _demonstrate(folder, chosen.machine, chosen.seed, chosen.jobs or None)
+    report = folder / "report.html"
+    report.write_text(_page(made, chosen.machine), encoding="utf-8")
+    if as_json:
+        emit_json(_document(made, report))
+    else:
+        _show(made)
+    note(f"report: {report} ({time.perf_counter() - started:.0f} s)")
+
+
+def _demonstrate(folder: Path, machine: str, seed: int, jobs: int | None) -> Demonstration:
+    from slomo.cli.progress import ProgressBar
+    from slomo.records.storage import save_dataset
+    from slomo.workflow.evaluate import evaluate
+    from slomo.workflow.profile import profile
+    from slomo.workflow.train import train
+
+    common: dict[str, Any] = {"machine": machine, "seed": seed, "jobs": jobs}
+    note(f"1/4 profiling {len(NETWORK_FUNCTIONS)} network functions on {machine}, alone, under pressure and in mixes")
+    with ProgressBar("measuring") as bar:
+        profiled: dict[str, Any] = {
+            "design": "sobol",
+            "runs": RUNS,
+            "mixes": CALIBRATION_MIXES,
+            "store": folder / "profile.sqlite",
+        }
+        dataset = profile(NETWORK_FUNCTIONS, plan="all", progress=bar, **profiled, **common)
+    save_dataset(dataset, folder / "profile.parquet")
+    note("2/4 training every model of the registry on them")
+    library = train(dataset, seed=seed)
+    library.save(folder / "models")
+    note(f"3/4 predicting {TEST_MIXES} mixes that were never run")
+    predictions = _predictions(library, machine, seed)
+    note("4/4 running these mixes to see whether that was right")
+    with ProgressBar("running mixes") as bar:
+        tested = profile(
+            NETWORK_FUNCTIONS,
+            plan="mixes",
+            mixes=TEST_MIXES,
+            stream="test",
+            store=folder / "mixes.sqlite",
+            progress=bar,
+            **common,
+        )
+    frame = tested.frame
+    measured = tuple(frame.loc[frame["tenant"] == 0, "throughput_mpps"].tolist())
+    return Demonstration(dataset, library, predictions, measured, evaluate(library, tested))
+
+
+def _predictions(library: "ModelLibrary", machine: str, seed: int) -> "tuple[Prediction, ...]":
+    """Predict the target of every test mix before any of them is run."""
+    from slomo.workflow.predict import predict
+    from slomo.workflow.profile import plan_experiments
+
+    plan = plan_experiments(
+        NETWORK_FUNCTIONS, machine=machine, plan="mixes", mixes=TEST_MIXES, stream="test", seed=seed
+    )
+    return tuple(predict(mix.target, mix.competitors, library) for mix in plan.colocations if mix.target is not None)
+
+
+def _page(made: Demonstration, machine: str) -> str:
+    from slomo.prediction.predictor import Predictor
+    from slomo.report import sections
+    from slomo.report.html import render_html
+    from slomo.vocabulary.machine import load_machine
+
+    host = load_machine(machine)
+    parts = [
+        sections.mixes_section(made.predictions, made.measured_mpps),
+        sections.accuracy_section(made.evaluation),
+        sections.scatter_section(made.evaluation, "slomo-xgb"),
+        sections.per_nf_section(made.evaluation, ("slomo-xgb",)),
+        sections.pairs_section(Predictor(made.library), instances=host.cores_per_socket - 1),
+        *(sections.surface_section(made.dataset, target, llc_mib=host.llc_mib) for target in made.dataset.targets[:2]),
+        sections.dataset_section(made.dataset),
+    ]
+    lead = (
+        f"Network functions profiled on a simulated {host.description}, and predicted in mixes they were never run in."
+    )
+    return render_html("slomo: predicted and simulated slowdown", parts, lead=lead, footer=_footer(made))
+
+
+def _footer(made: Demonstration) -> str:
+    from importlib.metadata import version
+
+    seed = made.dataset.environment.get("seed")
+    return f"Made by slomo {version('slomo')}, seed {seed}. The simulator is the ground truth here; a rack may differ."
+
+
+def _show(made: Demonstration) -> None:
+    from slomo.report.sections import mixes_rows
+    from slomo.report.tables import accuracy_table
+
+    table = mixes_rows(made.predictions[:SHOWN_MIXES], made.measured_mpps[:SHOWN_MIXES])
+    click.echo(f"Mixes never run before ({SHOWN_MIXES} of {len(made.predictions)}; all are in the report)\n")
+    emit_table(_simulated(table.headers), table.rows)
+    accuracy = accuracy_table(made.evaluation.to_dict()["models"])
+    click.echo("\nErrors over all of them, every tenant a target once\n")
+    emit_table(accuracy.headers, accuracy.rows)
+
+
+def _simulated(headers: Sequence[str]) -> list[str]:
+    return [header.replace("measured", "simulated") for header in headers]
+
+
+def _document(made: Demonstration, report: Path) -> dict[str, Any]:
+    mixes = [
+        {
+            "target": item.target.nf,
+            "competitors": [workload.nf for workload in item.competitors],
+            "predicted_slowdown": item.slowdown,
+            "simulated_slowdown": 1.0 - measured / item.solo_mpps,
+            "verdict": str(item.verdict),
+        }
+        for item, measured in zip(made.predictions, made.measured_mpps, strict=True)
+    ]
+    return {"report": str(report), "mixes": mixes, "evaluation": made.evaluation.to_dict()}

@@ -1,0 +1,199 @@
+"""`slomo evaluate`: run or read mixes that were never trained on, and say how far every model is off."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slomo.cli.options import (
+    compat_option,
+    complete_models,
+    coverage_option,
+    jobs_option,
+    json_option,
+    machine_option,
+    models_option,
+    own_network_functions,
+    own_nf_option,
+    seed_option,
+    settings,
+)
+from slomo.cli.output import emit_json, emit_table, note
+
+if TYPE_CHECKING:
+    from slomo.prediction.evaluation import Evaluation
+
+
+@click.command()
+@models_option
+@machine_option
+@click.option(
+    "--mixes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Mixes to run, of 1 to 7 unlike competitors; 200 by default, or as many as there are.",
+)
+@click.option(
+    "--dataset", metavar="FILE", type=click.Path(), help="Read the mixes from a dataset instead of running them."
+)
+@click.option(
+    "--model",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_models,
+    help="Model to judge, repeatable; all by default.",
+)
+@click.option(
+    "--store",
+    metavar="FILE",
+    type=click.Path(),
+    help="Keep every finished run here; the same command again goes on from there.",
+)
+@click.option(
+    "--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with tables and figures."
+)
+@click.option(
+    "--budgets",
+    metavar="N,N,...",
+    help="Train every model on the same N runs per NF under pressure, for each N, and print their errors instead.",
+)
+@click.option(
+    "--profile",
+    metavar="DATASET",
+    type=click.Path(),
+    help="Runs that --budgets trains on; those of --dataset by default.",
+)
+@click.option("--figure", metavar="FILE", type=click.Path(), help="Draw what --budgets found: .png, .svg or .pdf.")
+@coverage_option
+@compat_option
+@own_nf_option
+@jobs_option
+@seed_option
+@json_option
+def command(
+    as_json: bool, report: str | None, budgets: str | None, profile: str | None, figure: str | None, **given: Any
+) -> None:
+    """Check every model against mixes that were never trained on.
+
+    Prints per network function and overall: mean and 95th percentile of the absolute error, shares within 5 and 10 %,
+    signed bias (above 0: promises too much throughput) and the coverage of the intervals, all in percent.
+
+    With --budgets 20,60,200 it trains for itself and prints a learning curve: the mean error of every model on the same
+    mixes, each trained on the same 20, 60 and 200 runs.
+    """
+    if budgets is not None:
+        _learn(budgets, profile, given, figure=figure, report=report, as_json=as_json)
+        return
+    _refuse_without_budgets(profile=profile, figure=figure)
+    evaluation = _evaluated(**given)
+    if report is not None:
+        _write_report(evaluation, report)
+    if as_json:
+        emit_json(evaluation.to_dict())
+        return
+    from slomo.report.tables import accuracy_per_nf_table, accuracy_table
+
+    table = evaluation.to_dict()
+    for part in (accuracy_per_nf_table(table["per_nf"]), accuracy_table(table["models"])):
+        emit_table(part.headers, part.rows)
+        click.echo()
+    if evaluation.sources:
+        emit_table(("model", "noise [%]", "model [%]", "composition [%]", "total [%]"), _sources(evaluation))
+        click.echo()
+    note(f"{evaluation.mixes} mixes on {evaluation.machine}; intervals promise {100 * evaluation.nominal_coverage:g} %")
+
+
+def _learn(budgets: str, profile: str | None, given: dict[str, Any], **shown: Any) -> None:
+    """Run the mixes that are not given, like the rest of this command does, and show the learning curve."""
+    from slomo.cli.progress import ProgressBar
+    from slomo.cli.verbs.learning import show_learning_curve
+
+    chosen = settings(**{name: given[name] for name in ("machine", "seed", "jobs")})
+    with ProgressBar("running mixes") as bar:
+        show_learning_curve(
+            budgets,
+            profile,
+            given["dataset"],
+            models=given["names"] or None,
+            machine=given["machine"],
+            mixes=given["mixes"],
+            seed=chosen.seed,
+            own=own_network_functions(given["nf_files"]),
+            testbed=chosen.testbed,
+            store=given["store"],
+            jobs=chosen.jobs or None,
+            progress=bar,
+            **shown,
+        )
+
+
+def _refuse_without_budgets(**given: str | None) -> None:
+    from slomo.errors import UsageError
+
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"--{name} was given without --budgets", hint="add --budgets 20,60,200")
+
+
+def _sources(evaluation: "Evaluation") -> list[tuple[Any, ...]]:
+    parts = ("noise", "sensitivity", "composition", "total")
+    return [(name, *(found[part] for part in parts)) for name, found in evaluation.sources.items()]
+
+
+def _evaluated(
+    mixes: int | None,
+    dataset: str | None,
+    names: tuple[str, ...],
+    store: str | None,
+    compat: Any,
+    nf_files: tuple[str, ...],
+    **given: Any,
+) -> "Evaluation":
+    from slomo.cli.progress import ProgressBar, announce_compilation
+    from slomo.records.catalog import find_dataset
+    from slomo.workflow.evaluate import calibration_mixes, evaluate
+    from slomo.workflow.train import load_models
+
+    chosen = settings(**given)
+    library = load_models(chosen.models)
+    common: dict[str, Any] = {"models": names or None, "coverage": chosen.coverage, "compat": compat}
+    if dataset is not None:
+        mixes_read = find_dataset(dataset)
+        if known := calibration_mixes(mixes_read):
+            note(f"note: {known} of these mixes are of the half that calibrates intervals; their coverage may flatter")
+        return evaluate(library, mixes_read, machine=given["machine"], **common)
+    announce_compilation()
+    with ProgressBar("running mixes") as bar:
+        return evaluate(
+            library,
+            machine=given["machine"] or (chosen.machine if chosen.machine in library.machines else None),
+            mixes=mixes,
+            seed=chosen.seed,
+            own=own_network_functions(nf_files),
+            testbed=chosen.testbed,
+            store=store,
+            jobs=chosen.jobs or None,
+            progress=bar,
+            **common,
+        )
+
+
+def _write_report(evaluation: "Evaluation", path: str) -> None:
+    from pathlib import Path
+
+    from slomo.report.html import render_html
+    from slomo.report.sections import (
+        accuracy_section,
+        per_nf_section,
+        reliability_section,
+        scatter_section,
+        sources_section,
+    )
+
+    shown = next(iter(model for model in ("slomo-xgb", *evaluation.models) if model in evaluation.models))
+    sections = [accuracy_section(evaluation), scatter_section(evaluation, shown), per_nf_section(evaluation)]
+    if evaluation.sources:
+        sections.append(sources_section(evaluation))
+    if evaluation.reliability:
+        sections.append(reliability_section(evaluation))
+    Path(path).write_text(render_html(f"Predictions on {evaluation.machine}", sections), encoding="utf-8")

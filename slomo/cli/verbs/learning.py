@@ -1,0 +1,117 @@
+"""The learning curve of `slomo evaluate --budgets`: every model trained on the same ever larger number of runs.
+
+Yala (ASPLOS'25) and SLOMO (SIGCOMM'20) section 8 compare models at one budget each; what they cost differs.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slomo.cli.output import emit_json, emit_table, note
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slomo.records.dataset import ProfileDataset
+
+FIGURES = (".png", ".svg", ".pdf")
+
+
+def budgets_of(text: str) -> tuple[int, ...]:
+    """Return budgets given as ``20,60,200``, each once and in rising order.
+
+    Raises
+    ------
+    InvalidValueError
+        Where one is no whole number above 0.
+
+    Examples
+    --------
+    >>> budgets_of("60, 20")
+    (20, 60)
+    """
+    from slomo.errors import InvalidValueError
+
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
+        raise InvalidValueError(f"budgets are '{text}', needed numbers of runs above 0", hint="--budgets 20,60,200")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def figure_path(name: str) -> "Path":
+    """Return where a figure goes, before anything is computed for it.
+
+    Raises
+    ------
+    ConfigurationError
+        For a format no figure is written in, or a folder there is not.
+    """
+    from pathlib import Path
+
+    from slomo.errors import ConfigurationError
+
+    path = Path(name)
+    if path.suffix not in FIGURES:
+        raise ConfigurationError(f"no figure is stored as '{path.suffix}'", hint=f"needed: {', '.join(FIGURES)}")
+    if not path.absolute().parent.is_dir():
+        raise ConfigurationError(f"cannot write '{name}': there is no folder '{path.parent}'")
+    return path
+
+
+def show_learning_curve(
+    budgets: str,
+    profile: str | None,
+    dataset: str | None,
+    *,
+    figure: str | None,
+    report: str | None,
+    as_json: bool,
+    **running: Any,
+) -> None:
+    """Print the error of every model against the number of runs; write the figure and the page asked for."""
+    from slomo.workflow.evaluate import learning_curve
+
+    counts, place = budgets_of(budgets), None if figure is None else figure_path(figure)
+    learned, judged = _datasets(profile, dataset)
+    curves = learning_curve(learned, judged, budgets=counts, **running)
+    _write(curves, place, report)
+    if as_json:
+        emit_json({"budgets": counts, "mean_error_percent": curves})
+        return
+    from slomo.report.tables import learning_table
+
+    table = learning_table(curves)
+    emit_table(table.headers, table.rows)
+    note("\nmean absolute error of throughput [%] by runs per network function under pressure; the same for all models")
+
+
+def _datasets(profile: str | None, dataset: str | None) -> "tuple[ProfileDataset, ProfileDataset | None]":
+    """Return what to learn from, and what to judge by: None where mixes are to be run."""
+    from slomo.errors import UsageError
+    from slomo.records.catalog import find_dataset
+
+    if profile is None and dataset is None:
+        raise UsageError(
+            "--budgets trains models, but there are no runs to train on",
+            hint="add --profile profile.parquet, or --dataset NAME with runs under pressure and mixes",
+        )
+    judged = None if dataset is None else find_dataset(dataset)
+    learned = judged if profile is None else find_dataset(profile)
+    assert learned is not None
+    return learned, judged
+
+
+def _write(curves: Mapping[str, Mapping[int, float]], figure: "Path | None", report: str | None) -> None:
+    from pathlib import Path
+
+    if figure is not None:
+        from slomo.report.evaluation_figures import learning_curves
+
+        learning_curves(curves).savefig(figure)
+        click.echo(f"learning curve written to {figure}", err=True)
+    if report is not None:
+        from slomo.report.html import render_html
+        from slomo.report.sections import learning_section
+
+        Path(report).write_text(render_html("What more runs buy", [learning_section(curves)]), encoding="utf-8")

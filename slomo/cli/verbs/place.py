@@ -1,0 +1,293 @@
+"""`slomo place`: place network functions on a cluster by predictions, check that on a testbed, compare policies.
+
+Without a sub-command the words are CLUSTER and REQUESTS, as in `slomo place cluster.yaml requests.yaml`.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slomo.cli.options import (
+    complete_models,
+    json_option,
+    machine_option,
+    models_option,
+    own_nf_option,
+    seed_option,
+    settings,
+)
+from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.verbs.place_dynamic import (
+    are_for_chains,
+    batch_chains,
+    handover_option,
+    judge_on_nodes,
+    place_on_nodes,
+    timeline,
+)
+from slomo.cli.verbs.place_output import complete_policies, emit_judgements, show_decisions
+
+if TYPE_CHECKING:
+    from slomo.placement.online.placer import Placer
+    from slomo.placement.over_time.judge import Judge, Judgement
+    from slomo.placement.problem.way_profiles import InstanceProfile
+
+
+class DefaultGroup(click.Group):
+    """A group whose first word may be left out: it is `batch` then."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the sub-command, or fall to `batch`."""
+        if args and args[0] not in self.commands:
+            return "batch", self.commands["batch"], args
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Let options before CLUSTER belong to `batch`, too."""
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["batch", *args]
+        return super().parse_args(ctx, args)
+
+
+_POLICY = {"metavar": "NAME", "shell_complete": complete_policies}
+_risk = click.option(
+    "--risk", type=float, default=0.95, show_default=True, metavar="SHARE",
+    help="Probability with which all SLOs of a socket must hold, 0.5 to below 1.",
+)  # fmt: skip
+_model = click.option(
+    "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]"
+)
+_method = click.option(
+    "--method", type=click.Choice(["auto", "equilibrium", "slomo"]), default="auto", show_default=True,
+    help="Predict mixes at their equilibrium, or by the vectors of the neighbours; auto: equilibrium where known.",
+)  # fmt: skip
+_profiles = click.option(
+    "--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways, from `slomo place profiles`."
+)
+_cluster = click.argument("cluster", type=click.Path())
+_requests = click.argument("requests", type=click.Path())
+
+
+@click.group(cls=DefaultGroup)
+def command() -> None:
+    """Place network functions on a cluster so that they keep their SLOs.
+
+    Example: slomo place cluster.yaml requests.yaml --policy slomo --check
+    """
+
+
+@command.command("batch")
+@_cluster
+@_requests
+@click.option("--policy", default="slomo", show_default=True, help="Policy.", **_POLICY)  # type: ignore[arg-type]
+@models_option
+@_model
+@_method
+@_risk
+@_profiles
+@click.option(
+    "--fallback", type=click.Choice(["refuse", "alone"]), default="refuse", show_default=True,
+    help="What to do with a network function that has no model on a machine.",
+)  # fmt: skip
+@handover_option
+@click.option("--check", is_flag=True, help="Run the placed servers on the simulator and count broken SLOs.")
+@click.option("--snapshot", metavar="FILE", type=click.Path(), help="Write what is placed, for `Placer.restore`.")
+@own_nf_option
+@seed_option
+@json_option
+def batch(as_json: bool, check: bool, snapshot: str | None, **given: Any) -> None:
+    """Place REQUESTS on CLUSTER; both are YAML or JSON. The word `batch` may be left out.
+
+    Exit code 5 where a request is refused; what could be placed is placed.
+    """
+    if are_for_chains([given["policy"]]):
+        batch_chains(as_json=as_json, check=check, snapshot=snapshot, **given)
+        return
+    placer, requests = _placed(**given)
+    placed = {request.id for request in placer.requests}
+    decisions = [placer.decision(item.id) if item.id in placed else placer.what_if(item) for item in requests]
+    judgement = _checked(placer, requests, given) if check else None
+    if snapshot is not None:
+        import json
+
+        Path(snapshot).write_text(json.dumps(placer.snapshot(), indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        shown = [decision.to_dict() for decision in decisions]
+        check_part = {} if judgement is None else {"check": judgement.to_dict()}
+        emit_json({"policy": placer.policy.name, "servers_used": placer.servers_used, "decisions": shown, **check_part})
+    else:
+        _show(placer, decisions, judgement)
+    if len(placed) < len(requests):
+        raise click.exceptions.Exit(5)
+
+
+def _placed(
+    cluster: str, requests: str, policy: str, risk: float, profiles: str | None, fallback: Any, **given: Any
+) -> "tuple[Placer, Any]":
+    from slomo.placement.problem.documents import read_requests
+    from slomo.workflow.place import place
+
+    chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
+    asked = read_requests(requests)
+    common: dict[str, Any] = {"model": chosen.model, "risk": risk, "profiles": profiles or (), "fallback": fallback}
+    return place(cluster, asked, chosen.models, policy, method=given["method"], **common), asked
+
+
+def _checked(placer: "Placer", requests: Any, given: dict[str, Any]) -> "Judgement":
+    from slomo.placement.over_time.judge import asked_times
+
+    judge = _judge(given["nf_files"], given["seed"])
+    return judge.judge(placer, requests=len(requests), decision_ms=asked_times(placer, requests))
+
+
+def _judge(nf_files: tuple[str, ...], seed: int | None) -> "Judge":
+    from slomo.cli.options import own_network_functions
+    from slomo.cli.progress import announce_compilation
+    from slomo.workflow.place import make_judge
+
+    announce_compilation()
+    return make_judge(own=own_network_functions(nf_files), seed=settings(seed=seed).seed)
+
+
+def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> None:
+    show_decisions(decisions)
+    placed = f"{len(placer.requests)} of {len(decisions)} placed"
+    note(f"{placed} on {placer.servers_used} servers by policy {placer.policy.name}")
+    if judgement is not None:
+        click.echo()
+        emit_judgements([judgement])
+
+
+@command.command("compare")
+@_cluster
+@_requests
+@click.option("--policy", "policies", multiple=True, help="Policy, repeatable; all that can by default.", **_POLICY)  # type: ignore[arg-type]
+@models_option
+@_model
+@_method
+@_risk
+@_profiles
+@click.option(
+    "--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with tables and figures."
+)
+@handover_option
+@own_nf_option
+@seed_option
+@json_option
+def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **given: Any) -> None:
+    """Place REQUESTS by several policies and judge them by one truth, the simulator.
+
+    Policies for chains on NUMA nodes (numasfp, octans, ...) are compared among themselves.
+    """
+    if are_for_chains(policies):
+        found = [judge_on_nodes(place_on_nodes(policy, given), given) for policy in policies]
+    else:
+        found = _compared(policies, given)
+    if report is not None:
+        from slomo.report.placement_figures import comparison_page
+
+        Path(report).write_text(comparison_page(found), encoding="utf-8")
+        note(f"report: {report}")
+    if as_json:
+        emit_json({"policies": [item.to_dict() for item in found]})
+    else:
+        emit_judgements(found)
+
+
+def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgement]":
+    from slomo.placement.policies.registry import policy_class, policy_names
+    from slomo.placement.problem.documents import read_cluster, read_requests
+    from slomo.workflow.place import compare as judged
+    from slomo.workflow.train import load_models
+
+    curves = _curves(given["profiles"])
+    chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
+    names = policies or tuple(name for name in policy_names() if curves or not policy_class(name).needs_profiles)
+    return judged(
+        read_cluster(given["cluster"]),
+        read_requests(given["requests"]),
+        load_models(chosen.models),
+        names,
+        model=chosen.model,
+        risk=given["risk"],
+        method=given["method"],
+        profiles=curves,
+        judge=_judge(given["nf_files"], given["seed"]),
+    )
+
+
+def _curves(path: str | None) -> "tuple[InstanceProfile, ...]":
+    from slomo.placement.problem.way_profiles import load_profiles
+
+    return () if path is None else load_profiles(path)
+
+
+@command.command("profiles")
+@click.argument("network_functions", nargs=-1, required=True, metavar="NF...")
+@machine_option
+@click.option("--out", required=True, metavar="FILE", type=click.Path(), help="File to write.")
+@own_nf_option
+@seed_option
+@json_option
+def profiles(
+    network_functions: tuple[str, ...],
+    machine: str | None,
+    out: str,
+    nf_files: tuple[str, ...],
+    seed: int | None,
+    as_json: bool,
+) -> None:
+    """Measure throughput over cache ways and latency over load, for policies that allocate cache (ResQ)."""
+    from slomo.cli.options import own_network_functions
+    from slomo.cli.progress import announce_compilation
+    from slomo.placement.problem.way_profiles import save_profiles
+    from slomo.workflow.place import profile_ways
+
+    announce_compilation()
+    chosen = settings(machine=machine, seed=seed)
+    own = own_network_functions(nf_files)
+    found = profile_ways(network_functions, chosen.machine, own=own, seed=chosen.seed)
+    save_profiles(found, out)
+    if as_json:
+        emit_json({"out": out, "profiles": [item.to_dict() for item in found]})
+        return
+    emit_table(
+        ("network function", "cache ways", "throughput [Mpps]"),
+        [(p.workload, w, mpps) for p in found for w, mpps in p.ways],
+    )
+    note(f"{len(found)} profiles in {out}")
+
+
+@command.command("workload")
+@click.argument("family", metavar="FAMILY")
+@click.option("--count", type=click.IntRange(min=1), default=200, show_default=True, metavar="N", help="Requests.")
+@click.option("--out", required=True, metavar="FILE", type=click.Path(), help="File to write.")
+@seed_option
+@json_option
+def workload(family: str, count: int, out: str, seed: int | None, as_json: bool) -> None:
+    """Write requests to compare policies on.
+
+    FAMILY is sensitive, insensitive or combination (ResQ's), slomo, or numasfp (chains with rates over time).
+    """
+    import json
+
+    from slomo.placement.problem.request import requests_to_dict
+    from slomo.placement.workloads import numasfp_chains, resq_requests, slomo_requests
+
+    chosen = settings(seed=seed).seed
+    if family == "numasfp":
+        chains = numasfp_chains(count, seed=chosen)
+        document = {"schema_version": 1, "requests": [item.to_dict() for item in chains]}
+    else:
+        draw = slomo_requests(count, seed=chosen) if family == "slomo" else resq_requests(family, count, seed=chosen)
+        document = requests_to_dict(draw)
+    Path(out).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        emit_json({"out": out, "requests": count})
+    note(f"{count} requests in {out}")
+
+
+command.add_command(timeline)

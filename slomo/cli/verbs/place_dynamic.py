@@ -1,0 +1,203 @@
+"""`slomo place` where something changes with time: chains whose rates change, requests that come and go."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slomo.cli.options import complete_models, json_option, models_option, own_nf_option, seed_option, settings
+from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.verbs.place_output import complete_policies, emit_judgements, show_decisions
+from slomo.errors import InvalidValueError, UnknownNameError
+
+if TYPE_CHECKING:
+    from slomo.models.library import ModelLibrary
+    from slomo.placement.over_time.judge import Judgement
+    from slomo.placement.over_time.timeline import Timeline
+    from slomo.placement.problem.chain import RatedChain
+    from slomo.placement.problem.way_profiles import InstanceProfile
+    from slomo.workflow.place_chains import Handover, PlacedChains
+
+handover_option = click.option(
+    "--handover", type=click.Choice(["measured", "simulated"]), default="measured", show_default=True,
+    help="What hand-overs between NUMA nodes cost: what NUMASFP measured, or the way to memory far away.",
+)  # fmt: skip
+
+
+def are_for_chains(policies: Sequence[str]) -> bool:
+    """Say whether policies place chains on NUMA nodes.
+
+    Raises
+    ------
+    InvalidValueError
+        Where some do and some do not: their throughput is normalised by different things.
+    """
+    from slomo.placement.chains.registry import chain_policy_names
+
+    inside = [name for name in policies if name in chain_policy_names()]
+    if inside and len(inside) < len(policies):
+        others = ", ".join(name for name in policies if name not in inside)
+        raise InvalidValueError(
+            f"policies for chains on NUMA nodes ({', '.join(inside)}) beside others ({others}): no common measure",
+            hint="compare them in two runs",
+        )
+    return bool(inside)
+
+
+def place_on_nodes(policy: str, given: dict[str, Any]) -> "PlacedChains":
+    """Place the chains of the requests file on NUMA nodes."""
+    from slomo.placement.problem.documents import read_chains, read_cluster
+    from slomo.placement.problem.way_profiles import load_profiles
+    from slomo.workflow.place_chains import place_chains
+
+    cluster, chains = read_cluster(given["cluster"]), read_chains(given["requests"])
+    chosen = settings(models=given["models"], model=given["model"])
+    library = _library(chosen.models) if policy in ("numasfp", "slomo-numa") else None
+    handover: Handover = given["handover"]
+    curves = () if given["profiles"] is None else load_profiles(given["profiles"])
+    _check_names(chains, given["nf_files"], () if library is None else library, curves)
+    return place_chains(cluster, chains, policy, library, model=chosen.model, profiles=curves, handover=handover)
+
+
+def _check_names(
+    chains: "Sequence[RatedChain]",
+    files: tuple[str, ...],
+    modelled: "Iterable[tuple[str, str]]",
+    curves: "Sequence[InstanceProfile]",
+) -> None:
+    """Refuse network functions without description, model or profile: a slip would be placed by its rate alone."""
+    from slomo.cli.options import own_network_functions
+    from slomo.models.library import nf_of
+    from slomo.vocabulary.network_function import network_function_names
+
+    known = {*network_function_names(), *(function.name for function in own_network_functions(files))}
+    known |= {nf_of(key) for _, key in modelled} | {nf_of(curve.workload) for curve in curves}
+    for item in chains:
+        for workload in item.request.chain:
+            if workload.nf not in known:
+                raise UnknownNameError(f"network function of chain '{item.request.id}'", workload.nf, known)
+
+
+def _library(path: str) -> "ModelLibrary":
+    from slomo.workflow.train import load_models
+
+    return load_models(path)
+
+
+def judge_on_nodes(placed: "PlacedChains", given: dict[str, Any]) -> "Judgement":
+    """Run placed chains on the simulator."""
+    from slomo.cli.options import own_network_functions
+    from slomo.cli.progress import announce_compilation
+    from slomo.workflow.run_chains import judge_chains
+
+    announce_compilation()
+    own = own_network_functions(given["nf_files"])
+    return judge_chains(placed, handover=given["handover"], own=own, seed=settings(seed=given["seed"]).seed)
+
+
+def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: str, **given: Any) -> None:
+    """Do what `slomo place` does, for chains on NUMA nodes."""
+    if snapshot is not None:
+        raise InvalidValueError(f"--snapshot with policy '{policy}': a plan over time is no state to restore")
+    placed = place_on_nodes(policy, given)
+    decisions = placed.decisions()
+    judgement = judge_on_nodes(placed, given) if check else None
+    if as_json:
+        plan = placed.plan
+        document: dict[str, Any] = {
+            "policy": policy,
+            "servers_used": placed.servers_used,
+            "decisions": [decision.to_dict() for decision in decisions],
+            "migrations": plan.migrations,
+            "intervals": [{name: list(seats) for name, seats in interval.items()} for interval in plan.seats],
+        }
+        emit_json(document if judgement is None else {**document, "check": judgement.to_dict()})
+    else:
+        show_decisions(decisions)
+        summary = f"{len(decisions) - len(placed.plan.unplaced)} of {len(decisions)} placed"
+        over = f"{len(placed.plan.seats)} intervals, {placed.plan.migrations} stages migrated"
+        note(f"{summary} on {placed.servers_used} servers by policy {policy}; {over}")
+        if judgement is not None:
+            click.echo()
+            emit_judgements([judgement])
+    if placed.plan.unplaced:
+        raise click.exceptions.Exit(5)
+
+
+@click.command("timeline")
+@click.argument("cluster", type=click.Path())
+@click.argument("requests", type=click.Path())
+@click.option(
+    "--policy", "policies", multiple=True, default=("slomo",), show_default=True, metavar="NAME",
+    shell_complete=complete_policies, help="Policy that admits, repeatable.",
+)  # fmt: skip
+@click.option("--per-s", type=float, default=1.0, show_default=True, metavar="RATE", help="Arrivals per second.")
+@click.option("--stay-s", type=float, default=100.0, show_default=True, metavar="S", help="Mean time a request stays.")
+@click.option("--every-s", type=float, metavar="S", help="Time between re-optimisations; none without it.")
+@click.option(
+    "--threshold", type=float, default=0.1, show_default=True, metavar="SHARE",
+    help="Migrate where a fresh plan saves more than this share of servers.",
+)  # fmt: skip
+@click.option(
+    "--planner", metavar="NAME", shell_complete=complete_policies,
+    help="Policy that plans afresh, for instance resq-milp behind resq-greedy; the admitting one by default.",
+)  # fmt: skip
+@models_option
+@click.option("--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]")
+@click.option("--risk", type=float, default=0.95, show_default=True, metavar="SHARE", help="As for `slomo place`.")
+@click.option("--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways.")
+@click.option("--check", is_flag=True, help="Run what is placed now and then, and count broken SLOs.")
+@click.option("--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with the figure.")
+@own_nf_option
+@seed_option
+@json_option
+def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **given: Any) -> None:
+    """Let REQUESTS come and go on CLUSTER, and re-optimise periodically (ResQ, NSDI'18, section 5.3).
+
+    Requests arrive at random in the order of the file and stay for random times. With --every-s each policy is run
+    twice: without and with re-optimisation.
+    """
+    from slomo.cli.options import own_network_functions
+    from slomo.placement.online.placer import Placer
+    from slomo.placement.over_time.timeline import play
+    from slomo.placement.problem.documents import read_cluster, read_requests
+    from slomo.placement.problem.way_profiles import load_profiles
+    from slomo.placement.workloads import arrivals
+    from slomo.workflow.place import check_model, make_judge
+    from slomo.workflow.train import load_models
+
+    chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
+    cluster, requests = read_cluster(given["cluster"]), read_requests(given["requests"])
+    curves = () if given["profiles"] is None else load_profiles(given["profiles"])
+    events = arrivals(requests, per_s=given["per_s"], mean_stay_s=given["stay_s"], seed=chosen.seed)
+    library, own = load_models(chosen.models), own_network_functions(given["nf_files"])
+    judge = make_judge(own=own, seed=chosen.seed) if given["check"] else None
+    for policy in policies:
+        check_model(library, policy, chosen.model)
+    found = []
+    for policy in policies:
+        for every_s in (None,) if given["every_s"] is None else (None, given["every_s"]):
+            placer = Placer(library, cluster, policy, model=chosen.model, risk=given["risk"], profiles=curves)
+            how = {"threshold": given["threshold"], "planner": given["planner"], "judge": judge}
+            found.append(play(placer, events, every_s=every_s, **how))
+    if report is not None:
+        from slomo.report.placement_figures import timeline_page
+
+        Path(report).write_text(timeline_page(found), encoding="utf-8")
+        note(f"report: {report}")
+    if as_json:
+        emit_json({"timelines": [item.to_dict() for item in found]})
+    else:
+        _show(found)
+
+
+def _show(found: "list[Timeline]") -> None:
+    from slomo.report.placement_figures import timeline_rows
+
+    headers, rows = timeline_rows(found)
+    emit_table(headers, rows)
+    for item in found:
+        for when, what in item.reoptimisations:
+            if what.migrated:
+                note(f"{item.policy}: {when:g} s: {what.text}")

@@ -1,0 +1,57 @@
+"""What the commands of `slomo place` share: names to complete, decisions and judgements as tables."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from slomo.cli.output import emit_table, note
+
+if TYPE_CHECKING:
+    from slomo.placement.over_time.judge import Judgement
+    from slomo.placement.problem.decision import Decision
+
+
+def complete_policies(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a policy."""
+    from slomo.placement.chains.registry import chain_policy_names
+    from slomo.placement.policies.registry import policy_names
+
+    return [name for name in (*policy_names(), *chain_policy_names()) if name.startswith(incomplete)]
+
+
+def show_decisions(decisions: "Sequence[Decision]") -> None:
+    """Print where everything is, and why what is refused is refused."""
+    rows: list[tuple[object, ...]] = []
+    for decision in decisions:
+        if not decision.accepted:
+            rows.append((decision.request, "refused", None, None, None, None))
+        for item in decision.assignments:
+            nf = item.workload.split("@")[0]
+            rows.append(
+                (decision.request, nf, f"{item.server}/{item.socket}", item.core, item.needed_mpps, item.predicted_mpps)
+            )
+    emit_table(("request", "network function", "server/socket", "core", "needed [Mpps]", "predicted [Mpps]"), rows)
+    for decision in decisions:
+        if decision.refused is not None:
+            note(f"refused: {decision.request}: {decision.refused.text}")
+        for reason in decision.reasons if decision.accepted else ():
+            if "on demand" in reason:
+                note(f"{decision.request}: {reason}")
+
+
+def emit_judgements(judgements: "Sequence[Judgement]") -> None:
+    """Print what became of placements, and the first SLOs that broke under each policy."""
+    from slomo.report.placement_figures import judgement_rows
+
+    headers, rows = judgement_rows(judgements)
+    emit_table(headers, rows)
+    for judgement in judgements:
+        for item in judgement.violations[:5]:
+            unit = "Mpps" if item.what == "throughput" else "us"
+            note(f"broken under {judgement.policy}: {item.what} of '{item.request}' ({item.label}) on {item.server}: "
+                 f"promised {item.promised:.3f}, measured {item.measured:.3f} {unit}")  # fmt: skip
+        if judgement.on_demand_unmet:
+            names = ", ".join(judgement.on_demand_unmet[:5])
+            count = len(judgement.on_demand_unmet)
+            note(f"on demand under {judgement.policy}: {count} miss what they ask for: {names}")

@@ -1,0 +1,340 @@
+"""`slomo predict`: what a network function loses beside others, from saved models, without a rack."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slomo.cli.options import (
+    compat_option,
+    complete_metrics,
+    complete_models,
+    complete_network_functions,
+    coverage_option,
+    json_option,
+    machine_option,
+    models_option,
+    own_nf_option,
+    seed_option,
+    settings,
+)
+from slomo.cli.output import emit_json, format_table
+from slomo.cli.verbs.learning import figure_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slomo.prediction.explanation import Explanation
+    from slomo.prediction.latency_result import LatencyPrediction
+    from slomo.prediction.result import Prediction
+
+
+@click.command()
+@click.option(
+    "--target",
+    required=True,
+    metavar="NF",
+    shell_complete=complete_network_functions,
+    help="The network function asked about.",
+)
+@click.option(
+    "--with",
+    "beside",
+    multiple=True,
+    metavar="NF[:COUNT]",
+    shell_complete=complete_network_functions,
+    help="A competitor, repeatable.",
+)
+@models_option
+@machine_option
+@click.option(
+    "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model to ask. [setting: model]"
+)
+@click.option(
+    "--method",
+    type=click.Choice(["slomo", "equilibrium"]),
+    default="slomo",
+    show_default=True,
+    help="Compose the competitors' vectors, or solve the whole server at once.",
+)
+@click.option(
+    "--offered", type=float, metavar="MPPS", help="What arrives at the target; latency is then predicted as well."
+)
+@coverage_option
+@compat_option
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Show which competitor costs how much through which resource and metric, and the composed vector.",
+)
+@click.option("--figure", metavar="FILE", type=click.Path(), help="Draw the loss as a waterfall: .png, .svg or .pdf.")
+@click.option("--strict", is_flag=True, help="Refuse, with exit code 5, what the measurements do not support.")
+@click.option(
+    "--vector",
+    multiple=True,
+    metavar="METRIC=VALUE",
+    shell_complete=complete_metrics,
+    help="The competition's socket-level vector, instead of --with; repeatable.",
+)
+@click.option(
+    "--traffic",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Traffic attribute the target was imported with, beside --vector; repeatable.",
+)
+@click.option(
+    "--rows", metavar="DATASET", type=click.Path(), help="Predict every row of an imported table instead, and compare."
+)
+@click.option(
+    "--accelerator",
+    metavar="DATASET",
+    type=click.Path(),
+    help="Imported runs of an accelerator alone over match density, to be composed with memory; with --rows.",
+)
+@click.option(
+    "--pattern",
+    type=click.Choice(["pipeline", "run-to-completion"]),
+    default="pipeline",
+    show_default=True,
+    help="How memory and --accelerator compose: the slower of both, or their sum.",
+)
+@own_nf_option
+@seed_option
+@json_option
+def command(
+    explain: bool,
+    as_json: bool,
+    figure: str | None,
+    rows: str | None,
+    accelerator: str | None,
+    pattern: str,
+    **given: Any,
+) -> None:
+    """Predict what a network function loses beside others.
+
+    NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic. Without --with the answer
+    is what was measured alone.
+
+    Example: slomo predict --target lpm --with stats:2 --with snort
+    """
+    if rows is not None or accelerator is not None:
+        _rows(rows, accelerator, pattern, as_json=as_json, **given)
+        return
+    _check_method(given["method"], figure, given["compat"])
+    place = None if figure is None else figure_path(figure)
+    prediction = _predicted(**given)
+    if place is not None:
+        _draw(prediction, place)
+    if as_json:
+        emit_json(prediction.to_dict())
+        return
+    click.echo(_text(prediction))
+    if explain:
+        click.echo(_explanation(prediction) or "  explained   not: method equilibrium answers for all at once")
+
+
+def _check_method(method: str, figure: str | None, compat: str | None) -> None:
+    """Refuse what a method would pass over."""
+    from slomo.errors import UsageError
+
+    for option, value in (("--figure", figure), ("--compat", compat)):
+        if method == "equilibrium" and value is not None:
+            raise UsageError(
+                f"{option} and --method equilibrium were given: it composes no vectors and explains no loss",
+                hint="leave one of them out",
+            )
+
+
+def _rows(rows: str | None, accelerator: str | None, pattern: str, *, as_json: bool, **given: Any) -> None:
+    from slomo.cli.verbs.rows import show_rows
+    from slomo.errors import UsageError
+
+    if rows is None:
+        raise UsageError(
+            "--accelerator was given without --rows", hint="add the imported table that is to be predicted"
+        )
+    if given["beside"] or given["vector"] or given["offered"] is not None:
+        raise UsageError(
+            "--rows was given with --with, --vector or --offered", hint="rows say what is beside the target"
+        )
+    chosen = settings(**{name: given[name] for name in ("models", "machine", "coverage")})
+    show_rows(
+        given["target"],
+        rows,
+        accelerator,
+        pattern,
+        models=chosen.models,
+        machine=given["machine"],
+        model=given["model"],
+        coverage=chosen.coverage,
+        as_json=as_json,
+    )
+
+
+def _predicted(
+    target: str,
+    beside: tuple[str, ...],
+    vector: tuple[str, ...],
+    traffic: tuple[str, ...],
+    strict: bool,
+    compat: Any,
+    nf_files: tuple[str, ...],
+    method: str = "slomo",
+    offered: float | None = None,
+    **given: Any,
+) -> "Prediction":
+    from slomo.errors import UsageError
+    from slomo.workflow.predict import predict, predict_vector
+    from slomo.workflow.train import load_models
+
+    if vector and beside:
+        raise UsageError(
+            "--vector and --with were given, needed one of them", hint="--vector stands for all competitors together"
+        )
+    if traffic and not vector:
+        raise UsageError(
+            "--traffic was given without --vector", hint="with --with, write the traffic into the name: lpm@1500B,1000f"
+        )
+    if vector and method != "slomo":
+        raise UsageError(
+            f"--vector and --method {method} were given", hint="a whole server is solved from its NFs; name them --with"
+        )
+    if vector and offered is not None:
+        raise UsageError(
+            "--vector and --offered were given",
+            hint="latency is predicted beside NFs that are known by name; name them --with",
+        )
+    chosen = settings(**given)
+    library = load_models(chosen.models)
+    machine = _machine(given["machine"], chosen.machine, library.machines)
+    _check_own(nf_files, machine, library)
+    common: dict[str, Any] = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage, "strict": strict}
+    if vector:
+        return predict_vector(
+            target, _pairs("--vector", vector), library, traffic=_pairs("--traffic", traffic), **common
+        )
+    return predict(target, beside, library, compat=compat, method=method, offered_mpps=offered, **common)  # type: ignore[arg-type]
+
+
+def _machine(asked: str | None, default: str, known: tuple[str, ...]) -> str | None:
+    """Return the machine asked for; else the setting's where the models know it; else leave it to the models."""
+    if asked is None:
+        return default if default in known else None
+    if asked.endswith((".yaml", ".yml")):
+        from slomo.vocabulary.machine import load_machine
+
+        return load_machine(asked).name
+    return asked
+
+
+def _check_own(files: tuple[str, ...], machine: str | None, library: Any) -> None:
+    """Refuse a file that is unsound or not profiled; models need no file to predict an NF of one's own."""
+    if files:
+        from slomo.cli.options import own_network_functions
+
+        for function in own_network_functions(files):
+            library.find(function.name, machine)
+
+
+def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, float]:
+    from slomo.errors import InvalidValueError
+
+    pairs: dict[str, float] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        try:
+            pairs[name.strip()] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name.strip():
+            raise InvalidValueError(
+                f"{option} '{text}' is no pair of a name and a number",
+                hint=f"write for instance {option} {name.strip() or 'L3OCC'}=1024",
+            )
+    return pairs
+
+
+def _text(prediction: "Prediction") -> str:
+    from slomo.prediction.result import label
+
+    counts: dict[str, int] = {}
+    for workload in prediction.competitors:
+        counts[label(workload)] = counts.get(label(workload), 0) + 1
+    beside = " + ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items())
+    given = (
+        "a given vector"
+        if prediction.composition is not None and prediction.composition.vector and not beside
+        else "nobody"
+    )
+    low, high = prediction.interval
+    lines = [f"{label(prediction.target)} beside {beside or given} on {prediction.machine}, model {prediction.model}"]
+    lines.append(f"  alone       {prediction.solo_mpps:.3f} Mpps")
+    interval = f"{100 * prediction.coverage:g} % interval {low:.3f} to {high:.3f}"
+    lines.append(f"  predicted   {prediction.throughput_mpps:.3f} Mpps  ({interval})")
+    lines.append(f"  slowdown    {100 * prediction.slowdown:.1f} %")
+    if prediction.carrier is not None:
+        lines.append(f"  carried by  {prediction.carrier[0]} ({100 * prediction.carrier[1]:.0f} % of the loss)")
+    lines.append(f"  verdict     {'; '.join([str(prediction.verdict), *prediction.reasons])}")
+    if prediction.latency is not None:
+        lines += _latency(prediction.latency)
+    return "\n".join(lines)
+
+
+def _draw(prediction: "Prediction", place: "Path") -> None:
+    from slomo.report.explanation_figures import waterfall
+
+    waterfall(prediction).savefig(place)
+    click.echo(f"waterfall written to {place}", err=True)
+
+
+def _who(why: "Explanation") -> str:
+    """Return which competitor costs how much through which resource, the costliest first."""
+    from slomo.prediction.explanation import group_of
+
+    rows = []
+    for who, metrics in (why.competitors or {"all together": why.metrics}).items():
+        for through, part in (why.by_competitor.get(who) or why.groups).items():
+            mostly = max((name for name in metrics if group_of(name) == through), key=lambda name: metrics[name])
+            rows.append((who, through, mostly, part, 100 * part / why.loss_mpps))
+    rows = sorted((row for row in rows if row[3]), key=lambda row: -row[3])
+    rest = why.unattributed_mpps
+    total = ("sum", "", "", why.loss_mpps, 100.0)
+    return format_table(
+        ("competitor", "through", "mostly", "loss [Mpps]", "share [%]"),
+        [*rows, ("not attributed", "", "", rest, 100 * rest / why.loss_mpps), total],
+    )
+
+
+def _latency(found: "LatencyPrediction") -> list[str]:
+    """Return the lines that tell how long packets stay."""
+    lines = [
+        f"  load        {found.load:.3f} ({found.offered_mpps:.3f} of {found.possible_mpps:.3f} Mpps it could serve)"
+    ]
+    for name, value in found.percentiles_us.items():
+        low, high = found.intervals_us[name]
+        ends = f"{low:.2f} us and more" if high is None else f"{low:.2f} to {high:.2f} us"
+        lines.append(f"  {name:11} {value:.2f} us  ({100 * found.coverage:g} % interval {ends})")
+    lines.append(f"  latency     {'; '.join([str(found.verdict), *found.reasons])}")
+    return lines
+
+
+def _explanation(prediction: "Prediction") -> str:
+    from slomo.vocabulary.metrics import METRICS
+
+    parts = []
+    if prediction.explanation is not None and prediction.explanation.loss_mpps > 0:
+        loss = prediction.explanation.loss_mpps
+        parts.append(_who(prediction.explanation))
+        shares = sorted(prediction.explanation.metrics.items(), key=lambda item: -item[1])
+        rows = [(name, part, 100 * part / loss) for name, part in shares]
+        parts.append(
+            format_table(
+                ("metric", "loss [Mpps]", "share [%]"),
+                [*rows, ("not attributed", prediction.explanation.unattributed_mpps, None)],
+            )
+        )
+    if prediction.composition is not None:
+        vector, rules = prediction.composition.vector, prediction.composition.rules
+        capped = set(getattr(prediction.composition, "capped", ()))
+        rows_ = [(n, v, METRICS[n].unit, rules.get(n, "-"), "yes" if n in capped else "") for n, v in vector.items()]
+        parts.append(format_table(("composed metric", "value", "unit", "rule", "at its cap"), rows_))
+    return "\n\n".join(["", *parts]) if parts else ""

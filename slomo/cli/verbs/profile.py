@@ -1,0 +1,237 @@
+"""`slomo profile`: measure network functions alone, under pressure and in mixes; every finished run is kept at once."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slomo.cli.options import (
+    complete_network_functions,
+    jobs_option,
+    json_option,
+    machine_option,
+    own_network_functions,
+    own_nf_option,
+    seed_option,
+    settings,
+)
+from slomo.cli.output import emit_json, note
+
+if TYPE_CHECKING:
+    from slomo.profiling.adaptive.outcome import AdaptiveOutcome
+    from slomo.testbed.base import Testbed
+    from slomo.vocabulary.machine import Machine
+
+
+@click.command()
+@click.argument(
+    "network_functions", metavar="NF...", nargs=-1, required=True, shell_complete=complete_network_functions
+)
+@machine_option
+@click.option(
+    "--plan",
+    default="all",
+    show_default=True,
+    metavar="PLAN",
+    help="solo, pressure (solo and under pressure), mixes, all, or accelerator (beside a competitor for one).",
+)
+@click.option(
+    "--design",
+    default="grid",
+    show_default=True,
+    metavar="DESIGN",
+    help="Points of pressure: grid, slomo-grid (as published), sobol or adaptive (each where it teaches most).",
+)
+@click.option(
+    "--runs",
+    type=int,
+    metavar="N",
+    help="Points of the design per NF; all 588 of a grid, at most 60 runs of adaptive by default.",
+)
+@click.option(
+    "--target-error",
+    metavar="SHARE",
+    help="Held-out error, over solo throughput, at which design `adaptive` stops: 2% by default.",
+)
+@click.option("--mixes", type=int, metavar="N", help="Mixes to run; up to 200 by default, 0 for none.")
+@click.option(
+    "--stream",
+    type=click.Choice(["calibration", "test"]),
+    help="Half of all mixes to draw from; plan `all` calibrates, plan `mixes` tests.",
+)
+@click.option(
+    "--latency",
+    is_flag=True,
+    help="Afterwards also measure latency at eight loads, alone and beside five competitions: 48 runs per NF.",
+)
+@click.option(
+    "--reduced-mixes",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Afterwards also run N mixes with network functions at 15 to 95 % of their solo throughput; 60 give whole "
+    "servers their intervals at reduced load.",
+)
+@click.option("--replicates", type=int, default=1, show_default=True, metavar="N", help="Runs of every experiment.")
+@click.option("--out", metavar="DATASET", type=click.Path(), help="Dataset to write: .parquet, .csv or a directory.")
+@click.option(
+    "--store", metavar="FILE", type=click.Path(), help="Where finished runs are kept; DATASET.runs.sqlite by default."
+)
+@click.option("--testbed", metavar="NAME", help="simulated, replay or host. [setting: testbed]")
+@click.option("--source", metavar="DATASET", type=click.Path(), help="What testbed `replay` answers from.")
+@click.option(
+    "--host",
+    "host_file",
+    metavar="FILE",
+    type=click.Path(),
+    help="YAML file of testbed `host`: cores, counters, settings, generator.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would run, how many and how long; run nothing.")
+@own_nf_option
+@jobs_option
+@seed_option
+@json_option
+def command(out: str | None, store: str | None, dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Measure network functions alone, beside the synthetic competitor, and in mixes of each other.
+
+    Ctrl-C keeps what is finished; the same command again goes on from there.
+
+    NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic; --nf FILE adds a network
+    function of your own.
+    """
+    from slomo.errors import UsageError
+
+    given["target_error"] = _target_error(given["target_error"], given["design"])
+    if out is None and not dry_run:
+        raise UsageError(
+            "there is no place for the dataset", hint="add --out profile.parquet, or --dry-run to see what would run"
+        )
+    store = store or (None if out is None else f"{out.rstrip('/')}.runs.sqlite")
+    if dry_run:
+        _describe(store, as_json, **given)
+    else:
+        assert out is not None
+        _measure(out, store, as_json, **given)
+
+
+def _arguments(
+    testbed: str | None,
+    source: str | None,
+    host_file: str | None,
+    nf_files: tuple[str, ...],
+    machine: str | None,
+    seed: int | None,
+    **given: Any,
+) -> dict[str, Any]:
+    """Return the keyword arguments of `workflow.profile`, with the testbed made."""
+    from slomo.config import Settings
+    from slomo.errors import UsageError
+    from slomo.testbed.registry import machine_of, make_testbed
+
+    chosen = settings(testbed=testbed, machine=machine, seed=seed, jobs=given.pop("jobs"))
+    if source is not None and chosen.testbed != "replay":
+        raise UsageError(
+            f"--source was given to testbed '{chosen.testbed}', which replays nothing", hint="add --testbed replay"
+        )
+    if host_file is not None and chosen.testbed != "host":
+        raise UsageError(
+            f"--host was given to testbed '{chosen.testbed}', which is no real machine", hint="add --testbed host"
+        )
+    host: Machine = machine_of(chosen.testbed, chosen.machine, Settings.machine)
+    made: Testbed = (
+        _host(host_file, host, nf_files)
+        if host_file is not None
+        else make_testbed(chosen.testbed, host, own_network_functions(nf_files), source)
+    )
+    return {**given, "machine": host, "testbed": made, "seed": chosen.seed, "jobs": chosen.jobs or None}
+
+
+def _host(host_file: str, machine: "Machine", nf_files: tuple[str, ...]) -> "Testbed":
+    from slomo.testbed.host.host_file import load_host
+
+    return load_host(host_file, machine, own_network_functions(nf_files))
+
+
+def _target_error(text: str | None, design: str) -> float | None:
+    """Return a target error given as ``2%`` or ``0.02``."""
+    from slomo.errors import InvalidValueError, UsageError
+
+    if text is None:
+        return None
+    if design != "adaptive":
+        raise UsageError(f"--target-error was given to design '{design}'", hint="add --design adaptive")
+    try:
+        return float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+    except ValueError:
+        raise InvalidValueError(f"target error is '{text}', needed a share", hint="2% or 0.02") from None
+
+
+def _describe(store: str | None, as_json: bool, **given: Any) -> None:
+    from slomo.profiling.campaign.description import describe_campaign
+    from slomo.workflow.profile import plan_experiments
+
+    arguments = _arguments(**given)
+    testbed, jobs, latency = arguments.pop("testbed"), arguments.pop("jobs"), arguments.pop("latency")
+    reduced = arguments.pop("reduced_mixes")
+    described = describe_campaign(plan_experiments(**arguments), testbed, store, jobs)
+    if as_json:
+        emit_json({"dry_run": True, **described.to_dict()})
+    else:
+        click.echo(str(described))
+        if arguments["design"] == "adaptive":
+            click.echo("  these are sure; what else is run, within the plan's most, depends on what comes of them")
+        if latency:
+            click.echo("  then 48 runs per network function for latency, at loads that depend on what it served")
+        if reduced:
+            click.echo(f"  then {reduced} mixes at reduced load, as shares of what the network functions served alone")
+
+
+def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
+    from slomo.cli.progress import ProgressBar, announce_compilation
+    from slomo.records.storage import save_dataset
+    from slomo.workflow.profile import profile
+
+    arguments = _arguments(**given)
+    _check_place(out)
+    announce_compilation()
+    outcomes: list[AdaptiveOutcome] = []
+    with ProgressBar("measuring") as bar:
+        dataset = profile(**arguments, store=store, progress=bar, report=outcomes.append)
+    save_dataset(dataset, out)
+    for outcome in () if as_json else outcomes:
+        note(str(outcome))
+    if as_json:
+        emit_json(
+            {
+                **({"adaptive": [outcome.to_dict() for outcome in outcomes]} if outcomes else {}),
+                "out": out,
+                "store": store,
+                "rows": len(dataset),
+                "machine": arguments["machine"].name,
+                "targets": list(dataset.profiled_targets),
+            }
+        )
+    else:
+        note(f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}")
+
+
+def _check_place(out: str) -> None:
+    """Refuse a place that cannot take the dataset before, not after, hours of measuring."""
+    import os
+
+    from slomo.errors import ConfigurationError
+
+    place = Path(out)
+    if place.suffix not in ("", ".parquet", ".csv"):
+        raise ConfigurationError(
+            f"no dataset is stored as '{place.suffix}'", hint="needed: .parquet, .csv or a directory"
+        )
+    folder = next(parent for parent in (place.absolute().parent, *place.absolute().parents) if parent.exists())
+    if not os.access(folder, os.W_OK):
+        raise ConfigurationError(
+            f"cannot write '{out}': folder '{folder}' is read-only", hint="choose a place you may write to"
+        )
+    if not place.absolute().parent.is_dir():
+        raise ConfigurationError(
+            f"cannot write '{out}': there is no folder '{place.parent}'", hint=f"mkdir -p {place.parent}"
+        )

@@ -1,0 +1,72 @@
+"""`slomo train`: from a dataset to a directory of models, one per network function and machine."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slomo.cli.options import complete_models, json_option, models_option, seed_option, settings
+from slomo.cli.output import emit_json, emit_table, note
+
+if TYPE_CHECKING:
+    from slomo.models.library import ModelLibrary
+
+
+@click.command()
+@click.argument("dataset", type=click.Path())
+@models_option
+@click.option(
+    "--model",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_models,
+    help="Model to fit, repeatable; all by default.",
+)
+@click.option("--target", "targets", multiple=True, metavar="NF", help="Fit this network function only, repeatable.")
+@seed_option
+@json_option
+def command(
+    dataset: str, models: str | None, names: tuple[str, ...], targets: tuple[str, ...], seed: int | None, as_json: bool
+) -> None:
+    """Fit one sensitivity model per network function of DATASET, and save them as data.
+
+    Rows of plans `solo` and `pressure` (and imported rows) are fitted; rows of `mix` only set the width of intervals.
+    Models of other network functions that DIR holds already stay there.
+    """
+    from slomo.records.catalog import find_dataset
+    from slomo.workflow.train import train
+
+    chosen = settings(models=models, seed=seed)
+    library = train(find_dataset(dataset), models=names or None, targets=targets or None, seed=chosen.seed)
+    _kept(chosen.models).merge(library).save(chosen.models)
+    if as_json:
+        emit_json({"models": chosen.models, "network_functions": _entries(library)})
+        return
+    rows = [(machine, key, model.solo_mpps, ", ".join(model.sensitivity)) for (machine, key), model in library.items()]
+    emit_table(("machine", "target", "solo [Mpps]", "models"), rows)
+    for entry in _entries(library):
+        for name, reason in entry["left_out"].items():
+            note(f"note: no model '{name}' of '{entry['target']}': {reason}")
+    note(f"{len(rows)} network functions saved in {chosen.models}")
+
+
+def _entries(library: "ModelLibrary") -> list[dict[str, Any]]:
+    return [
+        {
+            "machine": machine,
+            "target": key,
+            "solo_mpps": model.solo_mpps,
+            "models": list(model.sensitivity),
+            "left_out": dict(model.manifest.get("left_out", {})),
+        }
+        for (machine, key), model in library.items()
+    ]
+
+
+def _kept(directory: str) -> "ModelLibrary":
+    """Return the models that are in the directory already; training replaces those of the same network function."""
+    from slomo.models.library import ModelLibrary
+
+    place = Path(directory)
+    return ModelLibrary.load(place) if place.is_dir() and any(place.iterdir()) else ModelLibrary()

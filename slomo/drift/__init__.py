@@ -1,0 +1,1 @@
+"""Noticing that what was learned no longer holds, and learning it again."""

@@ -1,0 +1,371 @@
+"""Drift: live throughput and vectors against the models, an alarm when they no longer hold, and whom to profile again.
+
+SLOMO (SIGCOMM'20) section 4.1 ties a model to an NF's version, configuration, traffic and machine; any of them may
+change unnoticed. A mix seen for the first time is judged by the errors that calibrated the intervals (conformal
+scores), the same mix seen again by whether it still is what it was (recursive residuals). Both give standard normal
+scores as long as nothing changes, so one cumulative sum per NF has one false alarm rate, which is stated.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slomo.drift.change_detection import (
+    Cusum,
+    RecursiveResiduals,
+    alarm_threshold,
+    conformal_score,
+    normal_score,
+)
+from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.models.base import Floats
+from slomo.models.intervals import error_scale
+from slomo.models.nf_model import NFModel
+from slomo.training.calibration import MixRows, predict_mixes
+from slomo.vocabulary.vector import MetricVector
+
+if TYPE_CHECKING:
+    from slomo.records.dataset import ProfileDataset
+
+#: Fewer errors than this say too little about what is usual.
+ENOUGH = 30
+CHANNELS = ("throughput", "vector")
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One NF that is no longer what its model says.
+
+    Attributes
+    ----------
+    workload : str
+        Workload key.
+    channel : {"throughput", "vector"}
+        Whether it suffers otherwise than foretold, or presses otherwise on the others.
+    observations, since : int
+        Observations of this NF so far, and how many of them when the change probably came.
+    deviation : float
+        Mean relative deviation since then; -0.1 is 10 % less than foretold.
+    evidence : float
+        Cumulative sum over the alarm's threshold; above 1.
+    """
+
+    workload: str
+    channel: str
+    observations: int
+    since: int
+    deviation: float
+    evidence: float
+
+    def __str__(self) -> str:
+        what = "throughput" if self.channel == "throughput" else "pressure on others"
+        return (
+            f"{self.workload}: {what} is {self.deviation:+.1%} off its model since observation {self.since + 1} "
+            f"of {self.observations}"
+        )
+
+
+@dataclass(frozen=True)
+class DriftReport:
+    """What a monitor has found.
+
+    Attributes
+    ----------
+    alarms : tuple of Alarm
+        Most evident first.
+    again : tuple of str
+        Workload keys to profile again, first things first.
+    machine_suspected : bool
+        Whether most NFs drift at once, so that the machine, not they, has changed.
+    false_alarm_every : float
+        Observations of one NF and channel between two false alarms, on average.
+    """
+
+    alarms: tuple[Alarm, ...]
+    again: tuple[str, ...]
+    machine_suspected: bool
+    false_alarm_every: float
+
+    def __bool__(self) -> bool:
+        return bool(self.alarms)
+
+    def __str__(self) -> str:
+        if not self.alarms:
+            return f"the models hold (a false alarm every {self.false_alarm_every:g} observations of an NF)"
+        lines = [str(alarm) for alarm in self.alarms]
+        if self.machine_suspected:
+            lines.append("most network functions drift at once: the machine has probably changed")
+        return "\n".join([*lines, f"profile again: {', '.join(self.again)}"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {**asdict(self), "alarms": [asdict(alarm) for alarm in self.alarms], "again": list(self.again)}
+
+
+class DriftMonitor:
+    """Watches the NFs of one machine.
+
+    Parameters
+    ----------
+    models : sequence of NFModel
+        The NFs that run there, all trained on one machine.
+    model : str
+        Family that predicts.
+    false_alarm_every : float
+        Average number of observations of one NF between false alarms, 5 or more.
+    noise : float
+        Relative standard deviation of one live reading (of throughput, and of a rate or occupancy), above 0.
+    reference : ProfileDataset, optional
+        Measurements from which it is known how well the contentiousness profiles foretell pressure; without it a new
+        mix says nothing about pressure, only a change within it does.
+    seed : int
+        Seed of the tie breaking.
+
+    Raises
+    ------
+    InvalidValueError
+        Without models, with models of several machines, or a number out of range.
+    UnknownNameError
+        Where an NF has no model of that family.
+
+    Notes
+    -----
+    The false alarm rate holds for intervals calibrated on mixes. Where they come from cross-validation they leave out
+    composition's share of the error, so that a new mix is not judged at all, and only changes within a mix are.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[NFModel],
+        model: str = "slomo-xgb",
+        *,
+        false_alarm_every: float = 1000.0,
+        noise: float = 0.02,
+        reference: "ProfileDataset | None" = None,
+        seed: int = 0,
+    ) -> None:
+        machines = {item.machine for item in models}
+        if len(machines) != 1 or not noise > 0.0:
+            raise InvalidValueError(
+                f"a drift monitor of {len(models)} models on {len(machines)} machines with noise {noise:g}, "
+                "needed models of one machine and noise above 0"
+            )
+        for item in models:
+            item.model(model)
+        self._models, self._family, self._noise = tuple(models), model, noise
+        self._place = {item.workload.key: number for number, item in enumerate(models)}
+        self.false_alarm_every = false_alarm_every
+        self._watches = {(key, channel): _Watch(false_alarm_every) for key in self._place for channel in CHANNELS}
+        self._series: dict[tuple[str, ...], RecursiveResiduals] = {}
+        self._vector_errors = {} if reference is None else _vector_errors(self._models, reference)
+        self._generator = np.random.default_rng(seed)
+
+    def observe(
+        self,
+        target: str,
+        competitors: Sequence[str],
+        throughput_mpps: float,
+        *,
+        own: MetricVector | None = None,
+        beside: MetricVector | None = None,
+    ) -> Alarm | None:
+        """Note one live reading of a target in its mix; return its alarm if there is one.
+
+        Parameters
+        ----------
+        target : str
+            Workload key.
+        competitors : sequence of str
+            Workload keys, one per instance.
+        throughput_mpps : float
+            Measured throughput, 0 or more [Mpps].
+        own : MetricVector, optional
+            The target's core-level vector.
+        beside : MetricVector, optional
+            The socket's vector less the target's: the pressure it is under. Both are needed to judge its own pressure.
+
+        Raises
+        ------
+        UnknownNameError
+            For an NF that is not watched.
+        InvalidValueError
+            For a throughput that is no number of 0 or more.
+        """
+        for key in (target, *competitors):
+            if key not in self._place:
+                raise UnknownNameError("watched network function", key, self._place)
+        if not (np.isfinite(throughput_mpps) and throughput_mpps >= 0.0):
+            raise InvalidValueError(f"throughput of '{target}' is {throughput_mpps} Mpps, needed 0 or more")
+        mix = (target, *sorted(competitors))
+        self._judge_throughput(mix, throughput_mpps)
+        if own is not None and beside is not None:
+            self._judge_vector(mix, own, beside)
+        return next((alarm for alarm in self._alarms() if alarm.workload == target), None)
+
+    def report(self) -> DriftReport:
+        """Return all alarms, and whom to profile again.
+
+        An NF whose throughput is off only beside others whose pressure has changed is explained by them.
+        """
+        alarms = sorted(self._alarms(), key=lambda alarm: -alarm.evidence)
+        pressing = {alarm.workload for alarm in alarms if alarm.channel == "vector"}
+        again = [alarm.workload for alarm in alarms if alarm.channel == "vector"]
+        again += [
+            alarm.workload
+            for alarm in alarms
+            if not self._watches[alarm.workload, "throughput"].worst.beside_all & pressing
+        ]
+        watched = sum(self._watches[key, "throughput"].count > 0 for key in self._place)
+        drifting = len({alarm.workload for alarm in alarms})
+        return DriftReport(
+            alarms=tuple(alarms),
+            again=tuple(dict.fromkeys(again)),
+            machine_suspected=watched >= 3 and drifting > watched / 2,
+            false_alarm_every=self.false_alarm_every,
+        )
+
+    def reset(self, workload: str, model: NFModel) -> None:
+        """Watch an NF with the model it was given after profiling it again.
+
+        Raises
+        ------
+        UnknownNameError
+            For an NF that is not watched.
+        """
+        if workload not in self._place:
+            raise UnknownNameError("watched network function", workload, self._place)
+        model.model(self._family)
+        models = list(self._models)
+        models[self._place[workload]] = model
+        self._models = tuple(models)
+        self._series = {mix: series for mix, series in self._series.items() if workload not in mix}
+        for key, channel in self._watches:
+            if key == workload:
+                self._watches[key, channel] = _Watch(self.false_alarm_every)
+
+    def _judge_throughput(self, mix: tuple[str, ...], throughput_mpps: float) -> None:
+        model = self._models[self._place[mix[0]]]
+        rows = MixRows(
+            np.array([self._place[mix[0]]]),
+            np.array([[self._place[key] for key in mix[1:]]], dtype=np.int64).reshape(1, -1),
+            np.array([throughput_mpps]),
+        )
+        predicted = predict_mixes(self._models, rows, self._family)
+        calibration = model.calibration.get(self._family)
+        error = abs(throughput_mpps - float(predicted[0])) / float(error_scale(predicted, model.solo_mpps)[0])
+        usual = calibration.scores if calibration is not None and calibration.source == "mixes" else np.zeros(0)
+        foretold = max(float(predicted[0]), 1e-6 * model.solo_mpps)
+        self._judge("throughput", mix, throughput_mpps / foretold, error, usual)
+
+    def _judge_vector(self, mix: tuple[str, ...], own: MetricVector, beside: MetricVector) -> None:
+        model = self._models[self._place[mix[0]]]
+        names = _pressures(model)
+        if not names or any(name not in own or name not in beside for name in names):
+            return  # what was not measured says nothing
+        pressure = np.array([[beside[name] for name in model.contentiousness.pressure_names]])
+        ratio = _ratio(model, names, np.array([[own[name] for name in names]]), pressure)
+        errors = self._vector_errors.get(mix[0], np.zeros(0))
+        self._judge("vector", mix, float(np.exp(ratio[0])), float(abs(ratio[0])), errors)
+
+    def _judge(self, channel: str, mix: tuple[str, ...], ratio: float, error: float, usual: Floats) -> None:
+        """Score a reading: a new mix by its error among the usual ones, a known mix by its change."""
+        series = self._series.setdefault((channel, *mix), RecursiveResiduals(self._noise))
+        change = series.add(ratio)
+        watch = self._watches[mix[0], channel]
+        if change is not None:
+            watch.change.add(normal_score(_two_sided(change)), ratio, mix)
+        elif len(usual) >= ENOUGH:
+            watch.level.add(conformal_score(error, usual, self._generator), ratio, mix)
+
+    def _alarms(self) -> list[Alarm]:
+        return [
+            Alarm(key, channel, watch.count, sum_.cusum.since, sum_.deviation, sum_.evidence)
+            for (key, channel), watch in self._watches.items()
+            if (sum_ := watch.worst).cusum.alarmed
+        ]
+
+
+class _Sum:
+    """One cumulative sum, with what it saw since it last left 0."""
+
+    def __init__(self, threshold: float) -> None:
+        self.cusum = Cusum(threshold)
+        self._ratios: list[float] = []
+        self.beside_all: frozenset[str] = frozenset()
+
+    def add(self, score: float, ratio: float, mix: tuple[str, ...]) -> None:
+        if self.cusum.sum <= 0.0:
+            self._ratios, self.beside_all = [], frozenset(mix[1:])
+        self.cusum.add(score)
+        self._ratios.append(ratio)
+        self.beside_all &= frozenset(mix[1:])
+
+    @property
+    def deviation(self) -> float:
+        return float(np.mean(self._ratios)) - 1.0 if self._ratios else 0.0
+
+    @property
+    def evidence(self) -> float:
+        return self.cusum.peak / self.cusum.threshold
+
+
+class _Watch:
+    """One NF in one channel: new mixes and changes within a mix, each with half of the false alarms.
+
+    They are summed apart: a mix that stays as it is says nothing for a model that was wrong about it from the start.
+    """
+
+    def __init__(self, false_alarm_every: float) -> None:
+        threshold = alarm_threshold(2.0 * false_alarm_every)
+        self.level, self.change = _Sum(threshold), _Sum(threshold)
+
+    @property
+    def count(self) -> int:
+        return self.level.cusum.count + self.change.cusum.count
+
+    @property
+    def worst(self) -> _Sum:
+        return max(self.level, self.change, key=lambda item: item.evidence)
+
+
+def _two_sided(change: float) -> float:
+    """Return the chance of a normal deviation at least as far from 0."""
+    return math.erfc(abs(change) / math.sqrt(2.0))
+
+
+def _pressures(model: NFModel) -> tuple[str, ...]:
+    """Return the pressures an NF both makes and answers to."""
+    profile = model.contentiousness
+    return tuple(name for name in profile.pressure_names if name in profile.metric_names)
+
+
+def _ratio(model: NFModel, names: tuple[str, ...], own: Floats, pressure: Floats) -> Floats:
+    """Return the mean logarithm of measured over foretold pressure, shape ``(n,)``."""
+    profile = model.contentiousness
+    foretold = profile.under(pressure)[:, [profile.metric_names.index(name) for name in names]]
+    least = 1e-3 * np.maximum(np.abs(profile.high[[profile.metric_names.index(name) for name in names]]), 1e-12)
+    logs = np.log(np.maximum(own, least) / np.maximum(foretold, least))
+    mean: Floats = logs.mean(axis=1)
+    return mean
+
+
+def _vector_errors(models: Sequence[NFModel], reference: "ProfileDataset") -> dict[str, Floats]:
+    """Return, per NF, how far its pressure usually is from what its profile foretells, in ascending order."""
+    frame, found = reference.frame, {}
+    for model in models:
+        names, profile = _pressures(model), model.contentiousness
+        rows = frame[(frame["target"] == model.workload.key) & (frame["competitor_count"] > 0)]
+        for prefix in ("beside", "competition"):
+            columns = [f"{prefix}.{name}" for name in profile.pressure_names]
+            own = [f"own.{name}" for name in names]
+            if not names or not set(columns + own) <= set(frame.columns):
+                continue
+            whole = rows[rows[columns + own].notna().all(axis=1)]
+            if len(whole) >= ENOUGH:
+                ratio = _ratio(model, names, whole[own].to_numpy(dtype=float), whole[columns].to_numpy(dtype=float))
+                found[model.workload.key] = np.sort(np.abs(ratio))
+                break
+    return found

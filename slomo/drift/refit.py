@@ -1,0 +1,204 @@
+"""Incremental refit: a model brought up to date by a few runs, where profiling from scratch takes hundreds.
+
+What a new version, clock speed or neighbourhood of memory does to an NF is mostly a matter of scale: solo throughput,
+how much of it pressure takes, how much pressure it makes. Those few numbers are fitted, drawn towards "as before" like
+a ridge (Hoerl and Kennard, 1970) as long as there are few runs; the curves' shape, which needs hundreds, is kept.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from slomo.errors import InvalidValueError
+from slomo.models.base import Floats, SensitivityModel
+from slomo.models.contentiousness import ContentiousnessProfile
+from slomo.models.functions.smooth import SmoothSensitivity
+from slomo.models.intervals import ConformalCalibration, calibrate
+from slomo.models.nf_model import NFModel
+from slomo.models.responses.sensitivity import ConstantSensitivity, LinearSensitivity, TreeSensitivity
+from slomo.training.features import Subject, subjects
+from slomo.training.response_fit import solo_vector
+from slomo.vocabulary.vector import MetricVector
+
+if TYPE_CHECKING:
+    from slomo.records.dataset import ProfileDataset
+
+#: The old model counts as much as this many new runs of the mean slowdown.
+PRIOR_RUNS = 1.0
+#: As much as this many new runs of pressure.
+PRIOR_VECTORS = 2.0
+
+
+def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
+    """Return a model brought up to date by new runs of its NF.
+
+    Parameters
+    ----------
+    model : NFModel
+        The model that no longer holds.
+    dataset : ProfileDataset
+        New runs of the same workload: alone, and a few beside the synthetic competitor.
+
+    Returns
+    -------
+    NFModel
+        Sensitivity and contentiousness scaled; intervals widened where the new runs call for it. The manifest says by
+        how much, under ``refit``.
+
+    Raises
+    ------
+    UnknownNameError
+        Where the dataset has no runs of the workload.
+    MissingMetricError
+        Where none of them was alone: solo throughput is what everything else is relative to.
+    """
+    subject = next(subjects(dataset, [model.workload.key]))
+    solo = subject.solo_mpps
+    factors = {name: _loss_factor(model, name, subject, solo) for name in model.sensitivity}
+    sensitivity = {
+        name: _scaled(item, factors[name], model.solo_mpps, solo) for name, item in model.sensitivity.items()
+    }
+    profile, gains = _profile(model, subject)
+    updated = replace(
+        model,
+        solo_mpps=solo,
+        solo_vector=profile.solo,
+        sensitivity=sensitivity,
+        contentiousness=profile,
+        manifest={
+            **model.manifest,
+            "solo_mpps": solo,
+            "refit": {
+                "rows": len(subject.mpps),
+                "solo_ratio": solo / model.solo_mpps,
+                "loss_factors": factors,
+                "pressure_factors": gains,
+            },
+        },
+    )
+    return replace(updated, calibration=_calibration(updated, subject))
+
+
+def _features(item: SensitivityModel, subject: Subject, traffic: Mapping[str, float]) -> Floats:
+    """Return the columns a model reads, NaN for what the new runs did not report."""
+    columns = [
+        subject.columns([name])[:, 0]
+        if name in subject.names
+        else np.full(len(subject.mpps), traffic.get(name, np.nan))
+        for name in item.feature_names
+    ]
+    return np.column_stack(columns) if columns else np.zeros((len(subject.mpps), 0))
+
+
+def _loss_factor(model: NFModel, name: str, subject: Subject, solo_mpps: float) -> float:
+    """Return by what the foretold losses are multiplied: ridge regression through the origin, towards 1."""
+    item = model.sensitivity[name]
+    foretold = 1.0 - item.predict_mpps(_features(item, subject, model.traffic)) / model.solo_mpps
+    measured = 1.0 - subject.mpps / solo_mpps
+    known = np.isfinite(foretold) & (subject.counts > 0)
+    if not known.any():
+        return 1.0
+    foretold, measured = foretold[known], measured[known]
+    prior = PRIOR_RUNS * float(np.mean(foretold**2))
+    weight = float(foretold @ foretold) + prior
+    return max(float((foretold @ measured + prior) / weight), 0.0) if weight > 0.0 else 1.0
+
+
+def _scaled(item: SensitivityModel, factor: float, old_mpps: float, new_mpps: float) -> SensitivityModel:
+    """Return a model whose losses are multiplied by `factor`, relative to the new solo throughput."""
+    for kind, scale in _SCALES.items():
+        if isinstance(item, kind):
+            found: SensitivityModel = scale(item, factor, old_mpps, new_mpps)
+            return found
+    raise InvalidValueError(
+        f"model '{item.name}' is a {type(item).__name__}, which cannot be scaled", hint="train it again instead"
+    )
+
+
+def _scaled_trees(item: TreeSensitivity, factor: float, old_mpps: float, new_mpps: float) -> TreeSensitivity:
+    relative = item.response == "relative throughput"
+    gain = factor if relative else factor * new_mpps / old_mpps
+    shift = (1.0 - factor) * (1.0 if relative else new_mpps)
+    trees = item.ensemble
+    leaf = trees.leaf.astype(np.float64) * gain  # the type that plain trees are saved with
+    ensemble = replace(trees, leaf=leaf, start=trees.start * gain + shift)
+    return replace(item, ensemble=ensemble, solo_mpps=new_mpps, source=None)
+
+
+def _scaled_smooth(item: SmoothSensitivity, factor: float, _: float, new_mpps: float) -> SmoothSensitivity:
+    mean = 1.0 - factor * (1.0 - item.mean)
+    return replace(item, weights=factor * item.weights, mean=mean, solo_mpps=new_mpps)
+
+
+def _scaled_line(item: LinearSensitivity, factor: float, old_mpps: float, new_mpps: float) -> LinearSensitivity:
+    gain = factor * new_mpps / old_mpps
+    return replace(item, intercept_mpps=item.intercept_mpps * gain + (1.0 - factor) * new_mpps, slope=item.slope * gain)
+
+
+def _scaled_constant(item: ConstantSensitivity, _: float, __: float, new_mpps: float) -> ConstantSensitivity:
+    return replace(item, solo_mpps=new_mpps)
+
+
+_SCALES: Mapping[type, Callable[..., SensitivityModel]] = {
+    TreeSensitivity: _scaled_trees,
+    SmoothSensitivity: _scaled_smooth,
+    LinearSensitivity: _scaled_line,
+    ConstantSensitivity: _scaled_constant,
+}
+
+
+def _profile(model: NFModel, subject: Subject) -> tuple[ContentiousnessProfile, dict[str, float]]:
+    """Return the contentiousness scaled metric by metric, and the factors."""
+    old = model.contentiousness
+    gains = {name: _pressure_factor(old, name, subject) for name in old.metric_names}
+    gain = np.array(list(gains.values()))
+    measured = solo_vector(subject)
+    solo = MetricVector(
+        {
+            name: measured[name] if name in measured else value * gains.get(name, 1.0)
+            for name, value in old.solo.items()
+        },
+        scope=old.solo.scope,
+    )
+    by_count = {
+        count: MetricVector({name: value * gains.get(name, 1.0) for name, value in vector.items()}, scope=vector.scope)
+        for count, vector in old.by_count.items()
+    }
+    scaled = replace(
+        old, solo=solo, by_count=by_count, weights=old.weights * gain, low=old.low * gain, high=old.high * gain
+    )
+    return scaled, gains
+
+
+def _pressure_factor(profile: ContentiousnessProfile, name: str, subject: Subject) -> float:
+    """Return measured over foretold values of one metric, drawn towards 1."""
+    if name not in subject.own_names or any(part not in subject.names for part in profile.pressure_names):
+        return 1.0
+    foretold = profile.under(subject.columns(profile.pressure_names))[:, profile.metric_names.index(name)]
+    measured = subject.own[:, subject.own_names.index(name)]
+    known = np.isfinite(foretold) & np.isfinite(measured)
+    if not known.any():
+        return 1.0
+    foretold, measured = foretold[known], measured[known]
+    prior = PRIOR_VECTORS * float(np.mean(foretold**2))
+    weight = float(foretold @ foretold) + prior
+    return float((foretold @ measured + prior) / weight) if weight > 0.0 else 1.0
+
+
+def _calibration(model: NFModel, subject: Subject) -> dict[str, ConformalCalibration]:
+    """Return the old interval widths, wider where the new runs are further off than half of the old ones were."""
+    found = {}
+    for name, old in model.calibration.items():
+        item = model.sensitivity[name]
+        predicted = item.predict_mpps(_features(item, subject, model.traffic))
+        beside = subject.counts > 0
+        new = calibrate(subject.mpps[beside], predicted[beside], model.solo_mpps, old.source)
+        if not new.count or not old.count:
+            found[name] = old
+            continue
+        usual = max(float(np.median(old.scores)), 1e-12)
+        widened = max(1.0, float(np.median(new.scores)) / usual)
+        found[name] = replace(old, scores=old.scores * widened)
+    return found

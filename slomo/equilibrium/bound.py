@@ -1,0 +1,139 @@
+"""Prove that a fixed point lies near where the rounds came to rest, and that there is no other one near.
+
+Krawczyk's operator (Computing 4, 1969; Neumaier, Interval Methods for Systems of Equations, 1990, section 5.1): let x
+be one step of Newton from there, C the inverse of 1 - J with J the slopes of the joint map F, and q = |C| |J' - J|
+at most over all slopes J' in a box around x. Where q is below 1 and r = |C (F(x) - x)| / (1 - q) stays inside the
+box, the box holds exactly one fixed point, at most r away from x. The derivatives are known in closed form and, piece
+by piece, monotone; kinks count as everything between their sides. Rounding is not enclosed; it is ten orders smaller.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slomo.equilibrium.rounds import TINY, Servers, answer, within_cache
+from slomo.models.base import Floats
+
+#: Size of the box, in first estimates of what is left; the proof then needs q of at most a half.
+_BOX = 2.0
+#: Stands for a radius without end, as infinity times 0 is no number.
+_HOPELESS = 1e9
+
+
+class _Slopes(NamedTuple):
+    """Slopes of every NF's answer by what it feels, shape (servers, places, pressures, answers), and the answers."""
+
+    low: Floats
+    high: Floats
+    least: Floats
+    most: Floats
+
+
+def proven_bound(servers: Servers, vector: Floats) -> Floats:
+    """Return how far the fixed point is at most, as a share of the largest solo value; infinite where unproven.
+
+    Parameters
+    ----------
+    servers : Servers
+        Saturated ones.
+    vector : ndarray, shape (servers, places, pressures)
+        Where the rounds ended.
+
+    Returns
+    -------
+    ndarray, shape (servers,)
+        Not proven where slopes vary too much nearby, or where the box holds both full and other caches.
+    """
+    reference = np.maximum(servers.start.max(axis=1, initial=0.0), TINY)[:, None, :]
+    here, _ = _derivatives(servers, vector, reference, np.zeros(len(vector)))
+    inverse = np.asarray(np.linalg.inv(np.eye(here.shape[1]) - here), dtype=np.float64)
+    # Newton's step leads to a point so near that slopes hardly vary around it
+    nearer = vector + _left(servers, vector, reference, inverse) * reference
+    left = np.abs(_left(servers, nearer, reference, inverse)).max(axis=(1, 2))
+    radius = _BOX * np.maximum(left, TINY)
+    middle, spread = _derivatives(servers, nearer, reference, radius)
+    varying = (np.abs(middle - here) + spread).sum(axis=2, keepdims=True)
+    contraction = np.matmul(np.abs(inverse), varying)[:, :, 0].max(axis=1)
+    bound = left / np.maximum(1.0 - contraction, TINY)
+    fits = (contraction < 1.0) & (bound <= radius)
+    stepped = (np.abs(nearer - vector) / reference).max(axis=(1, 2))
+    return np.where(fits, stepped + bound, np.inf)
+
+
+def _left(servers: Servers, vector: Floats, reference: Floats, inverse: Floats) -> Floats:
+    """Return C (F(x) - x), in shares of the reference."""
+    rest = ((within_cache(servers, answer(servers, vector)) - vector) / reference).reshape(len(vector), -1, 1)
+    left: Floats = np.matmul(inverse, rest).reshape(vector.shape)
+    return left
+
+
+def _derivatives(servers: Servers, vector: Floats, reference: Floats, radius: Floats) -> tuple[Floats, Floats]:
+    """Return middle and radius of J over a box; its unknowns are (place, pressure), in shares of the reference."""
+    count, places, pressures = vector.shape
+    slopes = _slopes(servers, vector, reference * radius[:, None, None])
+    ratio = reference[:, :, :, None] / reference[:, :, None, :]
+    apart = (1.0 - np.eye(places))[None, :, None, :, None]
+
+    def over_all(slope: Floats) -> Floats:
+        """Lay slopes (place, pressure, answer) out as (place, answer) x (other place, pressure)."""
+        turned = (slope * ratio).transpose(0, 1, 3, 2)[:, :, :, None, :]
+        whole: Floats = (turned * apart).reshape(count, places * pressures, places * pressures)
+        return whole
+
+    middle, spread = over_all(0.5 * (slopes.low + slopes.high)), over_all(0.5 * (slopes.high - slopes.low))
+    if servers.held is not None:
+        rows = np.arange(places) * pressures + servers.held
+        share, wide = _shares(servers, slopes)
+        least = np.abs(middle[:, rows]) + spread[:, rows]
+        spread[:, rows] = np.matmul(np.abs(share), spread[:, rows]) + np.matmul(wide, least)
+        middle[:, rows] = np.matmul(share, middle[:, rows])
+    return middle, spread
+
+
+def _shares(servers: Servers, slopes: _Slopes) -> tuple[Floats, Floats]:
+    """Return middle and radius of the slopes of `within_cache`, shape (servers, places, places), over the box.
+
+    Shares x of a full cache of size w are w x / X, X the sum of x; their slopes w / X (1 - x / X). Where the box holds
+    full and other caches, the radius is `_HOPELESS`.
+    """
+    low, high = slopes.least[:, :, servers.held], slopes.most[:, :, servers.held]
+    lowest, highest = (np.maximum(side.sum(axis=1), TINY)[:, None, None] for side in (low, high))
+    wanted = [np.minimum(np.maximum(side, servers.full_kib[..., None]), servers.llc_kib) for side in (lowest, highest)]
+    same = np.eye(low.shape[1])
+    part = [same - (high / lowest[..., 0])[:, :, None], same - (low / highest[..., 0])[:, :, None]]
+    scale = [wanted[0] / highest, wanted[0] / lowest]
+    ends = [each * size for each in part for size in scale]
+    least, most = np.minimum.reduce(ends), np.maximum.reduce(ends)
+    free = (wanted[0] == lowest) & (wanted[1] == highest)
+    mixed = ~free & (wanted[0] != wanted[1])
+    middle = np.where(free, same, 0.5 * (least + most))
+    return middle, np.where(mixed, _HOPELESS, np.where(free, 0.0, 0.5 * (most - least)))
+
+
+def _slopes(servers: Servers, vector: Floats, reach: Floats) -> _Slopes:
+    """Enclose the derivatives over vectors at most `reach` away; clipped answers have none."""
+    size = vector.shape[2]
+    pressure = vector.sum(axis=1, keepdims=True) - vector
+    beside = np.maximum((servers.start.any(axis=2)).sum(axis=1) - 1, 0)[:, None, None] * reach
+    low, high = (np.clip(pressure + side, 0.0, servers.limit) for side in (-beside, beside))
+    moves = (pressure + beside > 0.0) & (pressure - beside < servers.limit)
+    always = (pressure - beside >= 0.0) & (pressure + beside <= servers.limit)
+    steepest = np.where(moves, servers.scale / (low + servers.scale) ** 2, 0.0)[..., None]
+    flattest = np.where(always, servers.scale / (high + servers.scale) ** 2, 0.0)[..., None]
+    shares = [np.concatenate([np.ones((*p.shape[:2], 1)), p / (p + servers.scale)], axis=2) for p in (low, high)]
+    table = servers.weight[..., :size].reshape(*vector.shape[:2], 1 + size, 1 + size, size)
+    both = (table + table.swapaxes(2, 3))[:, :, 1:]
+    middle = np.einsum("spjkm,spk->spjm", both, 0.5 * (shares[0] + shares[1]))
+    spread = np.einsum("spjkm,spk->spjm", np.abs(both), 0.5 * (shares[1] - shares[0]))
+    least, most = middle - spread, middle + spread
+    lowest, highest = np.minimum(least * flattest, least * steepest), np.maximum(most * flattest, most * steepest)
+    here = np.clip(pressure, 0.0, servers.limit)
+    terms = np.concatenate([np.ones((*here.shape[:2], 1)), here / (here + servers.scale)], axis=2)
+    raw = np.einsum("spjkm,spj,spk->spm", table, terms, terms)
+    away = (np.maximum(np.abs(lowest), np.abs(highest)) * beside[..., None]).sum(axis=2)
+    floor, ceiling = servers.low[..., :size], servers.high[..., :size]
+    flat = ((raw + away <= floor) | (raw - away >= ceiling))[:, :, None, :]
+    kinked = ((raw - away < floor) | (raw + away > ceiling))[:, :, None, :]
+    lowest = np.where(flat, 0.0, np.where(kinked, np.minimum(lowest, 0.0), lowest))
+    highest = np.where(flat, 0.0, np.where(kinked, np.maximum(highest, 0.0), highest))
+    return _Slopes(lowest, highest, np.clip(raw - away, floor, ceiling), np.clip(raw + away, floor, ceiling))

@@ -1,0 +1,123 @@
+"""Equilibria kept by mix: a cluster repeats few distinct mixes, so that most questions have been answered before.
+
+The signature of a server is who runs on it and what each is offered, in canonical order; what is kept are the arrays of
+`slomo.equilibrium.server.Joint`, so that a batch is answered by one look-up per server and one gather per array.
+"""
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.equilibrium.server import Joint, canonical, check_servers, placed_back, ranks, solve_joint
+from slomo.errors import InvalidValueError
+from slomo.models.base import Floats
+from slomo.models.nf_model import NFModel
+
+
+class JointMemo:
+    """Solve many servers, each distinct one once.
+
+    Parameters
+    ----------
+    models : sequence of NFModel
+        The distinct NFs, all with a `response`; members are indices into them.
+    coverage, window_s
+        Of the intervals, as in `slomo.equilibrium.server.solve_joint`.
+    most : int
+        Servers kept, at least 1; where there would be more, all are forgotten but those just asked about.
+
+    Examples
+    --------
+    >>> len(JointMemo([]))
+    0
+    """
+
+    def __init__(
+        self, models: Sequence[NFModel], *, coverage: float = 0.9, window_s: float | None = None, most: int = 500_000
+    ) -> None:
+        if most < 1:
+            raise InvalidValueError(f"a memo of {most} servers, needed at least 1", hint="500 000 take about 100 MB")
+        self.models = tuple(models)
+        self.coverage, self.window_s, self.most = coverage, window_s, most
+        self._rank = ranks(self.models)
+        self._kept: dict[int, _Kept] = {}
+
+    def __len__(self) -> int:
+        return sum(len(kept.at) for kept in self._kept.values())
+
+    def solve(self, members: NDArray[np.integer], offered_mpps: Floats | None = None) -> Joint:
+        """Return what `solve_joint` returns, to the last bit; servers seen before are looked up.
+
+        Parameters
+        ----------
+        members : ndarray of int, shape (servers, places)
+            Index of the NF per place, -1 for an empty place; the order of places does not matter.
+        offered_mpps : ndarray, shape (servers, places), optional
+            Offered load [Mpps]; NaN saturates an NF.
+
+        Raises
+        ------
+        MissingMetricError, ConfigurationError, InvalidValueError
+            As `solve_joint`.
+        """
+        check_servers(self.models, members, offered_mpps)
+        order, sorted_members, offered = canonical(self._rank, members, offered_mpps)
+        keys = _signatures(self._rank[sorted_members], None if offered_mpps is None else offered)
+        kept = self._kept.setdefault(sorted_members.shape[1], _Kept())
+        rows = kept.rows(keys)
+        if (rows < 0).any():
+            if len(self) + int((rows < 0).sum()) > self.most:
+                self._kept = {sorted_members.shape[1]: (kept := _Kept())}
+                rows = kept.rows(keys)
+            fresh = {keys[row]: row for row in np.flatnonzero(rows < 0)[::-1].tolist()}
+            new = list(fresh.values())
+            loads = None if offered_mpps is None else offered[new]
+            kept.add(list(fresh), self._solved(sorted_members[new], loads))
+            rows = kept.rows(keys)
+        return placed_back(kept.joint(rows), order)
+
+    def _solved(self, members: NDArray[np.int64], offered: Floats | None) -> Joint:
+        return solve_joint(self.models, members, offered, coverage=self.coverage, window_s=self.window_s)
+
+
+class _Kept:
+    """Solved servers of one number of places; the arrays grow by doubling."""
+
+    def __init__(self) -> None:
+        self.at: dict[bytes, int] = {}
+        self.arrays: dict[str, NDArray[Any]] = {}
+
+    def rows(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
+        """Return where each key is kept, -1 where it is not."""
+        return np.fromiter(map(self.at.get, keys, repeat(-1)), dtype=np.int64, count=len(keys))
+
+    def add(self, keys: Sequence[bytes], found: Joint) -> None:
+        """Keep servers that were not kept before."""
+        begin, end = len(self.at), len(self.at) + len(keys)
+        for name in Joint.__dataclass_fields__:
+            part = getattr(found, name)
+            whole = self.arrays.get(name, part[:0])
+            if end > len(whole):
+                room = np.empty((max(end, 2 * len(whole)) - len(whole), *part.shape[1:]), dtype=part.dtype)
+                whole = self.arrays[name] = np.concatenate([whole, room])
+            whole[begin:end] = part
+        self.at.update(zip(keys, range(begin, end), strict=True))
+
+    def joint(self, rows: NDArray[np.int64]) -> Joint:
+        """Return the servers in `rows`."""
+        return Joint(**{name: np.take(part, rows, axis=0) for name, part in self.arrays.items()})
+
+
+def _signatures(ranked: NDArray[np.int64], offered: Floats | None) -> list[bytes]:
+    """Return one key per server, shape ``(servers, places)`` each."""
+    parts = [np.ascontiguousarray(ranked, dtype=np.uint32).view(np.uint8)]
+    if offered is not None:
+        parts.append(np.nan_to_num(offered, nan=np.inf).view(np.uint8))
+    whole = np.ascontiguousarray(np.concatenate(parts, axis=1))
+    if not whole.size:
+        return [b""] * len(whole)
+    keys: list[bytes] = whole.view(f"V{whole.shape[1]}")[:, 0].tolist()
+    return keys

@@ -1,0 +1,357 @@
+"""All NFs of a server at once: the fixed point of everybody's answer to everybody else, for many servers in arrays.
+
+Beyond SLOMO (SIGCOMM'20) section 6, which composes vectors averaged over past pressure. Each NF's vector is a
+continuous function of the others' summed vectors, clipped to what was measured; so the joint map sends a box into
+itself and has a fixed point (Brouwer). A damped round turns an eigenvalue q of the joint map into 1 - d + d q, below 1
+in size for 1 - 2 / d < q < 1: NFs that all yield together have negative ones, two that push each other out of the cache
+positive ones. What is left after the last step is estimated by step * r / (1 - r), r the ratio of steps (Banach), and
+proven by `slomo.equilibrium.bound` where slopes allow.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.equilibrium.bound import proven_bound
+from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, Servers, come_to_rest, laid_out, load_of
+from slomo.equilibrium.tables import half_width_tables, kinds, read_mpps, tables, vector_tables
+from slomo.errors import ConfigurationError, InvalidValueError, MissingMetricError
+from slomo.models.base import Floats
+from slomo.models.contentiousness import pressure_basis
+from slomo.models.nf_model import NFModel
+from slomo.models.responses.arrivals import arrival_half_width_mpps
+from slomo.models.responses.server_response import ServerResponse
+from slomo.vocabulary.metrics import METRICS
+
+#: Share of the way to the answer that a round goes, and most rounds: a usual try (0.5 takes half as many rounds again),
+#: and two for servers that swing around their fixed point.
+TRIES = ((0.8, 40), (0.4, 80), (0.15, 160))
+_CHUNK = 1024
+#: Below this many places a set finds the distinct NFs sooner than sorting.
+_FEW = 64
+#: Share by which counted occupancies may add up to more than the cache.
+_ROUNDING = 0.02
+_PER_PLACE = ("load", "throughput_mpps", "low_mpps", "high_mpps")
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """Fixed points of many servers; an empty place holds 0.
+
+    Attributes
+    ----------
+    pressure : ndarray, shape (servers, places, pressures)
+        What each NF feels from the others.
+    load : ndarray, shape (servers, places)
+        Share of its possible throughput that an NF serves; 1 where it is saturated.
+    throughput_mpps, low_mpps, high_mpps : ndarray, shape (servers, places)
+        Served throughput, and the ends of its interval [Mpps].
+    converged : ndarray of bool, shape (servers,)
+        Whether the rounds came to rest.
+    rounds : ndarray of int, shape (servers,)
+        Rounds taken.
+    ratio : ndarray, shape (servers,)
+        Size of the last step over that of the step before.
+    bound : ndarray, shape (servers,)
+        Bound on what is left, as a share of the largest solo value.
+    proven : ndarray of bool, shape (servers,)
+        Whether the bound is proven, or estimated from the last two steps.
+    """
+
+    pressure: Floats
+    load: Floats
+    throughput_mpps: Floats
+    low_mpps: Floats
+    high_mpps: Floats
+    converged: NDArray[np.bool_]
+    rounds: NDArray[np.int64]
+    ratio: Floats
+    bound: Floats
+    proven: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked about each server, besides who runs there."""
+
+    coverage: float
+    window_s: float | None
+    prove: bool
+
+
+def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
+    """Return the models' server responses.
+
+    Raises
+    ------
+    MissingMetricError
+        Where a model was trained without the competition beside it.
+    ConfigurationError
+        Where models answer to different pressures.
+    """
+    without = [model.workload.nf for model in models if model.response is None]
+    if without:
+        raise MissingMetricError(
+            f"{', '.join(dict.fromkeys(without))} was profiled without the competition beside it",
+            hint="profile and train again, or ask for method 'slomo'",
+        )
+    found = tuple(model.response for model in models if model.response is not None)
+    kinds = {response.pressure_names for response in found}
+    if len(kinds) > 1:
+        shown = "; ".join(sorted(", ".join(names) for names in kinds))
+        raise ConfigurationError(
+            f"these NFs were profiled with different pressure metrics: {shown}",
+            hint="train them from datasets that report the same metrics",
+        )
+    return found
+
+
+def solve_joint(
+    models: Sequence[NFModel],
+    members: NDArray[np.int64],
+    offered_mpps: Floats | None = None,
+    *,
+    coverage: float = 0.9,
+    window_s: float | None = None,
+    tries: Sequence[tuple[float, int]] = TRIES,
+    prove: bool = False,
+) -> Joint:
+    """Solve many servers (sockets) at once.
+
+    Parameters
+    ----------
+    models : sequence of NFModel
+        The distinct NFs, all with a `response`.
+    members : ndarray of int, shape (servers, places)
+        Index into `models` per place, -1 for an empty place; the order of places does not matter, to the last bit.
+    offered_mpps : ndarray, shape (servers, places), optional
+        Offered load [Mpps]; NaN (and everything, by default) saturates an NF.
+    coverage : float
+        Coverage of the intervals.
+    window_s : float, optional
+        Length of the measurement the intervals speak of [s]; it matters to NFs that serve all they are offered, whose
+        arrivals vary. By default that of the calibration mixes at reduced load; endless where there are none.
+    tries : sequence of (float, int)
+        Damping and most rounds, one try after the other for servers that did not converge.
+    prove : bool
+        Prove the bound where that can be done (`slomo.equilibrium.bound`), which takes as long as solving.
+
+    Returns
+    -------
+    Joint
+
+    Raises
+    ------
+    MissingMetricError, ConfigurationError
+        As :func:`responses_of`.
+    InvalidValueError
+        For arrays that do not belong together, or a measurement of no length.
+    """
+    check_servers(models, members, offered_mpps)
+    order, members, offered = canonical(ranks(models), members, offered_mpps)
+    parts = [
+        (rows, _solved(models, members[rows], offered[rows], tries, _Asked(coverage, window_s, prove)))
+        for rows in _parted(offered)
+    ]
+    return placed_back(_joined(parts), order)
+
+
+def ranks(models: Sequence[NFModel]) -> NDArray[np.int64]:
+    """Return the place of each model in canonical order, and after them that of an empty place."""
+    rank = np.empty(len(models) + 1, dtype=np.int64)
+    rank[sorted(range(len(models)), key=lambda number: models[number].workload.key)] = np.arange(len(models))
+    rank[-1] = len(models)
+    return rank
+
+
+def canonical(
+    rank: NDArray[np.int64], members: NDArray[np.integer], offered_mpps: Floats | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """Return the order that brings each server's places into canonical order, with members and loads in it."""
+    whole: NDArray[np.int64] = np.asarray(members, dtype=np.int64)
+    if offered_mpps is None:
+        order = np.argsort(rank[whole], axis=1, kind="stable")
+        return order, np.take_along_axis(whole, order, axis=1), np.full(whole.shape, np.nan)
+    offered = np.where(whole >= 0, np.asarray(offered_mpps, dtype=float), np.nan)
+    order = np.lexsort((np.nan_to_num(offered, nan=np.inf), rank[whole]), axis=-1)
+    return order, np.take_along_axis(whole, order, axis=1), np.take_along_axis(offered, order, axis=1)
+
+
+def _parted(offered: Floats) -> list[NDArray[np.int64]]:
+    """Return the rows solved together; reduced load apart, so that no numbers depend on who else is asked about."""
+    reduced = np.isfinite(offered).any(axis=1)
+    groups = [rows for rows in (np.flatnonzero(~reduced), np.flatnonzero(reduced)) if len(rows)]
+    parts = [rows[at : at + _CHUNK] for rows in groups for at in range(0, len(rows), _CHUNK)]
+    return parts or [np.arange(0)]
+
+
+def check_servers(models: Sequence[NFModel], members: NDArray[np.integer], offered_mpps: Floats | None) -> None:
+    """Refuse arrays that do not belong together, and loads that are none."""
+    responses_of(models)
+    shape = np.shape(members)
+    wrong = not models or len(shape) != 2
+    if wrong or (np.asarray(members) >= len(models)).any() or (np.asarray(members) < -1).any():
+        raise InvalidValueError(
+            f"servers of shape {shape} and {len(models)} models do not belong together",
+            hint="needed: indices of the models, shape (servers, places), -1 for an empty place",
+        )
+    if offered_mpps is not None and (np.shape(offered_mpps) != shape or (np.asarray(offered_mpps) <= 0.0).any()):
+        raise InvalidValueError(
+            f"offered loads of shape {np.shape(offered_mpps)} for servers of shape {shape}, or a load not above 0 Mpps",
+            hint="one load per place, NaN where the NF is saturated",
+        )
+
+
+def joint_vectors(
+    models: Sequence[NFModel], members: NDArray[np.integer], found: Joint, names: tuple[str, ...]
+) -> Floats:
+    """Return every NF's core-level vector at its fixed point, shape ``(servers, places, len(names))``.
+
+    NaN where an NF did not report a metric, and for instructions at less than full load, where polling adds to them.
+    An NF alone answers with its solo vector.
+    """
+    members = np.asarray(members, dtype=np.int64)
+    responses = responses_of(models)
+    rates, polled = kinds(names)
+    solo, weight, low, high = (part[members] for part in vector_tables(responses, names))
+    inner, load = tables(responses), found.load[:, :, None]
+    pressure = found.pressure * _stretch(found.load, responses[0])
+    basis = pressure_basis(pressure, inner.scale[members], inner.limit[members])
+    result = np.minimum(np.maximum(np.matmul(basis[:, :, None, :], weight)[:, :, 0, :], low), high)
+    present = (members >= 0)[:, :, None]
+    result = np.where(present.sum(axis=1, keepdims=True) == 1, solo, result)
+    result = np.where(present, result, 0.0)
+    result = np.where(rates, result * load, result)
+    if "L3OCC" in names:
+        held, llc_kib = names.index("L3OCC"), _llc_kib(models)
+        total = np.nansum(result[:, :, held], axis=1, keepdims=True)
+        least = np.minimum(
+            np.nansum(solo[:, :, held] * present[:, :, 0], axis=1, keepdims=True), _full_kib(responses, llc_kib)
+        )
+        wanted = np.minimum(np.maximum(total, least), llc_kib)
+        result[:, :, held] *= wanted / np.maximum(total, TINY)
+    return np.where(polled & (load < 1.0) & (members >= 0)[:, :, None], np.nan, result)
+
+
+def _llc_kib(models: Sequence[NFModel]) -> float:
+    """Return the size of the cache; infinite where no model knows its machine."""
+    return next((float(model.capacities.llc_kib) for model in models if model.capacities is not None), np.inf)
+
+
+def _full_kib(responses: Sequence[ServerResponse], llc_kib: float) -> float:
+    """Return what a full cache holds at the least, as most of the NFs saw it; 0 where that is more than it can."""
+    seen = float(np.median([response.full_kib for response in responses]))
+    return seen if seen <= (1.0 + _ROUNDING) * llc_kib else 0.0
+
+
+def _stretch(load: Floats, response: ServerResponse) -> Floats:
+    """Return what multiplies each pressure at less than full load.
+
+    What a cache holds depends on the order of accesses, not on their speed: an NF at half its speed beside others fares
+    like one at full speed beside others twice as fast. Occupancy is no rate and stays.
+    """
+    rates, _ = kinds(response.pressure_names)
+    return np.where(rates, 1.0 / np.maximum(load, LEAST_LOAD)[:, :, None], 1.0)
+
+
+def _solved(
+    models: Sequence[NFModel],
+    members: NDArray[np.int64],
+    offered: Floats,
+    tries: Sequence[tuple[float, int]],
+    asked: _Asked,
+) -> Joint:
+    """Solve servers whose places are in canonical order: the rounds, then every NF's throughput read at their end."""
+    responses = responses_of(models)
+    names = responses[0].pressure_names
+    capacities = next((model.capacities for model in models if model.capacities is not None), None)
+    caps = np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in names])
+    llc_kib = _llc_kib(models)
+    servers = laid_out(tables(responses), members, offered, names, caps, llc_kib, _full_kib(responses, llc_kib))
+    rest = come_to_rest(servers, tries)
+    vector, present = rest.vector, members >= 0
+    pressure = np.maximum(vector.sum(axis=1, keepdims=True) - vector, 0.0) * present[:, :, None]
+    mpps = np.zeros(members.shape)
+    mpps[present] = read_mpps(responses, members[present], pressure[present])
+    alone = present & (present.sum(axis=1) == 1)[:, None]
+    if alone.any():
+        mpps[alone] = np.array([model.solo_mpps for model in models])[members[alone]]
+    width = np.where(alone, 0.0, _half_widths(models, responses, members, mpps, asked.coverage))
+    spread = _arrivals(responses, members, offered, asked)
+    most = servers.offered
+    load = np.where(present, load_of(most, mpps), 0.0)
+    low = np.maximum(np.minimum(mpps - width, most - spread), 0.0)
+    high = np.minimum(mpps + width, most + spread)
+    bound, proven = _bounds(servers, rest, prove=asked.prove)
+    served = np.minimum(mpps, most)
+    return Joint(pressure, load, served, low, high, rest.converged, rest.rounds, rest.ratio, bound, proven)
+
+
+def _bounds(servers: Servers, rest: Rest, *, prove: bool) -> tuple[Floats, NDArray[np.bool_]]:
+    """Bound what is left to go: proven, or estimated from how the last two steps shrank."""
+    bound = np.where(rest.ratio < 1.0, rest.step * rest.ratio / np.maximum(1.0 - rest.ratio, TINY), np.inf)
+    if not prove or np.isfinite(servers.offered).any() or not servers.start.size:
+        return bound, np.zeros(len(bound), dtype=bool)
+    certain = np.full(len(bound), np.inf)
+    rows = np.flatnonzero(rest.converged)
+    if len(rows):
+        certain[rows] = proven_bound(servers.only(rows), rest.vector[rows])
+    return np.where(np.isfinite(certain), certain, bound), np.isfinite(certain)
+
+
+def _half_widths(
+    models: Sequence[NFModel],
+    responses: tuple[ServerResponse, ...],
+    members: NDArray[np.int64],
+    mpps: Floats,
+    coverage: float,
+) -> Floats:
+    """Return half the width of each saturated NF's interval [Mpps], as `ConformalCalibration` gives it."""
+    score, floor = half_width_tables(responses, coverage)
+    solo = np.array([model.solo_mpps for model in models])[members]
+    scale = solo * (floor[members] + np.maximum(1.0 - mpps / solo, 0.0))
+    return np.where(members >= 0, np.minimum(score[members] * scale, solo), 0.0)
+
+
+def _arrivals(
+    responses: Sequence[ServerResponse],
+    members: NDArray[np.int64],
+    offered: Floats,
+    asked: _Asked,
+) -> Floats:
+    """Return how far what is offered may stray over one measurement [Mpps]."""
+    spread = np.zeros(members.shape)
+    partial = np.isfinite(offered) & (members >= 0)
+    for number in _distinct(np.where(partial, members, -1)):
+        here = partial & (members == number)
+        spread[here] = arrival_half_width_mpps(
+            offered[here], responses[number].arrivals, asked.coverage, asked.window_s
+        )
+    return spread
+
+
+def _distinct(members: NDArray[np.int64]) -> list[int]:
+    """Return the NFs that occur."""
+    found: list[int] = np.unique(members).tolist() if members.size > _FEW else sorted({*members.ravel().tolist()})
+    return [number for number in found if number >= 0]
+
+
+def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:
+    """Join solved parts, each with the rows it answers, in the order of the rows."""
+    if len(parts) == 1:
+        return parts[0][1]
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
+    names = Joint.__dataclass_fields__
+    return Joint(*(np.concatenate([getattr(part, name) for _, part in parts])[order] for name in names))
+
+
+def placed_back(found: Joint, order: NDArray[np.int64]) -> Joint:
+    """Bring the places of servers solved in canonical order back to where they were asked about."""
+    back = np.argsort(order, axis=1)
+    return replace(
+        found,
+        pressure=np.take_along_axis(found.pressure, back[:, :, None], axis=1),
+        **{name: np.take_along_axis(getattr(found, name), back, axis=1) for name in _PER_PLACE},
+    )

@@ -1,0 +1,1 @@
+"""Fitted functions as arrays: trees and smooth ones."""

@@ -1,0 +1,143 @@
+"""Read and write tree ensembles: slomo's plain JSON for scikit-learn's trees, xgboost's own JSON for xgboost's.
+
+Neither needs the library that grew the trees. xgboost's format: doc/model.schema of the xgboost repository (fields
+`learner.gradient_booster.model.trees`, `learner.learner_model_param.base_score`).
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import ConfigurationError
+from slomo.models.checked_json import HINT, array, field, finite, mapping, parse_object, text
+from slomo.models.functions.trees import MAX_CELLS, MAX_TREES, Node, TreeEnsemble, grow
+
+
+def plain_to_dict(ensemble: TreeEnsemble) -> dict[str, Any]:
+    """Return the arrays of an ensemble as JSON-ready lists.
+
+    Examples
+    --------
+    >>> plain_to_dict(grow([], start=1.0, n_features=1, dtype=np.float64))["start"]
+    1.0
+    """
+    # unused slots hold +inf, which JSON has no word for: they are written as the largest float32
+    threshold = np.minimum(ensemble.threshold, np.finfo(np.float32).max)
+    return {
+        "start": ensemble.start,
+        "depth": ensemble.depth,
+        "feature": ensemble.feature.tolist(),
+        "threshold": threshold.astype(np.float64).tolist(),
+        "leaf": ensemble.leaf.astype(np.float64).tolist(),
+    }
+
+
+def plain_from_dict(data: object, n_features: int) -> TreeEnsemble:
+    """Rebuild an ensemble from :func:`plain_to_dict`'s mapping.
+
+    Raises
+    ------
+    ConfigurationError
+        For arrays that do not fit together, or columns out of range.
+    """
+    if not isinstance(data, Mapping):
+        raise ConfigurationError("a tree model without trees", hint=HINT)
+    feature, threshold, leaf = array(data, "feature", 2), array(data, "threshold", 2), array(data, "leaf", 2)
+    trees = len(feature)
+    splits = feature.shape[1] if trees else 0
+    # a complete tree has one leaf more than splits, a power of two
+    if (
+        threshold.shape != feature.shape
+        or leaf.shape != ((trees, splits + 1) if trees else leaf.shape)
+        or splits & (splits + 1)
+    ):
+        raise ConfigurationError(
+            f"trees of shape {feature.shape}, {threshold.shape}, {leaf.shape} do not belong together", hint=HINT
+        )
+    if trees > MAX_TREES or leaf.size > MAX_CELLS:
+        raise ConfigurationError(f"{trees} trees are more than slomo ever writes", hint=HINT)
+    if feature.size and (feature.min() < 0 or feature.max() >= n_features or (feature % 1).any()):
+        raise ConfigurationError(
+            f"trees read columns {feature.min():g} to {feature.max():g}, needed whole numbers 0 to {n_features - 1}",
+            hint=HINT,
+        )
+    shape = (trees, splits)
+    with np.errstate(over="ignore"):
+        cut = threshold.reshape(shape).astype(np.float32)
+    return TreeEnsemble(
+        feature.reshape(shape).astype(np.int32),
+        cut,
+        np.ones(shape, dtype=bool),
+        leaf.reshape(trees, splits + 1),
+        finite(data, "start"),
+        n_features,
+    )
+
+
+def xgboost_from_json(content: str, n_features: int) -> TreeEnsemble:
+    """Read a model that xgboost saved as JSON, without xgboost.
+
+    Raises
+    ------
+    ConfigurationError
+        For anything but a regression by plain trees, damaged trees, or another number of features.
+    """
+    learner = mapping(parse_object(content, "xgboost model"), "learner")
+    booster = mapping(learner, "gradient_booster")
+    objective = text(mapping(learner, "objective"), "name")
+    if text(booster, "name") != "gbtree" or objective != "reg:squarederror":
+        raise ConfigurationError(
+            f"xgboost model '{booster['name']}' for {objective}, needed gbtree for reg:squarederror", hint=HINT
+        )
+    parameters = mapping(learner, "learner_model_param")
+    if text(parameters, "num_feature") != str(n_features):
+        raise ConfigurationError(
+            f"xgboost model reads {parameters['num_feature'][:20]} features, its manifest names {n_features}", hint=HINT
+        )
+    trees = field(mapping(booster, "model"), "trees", list)
+    if len(trees) > MAX_TREES:
+        raise ConfigurationError(f"xgboost model has {len(trees)} trees, needed at most {MAX_TREES}", hint=HINT)
+    nodes = [_xgboost_tree(number, tree) for number, tree in enumerate(trees)]
+    return grow(nodes, start=_base_score(text(parameters, "base_score")), n_features=n_features, dtype=np.float32)
+
+
+def _base_score(value: str) -> float:
+    """Read xgboost's text of the start value; a list of one since version 3."""
+    try:
+        number = float(np.float32(value.strip("[]")))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ConfigurationError(f"xgboost model has the base score '{value[:40]}', needed a finite number", hint=HINT)
+    return number
+
+
+def _xgboost_tree(number: int, tree: object) -> Node:
+    if not isinstance(tree, dict):
+        raise ConfigurationError(f"tree {number} of the xgboost model is no object", hint=HINT)
+    if tree.get("categories"):
+        raise ConfigurationError(f"tree {number} of the xgboost model splits on categories, needed numbers", hint=HINT)
+    left, right = (_integers(tree, name) for name in ("left_children", "right_children"))
+    with np.errstate(over="ignore"):  # what overflows is infinite, and refused as such
+        condition = array(tree, "split_conditions", 1).astype(np.float32)
+    if not np.isfinite(condition).all():
+        raise ConfigurationError(f"tree {number} of the xgboost model holds a number beyond float32", hint=HINT)
+    # xgboost goes left where x < c; for float32 that is x <= the number just below c
+    below = np.nextafter(condition, np.float32(-np.inf))
+    return Node(
+        left,
+        right,
+        _integers(tree, "split_indices"),
+        below.tolist(),
+        condition.tolist(),
+        [bool(value) for value in _integers(tree, "default_left")],
+    )
+
+
+def _integers(tree: Mapping[str, Any], name: str) -> list[int]:
+    values = field(tree, name, list)
+    if not all(isinstance(value, int) for value in values):
+        raise ConfigurationError(f"field '{name}' of an xgboost tree must list whole numbers", hint=HINT)
+    return [int(value) for value in values]

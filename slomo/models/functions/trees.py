@@ -1,0 +1,216 @@
+"""Tree ensembles as plain arrays, evaluated by numpy with the same numbers as the library that grew them.
+
+Both scikit-learn and xgboost read features as float32, so every split can be stated as "right if x > threshold" with a
+float32 threshold. Trees are laid out as complete binary trees (node i has children 2i+1 and 2i+2), the layout of the
+branch-free kernels measured by Lucchese et al., QuickScorer (SIGIR'15) and their successors.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import ConfigurationError
+
+#: Bounds that keep a stranger's file from exhausting memory.
+MAX_DEPTH, MAX_TREES, MAX_CELLS = 10, 20_000, 1 << 22
+#: From this many rows on, compiling (or loading) the numba kernel pays; once it is loaded, far fewer do.
+KERNEL_ROWS, LOADED_KERNEL_ROWS = 16_384, 256
+_CHUNK_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Node:
+    """One tree as its nodes' columns: children (-1 at a leaf), feature, threshold, leaf value, way of missing values.
+
+    Attributes
+    ----------
+    left, right : sequence of int
+        Child indices; -1 marks a leaf.
+    feature : sequence of int
+        Column a split reads.
+    threshold : sequence of float
+        A row goes right where its float32 feature is greater.
+    value : sequence of float
+        What a leaf adds.
+    missing_left : sequence of bool
+        Where NaN goes.
+    """
+
+    left: Sequence[int]
+    right: Sequence[int]
+    feature: Sequence[int]
+    threshold: Sequence[float]
+    value: Sequence[float]
+    missing_left: Sequence[bool]
+
+
+@dataclass(frozen=True, eq=False)
+class TreeEnsemble:
+    """A sum of trees over a start value.
+
+    Parameters
+    ----------
+    feature, threshold, missing_left : ndarray, shape (trees, 2**depth - 1)
+        Splits of the complete trees, breadth first.
+    leaf : ndarray, shape (trees, 2**depth)
+        Leaf values; their type (float32 as xgboost, float64 as scikit-learn) is the type of the sum.
+    start : float
+        What the sum starts from.
+    n_features : int
+        Columns a row has.
+
+    Examples
+    --------
+    >>> stump = Node([1, -1, -1], [2, -1, -1], [0, 0, 0], [0.5, 0, 0], [0, 1.0, 2.0], [True] * 3)
+    >>> grown = grow([stump], start=10.0, n_features=1, dtype=np.float64)
+    >>> grown.predict(np.array([[0.5], [0.6]])).tolist()
+    [11.0, 12.0]
+    """
+
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float32]
+    missing_left: NDArray[np.bool_]
+    leaf: NDArray[np.floating]
+    start: float
+    n_features: int
+
+    @property
+    def depth(self) -> int:
+        """Number of splits from root to leaf."""
+        return int(self.leaf.shape[1]).bit_length() - 1
+
+    def predict(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return the sum for each of `rows`, shape ``(n, n_features)`` -> ``(n,)``.
+
+        Examples
+        --------
+        >>> nothing = grow([], start=1.5, n_features=2, dtype=np.float32)
+        >>> nothing.predict(np.zeros((2, 2))).tolist()
+        [1.5, 1.5]
+        """
+        small = np.ascontiguousarray(rows, dtype=np.float32)
+        enough = LOADED_KERNEL_ROWS if "numba" in sys.modules else KERNEL_ROWS
+        if len(small) >= enough and not np.isnan(small).any():
+            from slomo.models.functions.tree_kernel import sum_of_trees
+
+            swift = sum_of_trees(self, small)
+            if swift is not None:
+                return swift
+        parts = [self._predict_chunk(small[i : i + _CHUNK_ROWS]) for i in range(0, len(small), _CHUNK_ROWS)]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def _predict_chunk(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
+        trees, splits = self.feature.shape
+        node = np.zeros((len(rows), trees), dtype=np.intp)
+        tree_base, row_base = np.arange(trees) * splits, (np.arange(len(rows)) * self.n_features)[:, None]
+        feature, threshold, missing_left, flat = (
+            self.feature.ravel(),
+            self.threshold.ravel(),
+            self.missing_left.ravel(),
+            rows.ravel(),
+        )
+        gaps = bool(np.isnan(flat).any())
+        for _ in range(self.depth):
+            at = node + tree_base
+            x = flat[feature[at] + row_base]
+            right = x > threshold[at]
+            if gaps:
+                right |= np.isnan(x) & ~missing_left[at]
+            node = 2 * node + 1 + right
+        picked = self.leaf.ravel()[node - splits + np.arange(trees) * (splits + 1)]
+        # accumulate adds strictly in order, as the libraries do; sum() would add pairwise and differ in the last bits
+        terms = np.concatenate([np.full((len(rows), 1), self.start, dtype=self.leaf.dtype), picked], axis=1)
+        return np.add.accumulate(terms, axis=1)[:, -1].astype(np.float64)
+
+
+def grow(trees: Sequence[Node], *, start: float, n_features: int, dtype: type[np.floating]) -> TreeEnsemble:
+    """Lay trees out as complete binary trees, checking that they are trees.
+
+    Raises
+    ------
+    ConfigurationError
+        For children out of range, cycles, nodes with two parents, features out of range, values that are not finite,
+        or an ensemble deeper or larger than any of slomo's.
+
+    Examples
+    --------
+    >>> grow([Node([0], [0], [0], [0.0], [0.0], [True])], start=0.0, n_features=1, dtype=np.float64)
+    Traceback (most recent call last):
+    slomo.errors.ConfigurationError: tree 0: node 0 is reached twice, so it is no tree
+    hint: the model file was damaged or not written by slomo; train it again
+    """
+    if len(trees) > MAX_TREES:
+        raise _damaged(f"{len(trees)} trees, needed at most {MAX_TREES}")
+    if not np.isfinite(start):
+        raise _damaged(f"the start value is {start}, needed a finite number")
+    depth = max((_check(number, tree, n_features) for number, tree in enumerate(trees)), default=0)
+    if len(trees) << depth > MAX_CELLS:
+        raise _damaged(f"{len(trees)} trees of depth {depth} are more than slomo ever writes")
+    splits = (1 << depth) - 1
+    feature = np.zeros((len(trees), splits), dtype=np.int32)
+    threshold = np.full((len(trees), splits), np.inf, dtype=np.float32)
+    missing_left = np.ones((len(trees), splits), dtype=bool)
+    leaf = np.zeros((len(trees), splits + 1), dtype=dtype)
+    for number, tree in enumerate(trees):
+        _place(tree, 0, 0, depth, (feature[number], threshold[number], missing_left[number], leaf[number]))
+    return TreeEnsemble(feature, threshold, missing_left, leaf, float(start), n_features)
+
+
+def _place(tree: Node, node: int, slot: int, depth: int, into: tuple[NDArray, ...]) -> None:  # type: ignore[type-arg]
+    """Copy `node` and what is below it to `slot`; a leaf above the last level fills all slots below it."""
+    feature, threshold, missing_left, leaf = into
+    left, right = tree.left[node], tree.right[node]
+    level = (slot + 1).bit_length() - 1
+    if left == -1:
+        width = 1 << (depth - level)
+        first = (slot + 1) * width - 1 - len(feature)
+        leaf[first : first + width] = tree.value[node]
+        return
+    feature[slot], threshold[slot], missing_left[slot] = (
+        tree.feature[node],
+        tree.threshold[node],
+        tree.missing_left[node],
+    )
+    _place(tree, left, 2 * slot + 1, depth, into)
+    _place(tree, right, 2 * slot + 2, depth, into)
+
+
+def _check(number: int, tree: Node, n_features: int) -> int:
+    """Return the depth of a tree after making sure that it is one."""
+    size = len(tree.left)
+    columns = (tree.right, tree.feature, tree.threshold, tree.value, tree.missing_left)
+    if size == 0 or any(len(column) != size for column in columns):
+        raise _damaged(f"tree {number}: its columns differ in length")
+    seen, todo, depth = set(), [(0, 0)], 0
+    while todo:
+        node, level = todo.pop()
+        if node in seen:
+            raise _damaged(f"tree {number}: node {node} is reached twice, so it is no tree")
+        seen.add(node)
+        depth = max(depth, level)
+        if level > MAX_DEPTH:
+            raise _damaged(f"tree {number} is deeper than {MAX_DEPTH}")
+        todo += [(child, level + 1) for child in _children(number, node, tree, n_features)]
+    return depth
+
+
+def _children(number: int, node: int, tree: Node, n_features: int) -> tuple[int, ...]:
+    """Return the children of a node, none at a leaf, after checking what the node says."""
+    left, right, size = tree.left[node], tree.right[node], len(tree.left)
+    if (left == -1) != (right == -1) or not (-1 <= left < size and -1 <= right < size):
+        raise _damaged(f"tree {number}: node {node} has children {left} and {right}, needed 0 to {size - 1} or both -1")
+    number_at = tree.value[node] if left == -1 else tree.threshold[node]
+    if not np.isfinite(number_at):
+        raise _damaged(f"tree {number}: node {node} holds {number_at}, needed a finite number")
+    if left == -1:
+        return ()
+    if not 0 <= tree.feature[node] < n_features:
+        raise _damaged(f"tree {number}: node {node} reads column {tree.feature[node]}, needed 0 to {n_features - 1}")
+    return left, right
+
+
+def _damaged(message: str) -> ConfigurationError:
+    return ConfigurationError(message, hint="the model file was damaged or not written by slomo; train it again")

@@ -1,0 +1,1 @@
+"""What is fitted per network function: sensitivity, latency, accelerators, server response."""

@@ -1,0 +1,265 @@
+"""How an accelerator is shared: queues served in turns, and how much of it each network function gets.
+
+Yala (ASPLOS'25): an accelerator serves its users round-robin, so that an NF that always has a request waiting completes
+1 / (own time + sum of the others' times) requests, and the time of a request is linear in the match density. Here users
+that do not fill their queue take what they ask for, and the rest is divided in rounds (max-min fairness over requests);
+an NF that waits for each packet has no queue and loses the time it waits instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from slomo.compose.resources import Pattern, checked_pattern
+from slomo.errors import InvalidValueError
+from slomo.models.base import Floats
+from slomo.models.checked_json import finite, text
+from slomo.models.responses.turn_taking import in_step_mpps
+
+#: Rounds of the fixed point between waiting and speed; each halves what is left.
+_ROUNDS = 60
+#: Waiting that changes by less than this share of a packet's time is steady.
+_STEADY = 1e-5
+_TINY = 1e-12
+#: How the time between two requests of an NF spreads around its mean.
+_SPREAD = np.linspace(0.95, 1.05, 21)
+
+
+@dataclass(frozen=True)
+class AcceleratorUse:
+    """What one NF asks of an accelerator.
+
+    Attributes
+    ----------
+    accelerator : str
+        Which one; NFs that name the same share it.
+    service_ns : float
+        Time of one request at the accelerator [ns], above 0.
+    requests : float
+        Requests per packet, above 0; 0.5 is one for every other packet.
+    pattern : {"pipeline", "run-to-completion"}
+        Whether the core goes on with the next packet, or waits.
+    error : float
+        Largest relative error of shares computed from it over the runs it was learned from, 0 or more; 0 where it is
+        known by definition.
+
+    Raises
+    ------
+    InvalidValueError
+        For a time or number that is not above 0.
+
+    Examples
+    --------
+    >>> AcceleratorUse("regex", service_ns=400.0, requests=2.0).demand_ns
+    800.0
+    """
+
+    accelerator: str
+    service_ns: float
+    requests: float = 1.0
+    pattern: Pattern = "pipeline"
+    error: float = 0.0
+
+    def __post_init__(self) -> None:
+        checked_pattern(self.pattern)
+        if not (0.0 < self.service_ns < np.inf and 0.0 < self.requests < np.inf):
+            raise InvalidValueError(
+                f"accelerator '{self.accelerator}': {self.requests:g} requests of {self.service_ns:g} ns per packet, "
+                "needed more than 0",
+                hint="an NF that does not use it needs no entry",
+            )
+
+    @property
+    def demand_ns(self) -> float:
+        """Accelerator time per packet [ns]."""
+        return self.service_ns * self.requests
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {
+            "accelerator": self.accelerator,
+            "service_ns": self.service_ns,
+            "requests": self.requests,
+            "pattern": self.pattern,
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "AcceleratorUse":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        pattern, error = checked_pattern(text(data, "pattern")), finite(data, "error")
+        return cls(text(data, "accelerator"), finite(data, "service_ns"), finite(data, "requests"), pattern, error)
+
+
+def shared_mpps(
+    uses: Sequence[AcceleratorUse], core_ns: ArrayLike, offered_mpps: Sequence[float | None] | None = None
+) -> Floats:
+    """Return the throughput of every NF at one accelerator, at the equilibrium of all.
+
+    Parameters
+    ----------
+    uses : sequence of AcceleratorUse
+        One per NF, all of one accelerator.
+    core_ns : array of float, shape (n,)
+        Time per packet of each NF outside the accelerator [ns], under whatever pressure there is; above 0.
+    offered_mpps : sequence of float or None, optional
+        Offered load [Mpps]; None saturates.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Throughput [Mpps].
+
+    Raises
+    ------
+    InvalidValueError
+        For NFs of several accelerators, or a time that is not above 0.
+
+    Examples
+    --------
+    Two pipelined NFs that keep the accelerator busy take turns, 1 / (own + other) each:
+
+    >>> regex = AcceleratorUse("regex", service_ns=600.0)
+    >>> other = AcceleratorUse("regex", service_ns=400.0)
+    >>> shared_mpps([regex, other], [100.0, 100.0]).round(6).tolist()
+    [1.0, 1.0]
+
+    One that offers little takes what it needs; an NF that waits for each packet adds the time:
+
+    >>> shared_mpps([regex, other], [100.0, 100.0], [None, 0.1]).round(3).tolist()
+    [1.6, 0.1]
+    >>> alone = AcceleratorUse("regex", service_ns=600.0, pattern="run-to-completion")
+    >>> shared_mpps([alone], [400.0]).tolist()
+    [1.0]
+
+    References
+    ----------
+    Yala (ASPLOS'25), contention at accelerators with round-robin queues.
+    """
+    core = np.asarray(core_ns, dtype=np.float64)
+    if len({use.accelerator for use in uses}) > 1 or core.shape != (len(uses),) or not (core > 0.0).all():
+        raise InvalidValueError(
+            f"{len(uses)} NFs at {', '.join(sorted({use.accelerator for use in uses})) or 'no accelerator'} "
+            f"with times {core.tolist()} ns, needed one accelerator and one time above 0 for each",
+            hint="call once per accelerator",
+        )
+    service = np.array([use.service_ns for use in uses])
+    requests = np.array([use.requests for use in uses])
+    waits = np.array([use.pattern == "run-to-completion" for use in uses])
+    given = [np.inf if each is None else each for each in offered_mpps or [None] * len(uses)]
+    if waits.sum() > 1:  # they fall into step
+        return in_step_mpps(core, service, requests, waits.tolist(), 1e3 / np.array(given, dtype=np.float64))
+    most = np.array(given, dtype=np.float64) * 1e-3 * requests
+    waiting = np.zeros(len(uses))
+    rate = np.zeros(len(uses))
+    for _ in range(_ROUNDS):
+        cycle = np.where(waits, core + requests * service + waiting, core)
+        wanted = np.minimum(requests / cycle, most)
+        rate = turns(wanted, service)
+        if not waits.any():
+            break
+        before = waiting
+        waiting = 0.5 * (waiting + _waiting(rate, wanted, waiting, service, waits, core, requests))
+        if (np.abs(waiting - before) <= _STEADY * cycle).all():
+            break
+    return np.asarray(rate / requests * 1e3)
+
+
+def turns(wanted: Floats, service_ns: Floats) -> Floats:
+    """Divide one server in rounds: who asks for less than a turn per round gets it, the others one turn each.
+
+    Parameters
+    ----------
+    wanted : ndarray of shape (n,)
+        Requests asked for [1/ns].
+    service_ns : ndarray of shape (n,)
+        Time per request [ns].
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Requests served [1/ns]; the server is never more than fully used.
+
+    Examples
+    --------
+    >>> turns(np.array([0.004, 0.001, 0.009]), np.array([100.0, 100.0, 200.0])).tolist()
+    [0.003, 0.001, 0.003]
+    """
+    load = wanted * service_ns
+    if load.sum() <= 1.0:
+        return wanted
+    order = np.argsort(wanted)
+    served = wanted.copy()
+    left = 1.0
+    for place, index in enumerate(order):
+        busy = order[place:]
+        level = left / service_ns[busy].sum()
+        if wanted[index] >= level:
+            served[busy] = level
+            break
+        left -= load[index]
+    return served
+
+
+def _waiting(
+    rate: Floats,
+    wanted: Floats,
+    waiting: Floats,
+    service: Floats,
+    waits: NDArray[np.bool_],
+    core: Floats,
+    requests: Floats,
+) -> Floats:
+    """Return how long a packet of each NF waits [ns]: for rounds of full queues, and for others that happen by."""
+    own = rate * service
+    full = ~waits & (wanted > rate)
+    found = np.zeros(len(rate))
+    for i in np.flatnonzero(waits):
+        others = np.arange(len(rate)) != i
+        # what an arriving request sees: its own NF is not being served then
+        busy = np.minimum(own / max(1.0 - own[i], _TINY), 1.0)
+        by_chance = others & ~full
+        # residual of the service going on; of those that wait in line, half have their turn before this NF
+        queued = np.where(waits, np.minimum(rate / requests * waiting, 1.0), 0.0)
+        passing = busy * service / 2 + (1.0 - busy) * queued * service / 2
+        if (others & full).any():
+            # the first request meets the rounds somewhere, any further one of the packet waits a whole round
+            idle = max(1.0 - float(own[by_chance].sum()), 0.1)
+            length = float(service[others & full].sum()) / idle
+            first = min(requests[i], 1.0) * _next_turn(float(core[i] / min(requests[i], 1.0)), length)
+            found[i] = first + max(requests[i] - 1.0, 0.0) * length
+        else:
+            found[i] = requests[i] * passing[by_chance].sum()
+    return found
+
+
+def _next_turn(gap_ns: float, round_ns: float) -> float:
+    """Return how long a request waits for its turn in rounds that never pause, `gap_ns` after the turn before.
+
+    An NF that is back before the round is over has every turn; one that is later has every second or third. The gap of
+    real packets varies, hence the mean over a spread.
+
+    Examples
+    --------
+    >>> _next_turn(100.0, 400.0), round(_next_turn(4200.0, 400.0))
+    (300.0, 200)
+    """
+    gaps = gap_ns * _SPREAD
+    return float(np.mean(np.ceil(gaps / round_ns) * round_ns - gaps))
+
+
+def core_ns_of(use: AcceleratorUse, mpps: float) -> float:
+    """Return the time per packet outside the accelerator, where nobody else uses it [ns].
+
+    A pipelined NF that its accelerator bounds may have a faster core than can be seen.
+
+    Examples
+    --------
+    >>> core_ns_of(AcceleratorUse("regex", 400.0, pattern="run-to-completion"), 1.0)
+    600.0
+    """
+    whole = 1e3 / mpps
+    return whole if use.pattern == "pipeline" else max(whole - use.demand_ns, 0.01 * whole)

@@ -1,0 +1,238 @@
+"""How long packets stay: p50, p95 and p99 of the sojourn time as a function of load and pressure.
+
+ResQ (NSDI'18) section 5.2 profiles latency over load, convex and monotone, for an NF alone. Under pressure a packet
+takes longer to serve and the same offered rate is more load; in units of the service time under that pressure the curve
+stays nearly the same (a queue knows only its load). So: latency = service time x rising factor(load) x (service time
+over that alone) ** exponent, with split-conformal intervals (Papadopoulos et al. 2008) on the logarithm. An NF that is
+not busy loses more of the cache to its neighbours between two packets: its service time is that under pressure
+stretched by its load (`busy_share`).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.models.applicability import FAR, SLACK, Verdict
+from slomo.models.base import Floats
+from slomo.models.checked_json import array, finite, mapping
+from slomo.models.responses.server_response import ServerResponse
+from slomo.vocabulary.metrics import METRICS, Kind
+
+PERCENTILES = ("p50", "p95", "p99")
+#: Loads are measured as shares of a throughput that has noise of its own.
+LOAD_SLACK = 0.01
+_ROUNDS = 30
+_FULL = 0.999
+
+
+@dataclass(frozen=True, eq=False)
+class LatencyCurve:
+    """One percentile over load and pressure.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (pieces + 2,)
+        Logarithm of latency over service time at the lowest load; its rise per unit of -ln(1 - load) on each piece,
+        none below 0; the exponent of the slowdown, not below -1.
+    scores : ndarray, shape (n,)
+        Held-out errors of the logarithm over their scale, ascending.
+    scale : ndarray, shape (2,)
+        Scale of errors: a part that is always there, and one that grows with -ln(1 - load).
+    """
+
+    weights: Floats
+    scores: Floats
+    scale: Floats
+
+    def half_width(self, load: Floats, coverage: float) -> Floats:
+        """Return half the width of the interval of the logarithm of latency; infinite with too few scores.
+
+        Raises
+        ------
+        InvalidValueError
+            For a coverage outside 0 to 1.
+        """
+        if not 0.0 < coverage < 1.0:
+            raise InvalidValueError(f"coverage is {coverage}, needed between 0 and 1", hint="0.9 is usual")
+        rank = math.ceil((len(self.scores) + 1) * coverage - 1e-9)
+        if rank > len(self.scores):
+            return np.full(np.shape(load), np.inf)
+        width: Floats = self.scores[rank - 1] * error_scale(self.scale, load)
+        return width
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {name: getattr(self, name).tolist() for name in ("weights", "scores", "scale")}
+
+
+@dataclass(frozen=True, eq=False)
+class LatencyModel:
+    """Sojourn times of one NF.
+
+    Parameters
+    ----------
+    solo_mpps : float
+        Throughput without competitors and with as much offered as it can serve [Mpps]; its inverse is the service time.
+    knots : ndarray, shape (pieces + 1,)
+        Ends of the pieces in -ln(1 - load), ascending.
+    curves : mapping of str to LatencyCurve
+        By percentile.
+    loads : tuple of float
+        Lowest and highest share of its time that the NF was busy.
+    slowest_mpps : float
+        Least packets served per time busy among the runs [Mpps].
+
+    Examples
+    --------
+    >>> curve = LatencyCurve(np.array([0.0, 1.0, 0.0]), np.arange(1, 20) / 100, np.array([1.0, 0.0]))
+    >>> model = LatencyModel(2.0, np.array([0.0, 3.0]), {"p95": curve}, (0.1, 0.9), 1.0)
+    >>> float(model.predict_us(np.array([0.8]), np.array([1.0]))["p95"].round(6)[0])
+    5.0
+    """
+
+    solo_mpps: float
+    knots: Floats
+    curves: Mapping[str, LatencyCurve]
+    loads: tuple[float, float]
+    slowest_mpps: float
+
+    def predict_us(self, load: Floats, possible_mpps: Floats) -> dict[str, Floats]:
+        """Return each percentile [us], shape ``(n,)``, at shares of time busy, and packets per time busy [Mpps].
+
+        Beyond the loads measured the curve is held where it ends; :meth:`check` says so.
+        """
+        basis = load_basis(load, possible_mpps, self.solo_mpps, self.knots)
+        times = {name: np.exp(basis @ curve.weights) / possible_mpps for name, curve in self.curves.items()}
+        rising = np.maximum.accumulate(np.stack(list(times.values())), axis=0)  # percentiles never cross
+        return dict(zip(times, rising, strict=True))
+
+    def check(self, load: float, possible_mpps: float) -> tuple[Verdict, tuple[str, ...]]:
+        """Return how well a load and a pressure are backed by measurements, and what speaks against them."""
+        low, high = self.loads
+        if load >= 1.0:
+            return Verdict.UNSUPPORTED, ("more is offered than it can serve: the queue fills and packets are lost",)
+        if load > high + LOAD_SLACK:
+            return Verdict.UNSUPPORTED, (
+                f"it is busy {100 * load:.0f} %; latency was profiled from {100 * low:.0f} to {100 * high:.0f} %",
+            )
+        verdict, reasons = Verdict.SUPPORTED, []
+        if load < low - LOAD_SLACK:
+            verdict = Verdict.EXTRAPOLATED
+            reasons.append(
+                f"it is busy {100 * load:.0f} %; latency was profiled from {100 * low:.0f} %, and taken there"
+            )
+        slowdown, most = self.solo_mpps / possible_mpps - 1.0, self.solo_mpps / self.slowest_mpps - 1.0
+        if slowdown > most + SLACK:
+            far = slowdown > most * (1.0 + FAR) + SLACK
+            verdict = Verdict.UNSUPPORTED if far else Verdict.EXTRAPOLATED
+            reasons.append(
+                f"a packet takes {100 * slowdown:.0f} % longer than alone; latency was profiled to {100 * most:.0f} %"
+            )
+        return verdict, tuple(reasons)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {
+            "solo_mpps": self.solo_mpps,
+            "knots": self.knots.tolist(),
+            "curves": {name: curve.to_dict() for name, curve in self.curves.items()},
+            "loads": list(self.loads),
+            "slowest_mpps": self.slowest_mpps,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "LatencyModel":
+        """Rebuild from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            Where the tables do not fit each other, or a number is impossible.
+        """
+        knots, loads, curves = array(data, "knots", 1), array(data, "loads", 1), mapping(data, "curves")
+        read = {name: _curve(mapping(curves, name), len(knots)) for name in PERCENTILES if name in curves}
+        solo, slowest = finite(data, "solo_mpps"), finite(data, "slowest_mpps")
+        ordered = len(knots) > 1 and (np.diff(knots) > 0).all() and loads.shape == (2,) and 0 < loads[0] <= loads[1] < 1
+        if not (read and ordered and slowest > 0.0 and solo > 0.0):
+            raise ConfigurationError("a latency model whose tables make no curve", hint="train the model again")
+        return cls(solo, knots, read, (float(loads[0]), float(loads[1])), slowest)
+
+
+def _curve(data: Mapping[str, Any], knots: int) -> LatencyCurve:
+    weights, scores, scale = array(data, "weights", 1), array(data, "scores", 1), array(data, "scale", 1)
+    rising = weights.shape == (knots + 1,) and (weights[1:-1] >= 0).all() and weights[-1] >= -1.0
+    if not rising or scale.shape != (2,) or (scale < 0).any() or (scores < 0).any() or (np.diff(scores) < 0).any():
+        raise ConfigurationError("a latency curve that falls, or scores out of order", hint="train the model again")
+    return LatencyCurve(weights, scores, scale)
+
+
+def busyness(load: Floats) -> Floats:
+    """Return -ln(1 - load), in which a queue's logarithm of latency is about straight.
+
+    Examples
+    --------
+    >>> busyness(np.array([0.0, 0.9])).round(2).tolist()
+    [0.0, 2.3]
+    """
+    result: Floats = -np.log1p(-np.clip(load, 0.0, 0.999))
+    return result
+
+
+def error_scale(scale: Floats, load: Floats) -> Floats:
+    """Return the scale of errors of the logarithm: long queues are remembered longer, and so measured less exactly."""
+    result: Floats = scale[0] + scale[1] * busyness(load)
+    return result
+
+
+def load_basis(load: Floats, possible_mpps: Floats, solo_mpps: float, knots: Floats) -> Floats:
+    """Return the columns that a curve's weights multiply, shape ``(n, pieces + 2)``.
+
+    Examples
+    --------
+    >>> load_basis(np.array([0.5]), np.array([1.0]), 2.0, np.array([0.0, 0.5, 3.0])).round(2).tolist()
+    [[1.0, 0.5, 0.19, 0.69]]
+    """
+    at = busyness(np.asarray(load, dtype=float))[:, np.newaxis]
+    pieces = np.clip(at - knots[:-1], 0.0, np.diff(knots))
+    slower = np.log(solo_mpps / np.asarray(possible_mpps, dtype=float))[:, np.newaxis]
+    return np.hstack([np.ones_like(at), pieces, slower])
+
+
+def busy_share(response: ServerResponse | None, pressure: Floats, load: Floats) -> Floats:
+    """Return the share of its time that an NF is busy, shape ``(n,)``, at loads of what it serves when saturated.
+
+    What a cache holds depends on the order of accesses, not on their speed: an NF busy half of its time beside others
+    fares like a saturated one beside others twice as fast (`slomo.equilibrium.server`). So packets take longer than
+    under saturation, and the NF is busier than its load says; at a load of 1 the two agree.
+
+    Parameters
+    ----------
+    response : ServerResponse or None
+        How the NF answers running neighbours; without it, its load is all that is known.
+    pressure : ndarray, shape (n, pressures)
+        What it feels beside them; NaN where that is not known.
+    load : ndarray, shape (n,)
+        Offered over possible throughput, above 0.
+
+    Examples
+    --------
+    >>> busy_share(None, np.zeros((1, 0)), np.array([0.5])).tolist()
+    [0.5]
+    """
+    load = np.asarray(load, dtype=float)
+    if response is None:
+        return load
+    flowing = np.array([METRICS[name].kind in (Kind.RATE, Kind.BANDWIDTH) for name in response.pressure_names])
+    felt = np.nan_to_num(pressure)
+    saturated = response.sensitivity.predict_mpps(felt)
+    busy = load.copy()
+    for _ in range(_ROUNDS):
+        faster = np.where(flowing, 1.0 / np.clip(busy, 1e-3, 1.0)[:, np.newaxis], 1.0)
+        slowed = np.minimum(response.sensitivity.predict_mpps(felt * faster), saturated)
+        longer = load * saturated / np.maximum(slowed, 1e-9)
+        busy = 0.5 * busy + 0.5 * np.where(load < 1.0, np.clip(longer, load, _FULL), load)
+    return busy

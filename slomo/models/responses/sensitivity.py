@@ -1,0 +1,192 @@
+"""Fitted sensitivity models as values that need numpy alone: tree ensembles, one-metric lines, and no interference.
+
+SLOMO (SIGCOMM'20) section 4.1 for the trees; Dobrescu et al. (NSDI'12) section 5 and Bubble-Up (MICRO'11) section 4
+for models of one metric.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from slomo.errors import ConfigurationError
+from slomo.models.base import CompositionKind, Floats, SensitivityModel
+from slomo.models.checked_json import finite, text, texts
+from slomo.models.functions.smooth import smooth_from_dict
+from slomo.models.functions.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
+from slomo.models.functions.trees import TreeEnsemble
+
+#: What an ensemble answers with: throughput itself, or its share of solo throughput.
+Response = Literal["throughput", "relative throughput"]
+
+
+@dataclass(frozen=True, eq=False)
+class TreeSensitivity:
+    """A tree ensemble over a composed vector.
+
+    Parameters
+    ----------
+    name : str
+        Family.
+    feature_names : tuple of str
+        Columns, in order.
+    composition : {"pressure", "solo"}
+        What the input is composed of.
+    ensemble : TreeEnsemble
+        The trees.
+    response : {"throughput", "relative throughput"}
+        What the trees answer with.
+    solo_mpps : float
+        Throughput without competitors [Mpps]; with ``"relative throughput"`` also the most that can be predicted.
+    source : str or None
+        xgboost's own JSON, where it grew the trees; kept so that saving writes the library's format unchanged.
+    """
+
+    name: str
+    feature_names: tuple[str, ...]
+    composition: CompositionKind
+    ensemble: TreeEnsemble
+    response: Response
+    solo_mpps: float
+    source: str | None = None
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
+        raw = self.ensemble.predict(vectors)
+        if self.response == "relative throughput":
+            # between standing still and solo speed: a neighbour does not speed anyone up
+            answer = self.solo_mpps * np.minimum(np.maximum(raw, 0.0), 1.0)
+        else:
+            answer = np.maximum(raw, 0.0)
+        gaps = np.isnan(vectors).any(axis=1)
+        return np.where(gaps, np.nan, answer) if gaps.any() else answer
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping; trees of xgboost stay outside, in :attr:`source`."""
+        trees = None if self.source is not None else plain_to_dict(self.ensemble)
+        return {
+            "kind": "trees",
+            "name": self.name,
+            "feature_names": list(self.feature_names),
+            "composition": self.composition,
+            "response": self.response,
+            "solo_mpps": self.solo_mpps,
+            "trees": trees,
+        }
+
+
+@dataclass(frozen=True)
+class LinearSensitivity:
+    """A straight line over one metric, at least 0.
+
+    Examples
+    --------
+    >>> line = LinearSensitivity("dobrescu", ("L2MISS",), "solo", intercept_mpps=5.0, slope=-0.01)
+    >>> line.predict_mpps(np.array([[0.0], [100.0], [900.0]])).tolist()
+    [5.0, 4.0, 0.0]
+    """
+
+    name: str
+    feature_names: tuple[str, ...]
+    composition: CompositionKind
+    intercept_mpps: float
+    slope: float
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps] for vectors of shape ``(n, 1)``."""
+        answer: Floats = np.maximum(self.intercept_mpps + self.slope * vectors[:, 0], 0.0)
+        return answer
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "kind": "linear",
+            "name": self.name,
+            "feature_names": list(self.feature_names),
+            "composition": self.composition,
+            "intercept_mpps": self.intercept_mpps,
+            "slope": self.slope,
+        }
+
+
+@dataclass(frozen=True)
+class ConstantSensitivity:
+    """The same throughput beside anybody.
+
+    Examples
+    --------
+    >>> ConstantSensitivity("none", 5.0).predict_mpps(np.zeros((2, 0))).tolist()
+    [5.0, 5.0]
+    """
+
+    name: str
+    solo_mpps: float
+    feature_names: tuple[str, ...] = ()
+    composition: CompositionKind = "none"
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return the solo throughput [Mpps] for each row."""
+        return np.full(len(vectors), self.solo_mpps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {"kind": "constant", "name": self.name, "solo_mpps": self.solo_mpps}
+
+
+def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) -> SensitivityModel:
+    """Rebuild a model from its mapping and, for trees of xgboost, the library's JSON.
+
+    Raises
+    ------
+    ConfigurationError
+        For an unknown kind or a mapping that does not describe a model.
+
+    Examples
+    --------
+    >>> sensitivity_from_dict(ConstantSensitivity("none", 5.0).to_dict()).solo_mpps
+    5.0
+    """
+    kind = data.get("kind")
+    readers: dict[str, Callable[[Mapping[str, Any], str | None], SensitivityModel]]
+    readers = {"trees": _trees, "linear": _linear, "constant": _constant, "smooth": _smooth}
+    if not isinstance(kind, str) or kind not in readers:
+        raise ConfigurationError(
+            f"sensitivity model of kind {kind!r}, needed one of {', '.join(readers)}",
+            hint="a newer slomo may have written it",
+        )
+    return readers[kind](data, source)
+
+
+def _trees(data: Mapping[str, Any], source: str | None) -> TreeSensitivity:
+    names, response = texts(data, "feature_names"), text(data, "response")
+    if response not in ("throughput", "relative throughput"):
+        raise ConfigurationError(f"model '{data.get('name')}': unknown response '{response}'")
+    ensemble = plain_from_dict(data["trees"], len(names)) if source is None else xgboost_from_json(source, len(names))
+    known: Response = response  # type: ignore[assignment]
+    solo = finite(data, "solo_mpps")
+    return TreeSensitivity(text(data, "name"), names, _composition(data), ensemble, known, solo, source)
+
+
+def _linear(data: Mapping[str, Any], _: str | None) -> LinearSensitivity:
+    names = texts(data, "feature_names")
+    if len(names) != 1:
+        raise ConfigurationError(f"model '{data.get('name')}' is a line over one metric, got {len(names)} names")
+    return LinearSensitivity(
+        text(data, "name"), names, _composition(data), finite(data, "intercept_mpps"), finite(data, "slope")
+    )
+
+
+def _constant(data: Mapping[str, Any], _: str | None) -> ConstantSensitivity:
+    return ConstantSensitivity(text(data, "name"), finite(data, "solo_mpps"))
+
+
+def _smooth(data: Mapping[str, Any], _: str | None) -> SensitivityModel:
+    return smooth_from_dict(data, _composition(data))
+
+
+def _composition(data: Mapping[str, Any]) -> CompositionKind:
+    value = text(data, "composition")
+    if value not in ("pressure", "solo", "none"):
+        raise ConfigurationError(f"model '{data.get('name')}': unknown composition '{value}'")
+    return value  # type: ignore[return-value]

@@ -1,0 +1,107 @@
+"""How an NF and its neighbours answer each other: its vector, speed and throughput under what it feels *beside* them.
+
+SLOMO (SIGCOMM'20) section 4.1 trains on the competition measured before the target starts. A whole server has no such
+moment: everybody runs. What is learned here is therefore learned from the competition measured beside the target (the
+socket less the target's core), and is what `slomo.equilibrium.server` solves for all NFs of a server at once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import ConfigurationError
+from slomo.models.applicability import Applicability
+from slomo.models.base import Floats, SensitivityModel
+from slomo.models.checked_json import array, finite, mapping
+from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
+from slomo.models.intervals import ConformalCalibration
+from slomo.models.responses.sensitivity import sensitivity_from_dict
+
+
+@dataclass(frozen=True, eq=False)
+class ServerResponse:
+    """One NF's answer to the pressure of running neighbours.
+
+    Attributes
+    ----------
+    profile : ContentiousnessProfile
+        Core-level vector as a smooth function of the pressure beside it.
+    speed : ndarray, shape (terms of the profile's basis,)
+        Throughput [Mpps] over the same basis; smooth, for the rounds of the fixed point.
+    slowest_mpps, fastest_mpps : float
+        Range of throughput measured [Mpps].
+    sensitivity : SensitivityModel
+        Throughput as a function of the same pressure; exact, read once the fixed point is found.
+    calibration : ConformalCalibration
+        Widths of its intervals.
+    applicability : Applicability
+        Pressures beside it that were measured.
+    full_kib : float
+        What all NFs together hold, at the least, where they ask for more than the cache has [KiB]; 0 where not known.
+    arrivals : ndarray, shape (n,)
+        Scores of served against offered load (`slomo.models.responses.arrivals`); none without mixes at reduced load.
+    """
+
+    profile: ContentiousnessProfile
+    speed: Floats
+    slowest_mpps: float
+    fastest_mpps: float
+    sensitivity: SensitivityModel
+    calibration: ConformalCalibration
+    applicability: Applicability
+    full_kib: float = 0.0
+    arrivals: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def pressure_names(self) -> tuple[str, ...]:
+        """Metrics of the pressure, in order."""
+        return self.profile.pressure_names
+
+    def speed_mpps(self, pressure: Floats) -> Floats:
+        """Return the smooth throughput [Mpps], shape ``(n,)``, under pressures of shape ``(n, pressures)``."""
+        basis = pressure_basis(pressure, self.profile.scale, self.profile.limit)
+        return np.clip(basis @ self.speed, self.slowest_mpps, self.fastest_mpps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {
+            "profile": self.profile.to_dict(),
+            "speed": self.speed.tolist(),
+            "slowest_mpps": self.slowest_mpps,
+            "fastest_mpps": self.fastest_mpps,
+            "sensitivity": self.sensitivity.to_dict(),
+            "calibration": self.calibration.to_dict(),
+            "applicability": self.applicability.to_dict(),
+            "full_kib": self.full_kib,
+            "arrivals": self.arrivals.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ServerResponse":
+        """Rebuild from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            Where the tables do not fit each other.
+        """
+        profile = ContentiousnessProfile.from_dict(mapping(data, "profile"))
+        sensitivity = sensitivity_from_dict(mapping(data, "sensitivity"), None)
+        applicability = Applicability.from_dict(mapping(data, "applicability"))
+        speed = array(data, "speed", 1)
+        fits = sensitivity.feature_names == applicability.feature_names == profile.pressure_names
+        if not fits or speed.shape != (len(profile.weights),):
+            raise ConfigurationError(
+                "a server response whose parts read different pressures", hint="train the model again"
+            )
+        calibration = ConformalCalibration.from_dict(mapping(data, "calibration"))
+        slowest, fastest = finite(data, "slowest_mpps"), finite(data, "fastest_mpps")
+        arrivals = array(data, "arrivals", 1) if "arrivals" in data else np.zeros(0)
+        if (np.diff(arrivals) < 0).any() or (arrivals < 0).any():
+            raise ConfigurationError(
+                "scores of arrivals must be positive and in ascending order", hint="train the model again"
+            )
+        full_kib = finite(data, "full_kib") if "full_kib" in data else 0.0
+        return cls(profile, speed, slowest, fastest, sensitivity, calibration, applicability, full_kib, arrivals)

@@ -1,0 +1,86 @@
+"""The time of an accelerator per packet as a line over the match density, from runs of the accelerator alone.
+
+Yala (ASPLOS'25): the time a regex accelerator takes for a packet is linear in its match-to-byte ratio, and users of one
+accelerator take turns, so that their times add up: T = 1 / (own + sum of the others').
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from slomo.models.base import Floats
+from slomo.models.checked_json import finite, text
+
+if TYPE_CHECKING:
+    pass
+
+#: Feature of an imported row: matches per megabyte, or whatever its author counted; only ratios matter.
+DENSITY = "match_density"
+
+
+@dataclass(frozen=True)
+class ServiceTime:
+    """Time per packet at an accelerator, linear in match density.
+
+    Attributes
+    ----------
+    accelerator : str
+        Which one.
+    base_us : float
+        Time at density 0 [us].
+    slope_us : float
+        Time added per unit of density [us].
+    low, high : float
+        Densities it was measured at, least and most.
+
+    Examples
+    --------
+    >>> line = ServiceTime("regex", base_us=0.2, slope_us=0.002, low=100.0, high=600.0)
+    >>> line.time_us([100.0, 400.0]).tolist()
+    [0.4, 1.0]
+    """
+
+    accelerator: str
+    base_us: float
+    slope_us: float
+    low: float
+    high: float
+
+    def time_us(self, density: ArrayLike) -> Floats:
+        """Return the time per packet [us], shape of `density`; never below that of the smallest density measured / 100.
+
+        The line is only known between :attr:`low` and :attr:`high`; a negative intercept must not turn into free work.
+        """
+        least = 0.01 * max(self.base_us + self.slope_us * self.low, 1e-6)
+        return np.maximum(self.base_us + self.slope_us * np.asarray(density, dtype=np.float64), least)
+
+    def shared_mpps(self, density: ArrayLike, others_us: ArrayLike = 0.0) -> Floats:
+        """Return the throughput of an NF that takes turns with others [Mpps].
+
+        Parameters
+        ----------
+        density : array of float
+            Of the NF's own packets.
+        others_us : array of float
+            Summed time of one request of every other NF that keeps its queue full [us].
+
+        Examples
+        --------
+        >>> line = ServiceTime("regex", base_us=0.2, slope_us=0.002, low=100.0, high=600.0)
+        >>> line.shared_mpps(150.0), line.shared_mpps(150.0, line.time_us(400.0))
+        (array(2.), array(0.66666667))
+        """
+        return np.asarray(1.0 / (self.time_us(density) + np.asarray(others_us, dtype=np.float64)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return dict(self.__dict__)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ServiceTime":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        numbers = [finite(data, name) for name in ("base_us", "slope_us", "low", "high")]
+        return cls(text(data, "accelerator"), *numbers)

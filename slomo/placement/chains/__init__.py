@@ -1,0 +1,1 @@
+"""Service chains on the NUMA nodes of servers."""

@@ -1,0 +1,39 @@
+"""What chain policies go by: a lookup table of needs, predictions of nodes, and the cost of hand-overs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slomo.placement.chains.nodes import Node, Nodes, Table
+from slomo.placement.problem.chain import RatedChain
+
+#: Workload key of a stage, and its offered load [Mpps].
+Stage = tuple[str, float]
+#: A node, and the stages on it.
+Mix = tuple[int, tuple[Stage, ...]]
+#: Mixes -> throughput of each stage of each [Mpps].
+Estimate = Callable[[Sequence[Mix]], Sequence[Sequence[float]]]
+#: Nodes of a chain's stages -> share of its throughput that it keeps for hand-overs between nodes.
+Keeps = Callable[[Sequence[int]], float]
+
+
+@dataclass(frozen=True)
+class Judges:
+    """What chain policies go by: NUMASFP's lookup table, and predictions with the cost of hand-overs for `slomo-numa`.
+
+    Attributes
+    ----------
+    table : callable
+        What a chain takes at a rate.
+    estimate : callable or None
+        What the stages of a node serve beside each other; `slomo-numa` needs it.
+    keeps : callable or None
+        Share that a chain keeps of its throughput, given its nodes.
+    """
+
+    table: Table
+    estimate: Estimate | None = None
+    keeps: Keeps | None = None
+
+
+#: Chains of one server, interval, nodes (the NIC's first), judges, nodes before -> node of each stage.
+ChainPolicy = Callable[[Sequence[RatedChain], int, Sequence[Node], Judges, Nodes | None], dict[str, tuple[int, ...]]]

@@ -1,0 +1,153 @@
+"""Service chains on the NUMA nodes of servers, with rates that change: who runs where from interval to interval.
+
+NUMASFP (COMSNETS'22): chains are placed in a server by the rates of now and migrate between its nodes; Octans,
+node-first and node-balance keep what they chose first.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from slomo.errors import InvalidValueError
+from slomo.placement.chains.judges import Judges
+from slomo.placement.chains.nodes import Node, Nodes, migrations
+from slomo.placement.chains.numasfp import allocated
+from slomo.placement.chains.registry import chain_policy, places_afresh
+from slomo.placement.problem.chain import RatedChain
+
+
+def place_chains(
+    policy: str,
+    chains: Sequence[RatedChain],
+    interval: int,
+    nodes: Sequence[Node],
+    judges: Judges,
+    before: Nodes | None = None,
+) -> dict[str, tuple[int, ...]]:
+    """Place chains on the nodes of one server for one interval.
+
+    Parameters
+    ----------
+    policy : {"numasfp", "octans", "node-first", "node-balance", "slomo-numa"}
+        `numasfp` and `slomo-numa` place afresh every interval by the rates of now; the others keep what they chose
+        first.
+    chains : sequence of RatedChain
+        Chains of this server.
+    interval : int
+        Which interval, from 0.
+    nodes : sequence of Node
+        The NIC's first.
+    judges : Judges
+        What the policy goes by.
+    before : mapping, optional
+        Where the chains were.
+
+    Raises
+    ------
+    UnknownNameError
+        For another policy.
+    InvalidValueError
+        Where the chains have more stages than the server has cores, or `slomo-numa` has no predictions.
+    """
+    chosen = chain_policy(policy)
+    stages, cores = sum(len(item.request.chain) for item in chains), sum(node.cores for node in nodes)
+    if stages > cores:
+        raise InvalidValueError(
+            f"{len(chains)} chains of {stages} stages, but the server has {cores} cores", hint="use more servers"
+        )
+    if before is not None and not places_afresh(policy):
+        return dict(before)
+    return chosen(chains, interval, nodes, judges, before)
+
+
+@dataclass(frozen=True)
+class ChainPlan:
+    """Chains on the nodes of servers over time.
+
+    Attributes
+    ----------
+    policy : str
+        Who placed.
+    servers : mapping of str to tuple of RatedChain
+        Which chains each server in use has.
+    seats : tuple of mapping
+        Per interval, the node of each stage of each chain.
+    unplaced : tuple of str
+        Chains for which no server has cores left.
+    ways : tuple of mapping
+        Per interval, the cache ways that chains have to themselves, under policies that allocate the cache.
+    """
+
+    policy: str
+    servers: Mapping[str, tuple[RatedChain, ...]]
+    seats: tuple[Nodes, ...]
+    unplaced: tuple[str, ...] = ()
+    ways: tuple[Mapping[str, int], ...] = ()
+
+    @property
+    def migrations(self) -> int:
+        """Stages that changed nodes."""
+        return sum(migrations(before, after) for before, after in zip(self.seats, self.seats[1:], strict=False))
+
+
+def plan_chains(
+    policy: str,
+    servers: Mapping[str, Sequence[Node]],
+    chains: Sequence[RatedChain],
+    judges: Mapping[str, Judges],
+    *,
+    clock: Callable[[], None] | None = None,
+) -> ChainPlan:
+    """Spread chains over servers, each on the first with cores left, and place them on nodes for every interval.
+
+    Parameters
+    ----------
+    policy : str
+        As for :func:`place_chains`.
+    servers : mapping of str to sequence of Node
+        Nodes of every server.
+    chains : sequence of RatedChain
+        In the order in which they come.
+    judges : mapping of str to Judges
+        What the policy goes by, per server.
+    clock : callable, optional
+        Called after every interval is planned.
+
+    Raises
+    ------
+    UnknownNameError, InvalidValueError
+        As for :func:`place_chains`.
+    """
+    chain_policy(policy)
+    shares, unplaced = _spread(servers, chains)
+    count = min((len(item.gbps) for item in chains), default=0)
+    seats: list[Nodes] = []
+    ways: list[dict[str, int]] = []
+    for interval in range(count):
+        now: dict[str, tuple[int, ...]] = {}
+        own: dict[str, int] = {}
+        for name, mine in shares.items():
+            before = {item.request.id: seats[-1][item.request.id] for item in mine} if seats else None
+            now |= place_chains(policy, mine, interval, servers[name], judges[name], before)
+            if policy == "numasfp":
+                own |= allocated(mine, interval, now, servers[name], judges[name].table)
+        seats.append(now)
+        ways.append(own)
+        if clock is not None:
+            clock()
+    return ChainPlan(policy, {name: tuple(mine) for name, mine in shares.items()}, tuple(seats), unplaced, tuple(ways))
+
+
+def _spread(
+    servers: Mapping[str, Sequence[Node]], chains: Sequence[RatedChain]
+) -> tuple[dict[str, list[RatedChain]], tuple[str, ...]]:
+    free = {name: sum(node.cores for node in nodes) for name, nodes in servers.items()}
+    shares: dict[str, list[RatedChain]] = {}
+    unplaced = []
+    for item in chains:
+        name = next((name for name, cores in free.items() if cores >= len(item.request.chain)), None)
+        if name is None:
+            unplaced.append(item.request.id)
+            continue
+        free[name] -= len(item.request.chain)
+        shares.setdefault(name, []).append(item)
+    return shares, tuple(unplaced)

@@ -1,0 +1,194 @@
+"""`slomo-numa`: of all ways to put whole chains on nodes, the one predicted to serve most at the rates of now.
+
+The search NUMASFP (COMSNETS'22) formulates and solves by rates; here every node is predicted as a whole, all stages at
+their fixed point under their loads (beyond SLOMO, SIGCOMM'20), and what a chain loses between nodes is known from
+measurements.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from slomo.errors import InvalidValueError
+from slomo.placement.chains.judges import Estimate, Judges, Keeps, Mix
+from slomo.placement.chains.nodes import Node, Nodes, by_rate, filled, migrations
+from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.problem.chain import RatedChain
+
+if TYPE_CHECKING:
+    from slomo.models.nf_model import NFModel
+
+_Choice = tuple[tuple[int, ...], ...]
+#: More chains on one server than this are too many to try all ways.
+_MOST_CHAINS = 10
+
+
+def slomo_numa(
+    chains: Sequence[RatedChain],
+    interval: int,
+    nodes: Sequence[Node],
+    judges: Judges,
+    before: Nodes | None,
+) -> dict[str, tuple[int, ...]]:
+    """Choose nodes by the judges' predictions, see :func:`best_nodes`.
+
+    Raises
+    ------
+    InvalidValueError
+        Where there are no predictions.
+    """
+    if judges.estimate is None:
+        raise InvalidValueError("policy 'slomo-numa' has no predictions", hint="give trained models")
+    return best_nodes(chains, interval, nodes, judges.estimate, before, judges.keeps)
+
+
+def best_nodes(
+    chains: Sequence[RatedChain],
+    interval: int,
+    nodes: Sequence[Node],
+    estimate: Estimate,
+    before: Nodes | None = None,
+    keeps: Keeps | None = None,
+) -> dict[str, tuple[int, ...]]:
+    """Choose the nodes at which all chains together are predicted to serve most; among equals, fewest stages move.
+
+    Chains stay whole where that is possible; else one of them is split.
+
+    Parameters
+    ----------
+    chains : sequence of RatedChain
+        Chains of this server, ten at most.
+    interval : int
+        Which interval, from 0.
+    nodes : sequence of Node
+        The NIC's first.
+    estimate : callable
+        What the stages of nodes serve beside each other under their loads.
+    before : mapping, optional
+        Where the chains were.
+    keeps : callable, optional
+        Share that a chain keeps of its throughput, given its nodes; all by default.
+
+    Raises
+    ------
+    InvalidValueError
+        For more than ten chains on one server.
+    """
+    if len(chains) > _MOST_CHAINS:
+        raise InvalidValueError(f"{len(chains)} chains on one server, needed at most {_MOST_CHAINS}")
+    choices = list(_choices([len(item.request.chain) for item in chains], nodes))
+    if not choices:
+        return filled(by_rate(chains, interval), nodes)
+    served = _served(chains, interval, choices, estimate, keeps or _all_kept)
+    placed = [{item.request.id: seats for item, seats in zip(chains, choice, strict=True)} for choice in choices]
+    moved = [migrations(before or {}, each) for each in placed]
+    best = max(range(len(choices)), key=lambda number: (round(served[number], 6), -moved[number]))
+    return placed[best]
+
+
+def _all_kept(seats: Sequence[int]) -> float:
+    return 1.0 + 0.0 * len(seats)
+
+
+def _choices(lengths: Sequence[int], nodes: Sequence[Node]) -> Iterator[_Choice]:
+    """Yield the ways to seat chains whole; where there are none, those that split one chain once."""
+    numbers = range(len(nodes))
+    whole = [[(node,) * length for node in numbers] for length in lengths]
+    found = False
+    for choice in itertools.product(*whole):
+        if _fits(choice, nodes):
+            found = True
+            yield choice
+    if found:
+        return
+    for place, length in enumerate(lengths):
+        cut = [
+            (first,) * at + (second,) * (length - at)
+            for at in range(1, length)
+            for first, second in itertools.permutations(numbers, 2)
+        ]
+        yield from (
+            choice for choice in itertools.product(*whole[:place], cut, *whole[place + 1 :]) if _fits(choice, nodes)
+        )
+
+
+def _fits(choice: Sequence[Sequence[int]], nodes: Sequence[Node]) -> bool:
+    return all(sum(seats.count(number) for seats in choice) <= node.cores for number, node in enumerate(nodes))
+
+
+def _served(
+    chains: Sequence[RatedChain], interval: int, choices: Sequence[_Choice], estimate: Estimate, keeps: Keeps
+) -> list[float]:
+    """Return what all chains together are predicted to serve under each choice [Mpps], all mixes asked at once."""
+    offered = [chain.offered_mpps(interval) for chain in chains]
+    asked: dict[Mix, int] = {}
+    needed: list[list[tuple[int, list[int]]]] = []
+    for choice in choices:
+        needed.append([])
+        for node in sorted({at for seats in choice for at in seats}):
+            owners, stages = [], []
+            for owner, (chain, seats) in enumerate(zip(chains, choice, strict=True)):
+                for workload, at in zip(chain.request.chain, seats, strict=True):
+                    if at == node:  # what hand-overs cost makes a chain work as if it were offered as much more
+                        owners.append(owner)
+                        stages.append((workload.key, round(offered[owner] / keeps(seats), 4)))
+            needed[-1].append((asked.setdefault((node, tuple(stages)), len(asked)), owners))
+    rates = estimate(list(asked))
+    totals = []
+    for choice, parts in zip(choices, needed, strict=True):
+        slowest = [float("inf")] * len(chains)
+        for number, owners in parts:
+            for owner, rate in zip(owners, rates[number], strict=True):
+                slowest[owner] = min(slowest[owner], rate)
+        kept = (min(o, rate * keeps(seats)) for o, rate, seats in zip(offered, slowest, choice, strict=True))
+        totals.append(sum(kept))
+    return totals
+
+
+def node_rates(estimates: ThroughputEstimates, machine: str, remote: Mapping[str, float] | None = None) -> Estimate:
+    """Return an estimate from predictions of every node as a whole.
+
+    At the fixed point under the loads of now where all models have learned that; else as if all were saturated.
+
+    Parameters
+    ----------
+    estimates : ThroughputEstimates
+        Models.
+    machine : str
+        Machine type.
+    remote : mapping of str to float, optional
+        Share of its throughput that each workload keeps on a node without the NIC; 1 where nothing is said.
+    """
+    away = remote or {}
+
+    def rates(mixes: Sequence[Mix]) -> list[list[float]]:
+        names = sorted({key for _, stages in mixes for key, _ in stages})
+        models = [estimates.library[machine, key] for key in names if (machine, key) in estimates.library]
+        if len(models) == len(names) and all(model.response is not None for model in models):
+            found = _joint(models, names, mixes)
+        else:
+            keys = [tuple(key for key, _ in stages) for _, stages in mixes]
+            solved = estimates.rates(machine, keys)
+            found = [[rate[key][0] for key in mix] for mix, rate in zip(keys, solved, strict=True)]
+        return [
+            [rate * (away.get(key, 1.0) if node else 1.0) for rate, (key, _) in zip(row, stages, strict=True)]
+            for row, (node, stages) in zip(found, mixes, strict=True)
+        ]
+
+    return rates
+
+
+def _joint(models: "Sequence[NFModel]", names: Sequence[str], mixes: Sequence[Mix]) -> list[list[float]]:
+    from slomo.equilibrium.server import solve_joint
+
+    numbers = {name: number for number, name in enumerate(names)}
+    width = max(len(stages) for _, stages in mixes)
+    members = np.full((len(mixes), width), -1, dtype=np.int64)
+    offered = np.full((len(mixes), width), np.nan)
+    for row, (_, stages) in enumerate(mixes):
+        for place, (key, mpps) in enumerate(stages):
+            members[row, place], offered[row, place] = numbers[key], mpps
+    found = solve_joint(models, members, offered).throughput_mpps
+    return [found[row, : len(stages)].tolist() for row, (_, stages) in enumerate(mixes)]

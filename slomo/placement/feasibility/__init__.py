@@ -1,0 +1,1 @@
+"""What a server can promise: throughput estimates, rates, verdicts over mixes."""

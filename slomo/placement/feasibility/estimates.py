@@ -1,0 +1,282 @@
+"""What a policy knows about network functions: solo rates, predicted rates in a mix, profiles over cache ways.
+
+The risk is the probability with which all SLOs of a socket hold. Conformal intervals are two-sided: the lower end of
+the interval of coverage c is exceeded with probability (1 + c) / 2 or more, so that n promises kept together with
+probability r ask for c = 1 - 2 (1 - r) / n (union bound).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import InvalidValueError, PredictionError, UnknownNameError, UnsupportedPredictionError
+from slomo.placement.problem.request import Request
+from slomo.placement.problem.way_profiles import InstanceProfile, ProfileKey
+
+if TYPE_CHECKING:
+    from slomo.models.library import ModelLibrary
+    from slomo.models.nf_model import NFModel
+    from slomo.prediction.predictor import Predictor
+
+#: Predicted throughput, and the ends of its interval [Mpps].
+Rate = tuple[float, float, float]
+Tenants = tuple[str, ...]
+Floats = NDArray[np.float64]
+#: How a mix is predicted: each tenant beside the vectors of the others, or all at their fixed point.
+Method = Literal["auto", "slomo", "equilibrium"]
+#: The sensitivity model that the fixed point takes the place of, where models know it.
+_DEFAULT_MODEL = "slomo-xgb"
+
+
+class ThroughputEstimates:
+    """Models and profiles, asked by machine and workload key.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        Trained models; may be empty for policies that use profiles only.
+    model : str
+        Sensitivity model.
+    risk : float
+        Probability with which all SLOs of a socket must hold, 0.5 (by the predictions themselves) up to below 1.
+    profiles : sequence of InstanceProfile
+        Throughput over cache ways and latency over load.
+    method : {"auto", "slomo", "equilibrium"}
+        Predict each tenant of a mix by `model` beside the vectors of the others ("slomo"), or all tenants at their
+        fixed point (`slomo.equilibrium.server`), which needs profiles with the competition beside the target. "auto"
+        takes the fixed point where all models of a machine know it and the default model is asked.
+
+    Raises
+    ------
+    InvalidValueError
+        For a risk outside 0.5 to 1, or another method.
+
+    Examples
+    --------
+    >>> from slomo.models.library import ModelLibrary
+    >>> ThroughputEstimates(ModelLibrary([]), risk=2.0)
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: risk is 2.0, needed at least 0.5 and below 1
+    hint: 0.95: an SLO is kept with a probability of 95 %
+    """
+
+    def __init__(
+        self,
+        library: "ModelLibrary",
+        model: str = _DEFAULT_MODEL,
+        risk: float = 0.95,
+        profiles: Sequence[InstanceProfile] = (),
+        method: Method = "auto",
+    ) -> None:
+        if not 0.5 <= risk < 1.0:
+            raise InvalidValueError(
+                f"risk is {risk}, needed at least 0.5 and below 1",
+                hint="0.95: an SLO is kept with a probability of 95 %",
+            )
+        if method not in ("auto", "slomo", "equilibrium"):
+            raise InvalidValueError(f"method is {method!r}, needed 'auto', 'slomo' or 'equilibrium'")
+        self.library, self.model, self.risk, self.method = library, model, risk, method
+        self.profiles: Mapping[ProfileKey, InstanceProfile] = {(p.machine, p.workload): p for p in profiles}
+        self._predictors: dict[str, Predictor] = {}
+        self._index: dict[str, dict[str, int]] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
+        self._solo: dict[tuple[str, str], float | None] = {}
+        self._reached: dict[str, float] = {}
+        self._jointly: dict[str, bool] = {}
+
+    def profile(self, machine: str, workload: str) -> InstanceProfile | None:
+        """Return the profile over ways and load, or None."""
+        return self.profiles.get((machine, workload))
+
+    def solo_mpps(self, machine: str, workload: str) -> float | None:
+        """Return the solo throughput [Mpps], or None where nothing is known on this machine."""
+        key = (machine, workload)
+        if key not in self._solo:
+            found, profile = self._find(machine, workload), self.profile(machine, workload)
+            self._solo[key] = found.solo_mpps if found else (profile.solo_mpps if profile else None)
+        return self._solo[key]
+
+    def predictable(self, machine: str, workload: str) -> bool:
+        """Say whether a mix with this workload can be predicted on this machine."""
+        found = self._find(machine, workload)
+        if found is None or self.jointly(machine):
+            return found is not None and found.response is not None
+        return self.model in found.sensitivity
+
+    def jointly(self, machine: str) -> bool:
+        """Say whether mixes on a machine are predicted at their fixed point."""
+        if machine not in self._jointly:
+            models = [self.library[key] for key in self.library if key[0] == machine]
+            known = bool(models) and all(model.response is not None for model in models)
+            asked = self.method == "auto" and self.model == _DEFAULT_MODEL and known
+            self._jointly[machine] = asked or self.method == "equilibrium"
+        return self._jointly[machine]
+
+    def said(self, machine: str) -> str:
+        """Return what predicts on a machine, for people."""
+        return "equilibrium" if self.jointly(machine) else self.model
+
+    def needed_mpps(self, request: Request, machine: str) -> float | None:
+        """Return what the request is promised [Mpps]; None where a share of an unknown solo rate is asked."""
+        return 0.0 if request.slo.kind == "on-demand" else self.wanted_mpps(request, machine)
+
+    def wanted_mpps(self, request: Request, machine: str) -> float | None:
+        """Return what the request asks for, promised or not [Mpps]; None as for :meth:`needed_mpps`."""
+        solos = [self.solo_mpps(machine, workload.key) for workload in request.chain]
+        if request.slo.min_share is not None and None in solos:
+            return None
+        return request.slo.needed_mpps(min((solo for solo in solos if solo is not None), default=0.0))
+
+    def rates(
+        self, machine: str, mixes: Sequence[Tenants], promises: Sequence[int] | None = None
+    ) -> list[dict[str, Rate]]:
+        """Predict every tenant of every mix, in one batch per number of promises; tenants alike have the same rate.
+
+        Parameters
+        ----------
+        machine : str
+            Machine type.
+        mixes : sequence of tuples of str
+            Workload keys, one per core.
+        promises : sequence of int, optional
+            How many tenants of each mix are promised something; their intervals share the risk (Bonferroni).
+
+        Returns
+        -------
+        list of dict
+            Workload key -> predicted, low, high [Mpps]; predicted NaN where a model lacks a metric.
+        """
+        found: list[dict[str, Rate]] = [{} for _ in mixes]
+        shared = [1] * len(mixes) if promises is None or self.risk == 0.5 else [max(count, 1) for count in promises]
+        for count in sorted(set(shared)):
+            here = [place for place, number in enumerate(shared) if number == count]
+            members = [sorted(self.codes(machine, mixes[place])) for place in here]
+            width = max(len(codes) for codes in members)
+            table = np.array([codes + [-1] * (width - len(codes)) for codes in members], dtype=np.int64)
+            names = self._names[machine]
+            parts = [part.tolist() for part in self.rates_of_places(machine, table, count)]
+            for row, (place, codes) in enumerate(zip(here, members, strict=True)):
+                found[place] = {
+                    names[code]: (parts[0][row][at], parts[1][row][at], parts[2][row][at])
+                    for at, code in enumerate(codes)
+                }
+        return found
+
+    def codes(self, machine: str, workloads: Iterable[str]) -> list[int]:
+        """Return the numbers by which arrays of mixes name workloads."""
+        _, index = self._predictor(machine)
+        return [index[key] for key in workloads]
+
+    def rates_of_places(self, machine: str, members: NDArray[np.int64], promises: int) -> tuple[Floats, Floats, Floats]:
+        """Predict mixes given as arrays.
+
+        Parameters
+        ----------
+        machine : str
+            Machine type.
+        members : ndarray of int, shape (mixes, places)
+            Numbers of :meth:`codes` in ascending order, then -1 for empty places.
+        promises : int
+            How many tenants of each mix are promised something.
+
+        Returns
+        -------
+        mpps, low, high : ndarray, shape (mixes, places)
+            Predicted throughput and the ends of its interval [Mpps].
+        """
+        coverage = self._coverage(machine, 1 if self.risk == 0.5 else promises)
+        solve = self._together if self.jointly(machine) else self._one_by_one
+        mpps, low, high = solve(machine, members, coverage)
+        return mpps, mpps if self.risk == 0.5 else low, high
+
+    def _one_by_one(self, machine: str, members: NDArray[np.int64], coverage: float) -> tuple[Floats, Floats, Floats]:
+        """Predict each tenant beside the others, tenants alike once."""
+        predictor, _ = self._predictor(machine)
+        width = members.shape[1]
+        first = members >= 0
+        first[:, 1:] &= members[:, 1:] != members[:, :-1]
+        rows, places = np.nonzero(first)
+        others = np.arange(width - 1) + (np.arange(width - 1) >= places[:, np.newaxis])
+        batch = predictor.predict_batch(
+            members[rows, places], np.take_along_axis(members[rows], others, axis=1), coverage
+        )
+        number = np.cumsum(first.ravel()).reshape(first.shape) - 1  # of the latest tenant not like the one before
+        return batch.throughput_mpps[number], batch.low_mpps[number], batch.high_mpps[number]
+
+    def _together(self, machine: str, members: NDArray[np.int64], coverage: float) -> tuple[Floats, Floats, Floats]:
+        """Predict all tenants of a mix at the fixed point of everybody's answer to everybody else."""
+        from slomo.equilibrium.server import solve_joint
+
+        models = tuple(self.library[machine, name] for name in self._names[machine])
+        used, packed = np.unique(members, return_inverse=True)
+        empty = int(used[0] < 0)
+        joint = solve_joint([models[code] for code in used[empty:]], packed.reshape(members.shape) - empty,
+                            coverage=coverage)  # fmt: skip
+        return joint.throughput_mpps, joint.low_mpps, joint.high_mpps
+
+    def _coverage(self, machine: str, promises: int) -> float:
+        """Return the coverage whose lower ends all hold with the risk asked for, as far as calibration reaches."""
+        wanted = 1.0 - 2.0 * (1.0 - self.risk) / promises
+        return max(min(wanted, self._reach(machine)), 1e-9)
+
+    def _reach(self, machine: str) -> float:
+        """Return the highest coverage that the calibration scores of all models of a machine can tell."""
+        if machine not in self._reached:
+            models = [self.library[key] for key in self.library if key[0] == machine]
+            if self.jointly(machine):
+                counts = [model.response.calibration.count for model in models if model.response is not None]
+            else:
+                counts = [model.calibration[self.model].count for model in models if self.model in model.calibration]
+            self._reached[machine] = 1.0 - 1.0 / (min(counts, default=0) + 1.0)
+        return self._reached[machine]
+
+    def check_names(self, requests: Sequence[Request], machines: Sequence[str]) -> None:
+        """Refuse network functions that no machine of the cluster has a model or a profile of.
+
+        Raises
+        ------
+        UnknownNameError
+            For one that no machine at all has, with the nearest name.
+        UnsupportedPredictionError
+            For one that other machines have.
+        """
+        wanted = {workload.key: request.id for request in reversed(requests) for workload in request.chain}
+        for key, owner in wanted.items():
+            if any(self.solo_mpps(machine, key) is not None for machine in machines):
+                continue
+            known = [*self.library, *self.profiles]
+            elsewhere = sorted({machine for machine, name in known if name == key})
+            if elsewhere:
+                raise UnsupportedPredictionError(
+                    f"request '{owner}': no model of '{key}' on {', '.join(machines)}, only on {', '.join(elsewhere)}",
+                    hint="profile and train on that machine, or let it run alone (fallback 'alone')",
+                )
+            names = {name for _, name in known}
+            short = {name.split("@")[0] for name in names}
+            nf = key.split("@")[0]
+            what = f"network function of request '{owner}'"
+            raise UnknownNameError(what, key, names) if nf in short else UnknownNameError(what, nf, short)
+
+    def _find(self, machine: str, workload: str) -> "NFModel | None":
+        try:
+            return (
+                self.library[machine, workload]
+                if (machine, workload) in self.library
+                else self.library.find(workload, machine)
+            )
+        except UnknownNameError:
+            return None
+
+    def _predictor(self, machine: str) -> "tuple[Predictor, dict[str, int]]":
+        from slomo.prediction.predictor import Predictor
+
+        if machine not in self._predictors:
+            made = Predictor(self.library, machine, self.model)
+            self._predictors[machine] = made
+            self._names[machine] = tuple(workload.key for workload in made.workloads)
+            self._index[machine] = {name: i for i, name in enumerate(self._names[machine])}
+        if not self._index[machine]:
+            raise PredictionError(f"there are no models for machine '{machine}'", hint="profile and train on it first")
+        return self._predictors[machine], self._index[machine]

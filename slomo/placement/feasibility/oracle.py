@@ -1,0 +1,170 @@
+"""Whether a mix keeps every SLO: cores, cache ways, and the predicted throughput of everybody at the risk asked for.
+
+SLOMO (SIGCOMM'20) section 2: placement asks what a network function loses beside others before it is put there.
+Verdicts are kept per kind of socket and signature; rates per mix, whatever it was promised, new ones in one batch.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from slomo.placement.feasibility.estimates import Rate, ThroughputEstimates
+from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature, tenants_of
+from slomo.placement.feasibility.rates import RateBook, RateTable
+
+#: Mixes of some network functions that are predicted ahead, at most. All mixes of nine kinds on nine cores are 48 619.
+MOST_MIXES = 150_000
+
+
+@dataclass(frozen=True)
+class Breach:
+    """The first thing a mix would break: whose (the piece), which workload, what, needed and possible."""
+
+    piece: Piece
+    workload: str
+    what: str
+    needed: float
+    possible: float
+
+
+@dataclass(frozen=True)
+class MixVerdict:
+    """Whether a mix holds.
+
+    Attributes
+    ----------
+    headroom : float
+        Least share by which a promised throughput is exceeded; infinite where nothing is promised.
+    breach : Breach or None
+        What breaks; None where all holds.
+    rates : mapping of str to Rate
+        Predicted throughput per workload; empty where nothing is predicted.
+    """
+
+    headroom: float
+    breach: Breach | None
+    rates: dict[str, Rate]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every SLO holds."""
+        return self.breach is None
+
+
+class Oracle:
+    """Judges mixes and remembers.
+
+    Parameters
+    ----------
+    pieces : Pieces
+        What the numbers in signatures stand for.
+    estimates : ThroughputEstimates
+        Models and profiles.
+    predicts : bool
+        Judge throughput in the shared cache by prediction; else only cores and ways count.
+
+    Attributes
+    ----------
+    asked : int
+        Distinct mixes judged so far.
+    """
+
+    def __init__(self, pieces: Pieces, estimates: ThroughputEstimates, *, predicts: bool) -> None:
+        self.pieces, self.estimates, self.predicts = pieces, estimates, predicts
+        self.book = RateBook(estimates)
+        self._known: dict[Host, dict[Signature, MixVerdict]] = {}
+        self._hopeless: dict[Host, set[Signature]] = {}
+
+    @property
+    def asked(self) -> int:
+        """Distinct mixes judged so far."""
+        return sum(map(len, self._known.values()))
+
+    def verdict(self, host: Host, signature: Signature) -> MixVerdict:
+        """Judge one mix."""
+        return self.verdicts(host, (signature,))[0]
+
+    def known(self, host: Host) -> Mapping[Signature, MixVerdict]:
+        """Return what was judged before."""
+        return self._known.setdefault(host, {})
+
+    def verdicts(self, host: Host, signatures: Sequence[Signature]) -> list[MixVerdict]:
+        """Judge many mixes, predicting those not seen before in one batch."""
+        known = self._known.setdefault(host, {})
+        missing = [signature for signature in dict.fromkeys(signatures) if signature not in known]
+        if missing:
+            known |= self._judged(host, missing)
+        return [known[signature] for signature in signatures]
+
+    def table(self, host: Host, floors: Mapping[str, float], most: int = MOST_MIXES) -> RateTable:
+        """Return the rates of all mixes of use for these least rates, as far as `most` mixes reach."""
+        return self.book.table(host.machine, floors, host.cores, min(most, MOST_MIXES))
+
+    def hopeless(self, host: Host, signature: Signature) -> bool:
+        """Say whether a mix needs no judging: a part of it was seen to break when mixes were told ahead."""
+        found = self._hopeless.setdefault(host, set())
+        if signature in found:
+            return True
+        if signature in self._known.get(host, ()) or not self._breaks(host, signature):
+            return False
+        found.add(signature)
+        return True
+
+    def _breaks(self, host: Host, signature: Signature) -> bool:
+        needs: dict[str, float] = {}
+        tenants: list[str] = []
+        for piece in self.pieces.of(signature):
+            if piece.needed_mpps <= 0.0 or piece.ways or piece.exclusive:
+                return False
+            tenants += piece.workloads
+            for workload in piece.workloads:
+                needs[workload] = min(needs.get(workload, math.inf), piece.needed_mpps)
+        return self.book.hopeless(host.machine, tuple(sorted(tenants)), needs)
+
+    def _judged(self, host: Host, signatures: list[Signature]) -> dict[Signature, MixVerdict]:
+        found: dict[Signature, MixVerdict] = {}
+        open_: list[tuple[Signature, tuple[Piece, ...]]] = []
+        for signature in signatures:
+            pieces = self.pieces.of(signature)
+            breach = _crowded(host, pieces)
+            shared = [piece for piece in pieces if not piece.ways and not piece.exclusive]
+            if breach is not None or not self.predicts or not shared:
+                found[signature] = MixVerdict(-math.inf if breach else math.inf, breach, {})
+            else:
+                open_.append((signature, pieces))
+        if open_:
+            mixes = [tuple(sorted(tenants_of(pieces))) for _, pieces in open_]
+            promises = [len(tenants_of(piece for piece in pieces if piece.needed_mpps > 0)) for _, pieces in open_]
+            for (signature, pieces), rates in zip(open_, self.book.rates(host.machine, mixes, promises), strict=True):
+                found[signature] = _by_rates(pieces, rates)
+        return found
+
+
+def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
+    """Return what is short of cores, ways or solitude."""
+    cores = sum(len(piece.workloads) for piece in pieces)
+    if cores > host.cores:
+        return Breach(pieces[-1], pieces[-1].workloads[0], "cores", cores, host.cores)
+    ways = sum(sum(piece.ways) for piece in pieces)
+    ways += any(not piece.ways for piece in pieces) and ways > 0  # those who share need a way left to share
+    if ways > host.ways:
+        return Breach(pieces[-1], pieces[-1].workloads[0], "ways", ways, host.ways)
+    if len(pieces) > 1 and any(piece.exclusive for piece in pieces):
+        alone = next(piece for piece in pieces if piece.exclusive)
+        return Breach(alone, alone.workloads[0], "model", 1, 1)
+    return None
+
+
+def _by_rates(pieces: tuple[Piece, ...], rates: dict[str, Rate]) -> MixVerdict:
+    worst, breach = math.inf, None
+    for piece in pieces:
+        if piece.needed_mpps <= 0.0 or piece.ways:
+            continue
+        for workload in piece.workloads:
+            low = rates[workload][1]
+            headroom = low / piece.needed_mpps - 1.0 if low == low else -math.inf  # NaN: nothing is known
+            if headroom < worst:
+                worst = headroom
+                if headroom < 0.0:
+                    breach = Breach(piece, workload, "throughput", piece.needed_mpps, low)
+    return MixVerdict(worst, breach, rates)

@@ -1,0 +1,208 @@
+"""Rates of whole mixes, remembered by who runs together: promises differ more often than mixes do.
+
+SLOMO (SIGCOMM'20) predicts throughput from who runs beside whom; what each was promised only says whether that is
+enough. A socket has few cores and a cluster few kinds of network functions, so that all mixes of use can be predicted
+ahead, in few batches. Of use is a mix that holds in every part: whoever leaves, nobody who stays loses. Such mixes grow
+tenant by tenant out of each other, as frequent item sets do (Agrawal and Srikant, VLDB'94).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.placement.feasibility.estimates import Floats, Rate, Tenants, ThroughputEstimates
+
+Mix = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RateTable:
+    """The rates of the mixes of use of some network functions, all of them promised something.
+
+    Attributes
+    ----------
+    floors : dict of str to float
+        Workload key, in ascending order -> the least rate that is of use [Mpps].
+    cores : int
+        Tenants of a mix, at most.
+    reach : int
+        Tenants up to which no mix is missing in which, in every part, everybody reaches its floor; below `cores` where
+        growing was cut off.
+    most : int
+        Mixes after which growing is cut off.
+    counts : ndarray of int, shape (mixes, workloads)
+        How many of each run.
+    mpps, low, high : ndarray, shape (mixes, workloads)
+        Predicted throughput of each and the ends of its interval [Mpps]; NaN for who is not there.
+    least : ndarray, shape (mixes, workloads)
+        The lowest `low` in any part of the mix [Mpps].
+    rows : dict of tuple to int
+        Workload numbers in ascending order -> mix.
+    """
+
+    floors: dict[str, float]
+    cores: int
+    reach: int
+    most: int
+    counts: NDArray[np.int8]
+    mpps: Floats
+    low: Floats
+    high: Floats
+    least: Floats
+    rows: dict[Mix, int]
+
+    def covers(self, floors: Mapping[str, float], cores: int, most: int) -> bool:
+        """Say whether every mix of use for other floors is here, too, or as many as asked for."""
+        known = all(self.floors.get(key, np.inf) <= need for key, need in floors.items())
+        return known and (cores <= self.reach or (cores <= self.cores and most <= self.most))
+
+
+class RateBook:
+    """Asks each mix once.
+
+    Parameters
+    ----------
+    estimates : ThroughputEstimates
+        Predicts.
+
+    Attributes
+    ----------
+    asked : int
+        Mixes predicted so far.
+    """
+
+    def __init__(self, estimates: ThroughputEstimates) -> None:
+        self._estimates = estimates
+        self._seen: dict[tuple[str, Tenants, int], dict[str, Rate]] = {}
+        self._tables: dict[str, RateTable] = {}
+        self._numbers: dict[str, dict[str, int]] = {}
+        self.asked = 0
+
+    def rates(self, machine: str, mixes: Sequence[Tenants], promises: Sequence[int]) -> list[dict[str, Rate]]:
+        """Return the rates of mixes of sorted workload keys, as `ThroughputEstimates.rates` does."""
+        keys = [(machine, mix, promised) for mix, promised in zip(mixes, promises, strict=True)]
+        seen = self._seen
+        missing = [key for key in dict.fromkeys(keys) if key not in seen and not self._from_table(key)]
+        if missing:
+            self.asked += len(missing)
+            found = self._estimates.rates(machine, [key[1] for key in missing], [key[2] for key in missing])
+            seen.update(zip(missing, found, strict=True))
+        return [seen[key] for key in keys]
+
+    def table(self, machine: str, floors: Mapping[str, float], cores: int, most: int) -> RateTable:
+        """Return the mixes of use of some network functions, as far as `most` reaches.
+
+        Parameters
+        ----------
+        machine : str
+            Machine type.
+        floors : mapping of str to float
+            Workload key -> the least rate that is of use [Mpps].
+        cores : int
+            Tenants of a mix, at most.
+        most : int
+            Mixes to predict, at most.
+        """
+        known = self._tables.get(machine)
+        if known is not None and known.covers(floors, cores, most):
+            return known
+        made = _tabulated(self._estimates, machine, dict(sorted(floors.items())), cores, most)
+        self.asked += len(made.rows)
+        self._tables[machine] = made
+        self._numbers[machine] = {key: number for number, key in enumerate(made.floors)}
+        return made
+
+    def hopeless(self, machine: str, mix: Tenants, needs: Mapping[str, float]) -> bool:
+        """Say whether a mix, everybody in it promised something, is known to break a promise in some part."""
+        table = self._tables.get(machine)
+        if table is None or len(mix) > table.reach or not table.covers(needs, len(mix), 0):
+            return False
+        numbers = self._numbers[machine]
+        return tuple(numbers[workload] for workload in mix) not in table.rows
+
+    def _from_table(self, key: tuple[str, Tenants, int]) -> bool:
+        """Copy a mix from the table, if it is there."""
+        machine, mix, promised = key
+        table = self._tables.get(machine)
+        if table is None or promised != len(mix):
+            return False
+        numbers = self._numbers[machine]
+        row = table.rows.get(tuple(numbers.get(workload, -1) for workload in mix))
+        if row is None:
+            return False
+        parts = (table.mpps[row].tolist(), table.low[row].tolist(), table.high[row].tolist())
+        places = [(workload, numbers[workload]) for workload in dict.fromkeys(mix)]
+        self._seen[key] = {workload: (parts[0][at], parts[1][at], parts[2][at]) for workload, at in places}
+        return True
+
+
+def _tabulated(
+    estimates: ThroughputEstimates, machine: str, floors: dict[str, float], cores: int, most: int
+) -> RateTable:
+    codes = np.array(estimates.codes(machine, floors), dtype=np.int64)
+    floor = np.array([*floors.values()])
+    rows: dict[Mix, int] = {}
+    found: list[list[Mix]] = []
+    tallies: list[NDArray[np.int8]] = []
+    tables: list[Floats] = []
+    mixes: list[Mix] = [(kind,) for kind in range(len(floors))]
+    reach = judged = 0
+    while reach < cores and (reach == 0 or judged + len(mixes) <= most):
+        reach, judged = reach + 1, judged + len(mixes)
+        tally, rates = _rates(estimates, machine, codes, np.array(mixes, dtype=np.int64).reshape(-1, reach))
+        rates[3] = _least(mixes, rates[1], tables[-1][3] if tables else rates[1], rows)
+        holds = ((tally == 0) | (rates[3] / floor - 1.0 >= 0.0)).all(axis=1)
+        mixes = [mix for mix, good in zip(mixes, holds.tolist(), strict=True) if good]
+        rows = {mix: number for number, mix in enumerate(mixes)}  # of this size
+        tallies.append(tally[holds])
+        tables.append(rates[:, holds])
+        found.append(mixes)
+        mixes = list(_grown(mixes, rows)) if reach < cores else []
+    mpps, low, high, least = np.concatenate(tables, axis=1)
+    everything = {mix: number for number, mix in enumerate(chain.from_iterable(found))}
+    return RateTable(floors, cores, reach, most, np.concatenate(tallies), mpps, low, high, least, everything)
+
+
+def _least(mixes: Sequence[Mix], low: Floats, before: Floats, rows: Mapping[Mix, int]) -> Floats:
+    """Return the lowest rate of each tenant in any part of a mix, given those of mixes with a tenant less."""
+    whole = [(number, mix[:at] + mix[at + 1 :]) for number, mix in enumerate(mixes) for at in _firsts(mix)]
+    result = low.copy()
+    if rows:
+        numbers = np.array([number for number, _ in whole], dtype=np.int64)
+        parts = np.array([rows[part] for _, part in whole], dtype=np.int64)
+        np.minimum.at(result, numbers, np.where(np.isnan(before[parts]), np.inf, before[parts]))
+    return result
+
+
+def _firsts(mix: Mix) -> list[int]:
+    """Return a place of every kind of tenant in a mix."""
+    return [at for at, kind in enumerate(mix) if at == 0 or kind != mix[at - 1]]
+
+
+def _rates(
+    estimates: ThroughputEstimates, machine: str, codes: NDArray[np.int64], members: NDArray[np.int64]
+) -> tuple[NDArray[np.int8], Floats]:
+    """Return who runs, shape (mixes, workloads), and rate, low, high and room for one more, (4, mixes, workloads)."""
+    tally = np.zeros((len(members), len(codes)), dtype=np.int8)
+    table = np.full((4, *tally.shape), np.nan)
+    everyone = np.arange(len(members))
+    found = estimates.rates_of_places(machine, codes[members], members.shape[1]) if len(members) else ()
+    for place in range(members.shape[1]):
+        tally[everyone, members[:, place]] += 1
+        for part, values in zip(table, found, strict=False):
+            part[everyone, members[:, place]] = values[:, place]
+    return tally, table
+
+
+def _grown(mixes: Sequence[Mix], known: Mapping[Mix, int]) -> Iterator[Mix]:
+    """Yield mixes with one tenant more of which every part is known to hold."""
+    kinds = sorted({mix[-1] for mix in mixes})
+    for mix in mixes:
+        for kind in kinds:
+            if kind >= mix[-1]:
+                made = (*mix, kind)
+                if all(made[:at] + made[at + 1 :] in known for at in _firsts(made)):
+                    yield made

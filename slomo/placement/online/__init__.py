@@ -1,0 +1,1 @@
+"""One cluster kept over many requests: admit, remove, seat, move, persist."""

@@ -1,0 +1,60 @@
+"""Start more instances of what falls short of its SLO, until nobody does or no room is left.
+
+E2 (SOSP'15) section 5: scale out on overload, split the traffic over all instances.
+"""
+
+from collections.abc import Callable, Mapping
+
+from slomo.placement.feasibility.mixes import Piece
+from slomo.placement.online.state import State
+
+#: Rounds of watching before a batch is left as it is.
+MOST_ROUNDS = 12
+
+
+def scale_out(
+    state: State,
+    observe: Callable[[], Mapping[str, float]],
+    needed_mpps: Mapping[str, float],
+    choose: Callable[[int], int | None],
+) -> int:
+    """Add instances; return how many.
+
+    Parameters
+    ----------
+    state : State
+        What runs where.
+    observe : callable
+        Returns the throughput of every request now [Mpps].
+    needed_mpps : mapping of str to float
+        What each must have [Mpps].
+    choose : callable
+        Finds a socket for a piece, or None.
+    """
+    added = 0
+    for _ in range(MOST_ROUNDS):
+        seen = observe()
+        short = [name for name, needed in needed_mpps.items() if name in state.spots and seen.get(name, 0.0) < needed]
+        grown = sum(_one_more(state, name, needed_mpps[name], choose) for name in short)
+        added += grown
+        if not grown:
+            break
+    return added
+
+
+def _one_more(state: State, name: str, needed_mpps: float, choose: Callable[[int], int | None]) -> bool:
+    """Split a request's traffic over one instance more, if there may be one and has room."""
+    request, spots = state.requests[name], state.spots[name]
+    if len(spots) >= request.replicas:
+        return False
+    workloads = tuple(workload.key for workload in request.chain)
+    piece = state.pieces.number(Piece(workloads, needed_mpps / (len(spots) + 1)))
+    socket = choose(piece)
+    if socket is None:
+        return False
+    state.forget(name)
+    moved = [(number, piece) for number in (*(spot[0] for spot in spots), socket)]
+    for spot in moved:
+        state.put(name, spot)
+    state.keep(request, moved)
+    return True

@@ -1,0 +1,67 @@
+"""Seat requests by plans for empty sockets: by mixes, where requests alike are interchangeable, or one by one.
+
+ResQ (NSDI'18) section 5.3 plans a batch as a whole; what its plan leaves out is admitted one by one.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from slomo.placement.feasibility.mixes import Host, Signature
+from slomo.placement.online.state import State
+from slomo.placement.policies.base import Policy, Seats
+from slomo.placement.problem.request import Request
+
+
+def seat_mixes(
+    state: State, policy: Policy, host: Host, plan: Mapping[Signature, int], queues: Mapping[int, Sequence[Request]]
+) -> set[str]:
+    """Fill empty sockets by a plan's mixes; return who is placed.
+
+    Where requests run out before the plan does, what is left of a mix has to hold, too.
+
+    Parameters
+    ----------
+    state : State
+        What runs where.
+    policy : Policy
+        Whose plan it is; judges what is left of a mix.
+    host : Host
+        Kind of socket.
+    plan : mapping of Signature to int
+        How many sockets get which mix.
+    queues : mapping of int to sequence of Request
+        Piece that a class of requests goes by -> its requests.
+    """
+    empty = iter(state.empty_sockets(host))
+    pending = {piece: iter(queue) for piece, queue in queues.items()}
+    taken: set[str] = set()
+    for signature, count in sorted(plan.items(), key=lambda item: (-len(item[0]), item[0])):
+        for _ in range(count):
+            seats = [(piece, next(pending[policy.primary.get(piece, piece)], None)) for piece in signature]
+            here = [(piece, request) for piece, request in seats if request is not None]
+            mix = tuple(piece for piece, _ in here)
+            if not here or (mix != signature and not policy.oracle.verdict(host, mix).ok):
+                continue
+            socket = next(empty, None)
+            if socket is None:
+                return taken
+            for piece, request in here:
+                state.put(request.id, (socket, piece))
+                state.keep(request, [(socket, piece)])
+                taken.add(request.id)
+    return taken
+
+
+def seat_requests(state: State, host: Host, requests: Sequence[Request], seats: Seats) -> set[str]:
+    """Place what a plan that tells requests apart has seats for; return who is placed."""
+    empty = state.empty_sockets(host)
+    taken: set[str] = set()
+    for request in requests:
+        mine = seats.get(request.id, [])
+        if not mine or max(at for at, _ in mine) >= len(empty):
+            continue
+        spots = [(empty[at], state.pieces.number(piece)) for at, piece in mine]
+        for spot in spots:
+            state.put(request.id, spot)
+        state.keep(request, spots)
+        taken.add(request.id)
+    return taken

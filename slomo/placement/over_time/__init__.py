@@ -1,0 +1,1 @@
+"""Placement as time goes by, and its judge."""

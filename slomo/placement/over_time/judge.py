@@ -1,0 +1,332 @@
+"""The judge: run what was placed and count which SLOs are broken, whatever the policy believed.
+
+ResQ (NSDI'18) section 6 ran all computed placements and recorded real throughput and latency. What runs is a callable,
+for the placement room knows no testbed; mixes that occur on many servers run once.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from slomo.placement.online.placer import Placer
+from slomo.placement.problem.decision import Assignment
+from slomo.placement.problem.request import Request
+from slomo.records.run import RunRecord, TenantSample
+from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import parse_workload
+
+Run = Callable[[Colocation], RunRecord]
+#: What runs on each server.
+Layout = Mapping[str, Sequence[Assignment]]
+#: Measured throughput spreads by up to this share from seed to seed; less is no violation.
+TOLERANCE = 0.005
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A broken SLO.
+
+    Attributes
+    ----------
+    request : str
+        Whose.
+    label : str
+        Its network functions.
+    what : str
+        ``"throughput"`` or ``"latency"``.
+    promised, measured : float
+        [Mpps] or [us].
+    server : str
+        Where (its first one).
+    """
+
+    request: str
+    label: str
+    what: str
+    promised: float
+    measured: float
+    server: str
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of a placement.
+
+    Attributes
+    ----------
+    policy : str
+        Who placed.
+    requests, placed : int
+        Asked for, and placed.
+    servers_used : int
+        Servers on which something runs.
+    violations : tuple of Violation
+        Broken SLOs.
+    anat : float
+        Aggregate normalised throughput: served, up to what was promised, over promised; 0 to 1.
+    utilisation : float
+        Share of the cores of used servers that run something, 0 to 1.
+    migrations : int
+        Pieces moved.
+    decision_ms : tuple of (float, float)
+        Median and 99th percentile of the time of a decision [ms]; zeros where not taken.
+    mixes_run : int
+        Different mixes that were run.
+    on_demand_unmet : tuple of str
+        On-demand requests that miss what they ask for; nothing was promised them, so these are no violations.
+    anat_over_time : tuple of float
+        Aggregate normalised throughput of every interval, for chains whose rates change.
+    batch_s : float
+        Time in which everything was placed [s]; 0 where not taken.
+    """
+
+    policy: str
+    requests: int
+    placed: int
+    servers_used: int
+    violations: tuple[Violation, ...]
+    anat: float
+    utilisation: float
+    migrations: int = 0
+    decision_ms: tuple[float, float] = (0.0, 0.0)
+    mixes_run: int = 0
+    on_demand_unmet: tuple[str, ...] = ()
+    anat_over_time: tuple[float, ...] = ()
+    batch_s: float = 0.0
+
+    @property
+    def violated_share(self) -> float:
+        """Share of placed requests whose SLO is broken, 0 to 1."""
+        return len({item.request for item in self.violations}) / self.placed if self.placed else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        fields = {name: value for name, value in self.__dict__.items() if name != "violations"}
+        shown = [vars(item) for item in self.violations]
+        return {
+            **fields,
+            "decision_ms": list(self.decision_ms),
+            "on_demand_unmet": list(self.on_demand_unmet),
+            "anat_over_time": list(self.anat_over_time),
+            "violated_share": self.violated_share,
+            "violations": shown,
+        }
+
+
+class Judge:
+    """Runs mixes and remembers what they did.
+
+    Parameters
+    ----------
+    run : callable
+        Runs a co-location and returns its record, for instance `SimulatedTestbed(...).run`.
+    tolerance : float
+        Share by which measured throughput may fall short.
+
+    Attributes
+    ----------
+    mixes_run : int
+        Different mixes run so far.
+    """
+
+    def __init__(self, run: Run, tolerance: float = TOLERANCE) -> None:
+        self._run, self.tolerance = run, tolerance
+        self._seen: dict[str, tuple[TenantSample, ...]] = {}
+
+    @property
+    def mixes_run(self) -> int:
+        """Different mixes run so far."""
+        return len(self._seen)
+
+    def judge(self, placer: Placer, *, requests: int | None = None, decision_ms: Sequence[float] = ()) -> Judgement:
+        """Run everything a placer has placed.
+
+        Parameters
+        ----------
+        placer : Placer
+            What runs where.
+        requests : int, optional
+            How many were asked for; what is placed by default.
+        decision_ms : sequence of float
+            Times of decisions, if they were taken [ms].
+        """
+        layout = placer.layout()
+        machines = {server.name: server.model.name for server in placer.cluster.servers}
+        samples = self._run_all(placer)
+        violations, unmet, served, promised = self._compare(placer, machines, samples, layout)
+        cores = sum(len(items) for items in layout.values())
+        room = {server.name: server.cores * len(server.nics) for server in placer.cluster.servers}
+        spread = np.percentile(decision_ms, [50, 99]) if len(decision_ms) else np.zeros(2)
+        return Judgement(
+            policy=placer.policy.name,
+            requests=len(placer.requests) if requests is None else requests,
+            placed=len(placer.requests),
+            servers_used=placer.servers_used,
+            violations=tuple(violations),
+            anat=served / promised if promised else 1.0,
+            utilisation=cores / sum(room[name] for name in layout) if layout else 0.0,
+            decision_ms=(float(spread[0]), float(spread[1])),
+            mixes_run=self.mixes_run,
+            on_demand_unmet=tuple(unmet),
+        )
+
+    def throughput(self, placer: Placer) -> dict[str, float]:
+        """Run everything a placer has placed; return the throughput of every request [Mpps]."""
+        samples = self._run_all(placer)
+        found = {}
+        for request in placer.requests:
+            items = placer.decision(request.id).assignments
+            rates = [samples[item.server, item.socket, item.core].throughput_mpps for item in items]
+            found[request.id] = _capacity(request, rates)
+        return found
+
+    def _run_all(self, placer: Placer) -> dict[tuple[str, int, int], TenantSample]:
+        machines = {server.name: server.model.name for server in placer.cluster.servers}
+        samples: dict[tuple[str, int, int], TenantSample] = {}
+        for name, items in placer.layout().items():
+            for socket in sorted({item.socket for item in items}):
+                here = [item for item in items if item.socket == socket]
+                for item, sample in zip(here, self._samples(machines[name], here), strict=True):
+                    samples[item.server, item.socket, item.core] = sample
+        return samples
+
+    def _compare(
+        self,
+        placer: Placer,
+        machines: Mapping[str, str],
+        samples: Mapping[tuple[str, int, int], TenantSample],
+        layout: Layout,
+    ) -> tuple[list[Violation], list[str], float, float]:
+        violations: list[Violation] = []
+        unmet: list[str] = []
+        served = promised = 0.0
+        for request in placer.requests:
+            items = placer.decision(request.id).assignments
+            needed = placer.estimates.wanted_mpps(request, machines[items[0].server]) or 0.0
+            measured = _capacity(
+                request, [samples[item.server, item.socket, item.core].throughput_mpps for item in items]
+            )
+            broken = self._late(placer, request, machines, layout)
+            if measured < needed * (1.0 - self.tolerance):
+                short = Violation(request.id, request.label, "throughput", needed, measured, items[0].server)
+                broken.insert(0, short)
+            if request.slo.kind == "on-demand":
+                unmet += [request.id] if broken else []
+                continue
+            served, promised = served + min(measured, needed), promised + needed
+            violations += broken
+        return violations, unmet, served, promised
+
+    def _late(self, placer: Placer, request: Request, machines: Mapping[str, str], layout: Layout) -> list[Violation]:
+        """Run a request that promises latency at the load it promises, beside its neighbours, and compare."""
+        limits = [(name, limit) for name in ("p95_us", "p99_us") if (limit := getattr(request.slo, name)) is not None]
+        if not limits:
+            return []
+        items = placer.decision(request.id).assignments
+        server, socket = items[0].server, items[0].socket
+        here = [item for item in layout[server] if item.socket == socket]
+        mine = {(item.server, item.socket, item.core) for item in items}
+        needed = placer.estimates.wanted_mpps(request, machines[server]) or None
+        share = None if needed is None else needed * len(request.chain) / len(items)
+        loads = {
+            item.core: share or _kept_load(placer, request, machines[server], item)
+            for item in here
+            if (item.server, item.socket, item.core) in mine
+        }
+        samples = dict(zip([item.core for item in here], self._samples(machines[server], here, loads), strict=True))
+        found = []
+        for name, limit in limits:
+            times = [
+                getattr(samples[item.core], f"latency_{name}")
+                for item in items
+                if item.server == server and item.socket == socket
+            ]
+            measured = sum(value for value in times if value is not None) * len(request.chain) / max(len(times), 1)
+            if measured > limit:
+                found.append(Violation(request.id, request.label, "latency", limit, measured, server))
+        return found
+
+    def _samples(
+        self, machine: str, items: Sequence[Assignment], loads: Mapping[int, float | None] | None = None
+    ) -> list[TenantSample]:
+        """Run one socket; return samples in the order of `items`. Cores are alike: only what runs tells mixes apart."""
+        order = sorted(
+            range(len(items)), key=lambda i: (items[i].workload, (items[i].llc_way_mask or 0).bit_count(), i)
+        )
+        workloads = [_loaded(parse_workload(items[i].workload), (loads or {}).get(items[i].core)) for i in order]
+        masks = _compacted([items[i].llc_way_mask for i in order])
+        isolation = None if all(mask is None for mask in masks) else tuple(Isolation(mask) for mask in masks)
+        full = len(items) >= load_machine(machine).cores_per_socket
+        first = workloads[0] if full else None
+        colocation = Colocation(machine, first, tuple(workloads[1:] if full else workloads), isolation)
+        if colocation.key not in self._seen:
+            record = self._run(colocation)
+            phase = record.beside if full else record.alone
+            assert phase is not None, "BUG: the run has no phase with everybody in it"
+            self._seen[colocation.key] = phase.tenants
+        back = dict(zip(order, self._seen[colocation.key], strict=True))
+        return [back[i] for i in range(len(items))]
+
+
+def _capacity(request: Request, rates: Sequence[float]) -> float:
+    """Return what a request's instances serve together: per instance its slowest stage."""
+    stages = len(request.chain)
+    return sum(min(rates[i : i + stages]) for i in range(0, len(rates), stages))
+
+
+def _kept_load(placer: Placer, request: Request, machine: str, item: Assignment) -> float | None:
+    """Return the load up to which a latency is promised where no throughput is [Mpps]; None for that of the traffic."""
+    profile = placer.estimates.profile(machine, item.workload)
+    if profile is None or parse_workload(item.workload).traffic.offered_mpps is not None:
+        return None
+    stages = len(request.chain)
+    p95, p99 = (None if limit is None else limit / stages for limit in (request.slo.p95_us, request.slo.p99_us))
+    ways = profile.ways[-1][0] if item.llc_way_mask is None else item.llc_way_mask.bit_count()
+    capacity = profile.mpps(ways)
+    load = profile.load_for(p95, p99, max(capacity, 1e-9) / profile.solo_mpps)
+    return None if load is None else load * capacity or None
+
+
+def _loaded(workload: Workload, offered_mpps: float | None) -> Workload:
+    if offered_mpps is None:
+        return workload
+    return workload.with_traffic(replace(workload.traffic, offered_mpps=round(offered_mpps, 6)))
+
+
+def _compacted(masks: Sequence[int | None]) -> list[int | None]:
+    """Lay blocks of ways of the same sizes side by side in the order given, so that mixes alike look alike."""
+    start, made = 0, dict[int, int]()
+    for mask in masks:
+        if mask is not None and (mask not in made):
+            made[mask] = ((1 << mask.bit_count()) - 1) << start
+            start += mask.bit_count()
+    return [None if mask is None else made[mask] for mask in masks]
+
+
+def timed(placer: Placer, requests: Sequence[Request]) -> list[float]:
+    """Admit requests one by one; return the time of each decision [ms]."""
+    times = []
+    for request in requests:
+        begun = time.perf_counter()
+        placer.admit(request)
+        times.append(1e3 * (time.perf_counter() - begun))
+    return times
+
+
+def asked_times(placer: Placer, requests: Sequence[Request], most: int = 200) -> list[float]:
+    """Ask where each of some requests would go, were it to come once more; return the time of each answer [ms].
+
+    The cluster stays as it is, so that a batch can be timed by what one more decision takes.
+    """
+    times = []
+    for request in requests[:: max(len(requests) // most, 1)]:
+        again = replace(request, id=f"{request.id} once more")
+        begun = time.perf_counter()
+        placer.what_if(again)
+        times.append(1e3 * (time.perf_counter() - begun))
+    return times

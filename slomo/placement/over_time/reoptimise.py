@@ -1,0 +1,261 @@
+"""Plan everything afresh in the background, and migrate only where that saves enough servers.
+
+ResQ (NSDI'18) section 5.3.1: admission is greedy and never moves what runs; a (near-)optimal schedule is computed
+periodically, and network functions migrate to it only where the gap in servers exceeds a threshold, for migrations are
+expensive and disruptive.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from slomo.errors import InvalidValueError
+from slomo.placement.online.moves import Move
+from slomo.placement.online.placer import Placer
+from slomo.placement.policies.base import Policy
+from slomo.placement.problem.cluster import Cluster
+
+#: One piece of a request on a socket of a server: request, workloads.
+_Part = tuple[str, tuple[str, ...]]
+_Place = tuple[str, int]
+_Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Reoptimisation:
+    """What planning afresh found, and what was done about it.
+
+    Attributes
+    ----------
+    servers_before : int
+        Servers in use.
+    servers_planned : int or None
+        Servers of the fresh plan; None where it could not place everything.
+    threshold : float
+        Gap from which on migrating is worth it.
+    migrated : bool
+        Whether the plan was carried out.
+    moves : tuple of Move
+        Pieces that were moved or started anew elsewhere.
+    """
+
+    servers_before: int
+    servers_planned: int | None
+    threshold: float
+    migrated: bool = False
+    moves: tuple[Move, ...] = ()
+
+    @property
+    def gap(self) -> float:
+        """Share of servers in use beyond those of the plan; 0 where there is no better plan."""
+        if not self.servers_planned:
+            return 0.0
+        return max(self.servers_before / self.servers_planned - 1.0, 0.0)
+
+    @property
+    def text(self) -> str:
+        """One line for people.
+
+        Examples
+        --------
+        >>> Reoptimisation(10, 9, 0.2).text
+        '10 servers, a fresh plan takes 9: gap 11.1 %, not above 20 %, nothing moved'
+        """
+        if self.servers_planned is None:
+            return f"{self.servers_before} servers, a fresh plan does not place everything: nothing moved"
+        head = f"{self.servers_before} servers, a fresh plan takes {self.servers_planned}: gap {100 * self.gap:.1f} %, "
+        if self.migrated:
+            return f"{head}above {100 * self.threshold:g} %, {len(self.moves)} moved"
+        return f"{head}not above {100 * self.threshold:g} %, nothing moved"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {**asdict(self), "moves": [asdict(move) for move in self.moves], "gap": self.gap}
+
+
+def reoptimise(placer: Placer, threshold: float = 0.1, planner: str | type[Policy] | None = None) -> Reoptimisation:
+    """Plan everything placed afresh; migrate where that saves more than `threshold` of servers.
+
+    Servers of the plan are matched with servers in use so that few pieces move, and pieces that stay keep their cores.
+    What could not be planned whole, or saves too little, changes nothing. While it plans, others may admit and remove;
+    then it plans again.
+
+    Parameters
+    ----------
+    placer : Placer
+        What runs.
+    threshold : float
+        Share of servers in use beyond those of the plan from which on to migrate, 0 or more.
+    planner : str or Policy class, optional
+        Policy that plans, for instance ``"resq-milp"`` behind ``"resq-greedy"``; the placer's own by default.
+
+    Raises
+    ------
+    InvalidValueError
+        For a threshold that is no number from 0.
+    UnknownNameError
+        For a policy there is none of.
+
+    Examples
+    --------
+    >>> from slomo.models.library import ModelLibrary
+    >>> reoptimise(Placer(ModelLibrary([]), Cluster.uniform("e5-2620v4", 2), "first-fit")).migrated
+    False
+    """
+    if not (math.isfinite(threshold) and threshold >= 0.0):
+        raise InvalidValueError(
+            f"threshold of re-optimisation is {threshold}, needed a number from 0", hint="0.1: migrate to save 10 %"
+        )
+    for hold in (nullcontext(), nullcontext(), placer._lock):  # what changes meanwhile is planned again, at last alone
+        with hold:
+            found = _planned(placer, threshold, planner)
+        if found is not None:
+            return found
+    raise AssertionError("BUG: the state changed under its own lock")
+
+
+def _planned(placer: Placer, threshold: float, planner: str | type[Policy] | None) -> Reoptimisation | None:
+    """Plan, which may take minutes and holds no lock, and migrate; None where something else changed meanwhile."""
+    with placer._lock:
+        before, requests, used = placer.snapshot(), placer.requests, placer.servers_used
+    plan = _afresh(placer, planner)
+    whole = all(decision.accepted for decision in plan.place_all(requests))
+    found = Reoptimisation(used, plan.servers_used if whole else None, threshold)
+    with placer._lock:
+        if placer.snapshot() != before:
+            return None
+        if found.gap <= threshold:
+            return found
+        document, moves = aligned(before, plan.snapshot(), placer.cluster)
+        placer.restore(document)
+        return replace(found, migrated=True, moves=moves)
+
+
+def _afresh(placer: Placer, planner: str | type[Policy] | None) -> Placer:
+    """Return a placer of the same cluster that knows the same and has placed nothing."""
+    estimates = placer.estimates
+    return Placer(
+        estimates.library,
+        placer.cluster,
+        type(placer.policy) if planner is None else planner,
+        model=estimates.model,
+        risk=estimates.risk,
+        profiles=tuple(estimates.profiles.values()),
+        fallback=placer.fallback,
+        method=estimates.method,
+        observe=placer._observe,
+    )
+
+
+def aligned(
+    now: Mapping[str, Any], plan: Mapping[str, Any], cluster: Cluster
+) -> tuple[dict[str, Any], tuple[Move, ...]]:
+    """Carry a planned snapshot over to the servers that already run most of it.
+
+    Parameters
+    ----------
+    now, plan : mapping
+        Snapshots of one cluster with the same requests placed.
+    cluster : Cluster
+        The servers.
+
+    Returns
+    -------
+    tuple of dict and tuple of Move
+        The plan's snapshot with servers and cores renamed, and what moves.
+    """
+    names = _matched(_parts(now), _parts(plan), cluster)
+    order = {entry["request"]["id"]: number for number, entry in enumerate(now["placed"])}
+    entries = [
+        {**entry, "pieces": [{**piece, "server": names[piece["server"]]} for piece in entry["pieces"]]}
+        for entry in sorted(plan["placed"], key=lambda entry: order[entry["request"]["id"]])
+    ]
+    _seat(entries, now, {server.name: server.cores for server in cluster.servers})
+    return {**plan, "policy": now["policy"], "placed": entries}, _moves(now, entries)
+
+
+def _parts(document: Mapping[str, Any]) -> dict[str, Counter[tuple[int, _Part]]]:
+    """Return what each server runs."""
+    found: dict[str, Counter[tuple[int, _Part]]] = {}
+    for entry in document["placed"]:
+        for piece in entry["pieces"]:
+            found.setdefault(piece["server"], Counter())[piece["socket"], _part(entry, piece)] += 1
+    return found
+
+
+def _part(entry: _Entry, piece: _Entry) -> _Part:
+    return entry["request"]["id"], tuple(piece["workloads"])
+
+
+def _matched(
+    now: Mapping[str, Counter[tuple[int, _Part]]], plan: Mapping[str, Counter[tuple[int, _Part]]], cluster: Cluster
+) -> dict[str, str]:
+    """Return for each server of the plan the server that takes its part: those with most in common first."""
+    kinds = {server.name: replace(server, name="any") for server in cluster.servers}
+    runs: dict[tuple[int, _Part], list[str]] = {}
+    for name, parts in now.items():
+        for part in parts:
+            runs.setdefault(part, []).append(name)
+    common: Counter[tuple[str, str]] = Counter()
+    for planned, parts in plan.items():
+        for part, count in parts.items():
+            for name in runs.get(part, ()):
+                if kinds[name] == kinds[planned]:
+                    common[planned, name] += min(count, now[name][part])
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for (planned, name), _ in sorted(common.items(), key=lambda item: (-item[1], item[0])):
+        if planned not in names and name not in taken:
+            names[planned] = name
+            taken.add(name)
+    for planned in plan:
+        if planned not in names:
+            free = (name for name in kinds if name not in taken and kinds[name] == kinds[planned])
+            names[planned] = next(free)
+            taken.add(names[planned])
+    return names
+
+
+def _seat(entries: Sequence[dict[str, Any]], now: Mapping[str, Any], cores: Mapping[str, int]) -> None:
+    """Give pieces that stay the cores they have, the others the lowest free ones."""
+    held: dict[tuple[_Place, _Part], list[list[int]]] = {}
+    for entry in now["placed"]:
+        for piece in entry["pieces"]:
+            place = (piece["server"], piece["socket"])
+            held.setdefault((place, _part(entry, piece)), []).append(list(piece["cores"]))
+    used: dict[_Place, set[int]] = {}
+    waiting = []
+    for entry in entries:
+        for piece in entry["pieces"]:
+            place = (piece["server"], piece["socket"])
+            mine = held.get((place, _part(entry, piece)))
+            if mine:
+                piece["cores"] = mine.pop(0)
+                used.setdefault(place, set()).update(piece["cores"])
+            else:
+                waiting.append((place, piece))
+    for place, piece in waiting:
+        taken = used.setdefault(place, set())
+        free = [core for core in range(cores[place[0]]) if core not in taken]
+        piece["cores"] = free[: len(piece["workloads"])]
+        taken.update(piece["cores"])
+
+
+def _moves(now: Mapping[str, Any], entries: Sequence[_Entry]) -> tuple[Move, ...]:
+    before = {entry["request"]["id"]: _places(entry) for entry in now["placed"]}
+    moves: list[Move] = []
+    for entry in entries:
+        name = entry["request"]["id"]
+        was, is_now = before[name], _places(entry)
+        left = [server for server, _ in (was - is_now).elements()]
+        come = [server for server, _ in (is_now - was).elements()]
+        first = next(iter(was))[0]
+        moves += [Move(name, left[i] if i < len(left) else first, server) for i, server in enumerate(come)]
+    return tuple(moves)
+
+
+def _places(entry: _Entry) -> Counter[_Place]:
+    return Counter((piece["server"], piece["socket"]) for piece in entry["pieces"])

@@ -1,0 +1,200 @@
+"""Requests that come and go: what a policy does with them over time, with re-optimisation in between.
+
+ResQ (NSDI'18) section 5: admission at once, a fresh plan now and then; E2 (SOSP'15) and NUMASFP (COMSNETS'22) show
+dynamic policies over time.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import InvalidValueError
+from slomo.placement.online.placer import Placer
+from slomo.placement.over_time.judge import Judge
+from slomo.placement.over_time.reoptimise import Reoptimisation, reoptimise
+from slomo.placement.policies.base import Policy
+from slomo.placement.workloads import Event
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The cluster right after something happened.
+
+    Attributes
+    ----------
+    time_s : float
+        When [s].
+    placed, refused, servers_used, migrations : int
+        Requests placed; refused so far; servers in use; pieces moved so far.
+    violated_share, anat : float or None
+        Share of placed requests whose SLO is broken, and aggregate normalised throughput, 0 to 1, where it was judged.
+    """
+
+    time_s: float
+    placed: int
+    refused: int
+    servers_used: int
+    migrations: int
+    violated_share: float | None = None
+    anat: float | None = None
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A run over time.
+
+    Attributes
+    ----------
+    policy, planner : str
+        Who admitted, who planned afresh (empty: nobody).
+    samples : tuple of Sample
+        In order of time.
+    reoptimisations : tuple of (float, Reoptimisation)
+        When [s], and what it found.
+    decision_ms : tuple of (float, float)
+        Median and 99th percentile of the time of an admission [ms].
+    """
+
+    policy: str
+    planner: str
+    samples: tuple[Sample, ...]
+    reoptimisations: tuple[tuple[float, Reoptimisation], ...]
+    decision_ms: tuple[float, float]
+
+    @property
+    def migrations(self) -> int:
+        """Pieces moved."""
+        return self.samples[-1].migrations if self.samples else 0
+
+    @property
+    def refused(self) -> int:
+        """Requests refused."""
+        return self.samples[-1].refused if self.samples else 0
+
+    @property
+    def mean_servers(self) -> float:
+        """Servers in use, averaged over time."""
+        times = np.array([sample.time_s for sample in self.samples])
+        if times.size < 2 or times[-1] == times[0]:
+            return float(self.samples[-1].servers_used) if self.samples else 0.0
+        used = np.array([sample.servers_used for sample in self.samples[:-1]])
+        return float((used * np.diff(times)).sum() / (times[-1] - times[0]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "policy": self.policy,
+            "planner": self.planner,
+            "mean_servers": self.mean_servers,
+            "migrations": self.migrations,
+            "refused": self.refused,
+            "decision_ms": list(self.decision_ms),
+            "samples": [asdict(sample) for sample in self.samples],
+            "reoptimisations": [{"time_s": when, **what.to_dict()} for when, what in self.reoptimisations],
+        }
+
+
+def play(
+    placer: Placer,
+    events: Sequence[Event],
+    *,
+    every_s: float | None = None,
+    threshold: float = 0.1,
+    planner: str | type[Policy] | None = None,
+    judge: Judge | None = None,
+) -> Timeline:
+    """Let requests come and go, and re-optimise periodically.
+
+    Parameters
+    ----------
+    placer : Placer
+        Admits.
+    events : sequence of Event
+        In order of time, for instance from `workloads.arrivals`; the departure of a refused request is passed over.
+    every_s : float, optional
+        Time between two re-optimisations [s]; none by default.
+    threshold, planner
+        As for `reoptimise`.
+    judge : Judge, optional
+        Runs what is placed, `every_s` apart, or ten times in all.
+
+    Raises
+    ------
+    InvalidValueError
+        For an interval that is not above 0 or so short that there were more than 10 000.
+    """
+    end = events[-1].time_s if events else 0.0
+    if every_s is not None and not (math.isfinite(every_s) and every_s > 0.0 and end / every_s <= 10_000):
+        raise InvalidValueError(
+            f"re-optimisation every {every_s} s of {end:g} s, needed above 0 and at most 10 000 times"
+        )
+    run = _Run(placer, judge)
+    step = every_s if every_s is not None else max(end, 1e-9) / 10
+    ticks = step
+    for event in events:
+        while ticks <= event.time_s:
+            run.tick(ticks, threshold, planner, plans=every_s is not None)
+            ticks += step
+        run.happen(event)
+    name = "" if every_s is None else (planner if isinstance(planner, str) else (planner or type(placer.policy)).name)
+    return run.timeline(name)
+
+
+class _Run:
+    """Counts as time goes by."""
+
+    def __init__(self, placer: Placer, judge: Judge | None) -> None:
+        self._placer, self._judge = placer, judge
+        self._samples: list[Sample] = []
+        self._plans: list[tuple[float, Reoptimisation]] = []
+        self._times_ms: list[float] = []
+        self._refused = self._moved = 0
+
+    def happen(self, event: Event) -> None:
+        """Admit, or remove."""
+        if event.arrives:
+            begun = time.perf_counter()
+            decision = self._placer.admit(event.request)
+            self._times_ms.append(1e3 * (time.perf_counter() - begun))
+            self._refused += not decision.accepted
+        elif event.request.id in {request.id for request in self._placer.requests}:
+            self._placer.remove(event.request.id)
+        self._note(event.time_s)
+
+    def tick(self, when_s: float, threshold: float, planner: str | type[Policy] | None, *, plans: bool) -> None:
+        """Re-optimise, and judge what came of it."""
+        if plans:
+            found = reoptimise(self._placer, threshold, planner)
+            self._plans.append((when_s, found))
+            self._moved += len(found.moves)
+        self._note(when_s, judged=self._judge)
+
+    def _note(self, when_s: float, judged: Judge | None = None) -> None:
+        placer = self._placer
+        found = judged.judge(placer) if judged is not None and placer.servers_used else None
+        self._samples.append(
+            Sample(
+                when_s,
+                len(placer.requests),
+                self._refused,
+                placer.servers_used,
+                self._moved,
+                None if found is None else found.violated_share,
+                None if found is None else found.anat,
+            )
+        )
+
+    def timeline(self, planner: str) -> Timeline:
+        """Return what was counted."""
+        spread = np.percentile(self._times_ms, [50, 99]) if self._times_ms else np.zeros(2)
+        return Timeline(
+            self._placer.policy.name,
+            planner,
+            tuple(self._samples),
+            tuple(self._plans),
+            (float(spread[0]), float(spread[1])),
+        )

@@ -1,0 +1,1 @@
+"""Whole plans with a bound: columns, prices, rounding, packing."""

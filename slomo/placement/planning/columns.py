@@ -1,0 +1,110 @@
+"""Column generation over socket mixes: a lower bound on sockets that is proven.
+
+Gilmore and Gomory (Operations Research 9, 1961): a column is a mix that one socket can hold; the linear master problem
+says how often each is used, and its dual prices find better mixes until there are none. Its optimum bounds every plan
+from below; where time runs out, Farley's bound (Operations Research 38, 1990) does.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.placement.feasibility.mixes import Signature
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+#: Share by which a column must beat its cost to be worth adding.
+_IMPROVES = 1e-7
+#: Generating stops where optimum and bound are within this share of each other.
+_CLOSE = 2e-4
+#: Above this many columns, those that cost most at the present prices are dropped; they come back if prices turn.
+_MOST_COLUMNS = 1500
+
+
+@dataclass(frozen=True)
+class Column:
+    """One mix: its signature, and how many requests of each class it serves, shape ``(classes,)``."""
+
+    signature: Signature
+    serves: tuple[int, ...]
+
+
+class Pricing(Protocol):
+    """Finds mixes."""
+
+    def __call__(self, prices: Floats) -> tuple[list[Column], float]:
+        """Return mixes that may improve at a price per class, and at least the value of the best of all mixes."""
+        ...
+
+    def fill(self, prices: Floats, left: Counts) -> Column | None:
+        """Return the most valuable mix that serves no more of each class than is left; None where none serves any."""
+        ...
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """The linear problem's columns, how often each is used, the price of each class, and a bound on its optimum."""
+
+    columns: list[Column]
+    usage: Floats
+    prices: Floats
+    bound: float
+
+
+def relaxed(
+    demand: Floats, columns: dict[Signature, Column], pricing: Pricing | None, deadline: float
+) -> tuple[Relaxed, int]:
+    """Return the optimum of the linear problem, or the best there was time for; and rounds taken.
+
+    Without pricing, a column that serves more of a class than there is demand counts as serving the demand, which
+    brings the optimum closer to whole numbers; pricing does not know of that, so that Farley's bound would not hold.
+    """
+    bound, rounds = 0.0, 0
+    while True:
+        chosen = list(columns.values())
+        usage, prices, value = _master(demand, chosen, clipped=pricing is None)
+        rounds += 1
+        if pricing is None:
+            return Relaxed(chosen, usage, prices, value), rounds
+        found, best = pricing(prices)
+        bound = max(bound, float(prices @ demand) / max(best, 1.0))
+        fresh = {column.signature: column for column in found if column.signature not in columns}
+        close = math.ceil(bound - 1e-6) >= math.ceil(value - 1e-6) or value - bound < _CLOSE * value
+        if best <= 1.0 + _IMPROVES or not fresh or close or time.perf_counter() > deadline:
+            return Relaxed(chosen, usage, prices, bound), rounds
+        columns = (_kept(chosen, usage, prices) if len(columns) > _MOST_COLUMNS else columns) | fresh
+
+
+def _master(demand: Floats, columns: Sequence[Column], *, clipped: bool) -> tuple[Floats, Floats, float]:
+    """Solve the linear problem; return how often each column is used, the price of each class, and the optimum."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csc_array
+
+    serves = np.minimum(served(columns), demand) if clipped else served(columns).astype(np.float64)
+    solved = linprog(np.ones(len(columns)), A_ub=csc_array(-serves.T), b_ub=-demand, method="highs")
+    assert solved.status == 0, f"BUG: the columns given do not serve every class: {solved.message}"
+    return np.asarray(solved.x), -np.asarray(solved.ineqlin.marginals), float(solved.fun)
+
+
+def served(columns: Sequence[Column]) -> Counts:
+    """Return how many requests of each class each column serves, shape ``(columns, classes)``.
+
+    Examples
+    --------
+    >>> served([Column((0, 1), (1, 1))]).tolist()
+    [[1, 1]]
+    """
+    return np.array([column.serves for column in columns], dtype=np.int64)
+
+
+def _kept(columns: Sequence[Column], usage: Floats, prices: Floats) -> dict[Signature, Column]:
+    """Return the columns in use, and the half of the others that costs least."""
+    reduced = 1.0 - served(columns) @ prices
+    order = np.argsort(np.where(usage > 1e-9, -1.0, reduced), kind="stable")[: _MOST_COLUMNS // 2]
+    used = np.flatnonzero(usage > 1e-9)
+    return {columns[i].signature: columns[i] for i in sorted({*order.tolist(), *used.tolist()})}

@@ -1,0 +1,115 @@
+"""A plan for a batch by mixes, beside a bound on every plan: fractions first, whole sockets after.
+
+Gilmore and Gomory (Operations Research 9, 1961) for the bound, Belov and Scheithauer (INFORMS Journal on Computing 19,
+2007) for the plan.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slomo.placement.feasibility.mixes import Signature
+from slomo.placement.planning.columns import Column, Pricing, relaxed
+from slomo.placement.planning.rounding import Listed, whole_plan
+
+#: Share of the time limit for the bound; the rest is for whole numbers.
+_BOUND_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class MixPlan:
+    """A plan and how good it is.
+
+    Attributes
+    ----------
+    sockets : dict of Signature to int
+        How many sockets have which mix.
+    lower_bound : int
+        No plan can need fewer sockets (where `proven`).
+    proven : bool
+        Whether every mix that could improve the bound was considered.
+    premise : str
+        Which mixes the proof is for; empty for all.
+    columns, rounds : int
+        Mixes considered, and times prices were updated.
+    seconds : float
+        Time taken [s].
+    """
+
+    sockets: dict[Signature, int]
+    lower_bound: int
+    proven: bool = True
+    columns: int = 0
+    rounds: int = 0
+    seconds: float = 0.0
+    premise: str = ""
+
+    @property
+    def count(self) -> int:
+        """Sockets in use."""
+        return sum(self.sockets.values())
+
+    @property
+    def gap(self) -> float:
+        """Share by which the plan exceeds its bound."""
+        return self.count / self.lower_bound - 1.0 if self.lower_bound else 0.0
+
+    @property
+    def text(self) -> str:
+        """One line for people.
+
+        Examples
+        --------
+        >>> MixPlan({(0,): 101}, 100).text
+        '101 sockets, lower bound 100 (proven), gap 1.00 %'
+        """
+        said = " ".join(filter(None, ("proven", self.premise))) if self.proven else "not proven"
+        return f"{self.count} sockets, lower bound {self.lower_bound} ({said}), gap {100 * self.gap:.2f} %"
+
+
+def cover(
+    demand: Sequence[int],
+    start: Sequence[Column],
+    pricing: Pricing | None = None,
+    *,
+    complete: bool = True,
+    premise: str = "",
+    time_limit_s: float = 10.0,
+) -> MixPlan:
+    """Cover a demand with as few columns as possible.
+
+    Parameters
+    ----------
+    demand : sequence of int
+        Requests per class.
+    start : sequence of Column
+        Columns to begin with; together they serve every class.
+    pricing : Pricing, optional
+        Finds columns that improve; without it, `start` is all there is.
+    complete : bool
+        Whether `start` and `pricing` together consider every mix, so that the bound is proven.
+    premise : str
+        Which mixes that is true of; empty for all.
+    time_limit_s : float
+        For generating columns, rounding included but for its last step [s].
+
+    Returns
+    -------
+    MixPlan
+
+    Examples
+    --------
+    >>> cover([5, 4], [Column((0, 1), (1, 1)), Column((0, 0), (2, 0))]).text
+    '5 sockets, lower bound 5 (proven), gap 0.00 %'
+    """
+    begun = time.perf_counter()
+    wanted = np.array(demand, dtype=np.float64)
+    columns = {column.signature: column for column in start}
+    root, rounds = relaxed(wanted, columns, pricing, begun + _BOUND_SHARE * time_limit_s)
+    finder = Listed(list(columns.values())) if pricing is None else pricing
+    sockets = whole_plan(wanted.astype(np.int64), root, finder, begun + time_limit_s)
+    lower = math.ceil(root.bound - 1e-6)
+    return MixPlan(sockets, lower, complete, len(root.columns), rounds, time.perf_counter() - begun, premise)

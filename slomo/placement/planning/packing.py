@@ -1,0 +1,98 @@
+"""Pack a batch by counts: sockets with the same mix are filled together, so that work grows with mixes, not instances.
+
+Best fit, servers bucketed by state: a hundred thousand instances differ in few ways, and so do the sockets they fill.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from slomo.placement.feasibility.mixes import Host, Signature
+from slomo.placement.feasibility.oracle import MixVerdict, Oracle
+
+
+def pack(
+    oracle: Oracle,
+    host: Host,
+    demand: Mapping[int, int],
+    order: Sequence[int],
+    alternatives: Mapping[int, Sequence[int]] | None = None,
+) -> dict[Signature, int]:
+    """Best fit: each piece goes on the fullest kind of socket that holds it, else opens a socket.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        Judges mixes.
+    host : Host
+        Kind of socket.
+    demand : mapping of int to int
+        Number of a piece -> how many.
+    order : sequence of int
+        Pieces in the order they are packed.
+    alternatives : mapping of int to sequence of int, optional
+        Pieces that serve the same request, the preferred first; a socket in use goes before a new one.
+
+    Returns
+    -------
+    dict of Signature to int
+        How many sockets have which mix. Pieces that fit on no empty socket are left out.
+    """
+    sockets: Counter[Signature] = Counter()
+    for piece in order:
+        left = demand[piece]
+        while left > 0:
+            options = (alternatives or {}).get(piece, (piece,))
+            chosen, option = fullest(oracle, host, sockets, options)
+            if chosen == () and not oracle.verdict(host, (option,)).ok:
+                break
+            moved = min(left, sockets[chosen]) if chosen else left
+            left -= _fill(oracle, host, sockets, (chosen, option), (moved, left))
+    return {signature: count for signature, count in sockets.items() if count}
+
+
+def rank(oracle: Oracle, signature: Signature, verdict: MixVerdict) -> tuple[int, float]:
+    """Return how well a mix fills a socket: more cores in use first, then less headroom."""
+    return oracle.pieces.cores(signature), -verdict.headroom
+
+
+def fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], options: Sequence[int]) -> tuple[Signature, int]:
+    """Return the fullest mix in use that holds one of the options, the first that any holds; or an empty socket."""
+    open_ = [signature for signature, count in sockets.items() if count]
+    for option in options:
+        grown = [oracle.pieces.grown(signature, option) for signature in open_]
+        holds = [
+            (rank(oracle, mix, verdict), mix, signature)
+            for signature, mix, verdict in zip(open_, grown, oracle.verdicts(host, grown), strict=True)
+            if verdict.ok
+        ]
+        if holds:
+            return max(holds)[2], option
+    return (), options[0]
+
+
+def _fill(
+    oracle: Oracle, host: Host, sockets: Counter[Signature], step: tuple[Signature, int], amount: tuple[int, int]
+) -> int:
+    """Fill sockets of one mix with as many copies of a piece as each holds; return the pieces placed."""
+    (base, piece), (available, left) = step, amount
+    depth, mix = 0, base
+    while depth < left:
+        grown = oracle.pieces.grown(mix, piece)
+        if not oracle.verdict(host, grown).ok:
+            break
+        mix, depth = grown, depth + 1
+    full = min(left // depth, available)
+    rest = left - full * depth if full < available else 0
+    _move(sockets, base, mix, full)
+    if rest:
+        part = base
+        for _ in range(rest):
+            part = oracle.pieces.grown(part, piece)
+        _move(sockets, base, part, 1)
+    return full * depth + rest
+
+
+def _move(sockets: Counter[Signature], source: Signature, target: Signature, count: int) -> None:
+    if source != ():
+        sockets[source] -= count
+    sockets[target] += count

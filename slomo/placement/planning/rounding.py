@@ -1,0 +1,186 @@
+"""From fractions to whole sockets: round down, fill what is left one mix at a time, and let a solver improve on it.
+
+Belov and Scheithauer's sequential value correction (INFORMS Journal on Computing 19, 2007): each socket takes the most
+valuable mix of what is left; what ends up in poorly filled sockets is priced higher in the next pass. The last word has
+an integer program over all mixes seen, for the remainder only.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slomo.placement.feasibility.mixes import Signature
+from slomo.placement.planning.columns import Column, Counts, Floats, Pricing, Relaxed, served
+
+#: Up to this many sockets a plan is made from nothing.
+_SMALL = 50
+#: A plan within this share of its bound is good enough.
+_GOOD = 5e-4
+#: Columns the integer program of the remainder chooses from, and its share of the time.
+_MOST_CHOICES, _SOLVER_SHARE = 1500, 0.5
+
+
+class Listed:
+    """Mixes from a list, as a pricing.
+
+    Examples
+    --------
+    >>> Listed([Column((0, 0), (2,)), Column((0,), (1,))]).fill(np.array([0.5]), np.array([1])).signature
+    (0, 0)
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns, self._serves = columns, served(columns)
+
+    def __call__(self, prices: Floats) -> tuple[list[Column], float]:
+        """Return the best mix, and its value."""
+        values = self._serves @ prices
+        best = int(np.argmax(values))
+        return [self._columns[best]], float(values[best])
+
+    def fill(self, prices: Floats, left: Counts) -> Column | None:
+        """Return the mix that serves most of what is left; it may serve more, but is worth no more for it."""
+        values = np.minimum(self._serves, left) @ prices
+        best = int(np.argmax(values))
+        return self._columns[best] if values[best] > 0.0 else None
+
+
+def whole_plan(demand: Counts, root: Relaxed, pricing: Pricing, deadline: float) -> dict[Signature, int]:
+    """Return how many sockets get which mix, given the optimum in fractions.
+
+    Parameters
+    ----------
+    demand : ndarray of int, shape (classes,)
+        Requests per class.
+    root : Relaxed
+        Optimum of the linear problem.
+    pricing : Pricing
+        Fills a socket from what is left.
+    deadline : float
+        When to stop [s of `time.perf_counter`]; at least one plan is made, and a second is left to the solver.
+    """
+    small = root.usage.sum() <= _SMALL  # then nothing is settled by rounding down
+    whole = np.floor(root.usage + 1e-9).astype(np.int64) * (not small)
+    rest = np.maximum(demand - whole @ served(root.columns), 0)
+    bound = root.bound - 1e-6
+    target = max(math.ceil(bound), math.floor(bound * (1.0 + _GOOD))) - int(whole.sum())
+    base = Counter({root.columns[i].signature: int(whole[i]) for i in np.flatnonzero(whole).tolist()})
+    if rest.any():
+        now = time.perf_counter()
+        until = now + (1.0 - _SOLVER_SHARE) * (deadline - now)
+        filled = fill_by_value(rest, root.prices, pricing, target=target, deadline=until)
+        best = filled.best
+        if sum(best.values()) > target:
+            pool = {column.signature: column for column in (*root.columns, *filled.seen.values())}
+            solved = _integer(rest, list(pool.values()), root.prices, max(deadline - time.perf_counter(), 1.0))
+            best = solved if solved is not None and sum(solved.values()) < sum(best.values()) else best
+        base.update(best)
+    return dict(base)
+
+
+@dataclass
+class Filled:
+    """The best plan of all passes, and every column seen.
+
+    Attributes
+    ----------
+    best : Counter of Signature
+        How many sockets have which mix.
+    seen : dict of Signature to Column
+        Mixes that were used in any pass.
+    """
+
+    best: Counter[Signature]
+    seen: dict[Signature, Column]
+
+
+def fill_by_value(
+    demand: Counts,
+    prices: Floats,
+    pricing: Pricing,
+    *,
+    passes: int = 40,
+    target: int = 0,
+    deadline: float = math.inf,
+) -> Filled:
+    """Fill sockets one after the other with the most valuable mix of what is left, and correct the values on the way.
+
+    Parameters
+    ----------
+    demand : ndarray of int, shape (classes,)
+        Requests per class.
+    prices : ndarray, shape (classes,)
+        What a request of each class is worth to begin with, as a share of a socket.
+    pricing : Pricing
+        Finds the mixes.
+    passes : int
+        At most.
+    target : int
+        Sockets that are good enough.
+    deadline : float
+        No pass begins after it [s of `time.perf_counter`].
+
+    Examples
+    --------
+    >>> mixes = Listed([Column((0, 1), (1, 1)), Column((0, 0), (2, 0))])
+    >>> dict(fill_by_value(np.array([3, 1]), np.array([0.5, 0.5]), mixes, passes=1).best)
+    {(0, 1): 1, (0, 0): 1}
+    """
+    generator = np.random.default_rng(0)
+    found = Filled(Counter(), {})
+    price = np.maximum(prices, 1e-6)
+    for number in range(passes):
+        plan, price = _pass(demand, price, pricing, found.seen, generator)
+        if not found.best or sum(plan.values()) < sum(found.best.values()):
+            found.best = plan
+        if sum(found.best.values()) <= target or time.perf_counter() > deadline:
+            break
+        if number % 8 == 7:  # from afresh, else the prices wander off
+            price = np.maximum(prices, 1e-6) * generator.uniform(0.9, 1.1, len(prices))
+    return found
+
+
+def _pass(
+    demand: Counts, price: Floats, pricing: Pricing, seen: dict[Signature, Column], generator: np.random.Generator
+) -> tuple[Counter[Signature], Floats]:
+    """Serve all of a demand; return the plan, and prices corrected on the way."""
+    left, price, plan = demand.copy(), price.copy(), Counter[Signature]()
+    while left.any():
+        column = pricing.fill(price, left)
+        assert column is not None, "BUG: the mixes given do not serve every class"
+        seen[column.signature] = column
+        serves = np.array(column.serves)
+        useful = (serves > 0) & (left > 0)
+        times = max(int(np.min(left[useful] // serves[useful])), 1)
+        value = float(np.minimum(serves, left) @ price)
+        plan[column.signature] += times
+        left = np.maximum(left - times * serves, 0)
+        share = times * serves / (demand * generator.uniform(1.0, 1.5) + times * serves + 1e-9)
+        price *= 1.0 + share * (1.0 / max(value, 0.2) - 1.0)
+    return plan, price
+
+
+def _integer(rest: Counts, columns: Sequence[Column], prices: Floats, time_limit_s: float) -> Counter[Signature] | None:
+    """Return the best plan for a remainder from given columns, or None where the solver finds none in time."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csc_array
+
+    serves = served(columns)
+    choice = np.argsort(1.0 - np.minimum(serves, rest) @ prices, kind="stable")[:_MOST_CHOICES]
+    solved = milp(
+        np.ones(len(choice)),
+        constraints=LinearConstraint(csc_array(serves[choice].T.astype(np.float64)), lb=rest.astype(np.float64)),
+        bounds=Bounds(0, np.inf),
+        integrality=np.ones(len(choice)),
+        options={"time_limit": time_limit_s, "mip_rel_gap": 1e-4},
+    )
+    if solved.x is None:
+        return None
+    count = np.round(solved.x).astype(np.int64)
+    if (count @ serves[choice] < rest).any():
+        return None
+    return Counter({columns[choice[i]].signature: int(count[i]) for i in np.flatnonzero(count).tolist()})

@@ -1,0 +1,204 @@
+"""Price every mix of a shared cache at once: who runs decides rates, rates decide how many instances a promise takes.
+
+Gilmore and Gomory (Operations Research 9, 1961) price columns by a knapsack. Here the sizes are not given: beside
+others a request takes as many instances as it needs to serve what it promised. All mixes of use are tabulated
+(`slomo.placement.feasibility.rates`); within one, each kind of network function is a small knapsack of its own, as
+tenants alike have the same rate. No mix is left out that holds in every part, and none of its tenants is idle, so that
+the bound is one for all plans of such mixes that keep the instances of a request on one socket, whatever shape
+predictions have.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.placement.feasibility.mixes import Host, Pieces
+from slomo.placement.feasibility.rates import RateTable
+from slomo.placement.planning.columns import Column
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+#: Mixes returned per round, the best first, beside the best around every kind.
+_MOST_FOUND = 40
+
+
+@dataclass(frozen=True)
+class Demanded:
+    """One class of requests for a network function.
+
+    Attributes
+    ----------
+    klass : int
+        Number of the class.
+    workload : str
+        Workload key.
+    count : int
+        Requests.
+    pieces : mapping of int to (int, float)
+        Instances on one socket -> piece, and what each must serve [Mpps].
+    """
+
+    klass: int
+    workload: str
+    count: int
+    pieces: Mapping[int, tuple[int, float]]
+
+
+def classes_of(
+    pieces: Pieces, splits: Mapping[int, Mapping[int, int]], demand: Mapping[int, int]
+) -> list[Demanded] | None:
+    """Return a demand as classes, or None where it has chains, or network functions that are promised nothing.
+
+    Parameters
+    ----------
+    pieces : Pieces
+        What the numbers stand for.
+    splits : mapping of int to mapping of int to int
+        Piece -> instances on one socket -> the piece that holds them.
+    demand : mapping of int to int
+        Piece -> how many.
+    """
+    found = []
+    for klass, (number, count) in enumerate(demand.items()):
+        cut = pieces[number]
+        if cut.exclusive or cut.needed_mpps <= 0.0 or len(cut.workloads) != cut.instances:
+            return None
+        every = splits.get(number, {cut.instances: number})
+        ways = {instances: (piece, pieces[piece].needed_mpps) for instances, piece in every.items()}
+        found.append(Demanded(klass, cut.workloads[0], count, ways))
+    return found
+
+
+class SharedPricing:
+    """Finds the mixes that are worth most at given prices.
+
+    Parameters
+    ----------
+    host : Host
+        Kind of socket.
+    table : RateTable
+        Mixes of the network functions asked for.
+    demanded : sequence of Demanded
+        Classes, numbered from 0.
+
+    Attributes
+    ----------
+    finished : bool
+        No mix was left out for lack of time.
+    """
+
+    def __init__(self, host: Host, table: RateTable, demanded: Sequence[Demanded]) -> None:
+        self.classes = len(demanded)
+        self.finished = table.reach >= host.cores
+        self._wanted = np.array([item.count for item in demanded], dtype=np.int64)
+        asked = {item.workload for item in demanded}
+        self._kinds = [
+            _Kind([item for item in demanded if item.workload == workload], host.cores)
+            for workload in table.floors
+            if workload in asked
+        ]
+        mine = [number for number, workload in enumerate(table.floors) if workload in asked]
+        others = [number for number in range(len(table.floors)) if number not in mine]
+        possible = (table.counts[:, others] == 0).all(axis=1) & (table.counts.sum(axis=1) <= host.cores)
+        counts, least = table.counts[possible][:, mine].astype(np.int64), table.least[possible][:, mine]
+        cells = np.zeros_like(counts)
+        useful = np.ones(len(counts), dtype=bool)
+        for number, kind in enumerate(self._kinds):
+            level = kind.levels(least[:, number])
+            useful &= (counts[:, number] == 0) | (level > 0)  # who serves nobody is not there
+            cells[:, number] = level * (host.cores + 1) + counts[:, number]
+        self._cells = np.ascontiguousarray(cells[useful])
+        self._counts = counts[useful]
+
+    def __call__(self, prices: Floats) -> tuple[list[Column], float]:
+        """Return mixes that are worth more than they cost, and the value of the best of all."""
+        values = self._values(prices, self._wanted)
+        order = np.argsort(-values, kind="stable")[:_MOST_FOUND]
+        best = {int(np.argmax(np.where(self._counts[:, k] > 0, values, -1.0))) for k in range(len(self._kinds))}
+        rows = dict.fromkeys([*order.tolist(), *sorted(best)])
+        return [self._column(row) for row in rows if values[row] > 1.0 + 1e-7], float(values.max(initial=0.0))
+
+    def fill(self, prices: Floats, left: Counts) -> Column | None:
+        """Return the mix that is worth most among those that serve no more than is left."""
+        values = self._values(prices, left)
+        row = int(np.argmax(values)) if len(values) else -1
+        return self._column(row) if row >= 0 and values[row] > 0.0 else None
+
+    def _values(self, prices: Floats, left: Counts) -> Floats:
+        total = np.zeros(len(self._cells))
+        for number, kind in enumerate(self._kinds):
+            total += kind.solve(prices, left).ravel()[self._cells[:, number]]
+        return total
+
+    def _column(self, row: int) -> Column:
+        """Return the mix of a row as it was last priced."""
+        pieces: list[int] = []
+        serves = [0] * self.classes
+        for number, kind in enumerate(self._kinds):
+            for klass, piece in kind.taken(int(self._cells[row, number])):
+                pieces.append(piece)
+                serves[klass] += 1
+        return Column(tuple(sorted(pieces)), tuple(serves))
+
+
+class _Kind:
+    """The requests for one network function: how many of each class to serve with so many tenants at such a rate.
+
+    A level is how many of the thresholds (what an instance must serve, over all classes and cuts) a rate reaches.
+    """
+
+    def __init__(self, demanded: Sequence[Demanded], cores: int) -> None:
+        self.demanded, self.cores = demanded, cores
+        needs = {need for item in demanded for _, need in item.pieces.values()}
+        self.thresholds = sorted(needs)
+        #: instances that a request of each class takes at each level; more than there are cores where none will do
+        self.takes = np.full((len(self.thresholds) + 1, len(demanded)), cores + 1, dtype=np.int64)
+        for level in range(1, len(self.thresholds) + 1):
+            for number, item in enumerate(demanded):
+                fitting = [k for k, (_, need) in item.pieces.items() if need <= self.thresholds[level - 1]]
+                self.takes[level, number] = min(fitting, default=cores + 1)
+        self.choice: list[NDArray[np.int64]] = []
+
+    def levels(self, low_mpps: Floats) -> Counts:
+        """Return the level of each rate, by the same comparison as verdicts make; NaN reaches none."""
+        level = np.zeros(len(low_mpps), dtype=np.int64)
+        for need in self.thresholds:
+            level += low_mpps / need - 1.0 >= 0.0
+        return level
+
+    def solve(self, prices: Floats, left: Counts) -> Floats:
+        """Return the best value of every level and number of tenants, all of them at work; serve at most `left`."""
+        value = np.full((len(self.takes), self.cores + 1), -np.inf)
+        value[:, 0] = 0.0
+        self.choice = []
+        for number, item in enumerate(self.demanded):
+            base, chosen = value.copy(), np.zeros(value.shape, dtype=np.int64)
+            for copies in range(1, min(int(left[item.klass]), self.cores) + 1):
+                _improve(base, value, chosen, self.takes[:, number] * copies, (copies, copies * prices[item.klass]))
+            self.choice.append(chosen)
+        return value
+
+    def taken(self, cell: int) -> list[tuple[int, int]]:
+        """Return class and piece of every request served in a cell, as last solved."""
+        level, tenants = divmod(cell, self.cores + 1)
+        found: list[tuple[int, int]] = []
+        for number in range(len(self.demanded) - 1, -1, -1):
+            item, copies = self.demanded[number], int(self.choice[number][level, tenants])
+            if copies:
+                takes = int(self.takes[level, number])
+                tenants -= copies * takes
+                found += [(item.klass, item.pieces[takes][0])] * copies
+        return found
+
+
+def _improve(base: Floats, value: Floats, chosen: Counts, size: Counts, gain: tuple[int, float]) -> None:
+    """Serve `copies` requests more where that is worth more: `size` tenants of each level."""
+    copies, worth = gain
+    for level in np.flatnonzero(size < base.shape[1]).tolist():
+        first = int(size[level])
+        offered = base[level, : base.shape[1] - first] + worth
+        better = offered > value[level, first:]
+        value[level, first:][better] = offered[better]
+        chosen[level, first:][better] = copies

@@ -1,0 +1,61 @@
+"""A chain with the traffic it gets over time (NUMASFP, COMSNETS'22)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slomo.errors import InvalidValueError
+from slomo.placement.problem.request import Request
+
+
+@dataclass(frozen=True)
+class RatedChain:
+    """A chain and the traffic it gets over time.
+
+    Attributes
+    ----------
+    request : Request
+        The chain.
+    gbps : tuple of float
+        Offered rate in each interval [Gbit/s].
+
+    Raises
+    ------
+    InvalidValueError
+        For no rates, or one that is not above 0.
+    """
+
+    request: Request
+    gbps: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.gbps or not all(math.isfinite(rate) and rate > 0.0 for rate in self.gbps):
+            raise InvalidValueError(
+                f"chain '{self.request.id}': rates are {list(self.gbps)} Gbit/s, needed one or more above 0",
+                hint="give gbps: [...], one rate per interval, or an offered load",
+            )
+
+    def offered_mpps(self, interval: int) -> float:
+        """Return the offered rate [Mpps]; 20 B of preamble and gap go with each frame."""
+        return self.gbps[interval] * 1e3 / (8.0 * (self.request.chain[0].traffic.packet_size_b + 20))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back: a request with rates."""
+        return {**self.request.to_dict(), "gbps": list(self.gbps)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "RatedChain":
+        """Rebuild from :meth:`to_dict`'s mapping; without rates the offered load of the traffic stands for them.
+
+        Raises
+        ------
+        InvalidValueError
+            Where there is neither.
+        """
+        request = Request.from_dict({key: value for key, value in data.items() if key != "gbps"})
+        traffic = request.chain[0].traffic
+        rates = tuple(float(rate) for rate in data.get("gbps", ()))
+        if not rates and traffic.offered_mpps is not None:
+            rates = (traffic.offered_mpps * 8e-3 * (traffic.packet_size_b + 20),)
+        return cls(request, rates)

@@ -1,0 +1,184 @@
+"""Servers and clusters: where requests can run.
+
+Rates and NUMA nodes are those of NUMASFP (COMSNETS'22), cache ways those of ResQ (NSDI'18).
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from slomo.errors import InvalidValueError
+from slomo.placement.problem.checks import SCHEMA_VERSION, check_unique, check_version
+from slomo.vocabulary.machine import Machine, load_machine
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server of a cluster.
+
+    Attributes
+    ----------
+    name : str
+        Unique in the cluster.
+    machine : str
+        Machine type: a shipped name or a YAML file.
+    cores_reserved : int
+        Cores of each socket that NFs may not use (operating system, driver), 0 or more.
+    llc_ways_usable : int or None
+        Cache ways that may be given to NFs; None means all but those devices fill (DDIO).
+    nic_sockets : tuple of int or None
+        Sockets with a NIC of their own; None means the machine type's one. NFs run on these, except under NUMA-aware
+        policies.
+    sockets : int or None
+        Sockets in use; None means all.
+
+    Raises
+    ------
+    UnknownNameError
+        For a machine type there is none of.
+    InvalidValueError
+        For more cores, ways or sockets than the machine type has.
+
+    Examples
+    --------
+    >>> Server("a", "e5-2695v4", cores_reserved=9).cores, Server("a", "e5-2695v4").ways
+    (9, 18)
+    """
+
+    name: str
+    machine: str
+    cores_reserved: int = 0
+    llc_ways_usable: int | None = None
+    nic_sockets: tuple[int, ...] | None = None
+    sockets: int | None = None
+
+    def __post_init__(self) -> None:
+        host = self.model
+        if self.nic_sockets is not None:
+            object.__setattr__(self, "nic_sockets", tuple(self.nic_sockets))
+        has = f"machine '{host.name}' has"
+        self._require(
+            0 <= self.cores_reserved < host.cores_per_socket,
+            "cores_reserved",
+            f"0 to {host.cores_per_socket - 1}, {has} {host.cores_per_socket} cores on a socket",
+        )
+        self._require(1 <= self.used_sockets <= host.sockets, "sockets", f"1 to {host.sockets}, {has} {host.sockets}")
+        self._require(
+            1 <= self.ways <= host.llc_ways, "llc_ways_usable", f"1 to {host.llc_ways}, {has} {host.llc_ways} ways"
+        )
+        inside = (
+            all(0 <= socket < self.used_sockets for socket in self.nics) and len(set(self.nics)) == len(self.nics) > 0
+        )
+        self._require(inside, "nic_sockets", f"different sockets from 0 to {self.used_sockets - 1}")
+
+    def _require(self, condition: bool, name: str, needed: str) -> None:
+        if not condition:
+            raise InvalidValueError(f"server '{self.name}': {name} is {getattr(self, name)!r}, needed {needed}")
+
+    @property
+    def model(self) -> Machine:
+        """The machine type."""
+        return load_machine(self.machine)
+
+    @property
+    def cores(self) -> int:
+        """Cores of one socket that NFs may use."""
+        return self.model.cores_per_socket - self.cores_reserved
+
+    @property
+    def ways(self) -> int:
+        """Cache ways of one socket that NFs may be given."""
+        return self.model.llc_ways - self.model.ddio_ways if self.llc_ways_usable is None else self.llc_ways_usable
+
+    @property
+    def used_sockets(self) -> int:
+        """Sockets in use."""
+        return self.model.sockets if self.sockets is None else self.sockets
+
+    @property
+    def nics(self) -> tuple[int, ...]:
+        """Sockets with a NIC."""
+        return (min(self.model.nic_socket, self.used_sockets - 1),) if self.nic_sockets is None else self.nic_sockets
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(self).items()
+            if value is not None
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Server":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        return cls(**fields)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The servers there are.
+
+    Raises
+    ------
+    InvalidValueError
+        For no servers, or two of one name.
+
+    Examples
+    --------
+    >>> len(Cluster.uniform("e5-2620v4", 3))
+    3
+    """
+
+    servers: tuple[Server, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "servers", tuple(self.servers))
+        if not self.servers:
+            raise InvalidValueError("the cluster has no servers, needed 1 or more")
+        check_unique("server", (server.name for server in self.servers))
+
+    def __len__(self) -> int:
+        return len(self.servers)
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Machine types of the cluster, in the order they appear."""
+        return tuple(dict.fromkeys(server.model.name for server in self.servers))
+
+    @classmethod
+    def uniform(cls, machine: str, count: int, **fields: Any) -> "Cluster":
+        """Return `count` servers alike, with `fields` of :class:`Server`.
+
+        Examples
+        --------
+        >>> Cluster.uniform("e5-2695v4", 2, cores_reserved=9).servers[1].name
+        'e5-2695v4-2'
+        """
+        if count < 1:
+            raise InvalidValueError(f"a cluster of {count} servers, needed 1 or more")
+        first = Server("first", machine, **fields)
+        return cls(tuple(_renamed(first, f"{first.model.name}-{number}") for number in range(1, count + 1)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {"schema_version": SCHEMA_VERSION, "servers": [server.to_dict() for server in self.servers]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Cluster":
+        """Rebuild from :meth:`to_dict`'s mapping; an entry with ``count`` stands for that many servers."""
+        check_version("cluster", data)
+        servers = []
+        for entry in data["servers"]:
+            fields = {key: value for key, value in entry.items() if key != "count"}
+            first, count = Server.from_dict(fields), entry.get("count")
+            servers += [first] if count is None else [_renamed(first, f"{first.name}-{i}") for i in range(1, count + 1)]
+        return cls(tuple(servers))
+
+
+def _renamed(server: Server, name: str) -> Server:
+    """Return a copy under another name; what was checked once holds for ten thousand alike."""
+    copy = object.__new__(Server)
+    copy.__dict__.update(server.__dict__)
+    object.__setattr__(copy, "name", name)
+    return copy

@@ -1,0 +1,164 @@
+"""A decision: where a request went and why, or what would have broken had it been taken in.
+
+ResQ (NSDI'18) section 5.2: admission answers with a schedule (server, cores, cache ways, buffers) or refuses.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from slomo.placement.problem.checks import check_version
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One network function on one core.
+
+    Attributes
+    ----------
+    server, socket, core
+        Where; the core counts from 0 within the socket.
+    workload : str
+        Workload key.
+    needed_mpps : float
+        What this instance must serve [Mpps]; 0 where nothing is promised.
+    predicted_mpps, low_mpps, high_mpps : float or None
+        Predicted throughput and its interval [Mpps]; None under policies that predict nothing.
+    llc_way_mask : int or None
+        Cache ways it may fill (Intel CAT); None means all.
+    buffers : int or None
+        Packet buffers it may have, so that all on the socket fit the space devices fill (ResQ section 4.3).
+    """
+
+    server: str
+    socket: int
+    core: int
+    workload: str
+    needed_mpps: float = 0.0
+    predicted_mpps: float | None = None
+    low_mpps: float | None = None
+    high_mpps: float | None = None
+    llc_way_mask: int | None = None
+    buffers: int | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The first SLO that would have broken.
+
+    Attributes
+    ----------
+    request : str
+        Whose SLO: the request asked about, or one placed before.
+    workload : str
+        Which of its network functions.
+    machine : str
+        Server type on which it was tried.
+    needed, possible : float or None
+        Throughput [Mpps] (or cores, ways: see `what`) needed, and the best there was.
+    what : str
+        ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``, ``"affinity"``; or what is missing: ``"model"``,
+        ``"profile over cache ways"``.
+    """
+
+    request: str
+    workload: str
+    machine: str
+    what: str
+    needed: float | None = None
+    possible: float | None = None
+
+    @property
+    def text(self) -> str:
+        """One line for people.
+
+        Examples
+        --------
+        >>> Refusal("edge", "lpm", "e5-2620v4", "throughput", 6.0, 5.4).text
+        "throughput of 'edge' (lpm) on e5-2620v4: needed 6, at best 5.4 Mpps"
+        """
+        units = {"throughput": " Mpps", "latency": " us"}
+        missing = "no " if self.what.startswith(("model", "profile")) else ""
+        subject = f"{missing}{self.what} of '{self.request}' ({self.workload}) on {self.machine}"
+        numbers = "" if self.needed is None else f": needed {self.needed:.4g}"
+        best = "" if self.possible is None else f", at best {self.possible:.4g}"
+        return f"{subject}{numbers}{best}{units.get(self.what, '') if numbers else ''}"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided about one request.
+
+    Attributes
+    ----------
+    request : str
+        Its id.
+    accepted : bool
+        Whether it is placed.
+    policy, model : str
+        Who decided, by which sensitivity model (empty: none).
+    assignments : tuple of Assignment
+        One per instance and network function.
+    reasons : tuple of str
+        Why there, in words.
+    refused : Refusal or None
+        What would have broken.
+
+    Examples
+    --------
+    >>> made = Decision("edge", True, "slomo", "slomo-xgb", (Assignment("s1", 0, 3, "lpm"),), ("fits",))
+    >>> Decision.from_dict(made.to_dict()) == made
+    True
+    """
+
+    request: str
+    accepted: bool
+    policy: str
+    model: str = ""
+    assignments: tuple[Assignment, ...] = ()
+    reasons: tuple[str, ...] = ()
+    refused: Refusal | None = None
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Servers it runs on."""
+        return tuple(dict.fromkeys(item.server for item in self.assignments))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        fields = asdict(self)
+        lists = {name: list(fields[name]) for name in ("assignments", "reasons")}
+        return {"schema_version": SCHEMA_VERSION, **fields, **lists}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Decision":
+        """Rebuild from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            For another schema version.
+        """
+        check_version("decision", data)
+        fields = {key: value for key, value in data.items() if key != "schema_version"}
+        fields["assignments"] = tuple(Assignment(**item) for item in data["assignments"])
+        fields["reasons"] = tuple(data["reasons"])
+        fields["refused"] = None if data["refused"] is None else Refusal(**data["refused"])
+        return cls(**fields)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{item.workload}</td><td>{item.server}</td><td>{item.socket}</td><td>{item.core}</td>"
+            f"<td>{item.needed_mpps:.3f}</td><td>{_cell(item.predicted_mpps)}</td></tr>"
+            for item in self.assignments
+        )
+        verdict = "placed" if self.accepted else f"refused: {self.refused.text if self.refused else ''}"
+        names = ("workload", "server", "socket", "core", "needed [Mpps]", "predicted [Mpps]")
+        head = f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>"
+        return f"<table><caption>{self.request}: {verdict} ({self.policy})</caption>{head}{rows}</table>"
+
+
+def _cell(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

@@ -1,0 +1,113 @@
+"""Read clusters and requests as people write them: YAML or JSON, checked against a schema, with file, line and field.
+
+JSON is YAML too, so one reader does; the schemas `*.schema.json` lie beside this file.
+"""
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from slomo.placement.problem.chain import RatedChain
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.decision import Decision
+from slomo.placement.problem.request import Request, requests_from_dict, unique_requests
+from slomo.vocabulary.documents import parse_document, read_document, validate
+
+
+def read_cluster(path: str | Path) -> Cluster:
+    """Read a cluster.
+
+    Raises
+    ------
+    ConfigurationError
+        For a file that is no cluster, naming file, line and field.
+    UnknownNameError, InvalidValueError
+        For a machine type there is none of, or a number that does not fit it.
+    """
+    return parse_cluster(read_document(Path(path)), str(path))
+
+
+def parse_cluster(text: str, name: str = "cluster") -> Cluster:
+    """Parse a cluster.
+
+    Examples
+    --------
+    >>> len(parse_cluster("servers: [{name: r1, machine: e5-2620v4, count: 4}]"))
+    4
+    """
+    return Cluster.from_dict(_checked(text, name, "cluster.schema.json"))
+
+
+def read_requests(path: str | Path) -> tuple[Request, ...]:
+    """Read requests.
+
+    Raises
+    ------
+    ConfigurationError, InvalidValueError
+        As for :func:`read_cluster`.
+    """
+    return parse_requests(read_document(Path(path)), str(path))
+
+
+def parse_requests(text: str, name: str = "requests") -> tuple[Request, ...]:
+    """Parse requests.
+
+    Examples
+    --------
+    >>> parse_requests("requests: [{id: edge, nf: lpm, slo: {min_share: 0.9}}]")[0].slo.min_share
+    0.9
+    """
+    return requests_from_dict(_checked(text, name, "requests.schema.json"))
+
+
+def _checked(text: str, name: str, schema: str) -> dict[str, Any]:
+    data, lines = parse_document(text, name)
+    folder = resources.files("slomo.placement.problem")
+    validate(data, json.loads((folder / schema).read_text(encoding="utf-8")), name, lines)
+    return data
+
+
+def parse_decisions(text: str, name: str = "decisions") -> tuple[Decision, ...]:
+    """Parse what `slomo place --json` prints.
+
+    Raises
+    ------
+    ConfigurationError
+        For a document that holds no decisions, or those of another schema version.
+
+    Examples
+    --------
+    >>> parse_decisions('{"decisions": []}')
+    ()
+    """
+    document = _checked(text, name, "decision.schema.json")
+    return tuple(Decision.from_dict(item) for item in document["decisions"])
+
+
+def read_chains(path: str | Path) -> tuple[RatedChain, ...]:
+    """Read chains and their rates over time: requests with ``gbps``, or with an offered load.
+
+    Raises
+    ------
+    ConfigurationError, InvalidValueError
+        As for :func:`read_cluster`; also for a chain without a rate, and two of one id.
+    """
+    return parse_chains(read_document(Path(path)), str(path))
+
+
+def parse_chains(text: str, name: str = "requests") -> tuple[RatedChain, ...]:
+    """Parse chains and their rates.
+
+    Examples
+    --------
+    >>> parse_chains("requests: [{id: a, chain: [lpm, nat], gbps: [1, 2.5]}]")[0].gbps
+    (1.0, 2.5)
+    """
+    made = []
+    for entry in _checked(text, name, "requests.schema.json")["requests"]:
+        fields = {key: value for key, value in entry.items() if key != "count"}
+        ids = [fields["id"]] if "count" not in entry else [f"{fields['id']}-{i}" for i in range(1, entry["count"] + 1)]
+        made += [RatedChain.from_dict({**fields, "id": each}) for each in ids]
+    unique_requests(item.request for item in made)
+    return tuple(made)

@@ -1,0 +1,189 @@
+"""Predict a pair from probes alone, without counters: what a reporter feels, read on each application's own curve.
+
+Bubble-Up (MICRO'11) section 3 takes the level of the dial at which the reporter suffers as much as beside the
+application. But an application has phases. All that the reporter's run time fixes is the *mean* over the levels it saw:
+run times per unit of work add up. The mixtures of levels with that mean give the target any run time on a slice of the
+convex hull of the curve (reporter's time, target's time): its ends are what phases alone leave open. Predicted is the
+mixture that assumes nothing else, the one of most entropy with that mean (Jaynes, Phys. Rev. 106, 1957).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import UnknownNameError
+from slomo.models.applicability import Verdict
+
+if TYPE_CHECKING:
+    from slomo.records.importing.probe_tables import ProbeTables  # loads pandas, which predicting does without
+
+Floats = NDArray[np.float64]
+#: Weights of neighbouring levels differ by no more than e to this power; halved until a double cannot tell.
+_STEEPEST = 1e6
+_HALVINGS = 80
+
+
+@dataclass(frozen=True)
+class ProbePrediction:
+    """Performance of a target beside one competitor.
+
+    Attributes
+    ----------
+    target, competitor : str
+        Names.
+    performance : float
+        Speed over its speed alone, at most 1, beside the mixture of levels of most entropy.
+    low, high : float
+        Range that phases of the competitor leave open; measurement noise comes on top.
+    level : float
+        Level of the dial that the reporter takes the competitor for, in the dial's unit.
+    verdict : Verdict
+        Extrapolated where the competitor presses harder than the dial ever did.
+    """
+
+    target: str
+    competitor: str
+    performance: float
+    low: float
+    high: float
+    level: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeModel:
+    """Curves of every application over the slowdown of the reporter.
+
+    Parameters
+    ----------
+    tables : ProbeTables
+        What the probes measured.
+
+    Examples
+    --------
+    >>> from slomo.records.importing.probe_tables import ProbeTables
+    >>> levels = np.array([0.0, 8.0, 16.0])
+    >>> curve = (levels, np.array([40.0, 42.0, 80.0]))
+    >>> model = ProbeModel(ProbeTables("m", levels, np.array([10.0, 15.0, 20.0]), {"lbm": 15.0}, {"lbm": curve}))
+    >>> found = model.predict("lbm", "lbm")
+    >>> round(found.low, 3), round(found.performance, 3), round(found.high, 3), found.level
+    (0.667, 0.741, 0.952, 8.0)
+    """
+
+    tables: "ProbeTables"
+
+    def predict(self, target: str, competitor: str) -> ProbePrediction:
+        """Return the performance of `target` beside `competitor`.
+
+        Raises
+        ------
+        UnknownNameError
+            For an application that was not probed.
+        """
+        for name in (target, competitor):
+            if name not in self.tables.sensitivity:
+                raise UnknownNameError("probed application", name, self.tables.names)
+        reporter = rising(self.tables.reporter)
+        felt = self.tables.beside[competitor]
+        levels, times = self.tables.sensitivity[target]
+        slowdown = rising(times)
+        slowdown = np.interp(self.tables.levels, levels, slowdown / slowdown[0])
+        fastest, slowest = hull_slice(reporter, slowdown, felt)
+        return ProbePrediction(
+            target=target,
+            competitor=competitor,
+            performance=1.0 / likeliest(reporter, slowdown, felt),
+            low=1.0 / slowest,
+            high=1.0 / fastest,
+            level=_level(reporter, self.tables.levels, felt),
+            verdict=Verdict.SUPPORTED if felt <= reporter[-1] else Verdict.EXTRAPOLATED,
+        )
+
+
+def rising(values: Floats) -> Floats:
+    """Return the closest sequence, in least squares, that never falls (pool adjacent violators; Ayer et al., 1955).
+
+    More pressure never makes anybody faster; what looks like it is noise.
+
+    Examples
+    --------
+    >>> rising(np.array([1.0, 3.0, 2.0, 4.0])).tolist()
+    [1.0, 2.5, 2.5, 4.0]
+    """
+    pools: list[tuple[float, int]] = []
+    for value in values.tolist():
+        mean, count = float(value), 1
+        while pools and pools[-1][0] > mean:
+            other, size = pools.pop()
+            mean, count = (other * size + mean * count) / (size + count), size + count
+        pools.append((mean, count))
+    return np.repeat([mean for mean, _ in pools], [count for _, count in pools])
+
+
+def hull_slice(x: Floats, y: Floats, at: float) -> tuple[float, float]:
+    """Return the least and greatest y that mixtures of the points (x, y) with mean x of `at` can have.
+
+    Parameters
+    ----------
+    x, y : ndarray, shape (n,)
+        Points; a value of `at` outside the range of x counts as its end.
+
+    Examples
+    --------
+    >>> hull_slice(np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.0, 4.0]), 1.0)
+    (0.0, 2.0)
+    """
+    at = float(np.clip(at, x.min(), x.max()))
+    first, second = np.triu_indices(len(x))
+    low, high = np.minimum(x[first], x[second]), np.maximum(x[first], x[second])
+    around = (low <= at) & (at <= high)
+    first, second = first[around], second[around]
+    width = x[second] - x[first]
+    share = np.divide(at - x[first], width, out=np.zeros(len(width)), where=width != 0.0)
+    found = y[first] + share * (y[second] - y[first])
+    return float(found.min()), float(found.max())
+
+
+def likeliest(x: Floats, y: Floats, at: float) -> float:
+    """Return the mean y of the mixture of points (x, y) that has most entropy among those with mean x of `at`.
+
+    Its weights are exponential in x, so that one number, found by bisection, fixes them.
+
+    Parameters
+    ----------
+    x, y : ndarray, shape (n,)
+        Points; a value of `at` outside the range of x counts as its end.
+
+    Examples
+    --------
+    >>> round(likeliest(np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.0, 3.0]), 1.0), 6)
+    1.0
+    """
+    at = float(np.clip(at, x.min(), x.max()))
+    if at in (x.min(), x.max()):
+        return float(y[x == at].mean())
+    place = (x - x.min()) / (x.max() - x.min())
+    wanted = (at - x.min()) / (x.max() - x.min())
+    low, high = -_STEEPEST, _STEEPEST
+    for _ in range(_HALVINGS):
+        steepness = 0.5 * (low + high)
+        if _weights(place, steepness) @ place < wanted:
+            low = steepness
+        else:
+            high = steepness
+    return float(_weights(place, 0.5 * (low + high)) @ y)
+
+
+def _weights(place: Floats, steepness: float) -> Floats:
+    exponent = steepness * place
+    weights: Floats = np.exp(exponent - exponent.max())
+    weights /= weights.sum()
+    return weights
+
+
+def _level(reporter: Floats, levels: Floats, felt: float) -> float:
+    """Return the lowest level at which the reporter takes as long; between levels, in proportion."""
+    kept = np.concatenate([[True], np.diff(reporter) > 0.0])
+    return float(np.interp(felt, reporter[kept], levels[kept]))

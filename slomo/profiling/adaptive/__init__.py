@@ -1,0 +1,1 @@
+"""Choosing each run by what the ones before it taught."""

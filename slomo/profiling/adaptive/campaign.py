@@ -1,0 +1,248 @@
+"""Run adaptive designs on a testbed: durable and resumable like any campaign, and a report of what was saved.
+
+What is asked next depends only on the seed and on runs that are finished, batch by batch, so a campaign that was killed
+(ResQ persisted its runs, npf caches them) asks the same questions again, finds the answers in its store, and goes on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import UsageError
+from slomo.profiling.adaptive.design import AdaptiveDesign
+from slomo.profiling.adaptive.outcome import AdaptiveOutcome, AdaptiveSettings
+from slomo.profiling.campaign.progress import Progress, Silent
+from slomo.profiling.campaign.run import IncompleteCampaignError, campaign_environment, run_batch, worker_count
+from slomo.profiling.campaign.schedule import Schedule
+from slomo.profiling.campaign.store import CampaignStore
+from slomo.profiling.plans.designs import MOST_INSTANCES
+from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
+from slomo.records.dataset import ProfileDataset
+from slomo.records.run import RunRecord
+from slomo.testbed.base import Testbed
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.workload import Workload
+
+
+@dataclass(frozen=True)
+class AdaptivePlan:
+    """Which network functions to profile adaptively, and what to run besides.
+
+    Parameters
+    ----------
+    targets : tuple of Workload
+        Network functions, all different.
+    machine : str
+        Name of the machine.
+    settings : AdaptiveSettings
+        For each of them.
+    besides : ExperimentPlan or None
+        Runs that are fixed, for instance mixes that calibrate intervals.
+
+    Examples
+    --------
+    >>> plan = AdaptivePlan((Workload("lpm"),), "toy")
+    >>> plan.sure().name, len(plan.sure())
+    ('adaptive to 2 % with at most 60 runs beside up to 7', 17)
+    """
+
+    targets: tuple[Workload, ...]
+    machine: str
+    settings: AdaptiveSettings = field(default_factory=AdaptiveSettings)
+    besides: ExperimentPlan | None = None
+
+    def sure(self) -> ExperimentPlan:
+        """Return the runs that will be needed whatever comes of them; it identifies the campaign's store.
+
+        Its name says the rest, so that a store is not mistaken for that of another target error or budget.
+        """
+        asked = self.settings
+        name = f"adaptive to {100.0 * asked.target_error:g} % with at most {asked.budget} runs "
+        name += f"beside up to {asked.instances}"
+        runs = [run for target in self.targets for run in self.design(target).opening()]
+        places = dict.fromkeys(run.colocation for run in runs)
+        places |= dict.fromkeys(self.besides.colocations if self.besides else ())
+        return ExperimentPlan(name, tuple(places), seed=asked.seed)
+
+    def design(self, target: Workload, testbed: Testbed | None = None) -> AdaptiveDesign:
+        """Return the design of one network function, which knows what runs cost on `testbed`."""
+        return AdaptiveDesign(target, self.machine, self.settings, None if testbed is None else testbed.estimate_s)
+
+
+def adaptive_plan(
+    targets: Sequence[Workload],
+    machine: Machine,
+    *,
+    target_error: float | None = None,
+    budget: int | None = None,
+    seed: int = 0,
+    besides: ExperimentPlan | None = None,
+) -> AdaptivePlan:
+    """Return the plan for a machine, with defaults for what is not given.
+
+    Raises
+    ------
+    InvalidValueError
+        For a budget of zero or a target error out of range.
+    """
+    given: dict[str, Any] = {"target_error": target_error, "budget": budget}
+    settings = AdaptiveSettings(
+        seed=seed,
+        instances=min(MOST_INSTANCES, machine.cores_per_socket - 1),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    return AdaptivePlan(tuple(dict.fromkeys(targets)), machine.name, settings, besides)
+
+
+@dataclass(frozen=True)
+class AdaptiveResult:
+    """What an adaptive campaign has measured.
+
+    Attributes
+    ----------
+    dataset : ProfileDataset
+        As of any campaign.
+    outcomes : tuple of AdaptiveOutcome
+        One per network function: why it stopped, how good it is, what was saved.
+    """
+
+    dataset: ProfileDataset
+    outcomes: tuple[AdaptiveOutcome, ...]
+
+
+def run_adaptive(
+    plan: AdaptivePlan,
+    testbed: Testbed,
+    store: str | Path | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> AdaptiveResult:
+    """Profile every target of a plan until its model is good enough, then run what is fixed.
+
+    Parameters
+    ----------
+    plan : AdaptivePlan
+        What to profile, how well, with how many runs.
+    testbed, store, jobs, progress
+        As in `slomo.profiling.campaign.run.run_campaign`.
+
+    Raises
+    ------
+    StoreError, IncompatibleMeasurementsError, UsageError, IncompleteCampaignError, KeyboardInterrupt
+        As `run_campaign` does. A failed run ends the campaign, because what to ask next depends on it.
+
+    Examples
+    --------
+    >>> from slomo.testing.builders import TOY_MACHINE, ToyTestbed
+    >>> plan = AdaptivePlan((Workload("lpm"),), TOY_MACHINE, AdaptiveSettings(0.05, budget=30))
+    >>> result = run_adaptive(plan, ToyTestbed())
+    >>> len(result.outcomes), len(result.dataset) <= 30
+    (1, True)
+    """
+    sure = plan.sure()
+    with CampaignStore(store) as opened:
+        opened.bind(sure, campaign_environment(sure, testbed))
+        campaign = _Campaign(plan, sure, opened, testbed, worker_count(testbed, jobs), progress or Silent())
+        try:
+            designs = [campaign.profile(target) for target in plan.targets]
+            records = [record for design in designs for record in design.records()] + campaign.run_besides()
+        except KeyboardInterrupt:  # during a run or between two, while the next ones are chosen
+            raise KeyboardInterrupt(campaign.farewell()) from None
+        dataset = ProfileDataset.from_records(records, opened.settings()["environment"], limit=sure.dispersion_limit)
+        return AdaptiveResult(dataset, tuple(design.outcome() for design in designs))
+
+
+class _Batch(Schedule):
+    """Runs somebody else has chosen; keeps their records."""
+
+    def __init__(self, plan: ExperimentPlan, runs: Sequence[PlannedRun]) -> None:
+        super().__init__(plan, ())
+        self._runs = list(runs)
+        self.records: dict[tuple[str, int], RunRecord] = {}
+
+    def pending(self) -> list[PlannedRun]:
+        return self._runs
+
+    def finish(self, run: PlannedRun, record: RunRecord) -> list[PlannedRun]:
+        self.records[run.colocation.key, run.replicate] = record
+        return []
+
+
+class _Campaign:
+    """Asks the designs, and answers from the store or the testbed."""
+
+    def __init__(
+        self,
+        plan: AdaptivePlan,
+        sure: ExperimentPlan,
+        store: CampaignStore,
+        testbed: Testbed,
+        jobs: int,
+        progress: Progress,
+    ) -> None:
+        self.plan, self.sure, self.store = plan, sure, store
+        self.testbed, self.jobs, self.progress = testbed, jobs, progress
+        self._found = dict(store.records())
+
+    def profile(self, target: Workload) -> AdaptiveDesign:
+        design = self.plan.design(target, self.testbed)
+        while runs := design.ask():
+            self._check(runs)
+            for run, record in zip(runs, self._answers(runs), strict=True):
+                design.tell(run, record)
+        return design
+
+    def run_besides(self) -> list[RunRecord]:
+        besides = self.plan.besides
+        return [] if besides is None else self._answers(besides.runs())
+
+    def _check(self, runs: Sequence[PlannedRun]) -> None:
+        """Refuse beforehand what the testbed knows it cannot run."""
+        check = getattr(self.testbed, "check", None)
+        if check is not None:
+            for run in runs:
+                check(run.colocation)
+
+    def _answers(self, runs: Sequence[PlannedRun]) -> list[RunRecord]:
+        keys = [(run.colocation.key, run.replicate) for run in runs]
+        missing = [run for run, key in zip(runs, keys, strict=True) if key not in self._found]
+        batch = _Batch(self.sure, missing)
+        failed = run_batch(self.store, batch, self.testbed, self.jobs, self.progress)
+        self._found |= batch.records
+        if failed:
+            raise self._incomplete(failed)
+        return [self._found[key] for key in keys]
+
+    def farewell(self) -> str:
+        """Return what is kept, for whoever interrupts."""
+        kept = len(self.store)
+        if self.store.path is None:
+            return f"stopped after {kept} runs; none is kept, because the campaign had no store"
+        return f"{kept} runs are kept in '{self.store.name}'; the same command again goes on from there"
+
+    def _incomplete(self, failed: dict[str, Exception]) -> IncompleteCampaignError:
+        label, first = next(iter(failed.items()))
+        kept = f"the {len(self._found)} finished ones are kept in '{self.store.name}'"
+        error = IncompleteCampaignError(
+            f"{len(failed)} runs of an adaptive campaign failed, and what to run next depends on them; {kept}. "
+            f"First: {label}: {type(first).__name__}: {getattr(first, 'message', first)}",
+            hint="mend the cause and run the same command again: only the failed runs are repeated",
+        )
+        error.failed = tuple(failed)
+        return error
+
+
+def refuse_replicates(replicates: int) -> None:
+    """Refuse a fixed number of replicates: an adaptive design decides itself what to repeat.
+
+    Raises
+    ------
+    UsageError
+        For any number but 1.
+    """
+    if replicates != 1:
+        raise UsageError(
+            f"replicates is {replicates}, but an adaptive design repeats where noise is high by itself",
+            hint="leave out --replicates, or use --design sobol",
+        )

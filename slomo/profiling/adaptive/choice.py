@@ -1,0 +1,95 @@
+"""Choose among the settings of a pool: those that fill the space of knobs, and those on which models disagree.
+
+Filling takes the setting farthest from all taken before (greedy maximin: Kennard and Stone, 1969; Gonzalez, 1985). It
+reaches the corners of the space early: trees foretell nothing beyond what they have seen.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from slomo.models.base import Floats
+from slomo.profiling.plans.designs import MOST_INSTANCES, RANGES, Design, Pressure
+from slomo.vocabulary.knobs import knob
+
+#: Settings nearer to each other than this, in a space of unit sides, teach much the same.
+APART = 0.5
+
+
+class Choice:
+    """A pool of settings and their places in the space of knobs.
+
+    Parameters
+    ----------
+    points : Design
+        Settings to choose from.
+    seed : int
+        Seed of the setting that filling starts from.
+
+    Examples
+    --------
+    >>> from slomo.profiling.plans.designs import grid
+    >>> choice = Choice(grid({"data_size_mib": [1, 2, 4, 8, 16]}, instances=1), seed=0)
+    >>> sizes = [choice.points[number].workload.configuration["data_size_mib"] for number in choice.filling(3, ())]
+    >>> {1, 16} < set(sizes)
+    True
+    """
+
+    def __init__(self, points: Design, seed: int) -> None:
+        self.points = tuple(points)
+        self.coordinates = coordinates(self.points)
+        self._start = int(np.random.default_rng(seed).integers(len(self.points)))
+
+    def add(self, point: Pressure) -> int:
+        """Take one setting more into the pool; return its number."""
+        self.points = (*self.points, point)
+        self.coordinates = np.vstack([self.coordinates, coordinates([point])])
+        return len(self.points) - 1
+
+    def filling(self, count: int, taken: Sequence[int], worth: Floats | float = 1.0) -> list[int]:
+        """Return up to `count` settings that lie farthest from those taken and from each other, times their worth."""
+        chosen: list[int] = []
+        while len(chosen) < count and len(taken) + len(chosen) < len(self.points):
+            known = [*taken, *chosen]
+            chosen.append(int((self._distance(known) * worth).argmax()) if known else self._start)
+        return chosen
+
+    def most_valuable(self, value: Floats, taken: Sequence[int]) -> int | None:
+        """Return the setting of most value that lies apart from those taken; None if all are."""
+        if len(taken) >= len(value):
+            return None
+        score = value * (1.0 - np.exp(-(self._distance(taken) ** 2) / (2.0 * APART**2)))
+        score[list(taken)] = -1.0
+        return int(score.argmax())
+
+    def _distance(self, taken: Sequence[int]) -> Floats:
+        """Return how far each setting is from the nearest of those taken; -1 for these themselves."""
+        away = self.coordinates[:, None, :] - self.coordinates[list(taken)][None, :, :]
+        distance: Floats = np.sqrt((away**2).sum(axis=2).min(axis=1))
+        distance[list(taken)] = -1.0
+        return distance
+
+
+def coordinates(pool: Sequence[Pressure]) -> Floats:
+    """Return knobs and instances of each point on logarithmic scales from 0 to 1, shape ``(len(pool), knobs + 1)``.
+
+    Examples
+    --------
+    >>> from slomo.profiling.plans.designs import sobol
+    >>> coordinates(sobol(4)).shape
+    (4, 7)
+    """
+    rows = []
+    for point in pool:
+        given = {**point.workload.configuration, "packet_size_b": point.workload.traffic.packet_size_b}
+        row = [_level(name, float(given.get(name, knob(name).default))) for name in RANGES]
+        rows.append([*row, math.log(point.instances) / math.log(MOST_INSTANCES)])
+    return np.array(rows)
+
+
+def _level(name: str, value: float) -> float:
+    low, high = RANGES[name]
+    if name == "rate_mpps" and value == 0.0:
+        value = high  # no limit
+    return math.log(max(value, low) / low) / math.log(high / low)

@@ -1,0 +1,298 @@
+"""Adaptive design: ask for the run that teaches most, tell what came of it, stop when the model is good enough.
+
+SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of 588 runs per network function. Here a committee of models fitted to the
+runs so far (query by committee, Seung et al., COLT'92) says where it disagrees; settings that fill the space of knobs
+come first, and by turns ever after, and a setting is repeated where noise hides more than a new setting would tell. The
+same runs, told in any order within a batch, lead to the same questions: an interrupted campaign resumes with the design
+it would have had.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.models.base import Floats
+from slomo.profiling.adaptive.ask_tell import AskTell
+from slomo.profiling.adaptive.choice import Choice
+from slomo.profiling.adaptive.contradictions import RESOURCES, contradictions
+from slomo.profiling.adaptive.noise import Noise, estimate_noise
+from slomo.profiling.adaptive.outcome import AdaptiveOutcome, AdaptiveSettings, Reason
+from slomo.profiling.campaign.schedule import record_throughput
+from slomo.profiling.plans.designs import Design, Pressure, grid
+from slomo.profiling.plans.plan import PlannedRun, run_seed
+from slomo.records.dataset import ProfileDataset
+from slomo.records.run import RunRecord
+from slomo.training.assessment import Assessment, assess
+from slomo.training.families.committee import fit_committee
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.workload import Workload
+
+#: Runs of the opening that fill the space, of which the first is run twice.
+START = 16
+BATCH = 4
+#: Of each batch, so many settings fill the space and the others are the most disputed. Chosen on calibration mixes of
+#: one machine (silver-4110): filling alone had 0.93 times the grid's error, the last third by dispute 0.95, random 1.13
+FILLING = 3
+#: Half width of a 90 % interval over the mean absolute error: 2.06 for normal errors, a little more for heavier tails.
+WIDTH_PER_ERROR = 2.5
+#: Where noise is all that is left, held-out error comes this close to it.
+FLOOR_REACHED = 1.1
+_FEWEST_JUDGED = 12
+#: Proposals in a row that were measured before, after which whoever proposes is believed to have no more.
+_STALE = 50
+
+
+@dataclass
+class AdaptiveDesign:
+    """Ask and tell for one network function.
+
+    Parameters
+    ----------
+    target : Workload
+        Network function to profile.
+    machine : str
+        Name of the machine.
+    settings : AdaptiveSettings
+        Target error, budget, seed.
+    cost_s : callable, optional
+        Expected time of a co-location [s]; of two settings that teach the same the cheaper is asked for.
+    pool : Design, optional
+        Settings to choose from; those of the grid by default, whose pressure spans what network functions make.
+    proposals : AskTell, optional
+        Proposes the settings after the opening instead, for instance a sampler of Optuna.
+
+    Examples
+    --------
+    >>> from slomo.testing.builders import TOY_MACHINE, ToyTestbed
+    >>> toy = ToyTestbed()
+    >>> design = AdaptiveDesign(Workload("lpm"), TOY_MACHINE, AdaptiveSettings(0.05, budget=30))
+    >>> while questions := design.ask():
+    ...     for run in questions:
+    ...         design.tell(run, toy.run(run.colocation, seed=run.seed))
+    >>> design.outcome().reason
+    <Reason.TARGET: 'target error reached'>
+    """
+
+    target: Workload
+    machine: str
+    settings: AdaptiveSettings = field(default_factory=AdaptiveSettings)
+    cost_s: Callable[[Colocation], float] | None = None
+    pool: Design = ()
+    proposals: AskTell | None = None
+
+    def __post_init__(self) -> None:
+        self._choice = Choice(self.pool or grid(instances=self.settings.instances), self.settings.seed)
+        self.pool = self._choice.points
+        self._records: dict[tuple[str, int], RunRecord] = {}
+        self._asked: list[PlannedRun] = []
+        self._point_of = {self._place(point).key: number for number, point in enumerate(self._choice.points)}
+        self._assessed: tuple[int, Assessment | None] = (-1, None)
+        self._exhausted = False
+        self._foretold: set[int] = set()
+
+    @property
+    def colocations(self) -> tuple[Colocation, ...]:
+        """Settings asked for, in the order in which they were first."""
+        return tuple(dict.fromkeys(run.colocation for run in self._asked))
+
+    def ask(self) -> tuple[PlannedRun, ...]:
+        """Return the runs to do next; nothing once the design has stopped.
+
+        Runs asked for and not yet told are returned again.
+        """
+        if waiting := [run for run in self._asked if (run.colocation.key, run.replicate) not in self._records]:
+            return tuple(waiting)
+        if self.reason() is not None:
+            return ()
+        chosen = self.opening() if not self._asked else self._next()
+        self._asked += chosen
+        self._exhausted = not chosen
+        return tuple(chosen)
+
+    def tell(self, run: PlannedRun, record: RunRecord) -> None:
+        """Note what came of a run.
+
+        Raises
+        ------
+        InvalidValueError
+            For a run that was not asked for, or a record of another one.
+        """
+        if run not in self._asked or record.colocation != run.colocation:
+            raise InvalidValueError(
+                f"adaptive design of '{self.target.key}' was told of {record.colocation.label}, which it did not ask "
+                f"for as {run.label}",
+                hint="tell it the records of the runs that `ask` returned",
+            )
+        self._records[run.colocation.key, run.replicate] = record
+
+    def records(self) -> list[RunRecord]:
+        """Return all records told, in the order asked for, replicates together."""
+        keys = [colocation.key for colocation in self.colocations]
+        return [self._records[found] for key in keys for found in sorted(self._records) if found[0] == key]
+
+    def opening(self) -> list[PlannedRun]:
+        """Return the first batch, known beforehand: alone twice, settings that fill the space, one of them twice."""
+        alone = Colocation(self.machine, self.target)
+        first = [self._place(self._choice.points[number]) for number in self._choice.filling(START, ())]
+        runs = [self._run(alone, 0), *(self._run(place, 0) for place in first)]
+        runs[2:2] = [self._run(alone, 1), self._run(first[0], 1)]
+        return runs[: self.settings.budget]
+
+    def outcome(self) -> AdaptiveOutcome:
+        """Return how far the design has come."""
+        cost = self.cost_s or (lambda _: 0.0)
+        whole = grid(instances=self.settings.instances)
+        again = {run.colocation.key for run in self._asked if run.replicate > 0}
+        labels = {colocation.key: colocation.label for colocation in self.colocations}
+        return AdaptiveOutcome(
+            target=self.target.key,
+            runs=len(self._records),
+            settings=len({key for key, _ in self._records}),
+            assessment=self._assessment(),
+            noise=self._noise(),
+            reason=self.reason(),
+            spent_s=sum(cost(record.colocation) for record in self._records.values()),
+            grid_s=sum(cost(self._place(point)) for point in whole),
+            grid_runs=len(whole) + 1,
+            target_error=self.settings.target_error,
+            contradictions=tuple(labels[key] for key in self._contradictory() if key in again),
+        )
+
+    def reason(self) -> Reason | None:
+        """Return why the design has stopped, None while it goes on."""
+        if len(self._records) < len(self._asked) or not self._asked:
+            return None
+        if (found := self._assessment()) is not None:
+            floor, target = self._noise().floor, self.settings.target_error
+            if found.error + found.uncertainty <= target and found.half_width <= WIDTH_PER_ERROR * target:
+                return Reason.TARGET
+            if floor > target and found.error <= FLOOR_REACHED * floor:
+                return Reason.FLOOR
+        if len(self._records) >= self.settings.budget:
+            return Reason.BUDGET
+        return Reason.EXHAUSTED if self._exhausted else None
+
+    def _place(self, point: Pressure) -> Colocation:
+        return Colocation(self.machine, self.target, point.competitors)
+
+    def _run(self, place: Colocation, replicate: int) -> PlannedRun:
+        return PlannedRun(place, replicate, run_seed(self.settings.seed, place.key, replicate))
+
+    def _next(self) -> list[PlannedRun]:
+        """Return the next batch: what contradicts the rest, again; then new settings, or repeats where noise rules."""
+        count = min(BATCH, self.settings.budget - len(self._records))
+        once = [key for key in self._contradictory() if len(self._throughputs()[key]) == 1]
+        chosen = [self._again(key) for key in once[:count]]
+        known, shares = self._shares()
+        committee = fit_committee(self._choice.coordinates[known], shares, seed=self.settings.seed)
+        if self.proposals is not None:
+            self._tell_surprises(known, shares)
+            return chosen + self._proposed(count - len(chosen))
+        spread = committee.spread(self._choice.coordinates)
+        doubt = {key: found for key, found in self._noise().doubt(self._throughputs()).items() if key not in once}
+        taken = list(known)
+        while len(chosen) < count:
+            filling = len(chosen) % BATCH < FILLING
+            best = self._best(spread, taken, filling=filling)
+            noisiest = max(doubt, key=lambda key: doubt[key], default=None)
+            if best is not None and (filling or noisiest is None or doubt[noisiest] <= spread[best]):
+                chosen.append(self._run(self._place(self._choice.points[best]), 0))
+                taken.append(best)
+            elif noisiest is not None:
+                chosen.append(self._again(noisiest))
+                del doubt[noisiest]
+            else:
+                break
+        return chosen
+
+    def _best(self, spread: Floats, taken: Sequence[int], *, filling: bool) -> int | None:
+        """Return the setting to measure next: the one that fills the space best, or the one most disputed."""
+        worth = 1.0 / np.sqrt(self._relative_costs())
+        if filling:
+            return next(iter(self._choice.filling(1, taken, worth)), None)
+        return self._choice.most_valuable(spread * worth, taken)
+
+    def _proposed(self, count: int) -> list[PlannedRun]:
+        """Return runs of settings that are proposed and were not measured, up to `count`."""
+        assert self.proposals is not None
+        chosen: list[PlannedRun] = []
+        for _ in range(_STALE * count):
+            point = self.proposals.ask()
+            place = self._place(point)
+            run = self._run(place, 0)
+            if run not in self._asked and run not in chosen:
+                if place.key not in self._point_of:
+                    self._point_of[place.key] = self._choice.add(point)
+                chosen.append(run)
+            if len(chosen) == count:
+                break
+        return chosen
+
+    def _tell_surprises(self, known: NDArray[np.int64], shares: Floats) -> None:
+        """Tell whoever proposes how far each of the last proposals was from what a committee without them foretold."""
+        assert self.proposals is not None
+        new = np.array([number not in self._foretold for number in known])
+        if self._foretold and new.any():
+            committee = fit_committee(self._choice.coordinates[known[~new]], shares[~new], seed=self.settings.seed)
+            surprise = np.abs(committee.mean(self._choice.coordinates[known[new]]) - shares[new])
+            for number, far in zip(known[new].tolist(), surprise.tolist(), strict=True):
+                self.proposals.tell(self._choice.points[number], far)
+        self._foretold |= set(known.tolist())
+
+    def _again(self, key: str) -> PlannedRun:
+        place = next(run.colocation for run in self._asked if run.colocation.key == key)
+        return self._run(place, sum(run.colocation.key == key for run in self._asked))
+
+    def _throughputs(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for (key, _), record in sorted(self._records.items()):
+            found.setdefault(key, []).append(record_throughput(record))
+        return found
+
+    def _solo_mpps(self) -> float:
+        return float(np.median(self._throughputs()[Colocation(self.machine, self.target).key]))
+
+    def _shares(self) -> tuple[NDArray[np.int64], Floats]:
+        """Return the numbers of the settings measured, in the order asked, and throughput there as a share of solo."""
+        throughputs = self._throughputs()
+        keys = [place.key for place in self.colocations if place.key in self._point_of]
+        means = [float(np.mean(throughputs[key])) for key in keys]
+        return np.array([self._point_of[key] for key in keys], dtype=np.int64), np.array(means) / self._solo_mpps()
+
+    def _contradictory(self) -> list[str]:
+        """Return the keys of settings that contradict the rest; none where the testbed reports no pressure."""
+        first = {key: record for (key, replicate), record in self._records.items() if replicate == 0 and record.alone}
+        vectors = {key: record.alone.socket for key, record in first.items() if record.alone is not None}
+        names = [name for name in RESOURCES if all(name in vector for vector in vectors.values())]
+        if not names or not vectors:
+            return []
+        pressures = np.array([[vector[name] for name in names] for vector in vectors.values()])
+        throughputs = self._throughputs()
+        shares = np.array([float(np.median(throughputs[key])) for key in vectors]) / self._solo_mpps()
+        return [list(vectors)[row] for row in contradictions(pressures, shares, self._noise().relative)]
+
+    def _noise(self) -> Noise:
+        return estimate_noise(self._throughputs().values())
+
+    def _relative_costs(self) -> Floats:
+        if self.cost_s is None:
+            return np.ones(len(self._choice.points))
+        costs = np.array([max(self.cost_s(self._place(point)), 1e-9) for point in self._choice.points])
+        relative: Floats = costs / costs.mean()
+        return relative
+
+    def _assessment(self) -> Assessment | None:
+        """Return the held-out error with all runs told, worked out once."""
+        if self._assessed[0] != len(self._records):
+            found = None
+            if len({key for key, _ in self._records}) > _FEWEST_JUDGED:
+                try:
+                    dataset = ProfileDataset.from_records(self.records(), {})
+                    found = assess(dataset, self.target.key, seed=self.settings.seed)
+                except MissingMetricError:
+                    found = None  # a testbed that reports no pressure: only the budget ends such a design
+            self._assessed = (len(self._records), found)
+        return self._assessed[1]

@@ -1,0 +1,157 @@
+"""What an adaptive design is asked for and what it answers: target error and budget; why it stopped, what it saved.
+
+SLOMO (SIGCOMM'20, section 4.1) spends 588 runs per network function whatever they teach.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from slomo.errors import InvalidValueError
+from slomo.profiling.adaptive.noise import Noise
+from slomo.profiling.campaign.description import duration_text
+from slomo.profiling.plans.designs import MOST_INSTANCES
+from slomo.training.assessment import Assessment
+
+DEFAULT_BUDGET = 60
+DEFAULT_TARGET_ERROR = 0.02
+#: Contradictory settings named in a report.
+MOST_NAMED = 3
+
+
+class Reason(StrEnum):
+    """Why an adaptive design has stopped."""
+
+    TARGET = "target error reached"
+    FLOOR = "noise floor reached"
+    BUDGET = "budget spent"
+    EXHAUSTED = "no setting left"
+
+
+@dataclass(frozen=True)
+class AdaptiveSettings:
+    """What an adaptive design is to reach, and with how much.
+
+    Parameters
+    ----------
+    target_error : float
+        Mean held-out error to reach, as a share of solo throughput, above 0 and below 1.
+    budget : int
+        Most runs per network function, all included, 1 or more.
+    seed : int
+        Seed of everything random.
+    instances : int
+        Most synthetic competitors at a time.
+
+    Raises
+    ------
+    InvalidValueError
+        For a budget of zero or a target out of range.
+
+    Examples
+    --------
+    >>> AdaptiveSettings(budget=0)
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: adaptive design: the budget is 0 runs, needed 1 or more
+    hint: 60 runs usually do where the grid takes 588
+    """
+
+    target_error: float = DEFAULT_TARGET_ERROR
+    budget: int = DEFAULT_BUDGET
+    seed: int = 0
+    instances: int = MOST_INSTANCES
+
+    def __post_init__(self) -> None:
+        if self.budget < 1:
+            raise InvalidValueError(
+                f"adaptive design: the budget is {self.budget} runs, needed 1 or more",
+                hint="60 runs usually do where the grid takes 588",
+            )
+        if not 0.0 < self.target_error < 1.0:
+            raise InvalidValueError(
+                f"adaptive design: the target error is {self.target_error:g}, needed above 0 and below 1",
+                hint="0.02 is 2 % of solo throughput",
+            )
+
+
+@dataclass(frozen=True)
+class AdaptiveOutcome:
+    """How far an adaptive design has come with one network function.
+
+    Attributes
+    ----------
+    target : str
+        Workload key.
+    runs, settings : int
+        Runs told, and different settings among them.
+    assessment : Assessment or None
+        Held-out error of the model trained so far; None with too few runs to say.
+    noise : Noise
+        What repeats disagree by.
+    reason : Reason or None
+        Why it stopped; None while it goes on.
+    spent_s, grid_s : float
+        Expected time of the runs told, and of the grid [s].
+    grid_runs : int
+        Runs of the grid, once alone included.
+    target_error : float
+        What was asked for.
+    contradictions : tuple of str
+        Settings whose throughput contradicts that of others though they were measured again.
+    """
+
+    target: str
+    runs: int
+    settings: int
+    assessment: Assessment | None
+    noise: Noise
+    reason: Reason | None
+    spent_s: float
+    grid_s: float
+    grid_runs: int
+    target_error: float
+    contradictions: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        error = "" if self.assessment is None else f"; held-out error {self.assessment.error:.1%}"
+        error += "" if self.assessment is None else f" +- {self.assessment.uncertainty:.1%} of solo throughput"
+        saved = 1.0 - self.runs / self.grid_runs
+        text = f"{self.target}: {self.reason or 'under way'} after {self.runs} runs of {self.settings} settings{error}"
+        text += f"; {self.grid_runs - self.runs} of the grid's {self.grid_runs} runs saved ({saved:.0%}"
+        text += (
+            f", about {duration_text(self.grid_s - self.spent_s)} of run time)" if self.grid_s > self.spent_s else ")"
+        )
+        if self.below_floor:
+            text += (
+                f"; the target error of {100.0 * self.target_error:.2g} % is below the noise floor of "
+                f"{100.0 * self.noise.floor:.2g} %: "
+                "no model can be seen to be better than repeats of one run agree"
+            )
+        if named := self.contradictions[:MOST_NAMED]:
+            more = len(self.contradictions) - MOST_NAMED
+            text += "; contradictory, under more pressure than others and yet faster, measured again too: "
+            text += "; ".join(named)
+            text += f" and {more} more" if more > 0 else ""
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "target": self.target,
+            "runs": self.runs,
+            "settings": self.settings,
+            "reason": self.reason,
+            "assessment": None if self.assessment is None else self.assessment.to_dict(),
+            "noise_floor": self.noise.floor,
+            "target_error": self.target_error,
+            "below_noise_floor": self.below_floor,
+            "contradictions": list(self.contradictions),
+            "grid_runs": self.grid_runs,
+            "spent_s": self.spent_s,
+            "grid_s": self.grid_s,
+        }
+
+    @property
+    def below_floor(self) -> bool:
+        """Whether the target error asked for is less than noise alone makes."""
+        return self.noise.floor > self.target_error

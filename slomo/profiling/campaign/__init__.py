@@ -1,0 +1,1 @@
+"""Making the runs: in order, stored, resumed."""

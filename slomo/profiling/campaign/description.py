@@ -1,0 +1,116 @@
+"""What a campaign would do, before it does it: what, how many, how long (`--dry-run`).
+
+npf and Optuna show the size of an experiment first; a night on a rack is too dear for surprises.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from slomo.profiling.campaign.run import campaign_environment, worker_count
+from slomo.profiling.campaign.schedule import Schedule
+from slomo.profiling.campaign.store import CampaignStore
+from slomo.profiling.plans.plan import ExperimentPlan
+from slomo.testbed.base import Testbed
+
+
+@dataclass(frozen=True)
+class CampaignDescription:
+    """The size of a campaign.
+
+    Attributes
+    ----------
+    plan, machine, testbed : str
+        Names.
+    targets : mapping of str to int
+        Workload key of each target -> its co-locations.
+    runs, finished, pending : int
+        Runs the plan is sure to need, those already in the store, those left.
+    most_runs : int
+        Runs if every co-location needs its maximum of repetitions.
+    jobs : int
+        Runs at a time.
+    estimate_s : float
+        Expected wall time of what is left [s].
+    """
+
+    plan: str
+    machine: str
+    testbed: str
+    targets: Mapping[str, int]
+    runs: int
+    finished: int
+    pending: int
+    most_runs: int
+    jobs: int
+    estimate_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {**asdict(self), "targets": dict(self.targets)}
+
+    def __str__(self) -> str:
+        lines = [f"plan '{self.plan}' on {self.machine}, testbed {self.testbed}"]
+        lines += [f"  {target}: {count} co-locations" for target, count in self.targets.items()]
+        more = f" (up to {self.most_runs} if unstable)" if self.most_runs > self.runs else ""
+        lines.append(f"  {self.runs} runs{more}, {self.finished} finished, {self.pending} left, {self.jobs} at a time")
+        lines.append(f"  about {duration_text(self.estimate_s)}")
+        return "\n".join(lines)
+
+
+def describe_campaign(
+    plan: ExperimentPlan, testbed: Testbed, store: str | Path | None = None, jobs: int | None = None
+) -> CampaignDescription:
+    """Return what `run_campaign` with the same arguments would do; runs nothing and makes no file.
+
+    Raises
+    ------
+    StoreError
+        If the store is in use or corrupt.
+    IncompatibleMeasurementsError
+        If the store belongs to another plan or environment.
+    UsageError
+        If the testbed does not know what the plan asks for.
+
+    Examples
+    --------
+    >>> from slomo.testing.builders import ToyTestbed, toy_plan
+    >>> print(describe_campaign(toy_plan(), ToyTestbed(delay_s=30), jobs=2))
+    plan 'toy' on toy, testbed toy
+      lpm@64B,100000f: 4 co-locations
+      4 runs, 0 finished, 4 left, 2 at a time
+      about 1 min
+    """
+    with CampaignStore(store if store is not None and Path(store).exists() else None) as opened:
+        opened.bind(plan, campaign_environment(plan, testbed))
+        schedule = Schedule(plan, opened.records())
+        finished = len(opened)
+    pending = schedule.pending()
+    workers = worker_count(testbed, jobs)
+    return CampaignDescription(
+        plan=plan.name,
+        machine=plan.machine,
+        testbed=testbed.name,
+        targets=Counter(colocation.target.key for colocation in plan.colocations if colocation.target is not None),
+        runs=len(plan.runs()),
+        finished=finished,
+        pending=len(pending),
+        most_runs=len(plan) * plan.most_replicates,
+        jobs=workers,
+        estimate_s=sum(testbed.estimate_s(run.colocation) for run in pending) / max(1, min(workers, len(pending))),
+    )
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as people say it.
+
+    Examples
+    --------
+    >>> duration_text(0.4), duration_text(59), duration_text(61), duration_text(9000)
+    ('1 s', '59 s', '1 min', '2.5 h')
+    """
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

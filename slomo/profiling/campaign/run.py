@@ -1,0 +1,282 @@
+"""Run a plan on a testbed: parallel, durable, resumable, the same dataset whatever happened on the way.
+
+SLOMO's offline profiling (SIGCOMM'20, section 4.1) as an append-only log of runs (ResQ persisted its runs, npf caches
+them): kill it at any moment, start it again, and it ends with the dataset it would have ended with.
+"""
+
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import MeasurementError, TestbedError, UsageError
+from slomo.profiling.campaign.interruption import interruptible
+from slomo.profiling.campaign.progress import Progress, Silent
+from slomo.profiling.campaign.schedule import Schedule, record_throughput
+from slomo.profiling.campaign.store import CampaignStore
+from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
+from slomo.records.dataset import ProfileDataset
+from slomo.records.run import RunRecord
+from slomo.testbed.base import Testbed
+
+_ATTEMPTS = 2
+_LOOK_UP_S = 0.2  # how long a signal may go unnoticed
+
+
+class IncompleteCampaignError(TestbedError):
+    """Some runs failed, even when repeated; the others are there.
+
+    Attributes
+    ----------
+    dataset : ProfileDataset or None
+        What was measured; None if nothing was.
+    failed : tuple of str
+        Labels of the runs that failed.
+    """
+
+    dataset: ProfileDataset | None = None
+    failed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What became of one run: a record, or nothing, and the errors on the way."""
+
+    record: RunRecord | None
+    errors: tuple[Exception, ...]
+    wall_s: float
+
+
+def run_campaign(
+    plan: ExperimentPlan,
+    testbed: Testbed,
+    store: str | Path | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> ProfileDataset:
+    """Run everything `plan` asks for that is not yet in `store`, and return the dataset.
+
+    Parameters
+    ----------
+    plan : ExperimentPlan
+        What to measure.
+    testbed : Testbed
+        Where.
+    store : path, optional
+        File that keeps every finished run; the same call again goes on where the last one ended. Without it
+        an interrupted campaign is lost.
+    jobs : int, optional
+        Runs at a time, 1 or more; as many as this process has cores if not given, 1 on an exclusive testbed.
+        The dataset does not depend on it.
+    progress : Progress, optional
+        Listener.
+
+    Raises
+    ------
+    StoreError
+        If the store is in use, corrupt or cannot be written.
+    IncompatibleMeasurementsError
+        If the store belongs to another plan or environment.
+    UsageError
+        If the plan asks the testbed for something that does not exist; nothing else is run then.
+    IncompleteCampaignError
+        If some runs failed twice; all others have been run, and kept.
+    KeyboardInterrupt
+        After Ctrl-C or SIGTERM, once the runs under way are finished and kept; the message says how many.
+
+    Examples
+    --------
+    >>> from slomo.testing.builders import ToyTestbed, toy_plan
+    >>> dataset = run_campaign(toy_plan(), ToyTestbed())
+    >>> len(dataset)
+    4
+    """
+    with CampaignStore(store) as opened:
+        opened.bind(plan, campaign_environment(plan, testbed))
+        schedule = Schedule(plan, opened.records())
+        work = _Work(opened, schedule, testbed, worker_count(testbed, jobs), progress or Silent())
+        work.run_all()
+        return _dataset(plan, schedule, opened, work.failed)
+
+
+def worker_count(testbed: Testbed, jobs: int | None) -> int:
+    """Return how many runs may go on at a time.
+
+    Raises
+    ------
+    UsageError
+        For less than one.
+    """
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"jobs is {jobs}, needed 1 or more")
+    if testbed.exclusive:
+        return 1
+    if jobs is not None:
+        return jobs
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, Any]:
+    """Return what must be equal for the plan's runs to be one dataset: the testbed's environment and the seed.
+
+    Of the network functions a testbed knows, only those of the plan are stated.
+
+    Raises
+    ------
+    UsageError
+        If the testbed can tell beforehand (``check(colocation)``) that it cannot run the plan.
+    """
+    check = getattr(testbed, "check", None)
+    if check is not None:
+        for colocation in plan.colocations:
+            check(colocation)
+    stated = {**testbed.environment(), "seed": plan.seed}
+    known = stated.get("network_functions", {})
+    used = {workload.nf for colocation in plan.colocations for workload in colocation.tenants}
+    return stated | ({"network_functions": {name: known[name] for name in known if name in used}} if known else {})
+
+
+@dataclass
+class _Work:
+    """The loop that feeds the workers; workers only compute, this thread alone writes."""
+
+    store: CampaignStore
+    schedule: Schedule
+    testbed: Testbed
+    jobs: int
+    progress: Progress
+    failed: dict[str, Exception] = field(default_factory=dict)
+
+    def run_all(self) -> None:
+        """Run what is open; keep what finishes."""
+        queue = deque(self.schedule.pending())
+        if not queue:
+            return
+        self.progress.start(len(queue))
+        try:
+            with interruptible() as stop, _pool(min(self.jobs, len(queue))) as pool:
+                self._loop(queue, pool, stop)
+        finally:
+            self.progress.finish()
+
+    def _loop(self, queue: deque[PlannedRun], pool: ThreadPoolExecutor, stop: threading.Event) -> None:
+        running: dict[Future[_Outcome], PlannedRun] = {}
+        try:
+            while running or (queue and not stop.is_set()):
+                while queue and len(running) < self.jobs and not stop.is_set():
+                    run = queue.popleft()
+                    running[pool.submit(_attempt, self.testbed, run)] = run
+                for future in wait(running, _LOOK_UP_S, FIRST_COMPLETED).done:
+                    queue.extend(self._keep(running.pop(future), future.result()))
+        except BaseException:
+            self._keep_the_rest(running)
+            raise
+        if stop.is_set():
+            raise KeyboardInterrupt(self._farewell())
+
+    def _keep(self, run: PlannedRun, outcome: _Outcome) -> list[PlannedRun]:
+        for error in outcome.errors:
+            self.store.add_failure(run, error)
+        following: list[PlannedRun] = []
+        if outcome.record is None:
+            self.failed[run.label] = outcome.errors[-1]
+        else:
+            self.store.add(run, outcome.record, outcome.wall_s)
+            following = self.schedule.finish(run, outcome.record)
+        self.progress.advance(run)
+        return following
+
+    def _keep_the_rest(self, running: Mapping[Future[_Outcome], PlannedRun]) -> None:
+        """Keep the runs that are under way when another one stops the campaign."""
+        for future in wait(running).done:
+            if not future.cancelled() and future.exception() is None and (record := future.result().record) is not None:
+                self.store.add(running[future], record, future.result().wall_s)
+
+    def _farewell(self) -> str:
+        kept, total = len(self.store), len(self.schedule.plan.runs())
+        if self.store.path is None:
+            return f"stopped after {kept} of {total} runs; none is kept, because the campaign had no store"
+        return f"{kept} of {total} runs are kept in '{self.store.name}'; the same command again goes on from there"
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
+    # Threads, not processes: the simulator's kernel releases the interpreter's lock, so they use all cores, need no
+    # second import of the library, share the compiled kernel, and none outlives a killed campaign.
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="slomo-run")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _attempt(testbed: Testbed, run: PlannedRun) -> _Outcome:
+    """Run once, and once more if that failed; what was asked for wrongly is not tried again."""
+    errors: list[Exception] = []
+    started = time.perf_counter()
+    for _ in range(_ATTEMPTS):
+        try:
+            record = _usable(testbed.run(run.colocation, seed=run.seed), run)
+        except UsageError:
+            raise
+        except Exception as error:  # a back end may fail in any way; one run must not end a night's campaign
+            errors.append(error)
+        else:
+            return _Outcome(record, tuple(errors), time.perf_counter() - started)
+    return _Outcome(None, tuple(errors), time.perf_counter() - started)
+
+
+def _usable(record: RunRecord, run: PlannedRun) -> RunRecord:
+    """Return a record that may enter a dataset; what a back end got wrong counts as a failed run."""
+    if record.colocation != run.colocation:
+        raise MeasurementError(f"{run.label}: the testbed reports another co-location: {record.colocation.label}")
+    throughput = record_throughput(record)
+    if not (math.isfinite(throughput) and throughput >= 0.0):
+        raise MeasurementError(f"{run.label}: throughput is {throughput} Mpps, needed a number of 0 or more")
+    return record
+
+
+def _dataset(
+    plan: ExperimentPlan, schedule: Schedule, store: CampaignStore, failed: Mapping[str, Exception]
+) -> ProfileDataset:
+    found = dict(store.records())
+    keys = [colocation.key for colocation in plan.colocations]
+    records = [found[key, replicate] for key in keys for replicate in schedule.used(key)]
+    dataset = ProfileDataset.from_records(records, store.settings()["environment"], limit=plan.dispersion_limit)
+    if not failed:
+        return dataset
+    error = _incomplete(plan, store, failed)
+    error.dataset = dataset if records else None
+    raise error
+
+
+def _incomplete(plan: ExperimentPlan, store: CampaignStore, failed: Mapping[str, Exception]) -> IncompleteCampaignError:
+    label, first = next(iter(failed.items()))
+    where = f"are kept in '{store.name}'" if store.path else "are in this error's `dataset`"
+    error = IncompleteCampaignError(
+        f"{len(failed)} of {len(plan.runs())} runs of plan '{plan.name}' failed {_ATTEMPTS} times each; "
+        f"the {len(store)} finished ones {where}. "
+        f"First: {label}: {type(first).__name__}: {getattr(first, 'message', first)}",
+        hint="mend the cause and run the same command again: only the failed runs are repeated",
+    )
+    error.failed = tuple(failed)
+    return error
+
+
+def run_batch(
+    store: CampaignStore, schedule: Schedule, testbed: Testbed, jobs: int, progress: Progress
+) -> dict[str, Exception]:
+    """Run what a schedule has open into an opened store; return label and error of every run that failed.
+
+    For campaigns that decide on their runs as they go (`slomo.profiling.adaptive.campaign`).
+    """
+    work = _Work(store, schedule, testbed, jobs, progress)
+    work.run_all()
+    return work.failed

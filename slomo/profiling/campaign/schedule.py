@@ -1,0 +1,70 @@
+"""What a campaign still has to run: the plan, less what is finished, plus repetitions of what is unstable.
+
+The next repetition depends only on the throughput of those before it, so a resumed campaign asks for the same runs.
+"""
+
+from collections.abc import Iterable
+
+from slomo.profiling.campaign.stability import needs_another
+from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
+from slomo.records.run import RunRecord
+from slomo.vocabulary.colocation import Colocation
+
+
+class Schedule:
+    """The open runs of a plan.
+
+    Parameters
+    ----------
+    plan : ExperimentPlan
+        What is to be measured.
+    finished : iterable of ((str, int), RunRecord)
+        Co-location key and replicate of every run there is, with its record.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.workload import Workload
+    >>> plan = ExperimentPlan("p", (Colocation("m", Workload("lpm")),), replicates=2)
+    >>> [run.replicate for run in Schedule(plan, ()).pending()]
+    [0, 1]
+    """
+
+    def __init__(self, plan: ExperimentPlan, finished: Iterable[tuple[tuple[str, int], RunRecord]]) -> None:
+        self.plan = plan
+        self._throughput: dict[str, dict[int, float]] = {colocation.key: {} for colocation in plan.colocations}
+        for (key, replicate), record in finished:
+            if key in self._throughput:
+                self._throughput[key][replicate] = record_throughput(record)
+
+    def pending(self) -> list[PlannedRun]:
+        """Return the runs that can start now, in the plan's order."""
+        return [run for colocation in self.plan.colocations for run in self._missing(colocation)]
+
+    def finish(self, run: PlannedRun, record: RunRecord) -> list[PlannedRun]:
+        """Note a finished run; return the runs it has made necessary."""
+        known = self._throughput[run.colocation.key]
+        known[run.replicate] = record_throughput(record)
+        if len(known) < self.plan.replicates or len(known) <= max(known):
+            return []  # others of this co-location are still running
+        return self._missing(run.colocation)
+
+    def used(self, key: str) -> range:
+        """Return the replicates of a co-location that belong to the dataset."""
+        known, count = self._throughput[key], 0
+        while count in known and needs_another([known[n] for n in range(count)], self.plan):
+            count += 1
+        return range(count)
+
+    def _missing(self, colocation: Colocation) -> list[PlannedRun]:
+        known = self._throughput[colocation.key]
+        first = [n for n in range(self.plan.replicates) if n not in known]
+        if not first:
+            following = len(self.used(colocation.key))
+            ordered = [known[n] for n in range(following)]
+            first = [following] if needs_another(ordered, self.plan) else []
+        return [self.plan.run(colocation, replicate) for replicate in first]
+
+
+def record_throughput(record: RunRecord) -> float:
+    """Return the target's throughput [Mpps]; 0 for a run without target, which is never repeated for dispersion."""
+    return record.target.throughput_mpps if record.beside is not None and record.colocation.target is not None else 0.0

@@ -1,0 +1,284 @@
+"""The campaign's store: every finished run is on disk before the next one is reported.
+
+One SQLite file in write-ahead mode with full synchronisation, keyed by co-location and replicate: killed at any moment,
+it holds every run that was finished (ResQ persisted its runs and npf its cache for the same reason).
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import ConfigurationError, IncompatibleMeasurementsError, SlomoError, StoreError
+from slomo.profiling.campaign.lock import exclusive_lock
+from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
+from slomo.records.provenance import difference
+from slomo.records.run import RunRecord
+from slomo.vocabulary.workload import canonical_json
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x736C6F6D  # "slom"; SQLite's way to say whose file this is
+_SCHEMA = (
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE runs (colocation TEXT, replicate INTEGER, seed INTEGER NOT NULL, wall_s REAL NOT NULL,"
+    " record TEXT NOT NULL, PRIMARY KEY (colocation, replicate)) WITHOUT ROWID",
+    "CREATE TABLE failures (id INTEGER PRIMARY KEY, colocation TEXT, replicate INTEGER,"
+    " label TEXT, error TEXT, message TEXT)",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+Key = tuple[str, int]
+
+
+class CampaignStore:
+    """Finished runs and failures of one campaign.
+
+    Parameters
+    ----------
+    path : str or Path or None
+        The file, created if missing; None keeps everything in memory.
+
+    Raises
+    ------
+    StoreError
+        If the file is locked by another campaign, corrupt, of another schema version, no store at all, or not writable.
+
+    Examples
+    --------
+    >>> with CampaignStore(None) as store:
+    ...     len(store)
+    0
+    """
+
+    def __init__(self, path: str | Path | None) -> None:
+        self.path = None if path is None else Path(path)
+        self._resources = ExitStack()
+        try:
+            self._connection = self._open()
+        except BaseException:
+            self._resources.close()
+            raise
+
+    def __enter__(self) -> "CampaignStore":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        with self._mapped():
+            return int(self._connection.execute("SELECT count(*) FROM runs").fetchone()[0])
+
+    @property
+    def name(self) -> str:
+        """The file's name for messages."""
+        return "memory" if self.path is None else str(self.path)
+
+    def close(self) -> None:
+        """Release the file and its lock."""
+        self._resources.close()
+
+    def bind(self, plan: ExperimentPlan, environment: Mapping[str, Any]) -> None:
+        """Tie the store to a plan and an environment, or check that it is tied to these.
+
+        Raises
+        ------
+        IncompatibleMeasurementsError
+            If it holds runs of another plan or environment; shows the difference.
+        """
+        stored = self.settings()
+        if not stored:
+            rows = [("plan", canonical_json(plan.to_dict())), ("environment", canonical_json(environment))]
+            with self._mapped(), self._connection:
+                self._connection.executemany("INSERT INTO settings VALUES (?, ?)", rows)
+            return
+        lines = [*plan_difference(stored["plan"], plan.to_dict()), *difference(stored["environment"], environment)]
+        if lines:
+            raise IncompatibleMeasurementsError(
+                f"campaign store '{self.name}' belongs to another campaign (there | asked for):"
+                + "".join(f"\n  {line}" for line in lines),
+                hint="give this campaign a store of its own, or repeat the command the store was made with",
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """Return plan and environment as stored; empty for a new store."""
+        with self._mapped():
+            rows = self._connection.execute("SELECT name, value FROM settings").fetchall()
+        return {name: self._decoded(value, f"setting '{name}'") for name, value in rows}
+
+    def add(self, run: PlannedRun, record: RunRecord, wall_s: float) -> None:
+        """Write one finished run; when this returns it survives a power cut."""
+        row = (run.colocation.key, run.replicate, run.seed, wall_s, _record_text(record))
+        with self._mapped(), self._connection:
+            self._connection.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?)", row)
+
+    def add_failure(self, run: PlannedRun, error: BaseException) -> None:
+        """Write that an attempt failed, and why."""
+        row = (run.colocation.key, run.replicate, run.label, type(error).__name__, str(error))
+        statement = "INSERT INTO failures (colocation, replicate, label, error, message) VALUES (?, ?, ?, ?, ?)"
+        with self._mapped(), self._connection:
+            self._connection.execute(statement, row)
+
+    def failures(self) -> list[tuple[str, str, str]]:
+        """Return run, kind of error and message of every failed attempt, oldest first."""
+        with self._mapped():
+            return self._connection.execute("SELECT label, error, message FROM failures ORDER BY id").fetchall()
+
+    def records(self) -> Iterator[tuple[Key, RunRecord]]:
+        """Yield every finished run with its key, by co-location key and replicate.
+
+        Raises
+        ------
+        StoreError
+            For a row that cannot be read, naming it.
+        """
+        statement = "SELECT colocation, replicate, record FROM runs ORDER BY colocation, replicate"
+        with self._mapped():
+            rows = self._connection.execute(statement).fetchall()
+        for colocation, replicate, text in rows:
+            name = f"run {colocation}/{replicate}"
+            data = self._decoded(text, name)
+            try:
+                record = RunRecord.from_dict(data)
+            except (KeyError, TypeError, ValueError, AttributeError, SlomoError) as error:
+                raise self._damaged(f"{name} is no run record ({type(error).__name__}: {error})") from error
+            yield (colocation, replicate), record
+
+    def finished(self) -> set[Key]:
+        """Return the keys of all finished runs."""
+        with self._mapped():
+            return set(self._connection.execute("SELECT colocation, replicate FROM runs").fetchall())
+
+    def _open(self) -> sqlite3.Connection:
+        if self.path is None:
+            connection = self._connected(":memory:")
+        else:
+            self._make_directory(self.path.parent)
+            self._resources.enter_context(exclusive_lock(self.path.with_name(self.path.name + ".lock")))
+            connection = self._connected(str(self.path))
+        with self._mapped():
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            self._check_or_create(connection)
+        return connection
+
+    def _connected(self, target: str) -> sqlite3.Connection:
+        with self._mapped():
+            connection = sqlite3.connect(target, timeout=5.0)
+        self._resources.callback(connection.close)
+        return connection
+
+    def _make_directory(self, directory: Path) -> None:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            message = f"campaign store '{self.name}': its directory cannot be made: {error.strerror}"
+            raise StoreError(message, hint=_PLACE_HINT) from error
+
+    def _check_or_create(self, connection: sqlite3.Connection) -> None:
+        pragma = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _PRAGMAS}
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if not tables and not pragma["application_id"]:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            connection.commit()
+        elif pragma["application_id"] != APPLICATION_ID:
+            message = f"'{self.name}' is a SQLite file of another program, not a campaign store"
+            raise StoreError(message, hint="choose another file name")
+        elif pragma["user_version"] != SCHEMA_VERSION:
+            raise StoreError(
+                f"campaign store '{self.name}' has schema version {pragma['user_version']}, needed {SCHEMA_VERSION}",
+                hint="go on with the slomo that made it, or start a new store; nothing in this one was changed",
+            )
+        elif (verdict := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise self._damaged(str(verdict))
+
+    def _decoded(self, text: str, what: str) -> Any:
+        try:
+            return json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise self._damaged(f"{what} is no JSON") from error
+
+    def _damaged(self, detail: str) -> StoreError:
+        return StoreError(f"campaign store '{self.name}' is corrupt: {detail}", hint=_CORRUPT_HINT)
+
+    @contextmanager
+    def _mapped(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise store_error(self.name, error) from error
+
+
+def _record_text(record: RunRecord) -> str:
+    """Return a record as JSON; a replayed competitor's throughput may be NaN, which Python's JSON reads back."""
+    return json.dumps(record.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=True)
+
+
+_PRAGMAS = ("application_id", "user_version")
+_PLACE_HINT = "give the store a directory that exists and that you may write to"
+_CORRUPT_HINT = (
+    "nothing was changed: keep the file, save what it holds with `sqlite3 FILE .recover`, "
+    "and start a new store under another name"
+)
+
+
+def store_error(name: str, error: sqlite3.Error) -> StoreError:
+    """Return what an SQLite error means for the store called `name`.
+
+    Examples
+    --------
+    >>> print(store_error("a.sqlite", sqlite3.DatabaseError("file is not a database")))
+    campaign store 'a.sqlite' is corrupt: file is not a database
+    hint: nothing was changed: keep the file, ...
+    """
+    code = str(getattr(error, "sqlite_errorname", "") or "")
+    if code.startswith("SQLITE_FULL"):
+        hint = "free some space and run the same command again; finished runs are kept"
+        return StoreError(f"campaign store '{name}' cannot grow: the disk is full", hint=hint)
+    if code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_IOERR")):
+        return StoreError(f"campaign store '{name}' cannot be written: {error}", hint=_PLACE_HINT)
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        hint = "close it there and run the same command again"
+        return StoreError(f"campaign store '{name}' is in use by another program", hint=hint)
+    return StoreError(f"campaign store '{name}' is corrupt: {error}", hint=_CORRUPT_HINT)
+
+
+def plan_difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two plans, as lines ``key: there | asked``; empty where they ask for the same.
+
+    Examples
+    --------
+    >>> plan_difference({"seed": 1, "colocations": []}, {"seed": 2, "colocations": []})
+    ['plan.seed: 1 | 2']
+    """
+    names = sorted({*there, *asked} - {"colocations"})
+    differing = [name for name in names if there.get(name) != asked.get(name)]
+    lines = [f"plan.{name}: {there.get(name)} | {asked.get(name)}" for name in differing]
+    sides = [[canonical_json(item) for item in side.get("colocations", [])] for side in (there, asked)]
+    if sides[0] != sides[1]:
+        there_only, asked_only = (len(set(sides[i]) - set(sides[1 - i])) for i in (0, 1))
+        detail = f"only there {there_only}, only asked for {asked_only}"
+        detail = detail if there_only or asked_only else "the same ones in another order"
+        lines.append(f"plan.colocations: {len(sides[0])} | {len(sides[1])} ({detail})")
+    return lines
+
+
+def stored_records(path: str | Path) -> list[RunRecord]:
+    """Return all runs of a store, for a replay or a look at the raw data.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is no such file.
+    StoreError
+        If it is in use, corrupt or no store.
+    """
+    if not Path(path).is_file():
+        hint = "name the file that was given as the campaign's store"
+        raise ConfigurationError(f"there is no campaign store '{path}'", hint=hint)
+    with CampaignStore(path) as store:
+        return [record for _, record in store.records()]

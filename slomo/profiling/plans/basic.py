@@ -1,0 +1,192 @@
+"""The three plans: network functions alone, beside synthetic pressure, and in mixes of each other.
+
+SLOMO (SIGCOMM'20): solo and pressure runs train the models (section 4.1), mixes of unlike network functions judge
+them (section 6). Mixes that calibrate and mixes that test never meet.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from slomo.errors import InvalidValueError
+from slomo.profiling.plans.designs import MOST_INSTANCES, Design, make_design
+from slomo.profiling.plans.plan import ExperimentPlan
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.machine import Machine, load_machine
+from slomo.vocabulary.workload import Workload
+
+Stream = Literal["calibration", "test"]
+STREAMS: tuple[Stream, ...] = ("calibration", "test")
+_DRAWS = 200  # tries for one mix that is new and in the stream
+
+
+def solo_plan(
+    targets: Sequence[Workload | str], machine: str | Machine, *, replicates: int = 1, seed: int = 0
+) -> ExperimentPlan:
+    """Return the plan that runs every target alone.
+
+    Examples
+    --------
+    >>> len(solo_plan(["lpm", "stats"], "e5-2620v4"))
+    2
+    """
+    name = _machine(machine).name
+    colocations = tuple(Colocation(name, workload) for workload in _workloads(targets))
+    return ExperimentPlan("solo", colocations, replicates=replicates, seed=seed)
+
+
+def pressure_plan(
+    target: Workload | str | Sequence[Workload | str],
+    machine: str | Machine,
+    design: str | Design = "grid",
+    *,
+    runs: int | None = None,
+    replicates: int = 1,
+    seed: int = 0,
+) -> ExperimentPlan:
+    """Return the plan that runs targets beside the synthetic competitor, and once alone.
+
+    Parameters
+    ----------
+    target : Workload, str or sequence of them
+        Network function or functions.
+    machine : str or Machine
+        Where; it must have cores for the target and the design's competitors.
+    design : str or Design
+        As in `designs.make_design`.
+    runs : int, optional
+        Points of the design per target.
+    replicates, seed : int
+        As in `ExperimentPlan`; the seed also thins or scrambles the design.
+
+    Raises
+    ------
+    UnknownNameError, InvalidValueError
+        For a machine or design there is not, or an impossible number.
+
+    Examples
+    --------
+    >>> len(pressure_plan("lpm", "e5-2620v4")), len(pressure_plan("lpm", "silver-4110", "sobol", runs=64))
+    (589, 65)
+    """
+    chosen = _machine(machine)
+    points = make_design(design, runs, seed, min(MOST_INSTANCES, chosen.cores_per_socket - 1))
+    if not points:
+        raise InvalidValueError(f"the design has no point that fits on '{chosen.name}' beside a target")
+    beside = [(), *dict.fromkeys(point.competitors for point in points)]
+    targets = _workloads([target] if isinstance(target, Workload | str) else target)
+    colocations = tuple(Colocation(chosen.name, workload, others) for workload in targets for others in beside)
+    return ExperimentPlan("pressure", colocations, replicates=replicates, seed=seed)
+
+
+def mixes_plan(
+    nfs: Sequence[Workload | str],
+    machine: str | Machine,
+    count: int,
+    sizes: Sequence[int] = tuple(range(1, MOST_INSTANCES + 1)),
+    *,
+    stream: Stream = "test",
+    replicates: int = 1,
+    seed: int = 0,
+) -> ExperimentPlan:
+    """Return a plan of random mixes: each a target beside 1 to 7 unlike competitors.
+
+    Competitors of a mix are of different kinds as long as there are enough kinds. Whether a mix tests or calibrates is
+    decided by the mix itself (a fingerprint of its tenants, whoever of them is the target), so that the two
+    streams never share one, whatever their seeds.
+
+    Parameters
+    ----------
+    nfs : sequence of Workload or str
+        What mixes are made of.
+    machine : str or Machine
+        Where.
+    count : int
+        Mixes, 1 or more.
+    sizes : sequence of int
+        Numbers of competitors, taken in turn; those the machine has no cores for are left out.
+    stream : {'test', 'calibration'}
+        Which half of all mixes to draw from.
+    replicates, seed : int
+        As in `ExperimentPlan`; the seed also draws the mixes.
+
+    Raises
+    ------
+    InvalidValueError
+        If there are not that many different mixes, or a number is impossible.
+
+    Examples
+    --------
+    >>> plan = mixes_plan(["lpm", "stats", "ipsec", "snort"], "e5-2620v4", 6, sizes=(1, 2, 3))
+    >>> [len(colocation.competitors) for colocation in plan.colocations]
+    [1, 2, 3, 1, 2, 3]
+    """
+    chosen = _machine(machine)
+    fitting = tuple(size for size in sizes if size < chosen.cores_per_socket)
+    if count < 1 or not fitting or min(fitting) < 1 or stream not in STREAMS:
+        raise InvalidValueError(
+            f"mixes: {count} of sizes {list(sizes)} from stream '{stream}', needed 1 or more of "
+            f"1 to {chosen.cores_per_socket - 1} competitors from one of: {', '.join(STREAMS)}"
+        )
+    kinds = _workloads(nfs)
+    generator = np.random.default_rng([seed, 0x6D6978])
+    found: dict[str, Colocation] = {}
+    open_sizes = list(fitting)
+    while open_sizes and len(found) < count:
+        for size in tuple(open_sizes)[: count - len(found)]:
+            mixes = (random_mix(kinds, chosen.name, size, generator) for _ in range(_DRAWS))
+            fresh = next((mix for mix in mixes if stream_of(mix) == stream and mix.key not in found), None)
+            if fresh is None:
+                open_sizes.remove(size)  # (almost) all mixes of this size are taken
+            else:
+                found[fresh.key] = fresh
+    if len(found) == count:
+        return ExperimentPlan(f"mixes-{stream}", tuple(found.values()), replicates=replicates, seed=seed)
+    raise InvalidValueError(
+        f"mixes: {count} asked for, but {len(kinds)} network functions in sizes {list(fitting)} give only about "
+        f"{len(found)} different ones for '{stream}'",
+        hint="ask for fewer, or give more network functions or sizes",
+    )
+
+
+def stream_of(colocation: Colocation) -> Stream:
+    """Return the stream a mix belongs to, by its tenants alone; whatever load they are offered.
+
+    Examples
+    --------
+    >>> a, b = Workload("lpm"), Workload("stats")
+    >>> stream_of(Colocation("m", a, (b,))) == stream_of(Colocation("m", b, (a,)))
+    True
+    """
+    saturated = (workload.with_traffic(replace(workload.traffic, offered_mpps=None)) for workload in colocation.tenants)
+    tenants = "+".join(sorted(workload.key for workload in saturated))
+    return STREAMS[hashlib.sha256(tenants.encode()).digest()[0] % len(STREAMS)]
+
+
+def random_mix(kinds: Sequence[Workload], machine: str, size: int, generator: np.random.Generator) -> Colocation:
+    """Return one random mix of a target and `size` competitors, which differ in kind while there are kinds left.
+
+    Examples
+    --------
+    >>> mix = random_mix([Workload("lpm"), Workload("stats")], "silver-4110", 2, np.random.default_rng(0))
+    >>> [workload.nf for workload in mix.competitors]
+    ['lpm', 'stats']
+    """
+    target = kinds[int(generator.integers(len(kinds)))]
+    chosen = generator.choice(len(kinds), size, replace=size > len(kinds))
+    others = sorted((kinds[int(index)] for index in chosen), key=lambda workload: workload.key)
+    return Colocation(machine, target, tuple(others))
+
+
+def _machine(machine: str | Machine) -> Machine:
+    return machine if isinstance(machine, Machine) else load_machine(machine)
+
+
+def _workloads(given: Sequence[Workload | str]) -> tuple[Workload, ...]:
+    workloads = tuple(item if isinstance(item, Workload) else Workload(item) for item in given)
+    if not workloads:
+        raise InvalidValueError("no network function given", hint="name at least one; `slomo nf list` shows them")
+    return tuple(dict.fromkeys(workloads))

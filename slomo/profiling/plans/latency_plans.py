@@ -1,0 +1,128 @@
+"""The plan that measures latency over load: alone, and beside a few of the competitions that a profile has measured.
+
+ResQ (NSDI'18) section 5.2 measures latency over load for an NF alone. What an NF can serve beside a competition is
+known only after it ran there with as much offered as it could take: the plan is made from a profile's dataset.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.profiling.plans.plan import ExperimentPlan
+from slomo.records.dataset import ProfileDataset
+from slomo.records.rows import competitors_from_cell, workload_from_columns
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.workload import Workload
+
+#: Shares of the possible throughput; none far apart, for where bursts begin to fill latency bends twice.
+LOADS = (0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+#: Competitions beside which latency is measured, besides alone.
+PRESSURES = 5
+_DIGITS = 5  # of an offered load [Mpps]: ten packets per second
+
+
+def latency_plan(
+    dataset: ProfileDataset,
+    targets: Sequence[Workload | str] | None = None,
+    *,
+    loads: Sequence[float] = LOADS,
+    pressures: int = PRESSURES,
+    replicates: int = 1,
+    seed: int = 0,
+) -> ExperimentPlan:
+    """Return the plan that runs targets at several loads, alone and beside competitions of their profile.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Solo and pressure runs with as much offered as the targets could take.
+    targets : sequence of Workload or str, optional
+        Workloads or their keys; all of the dataset by default.
+    loads : sequence of float
+        Shares of what the target served beside the same competition, above 0 and below 1.
+    pressures : int
+        Competitions per target besides none, 0 or more: evenly spread from the mildest to the hardest.
+    replicates, seed : int
+        As in `ExperimentPlan`.
+
+    Raises
+    ------
+    InvalidValueError
+        For loads or a number of pressures out of range.
+    MissingMetricError
+        Where a target was never measured alone.
+
+    Examples
+    --------
+    >>> from slomo.profiling.campaign.run import run_campaign
+    >>> from slomo.testing.builders import ToyTestbed, toy_plan
+    >>> plan = latency_plan(run_campaign(toy_plan(), ToyTestbed()), loads=(0.5, 0.9), pressures=2)
+    >>> [colocation.target.traffic.offered_mpps for colocation in plan.colocations][:2]
+    [2.5, 4.5]
+    """
+    check_loads(loads)
+    if pressures < 0:
+        raise InvalidValueError(f"latency beside {pressures} pressures, needed 0 or more")
+    frame = dataset.frame
+    frame = frame[frame["plan"].isin(["solo", "pressure"]) & frame["offered_mpps"].isna()]
+    frame = frame[frame["isolation"].isin(["null", "", "None"])]
+    wanted = None if targets is None else {item if isinstance(item, str) else item.key for item in targets}
+    colocations = []
+    for (machine, key), rows in frame.groupby(["machine", "target"], sort=False):
+        if wanted is None or str(key) in wanted:
+            colocations += _loaded(str(machine), str(key), rows, loads, pressures)
+    if not colocations:
+        asked = "any target" if wanted is None else ", ".join(sorted(wanted))
+        raise MissingMetricError(
+            f"the dataset has no solo run of {asked}, so there is no load to offer", hint="profile it first"
+        )
+    return ExperimentPlan("latency", tuple(dict.fromkeys(colocations)), replicates=replicates, seed=seed)
+
+
+def check_loads(loads: Sequence[float]) -> tuple[float, ...]:
+    """Return the loads, or say what is wrong with them.
+
+    Raises
+    ------
+    InvalidValueError
+        For none at all, or one that is not above 0 and below 1.
+
+    Examples
+    --------
+    >>> check_loads([0.5, 0.9])
+    (0.5, 0.9)
+    """
+    if not loads or not all(0.0 < load < 1.0 for load in loads):
+        shown = ", ".join(f"{load:g}" for load in loads) or "none"
+        raise InvalidValueError(
+            f"loads are {shown}, needed shares above 0 and below 1 of what was served",
+            hint="0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95",
+        )
+    return tuple(float(load) for load in loads)
+
+
+def _loaded(machine: str, key: str, rows: pd.DataFrame, loads: Sequence[float], pressures: int) -> list[Colocation]:
+    """Return one target's runs."""
+    possible = rows.groupby("competitors", sort=False)["throughput_mpps"].median()
+    alone = [cell for cell in possible.index if not competitors_from_cell(str(cell))]
+    if not alone:
+        raise MissingMetricError(
+            f"'{key}' was never measured alone on {machine}", hint="profile it with plan solo, pressure or all"
+        )
+    pressed = possible.drop(alone).sort_values(ascending=False, kind="stable")
+    pressed = pressed[pressed > 10.0**-_DIGITS / min(loads)]
+    picked = np.linspace(0, len(pressed) - 1, min(pressures, len(pressed))).round().astype(int)
+    target = workload_from_columns({str(name): value for name, value in rows.iloc[0].items()})
+    settings = [(alone[0], float(possible[alone[0]])), *((c, float(m)) for c, m in pressed.iloc[picked].items())]
+    return [
+        Colocation(machine, _offered(target, load * mpps), competitors_from_cell(str(cell)))
+        for cell, mpps in settings
+        for load in loads
+    ]
+
+
+def _offered(target: Workload, mpps: float) -> Workload:
+    return target.with_traffic(replace(target.traffic, offered_mpps=round(mpps, _DIGITS)))

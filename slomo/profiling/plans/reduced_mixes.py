@@ -1,0 +1,135 @@
+"""The plan of mixes in which some network functions are offered less than they could serve, to calibrate intervals.
+
+SLOMO (SIGCOMM'20) section 6 judges mixes at full load. On a real server some tenants idle: what they serve is what
+arrives, and how far that strays in one measurement only such mixes tell (`slomo.models.responses.arrivals`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.profiling.plans.basic import Stream, random_mix, stream_of
+from slomo.profiling.plans.designs import MOST_INSTANCES
+from slomo.profiling.plans.plan import ExperimentPlan
+from slomo.records.dataset import ProfileDataset
+from slomo.records.rows import SYNTHETIC
+from slomo.records.schema import Plan
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.machine import Machine, load_machine
+from slomo.vocabulary.workload import Workload
+
+#: Least and largest load of a network function at reduced load, over its solo throughput.
+LOADS = (0.15, 0.95)
+_DIGITS = 5  # of an offered load [Mpps]: ten packets per second
+_DRAWS = 200  # tries for one mix that is in the stream
+
+
+def reduced_mixes_plan(
+    dataset: ProfileDataset,
+    count: int,
+    sizes: Sequence[int] = tuple(range(1, MOST_INSTANCES + 1)),
+    *,
+    machine: str | Machine | None = None,
+    stream: Stream = "calibration",
+    replicates: int = 1,
+    seed: int = 0,
+) -> ExperimentPlan:
+    """Return a plan of random mixes in which about half the tenants are offered 15 to 95 % of their solo throughput.
+
+    At least one tenant of every mix is; the others run at full load. Mixes are drawn as in `plans.mixes_plan`.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Solo runs at full load, on one machine: which network functions there are, and what 100 % is.
+    count : int
+        Mixes, 1 or more.
+    sizes : sequence of int
+        Numbers of competitors, taken in turn; those the machine has no cores for are left out.
+    machine : str or Machine, optional
+        The machine, where it is none of the shipped ones.
+    stream : {'calibration', 'test'}
+        Which half of all mixes to draw from; a mix is in the same half at any load.
+    replicates, seed : int
+        As in `ExperimentPlan`; the seed also draws mixes and loads.
+
+    Raises
+    ------
+    MissingMetricError
+        Without solo runs at full load.
+    InvalidValueError
+        For solo runs on several machines, or a number that is impossible.
+
+    Examples
+    --------
+    >>> from slomo.profiling.campaign.run import run_campaign
+    >>> from slomo.profiling.plans.basic import solo_plan
+    >>> from slomo.testbed.registry import make_testbed
+    >>> solo = run_campaign(solo_plan(["lpm", "stats", "l2fwd"], "e5-2620v4"), make_testbed("simulated"))
+    >>> plan = reduced_mixes_plan(solo, 6, sizes=(1, 2))
+    >>> [any(tenant.traffic.offered_mpps for tenant in mix.tenants) for mix in plan.colocations]
+    [True, True, True, True, True, True]
+    """
+    name, solo = _solo_mpps(dataset)
+    chosen = machine if isinstance(machine, Machine) else load_machine(machine or name)
+    fitting = [size for size in sizes if 1 <= size < chosen.cores_per_socket]
+    if count < 1 or not fitting:
+        raise InvalidValueError(
+            f"mixes at reduced load: {count} of sizes {list(sizes)}, needed 1 or more of 1 to "
+            f"{chosen.cores_per_socket - 1} competitors"
+        )
+    kinds = list(solo)
+    generator = np.random.default_rng([seed, 0x6C6F6164])
+    found: dict[str, Colocation] = {}
+    while fitting and len(found) < count:
+        for size in tuple(fitting)[: count - len(found)]:
+            mixes = (random_mix(kinds, name, size, generator) for _ in range(_DRAWS))
+            mix = next((mix for mix in mixes if stream_of(mix) == stream), None)
+            if mix is None:
+                fitting.remove(size)  # all mixes of this size are in the other stream
+            else:
+                loaded = _reduced(mix, solo, generator)
+                found[loaded.key] = loaded
+    if not found:
+        raise InvalidValueError(
+            f"mixes at reduced load: {len(kinds)} network functions in sizes {list(sizes)} give none for '{stream}'",
+            hint="give more network functions or sizes",
+        )
+    return ExperimentPlan(f"reduced-{stream}", tuple(found.values()), replicates=replicates, seed=seed)
+
+
+def _solo_mpps(dataset: ProfileDataset) -> tuple[str, dict[Workload, float]]:
+    """Return the machine, and every network function with its solo throughput [Mpps]."""
+    frame = dataset.frame
+    frame = frame[(frame["plan"] == Plan.SOLO) & frame["offered_mpps"].isna() & (frame["throughput_mpps"] > 0.0)]
+    frame = frame[frame["isolation"].isin(["null", "", "None"]) & ~frame["nf"].str.startswith(SYNTHETIC)]
+    machines = [str(name) for name in frame["machine"].unique()]
+    if not machines:
+        raise MissingMetricError(
+            "the dataset has no solo run at full load, so there is no load to offer", hint="profile it first"
+        )
+    if len(machines) > 1:
+        raise InvalidValueError(
+            f"mixes at reduced load are of one machine, the dataset has {', '.join(machines)}",
+            hint="select one machine of it",
+        )
+    found = frame.groupby("target", sort=False)["throughput_mpps"].median()
+    return machines[0], {dataset.workload(str(key)): float(mpps) for key, mpps in found.items()}
+
+
+def _reduced(mix: Colocation, solo: dict[Workload, float], generator: np.random.Generator) -> Colocation:
+    """Offer about half the tenants, at least one, a random share of their solo throughput."""
+    chosen = generator.random(len(mix.tenants)) < 0.5
+    chosen[generator.integers(len(chosen))] = True
+    shares = generator.uniform(*LOADS, len(chosen))
+    tenants = [
+        _offered(workload, float(share) * solo[workload]) if less else workload
+        for workload, less, share in zip(mix.tenants, chosen, shares, strict=True)
+    ]
+    return Colocation(mix.machine, tenants[0], tuple(tenants[1:]))
+
+
+def _offered(workload: Workload, mpps: float) -> Workload:
+    return workload.with_traffic(replace(workload.traffic, offered_mpps=max(round(mpps, _DIGITS), 10.0**-_DIGITS)))

@@ -1,0 +1,1 @@
+"""Tables, recordings and data of others as datasets."""

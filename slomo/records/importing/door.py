@@ -1,0 +1,94 @@
+r"""Measured tables and PCM recordings in, a profile dataset out.
+
+The first real input of the library: what somebody else measured, read through a mapping
+(`slomo.records.importing.mapping`).
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     table = Path(folder, "acl.txt")
+...     _ = table.write_text("2e6 4 500\n8e6 16 400\n")
+...     dataset = import_table(table, {
+...         "machine": "bluefield-2", "nf": "acl", "names": ["misses", "wss", "perf"],
+...         "columns": {
+...             "misses": {"metric": "L2MISS", "unit": "1/s"}, "wss": {"metric": "L3OCC", "unit": "MiB"},
+...             "perf": {"target": "throughput", "unit": "kpps"},
+...         },
+...     })
+>>> dataset.throughput.tolist(), dataset.vectors("competition", ["L3OCC"]).iloc[1].tolist()
+([0.5, 0.4], [16384.0])
+>>> dataset.solo_mpps("acl"), dataset.solo_source("acl")
+(0.5, 'best measured')
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import slomo.records.importing.pcm as pcm_import
+import slomo.records.importing.table as table_import
+import slomo.records.schema as schema
+from slomo.errors import ConfigurationError
+from slomo.records.dataset import ProfileDataset
+from slomo.records.importing.mapping import TableMapping, load_mapping, throughput_mpps
+from slomo.records.provenance import describe_environment
+
+
+def import_table(path: str | Path, mapping: str | Path | Mapping[str, Any]) -> ProfileDataset:
+    """Read a measured table, or PCM recordings, through a mapping.
+
+    Parameters
+    ----------
+    path : str or Path
+        The table (CSV, whitespace, parquet); for a mapping of kind ``pcm`` the recording, or the folder of recordings.
+    mapping : path or mapping
+        What the columns mean; a YAML file or the same document.
+
+    Returns
+    -------
+    ProfileDataset
+        Rows of plan ``imported`` (``solo`` where a row has no competitors). `environment["import"]` says what was
+        dropped, what was not reported, and which columns were not used.
+
+    Raises
+    ------
+    ConfigurationError
+        For a wrong mapping or table; names file, line, and field or column.
+    """
+    place, document = Path(path), load_mapping(mapping)
+    if document.data.get("kind") == "pcm":
+        found = pcm_import.read_rows(place, document)
+    else:
+        if place.is_dir():
+            raise ConfigurationError(
+                f"{place}: is a directory, needed one table", hint="import its files one by one and merge them"
+            )
+        found = table_import.read_rows(place, document)
+    frame = pd.DataFrame(found.listed)
+    return ProfileDataset(frame, _environment(place, document, found, frame))
+
+
+def import_pcm(path: str | Path, mapping: str | Path | Mapping[str, Any]) -> ProfileDataset:
+    """Read PCM recordings through a mapping; `kind: pcm` need not be written. See :func:`import_table`."""
+    document = load_mapping({**mapping, "kind": "pcm"} if isinstance(mapping, Mapping) else mapping)
+    if document.data.get("kind") != "pcm":
+        raise document.fault(("kind",), f"is '{document.data.get('kind', 'table')}', needed 'pcm' for PCM recordings")
+    return import_table(path, document.data if isinstance(mapping, Mapping) else mapping)
+
+
+def _environment(
+    path: Path, mapping: TableMapping, found: table_import.TableRows, frame: pd.DataFrame
+) -> dict[str, Any]:
+    stated: dict[str, float] = {}
+    if "solo" in mapping.data:
+        solo = mapping.data["solo"]
+        mpps = throughput_mpps(float(solo["value"]), solo.get("unit"))
+        stated = {str(target): mpps for target in frame[schema.TARGET].unique()}
+    report = {"file": path.name, "rows": len(found.listed), "dropped": found.dropped}
+    report |= {"unreported": found.unreported, "ignored": found.ignored}
+    solo_known = bool(stated) or bool((frame[schema.PLAN] == schema.Plan.SOLO).any())
+    note = {} if solo_known else {"solo": "not measured: slowdowns are relative to the best throughput measured"}
+    environment = describe_environment("imported", host=False) | {"import": report | note}
+    return environment | ({"stated_solo_mpps": stated} if stated and not math.isnan(sum(stated.values())) else {})

@@ -1,0 +1,168 @@
+"""The small YAML document that says what the columns of a table measured elsewhere mean.
+
+Column -> metric, unit, factor: the idea of collectd's and Telegraf's type maps, checked with JSON Schema, so that a
+wrong mapping is told by file, line and field before a single number is read.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import ConfigurationError, InvalidValueError, SlomoError
+from slomo.units import UNITS, unit_factor
+from slomo.vocabulary.documents import Position, parse_document, read_document, validate
+from slomo.vocabulary.metrics import Metric, metric
+from slomo.vocabulary.workload import Traffic, Workload
+
+#: Units of counts per second, as factors to millions per second.
+_RATES = {"/s": 1e-6, "1/s": 1e-6, "k/s": 1e-3, "M/s": 1.0, "G/s": 1e3}
+_DEFAULT_MISSING = ("", "N/A", "n/a", "NA", "-")
+
+
+@dataclass(frozen=True)
+class TableMapping:
+    """A checked mapping.
+
+    Attributes
+    ----------
+    data : mapping
+        The document.
+    name : str
+        File it came from, for errors.
+    lines : mapping of position to int
+        Line of every field.
+    """
+
+    data: Mapping[str, Any]
+    name: str
+    lines: Mapping[Position, int]
+
+    @property
+    def columns(self) -> Mapping[str, Mapping[str, Any]]:
+        """What each column means."""
+        found: Mapping[str, Mapping[str, Any]] = self.data.get("columns", {})
+        return found
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """Texts that stand for a value that was not measured."""
+        return frozenset(self.data.get("missing", _DEFAULT_MISSING))
+
+    @property
+    def drops_bad_rows(self) -> bool:
+        """Whether bad rows are dropped and counted, instead of refused."""
+        return bool(self.data.get("bad_rows", "refuse") == "drop")
+
+    def workload(self, nf: str | None = None, traffic: Mapping[str, Any] | None = None) -> Workload:
+        """Return the target the document describes, with what a row says otherwise."""
+        settings = {**self.data.get("traffic", {}), **(traffic or {})}
+        return Workload(nf or str(self.data["nf"]), self.data.get("configuration", {}), Traffic(**settings))
+
+    def fault(self, position: Position, what: str, hint: str | None = None) -> ConfigurationError:
+        """Return an error that points at a field of the document."""
+        known = position
+        while known and known not in self.lines:
+            known = known[:-1]
+        where = f"{self.name}:{self.lines[known]}" if known in self.lines else self.name
+        return ConfigurationError(f"{where}: field '{'.'.join(map(str, position))}': {what}", hint=hint)
+
+
+def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
+    """Read and check a mapping.
+
+    Parameters
+    ----------
+    source : path or mapping
+        A YAML file, or the same document as a mapping.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming file, line and field.
+
+    Examples
+    --------
+    >>> document = {"machine": "bf2", "nf": "acl", "columns": {"perf": {"target": "throughput", "unit": "kpps"}}}
+    >>> load_mapping(document).workload().key
+    'acl@64B,100000f'
+    """
+    lines: dict[Position, int] = {}
+    if isinstance(source, Mapping):
+        data, name = dict(source), "mapping"
+    else:
+        name = str(source)
+        data, lines = parse_document(read_document(Path(source)), name)
+    validate(data, _schema(), name, lines)
+    mapping = TableMapping(data, name, lines)
+    _check_columns(mapping)
+    return mapping
+
+
+def metric_factor(wanted: Metric, unit: str | None) -> float:
+    """Return the factor from `unit` to the metric's own unit.
+
+    Raises
+    ------
+    InvalidValueError
+        Where the unit measures something else.
+
+    Examples
+    --------
+    >>> metric_factor(metric("L2MISS"), "1/s"), metric_factor(metric("L3OCC"), "MiB")
+    (1e-06, 1024.0)
+    """
+    if unit is None or unit == wanted.unit:
+        return 1.0
+    if wanted.unit == "M/s" and unit in _RATES:
+        return _RATES[unit]
+    if wanted.unit == "1" and unit == "%":
+        return 0.01
+    if wanted.unit not in UNITS:
+        needed = ", ".join(_RATES) if wanted.unit == "M/s" else f"{wanted.unit}{' or %' if wanted.unit == '1' else ''}"
+        raise InvalidValueError(f"{wanted.name} is in {wanted.unit}, got unit '{unit}'", hint=f"needed: {needed}")
+    return unit_factor(unit, wanted.unit)
+
+
+def throughput_mpps(value: float, unit: str | None, *, inverse: bool = False) -> float:
+    """Return a throughput in [Mpps]; a unit of time, or `inverse`, means time per packet (or 1 / rate).
+
+    Examples
+    --------
+    >>> throughput_mpps(630.0, "kpps"), throughput_mpps(0.25, "us"), throughput_mpps(0.002, "kpps", inverse=True)
+    (0.63, 4.0, 0.5)
+    """
+    unit = unit or "Mpps"
+    if unit in UNITS and UNITS[unit][0] == "time":
+        return 1.0 / (value * unit_factor(unit, "us"))
+    return (1.0 / value if inverse else value) * unit_factor(unit, "Mpps")
+
+
+def _check_columns(mapping: TableMapping) -> None:
+    """Check what JSON Schema cannot: metric names, units, one target, nothing given twice."""
+    targets = [name for name, column in mapping.columns.items() if "target" in column]
+    if mapping.columns and len(targets) != 1:
+        raise mapping.fault(
+            ("columns",),
+            f"{len(targets)} columns are the target, needed one",
+            "write 'target: throughput' at the column",
+        )
+    labels = {column["label"] for column in mapping.columns.values() if "label" in column}
+    if mapping.columns and "nf" not in mapping.data and "nf" not in labels:
+        raise mapping.fault((), "no network function is named", "write 'nf: <name>', or give a column 'label: nf'")
+    for name, column in mapping.columns.items():
+        try:
+            if "metric" in column:
+                metric_factor(metric(column["metric"]), column.get("unit"))
+            if "target" in column:
+                throughput_mpps(1.0, column.get("unit"))
+        except SlomoError as error:
+            raise mapping.fault(("columns", name), error.message, error.hint) from None
+
+
+def _schema() -> dict[str, Any]:
+    text = (resources.files("slomo.records.importing") / "mapping.schema.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found

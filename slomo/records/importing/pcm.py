@@ -1,0 +1,144 @@
+"""PCM recordings of both phases of a run, read through a mapping into rows of a profile dataset.
+
+SLOMO (SIGCOMM'20) runs PCM twice per experiment: with the competitors alone (their socket's columns are V) and with the
+target beside them (the target's core is its contentiousness, the rest of the socket what the competitors do then).
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import slomo.records.rows as rows
+import slomo.records.schema as schema
+from slomo.errors import ConfigurationError, SlomoError
+from slomo.records.importing.mapping import TableMapping, throughput_mpps
+from slomo.records.importing.table import UNNAMED, TableRows
+from slomo.records.pcm.recording import PcmRecording, read_pcm
+from slomo.records.schema import Plan
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.metrics import METRICS, Rule, Scope
+from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.workload import Traffic, Workload
+
+
+def read_rows(path: Path, mapping: TableMapping) -> TableRows:
+    """Read the runs a mapping of kind ``pcm`` lists.
+
+    Raises
+    ------
+    ConfigurationError
+        Where a recording is missing or no output of PCM, or a run lacks what it needs.
+    """
+    result = TableRows()
+    recordings: dict[Path, PcmRecording] = {}
+    for index, run in enumerate(mapping.data["runs"]):
+        phases = {}
+        for phase in ("alone", "beside"):
+            place = _place(path, run, phase, len(mapping.data["runs"]))
+            if place is not None and place not in recordings:
+                recordings[place] = _record(place, mapping)
+            phases[phase] = None if place is None else recordings[place]
+        result.listed.append(_row(mapping, index, run, phases))
+    for recording in recordings.values():
+        for reason, count in recording.dropped.items():
+            result.dropped[reason] = result.dropped.get(reason, 0) + count
+        result.unreported += [
+            f"{Path(recording.path).name}: {what}, {why}" for what, why in recording.unavailable.items()
+        ]
+    return result
+
+
+def _place(path: Path, run: Mapping[str, Any], phase: str, runs: int) -> Path | None:
+    if phase in run:
+        return (path if path.is_dir() else path.parent) / str(run[phase])
+    only = path.is_file() and runs == 1 and "alone" not in run and phase == "beside"
+    return path if only else None
+
+
+def _record(place: Path, mapping: TableMapping) -> PcmRecording:
+    return read_pcm(place, interval_s=mapping.data.get("interval_s"), nominal_mhz=mapping.data.get("nominal_mhz"))
+
+
+def _row(
+    mapping: TableMapping, index: int, run: Mapping[str, Any], phases: Mapping[str, PcmRecording | None]
+) -> rows.Row:
+    position = ("runs", index)
+    alone, beside = phases["alone"], phases["beside"]
+    core = run.get("target_core", mapping.data.get("target_core"))
+    if alone is None and beside is None:
+        raise mapping.fault(position, "names no recording", "write 'alone: FILE' and 'beside: FILE'")
+    if beside is not None and core is None:
+        raise mapping.fault(position, "the core of the target is not known", "write 'target_core: N'")
+    try:
+        socket = _socket(mapping, alone, beside, core)
+        own = None if beside is None else beside.core(core)
+        competition = None if alone is None else alone.socket(socket)
+        rest = None if beside is None or own is None else _others(beside, socket, own)
+    except SlomoError as error:
+        raise ConfigurationError(f"{mapping.fault(position, error.message).message}", hint=error.hint) from None
+    competitors = _competitors(run.get("competitors"), alone is not None)
+    colocation = Colocation(str(mapping.data["machine"]), mapping.workload(), competitors)
+    if not competitors:
+        nothing = MetricVector({name: 0.0 for name, metric in METRICS.items() if metric.rule is Rule.SUM})
+        competition, rest = nothing, nothing
+    return {
+        **rows.colocation_columns(colocation, Plan(run.get("plan", Plan.IMPORTED)) if competitors else Plan.SOLO),
+        **_measured(run, f"{colocation.key}:{index}"),
+        **_columns("competition", competition),
+        **_columns("beside", rest),
+        **_columns("own", own),
+    }
+
+
+def _measured(run: Mapping[str, Any], experiment: str) -> rows.Row:
+    throughput = run["throughput"]
+    identity = f"{experiment}:{run.get('alone')}:{run.get('beside')}"
+    return {
+        schema.TENANT: 0,
+        schema.THROUGHPUT: throughput_mpps(float(throughput["value"]), throughput.get("unit")),
+        schema.THROUGHPUT_CV: math.nan,
+        schema.REPLICATES: 1,
+        schema.LOSS: math.nan,
+        **dict.fromkeys(schema.LATENCIES, math.nan),
+        schema.STABILITY: rows.UNREPEATED,
+        schema.SEED: 0,
+        schema.RUN_KEY: hashlib.sha256(identity.encode()).hexdigest()[:16],
+        schema.TRUTH: math.nan,
+    }
+
+
+def _socket(mapping: TableMapping, alone: PcmRecording | None, beside: PcmRecording | None, core: int | None) -> int:
+    if "socket" in mapping.data:
+        return int(mapping.data["socket"])
+    for recording in (beside, alone):
+        if recording is not None and core in recording.cores:
+            return recording.socket_of(int(core)) if core is not None else 0
+    return 0
+
+
+def _competitors(listed: Sequence[Mapping[str, Any]] | None, contended: bool) -> tuple[Workload, ...]:
+    if listed is None:
+        return (Workload(UNNAMED),) if contended else ()
+    return tuple(
+        Workload(item["nf"], item.get("configuration", {}), Traffic(**item.get("traffic", {})))
+        for item in listed
+        for _ in range(item.get("count", 1))
+    )
+
+
+def _others(beside: PcmRecording, socket: int, own: MetricVector) -> MetricVector:
+    """Return the socket beside the target less the target's own share, where shares can be subtracted."""
+    values: dict[str, float] = {}
+    if socket in beside.sockets:
+        for name, value in beside.socket(socket).items():
+            if METRICS[name].rule is not Rule.SUM:
+                values[name] = value
+            elif name in own:
+                values[name] = max(0.0, value - own[name])
+    return MetricVector(values, scope=Scope.SOCKET)
+
+
+def _columns(prefix: str, vector: MetricVector | None) -> rows.Row:
+    return {f"{prefix}.{name}": math.nan if vector is None else vector.get(name, math.nan) for name in METRICS}

@@ -1,0 +1,281 @@
+"""A table measured elsewhere, read through a mapping into rows of a profile dataset.
+
+Yala / Tomur (ASPLOS'25) publishes such tables: counters of the competition, traffic attributes, and the throughput.
+What the table does not say stays unknown: no solo run, no competitor's name, no latency is made up.
+"""
+
+import csv
+import hashlib
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import slomo.records.rows as rows
+import slomo.records.schema as schema
+import slomo.records.tables as tables
+from slomo.errors import ConfigurationError, SlomoError
+from slomo.records.importing.mapping import TableMapping, metric_factor, throughput_mpps
+from slomo.records.schema import Plan
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.metrics import METRICS, Rule, metric
+from slomo.vocabulary.workload import Workload
+
+#: Stands for competitors that the table does not name.
+UNNAMED = "unnamed-competition"
+_SUFFIXES = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".txt": "whitespace", ".dat": "whitespace"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as text or numbers, with the line each row stands on."""
+
+    path: Path
+    names: Sequence[str]
+    cells: Sequence[Sequence[Any]]
+    lines: Sequence[int]
+
+
+@dataclass
+class TableRows:
+    """Rows of a dataset, and what was left out on the way.
+
+    Attributes
+    ----------
+    listed : list of mapping
+        As `slomo.records.rows` makes them.
+    dropped : mapping of str to int
+        Reason -> number of rows.
+    unreported : list of str
+        Vector columns that were zero throughout: counters that were not read.
+    ignored : list of str
+        Columns of the file that the mapping does not mention.
+    """
+
+    listed: list[rows.Row] = field(default_factory=list)
+    dropped: dict[str, int] = field(default_factory=dict)
+    unreported: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+
+
+class _BadRowError(Exception):
+    def __init__(self, reason: str, column: str, got: object) -> None:
+        super().__init__(reason)
+        self.reason, self.column, self.got = reason, column, got
+
+
+def read_rows(path: Path, mapping: TableMapping) -> TableRows:
+    """Read a table through a mapping.
+
+    Raises
+    ------
+    ConfigurationError
+        Where file and mapping do not fit, or a row is bad and bad rows are refused; names file, line and column.
+    """
+    table = _read_table(path, mapping)
+    for name in mapping.columns:
+        if name not in table.names:
+            raise mapping.fault(("columns", name), f"{path} has no such column", f"it has: {', '.join(table.names)}")
+    result = TableRows(ignored=[name for name in table.names if name not in mapping.columns])
+    fingerprint = _fingerprint(path)
+    for line, cells in zip(table.lines, table.cells, strict=True):
+        try:
+            result.listed.append(_row(dict(zip(table.names, cells, strict=True)), mapping, f"{fingerprint}:{line}"))
+        except _BadRowError as bad:
+            if not mapping.drops_bad_rows:
+                hint = "correct the file, name the text under 'missing', or write 'bad_rows: drop' in the mapping"
+                raise ConfigurationError(
+                    f"{path}, line {line}, column '{bad.column}': got {bad.got!r}, {bad.reason}", hint=hint
+                ) from None
+            result.dropped[bad.reason] = result.dropped.get(bad.reason, 0) + 1
+    if not result.listed:
+        raise ConfigurationError(f"{path}: holds no usable measurement", hint=f"dropped: {result.dropped or 'none'}")
+    _blank_unread(result)
+    return result
+
+
+def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows.Row:
+    values = _Values(mapping, cells)
+    for name, column in mapping.columns.items():
+        values.read(name, column)
+    labels, count = values.labels, values.competitor_count()
+    try:
+        target = mapping.workload(labels.get("nf"), values.traffic)
+    except SlomoError as error:
+        # the message names the attribute at fault, the mapping the column it was read from
+        sources = {column["traffic"]: name for name, column in mapping.columns.items() if "traffic" in column}
+        wrong = next((source for source in sources if source in error.message), None)
+        if wrong is None:
+            raise _BadRowError(error.message, next(iter(mapping.columns)), values.traffic) from None
+        raise _BadRowError(error.message, sources[wrong], values.traffic.get(wrong)) from None
+    colocation = Colocation(labels.get("machine", str(mapping.data["machine"])), target, (Workload(UNNAMED),) * count)
+    if count == 0:
+        pressure = {name: 0.0 for name, item in METRICS.items() if item.rule is Rule.SUM}
+        values.vectors |= {
+            f"{prefix}.{name}": zero for prefix in ("competition", "beside") for name, zero in pressure.items()
+        }
+    return {
+        **rows.colocation_columns(colocation, Plan.IMPORTED if count else Plan.SOLO),
+        schema.TENANT: 0,
+        schema.THROUGHPUT: values.throughput,
+        schema.THROUGHPUT_CV: math.nan,
+        schema.REPLICATES: 1,
+        schema.LOSS: math.nan,
+        **dict.fromkeys(schema.LATENCIES, math.nan),
+        schema.STABILITY: rows.UNREPEATED,
+        schema.SEED: 0,
+        schema.RUN_KEY: hashlib.sha256(identity.encode()).hexdigest()[:16],
+        schema.TRUTH: math.nan,
+        **values.features,
+        **values.vectors,
+    }
+
+
+class _Values:
+    """What one row of the table says, collected column by column."""
+
+    def __init__(self, mapping: TableMapping, cells: Mapping[str, Any]) -> None:
+        self.mapping, self.cells = mapping, cells
+        self.throughput = math.nan
+        self.traffic: dict[str, Any] = {}
+        self.labels: dict[str, str] = {}
+        self.features: dict[str, float] = {}
+        self.vectors: dict[str, float] = {}
+
+    def read(self, name: str, column: Mapping[str, Any]) -> None:
+        """Take up one column."""
+        if "ignore" in column:
+            return
+        if "label" in column:
+            self.labels[column["label"]] = str(self.cells[name]).strip()
+            return
+        value = self._number(name) * column.get("factor", 1.0) / column.get("interval_s", 1.0)
+        if "metric" in column:
+            self._metric(name, column, value)
+        elif "target" in column:
+            self._throughput(name, column, value)
+        elif "feature" in column:
+            self.features[f"{schema.TRAFFIC_PREFIX}{column['feature']}"] = value
+        elif not math.isnan(value):
+            whole = column["traffic"] in ("packet_size_b", "flow_count")
+            self.traffic[column["traffic"]] = round(value) if whole else value
+
+    def competitor_count(self) -> int:
+        """Return how many competitors the row has; one unnamed competition where nothing is said."""
+        text = self.labels.get("competitor_count")
+        if text is None:
+            return int(self.mapping.data.get("competitor_count", 1))
+        try:
+            count = float(text)
+        except ValueError:
+            count = -1.0
+        if count < 0 or count > 1024 or count != int(count):
+            raise _BadRowError("needed a number of competitors from 0 to 1024", "competitor_count", text)
+        return int(count)
+
+    def _metric(self, name: str, column: Mapping[str, Any], value: float) -> None:
+        if value < 0.0:
+            raise _BadRowError("no counter can be negative", name, self.cells[name])
+        wanted = metric(column["metric"])
+        prefix = column.get("of", self.mapping.data.get("vectors", "competition"))
+        place = schema.metric_column(prefix, wanted.name)
+        # Several columns of one metric add up; where one of them is missing, so is the sum.
+        self.vectors[place] = self.vectors.get(place, 0.0) + value * metric_factor(wanted, column.get("unit"))
+
+    def _throughput(self, name: str, column: Mapping[str, Any], value: float) -> None:
+        if not value > 0.0:
+            raise _BadRowError("needed a throughput above 0", name, self.cells[name])
+        self.throughput = throughput_mpps(value, column.get("unit"), inverse=bool(column.get("inverse", False)))
+
+    def _number(self, name: str) -> float:
+        cell = self.cells[name]
+        if cell is None or (isinstance(cell, str) and cell.strip() in self.mapping.missing):
+            return math.nan
+        try:
+            value = float(cell)
+        except (TypeError, ValueError):
+            raise _BadRowError("needed a number", name, cell) from None
+        if not math.isfinite(value):
+            raise _BadRowError("needed a finite number", name, cell)
+        return value
+
+
+def _blank_unread(result: TableRows) -> None:
+    """Turn vector columns that are zero in every row with competitors into unreported ones."""
+    contended = [row for row in result.listed if row[schema.COMPETITOR_COUNT] > 0]
+    names = {name for row in contended for name in row if name in schema.METRIC_COLUMNS}
+    for name in sorted(names):
+        if all(row.get(name, 0.0) == 0.0 for row in contended):
+            result.unreported.append(name)
+            for row in result.listed:
+                row[name] = math.nan
+
+
+def _read_table(path: Path, mapping: TableMapping) -> Table:
+    kind = mapping.data.get("format") or _SUFFIXES.get(path.suffix.lower(), "csv")
+    if kind == "parquet":
+        return _read_parquet(path)
+    text = tables.read_text(path)
+    separator = mapping.data.get("separator") or ("\t" if path.suffix.lower() == ".tsv" else ",")
+    numbered = _split(path, text, None if kind == "whitespace" else separator, mapping.data.get("comment", "#"))
+    names = mapping.data.get("names")
+    if names is None:
+        if not numbered:
+            raise ConfigurationError(f"{path}: is empty, needed a header and at least one row")
+        names = [cell.strip() for cell in numbered.pop(0)[1]]
+    if not numbered:
+        raise ConfigurationError(
+            f"{path}: holds no row", hint="is the header missing? Then list the columns under 'names'"
+        )
+    tables.check_cells(path, len(numbered), len(names))
+    if len(set(names)) != len(names):
+        raise ConfigurationError(f"{path}: a column name occurs twice: {', '.join(names)}")
+    for line, row in numbered:
+        if len(row) != len(names):
+            raise ConfigurationError(
+                f"{path}, line {line}: {len(row)} values, needed {len(names)}", hint=f"columns: {', '.join(names)}"
+            )
+    return Table(path, names, [row for _, row in numbered], [line for line, _ in numbered])
+
+
+def _split(path: Path, text: str, separator: str | None, comment: str) -> list[tuple[int, list[str]]]:
+    if separator is None:
+        split = [(number, line.split()) for number, line in enumerate(text.split("\n"), start=1)]
+    else:
+        reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+        try:
+            split = [(reader.line_num, row) for row in reader]
+        except csv.Error as error:
+            raise ConfigurationError(f"{path}, line {reader.line_num}: not readable as CSV: {error}") from None
+    return [
+        (number, row) for number, row in split if any(cell.strip() for cell in row) and not row[0].startswith(comment)
+    ]
+
+
+def _read_parquet(path: Path) -> Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables.check_size(path)
+    try:
+        with pq.ParquetFile(path) as file:
+            tables.check_cells(path, file.metadata.num_rows, file.metadata.num_columns)
+            table = file.read()
+    except (pa.ArrowException, OSError) as error:
+        raise ConfigurationError(f"{path}: not readable as parquet: {' '.join(str(error).split())[:160]}") from None
+    if not table.num_rows:
+        raise ConfigurationError(f"{path}: holds no row")
+    columns = [column.to_pylist() for column in table.columns]
+    return Table(
+        path, table.column_names, [list(row) for row in zip(*columns, strict=True)], range(1, table.num_rows + 1)
+    )
+
+
+def _fingerprint(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()

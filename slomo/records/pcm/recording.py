@@ -1,0 +1,340 @@
+"""A recording made with Intel PCM: cores, sockets and system in the vocabulary's units, bad samples left out.
+
+SLOMO (SIGCOMM'20) section 5 takes its contentiousness metrics from ``pcm -csv``. PCM prints 0, -1, ``N/A``, ``nan`` or
+nonsense for counters it could not read; here such values are missing, and samples that contradict themselves dropped.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from slomo.errors import MissingMetricError
+from slomo.records.pcm.csv import Dialect, PcmText, read_pcm_text
+from slomo.records.pcm.units import Floats, Interval, Unit, intervals, plain, times, unit_columns
+from slomo.vocabulary.metrics import METRICS, Scope
+from slomo.vocabulary.vector import MetricVector
+
+FIRST, OFF_TIME, NO_CYCLES = "first second of a run", "TIME more than 5 % off", "no cycles (ACYC = 0)"
+NEGATIVE_IPC, NOT_FINITE, CUT = "IPC below 0", "value that is not finite", "line with too few cells"
+_TIME_TOLERANCE = 0.05
+#: A mean latency of last-level cache misses outside these bounds is a counter that was not read [ns].
+_LATENCY_NS = (5.0, 20_000.0)
+#: Metrics that cannot be zero throughout on a machine that executes instructions.
+_NEVER_ZERO = ("IPC", "INST", "EXEC", "FREQ", "AFREQ", "L2MISS", "L3OCC", "READ", "WRITE")
+#: pcm-memory's columns (rates already, in MB/s = 1e6 bytes per second), the preferred one first.
+_MEMORY_COLUMNS = {
+    "READ": ("MemRead(MB/s)", "DRAMRead", "Read"),
+    "WRITE": ("MemWrite(MB/s)", "DRAMWrite", "Write"),
+}
+
+
+@dataclass(frozen=True)
+class PcmRecording:
+    """What PCM recorded, sample by sample.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    dialect : Dialect
+        How it was written.
+    interval : Interval
+        True sampling interval and where it is known from.
+    dropped : mapping of str to int
+        Reason -> number of samples dropped; counted per file for reasons that void a whole line, per core, socket
+        or system for the others.
+    unavailable : mapping of str to str
+        ``metric (unit)`` -> why its values count as not reported.
+    """
+
+    path: str
+    dialect: Dialect
+    interval: Interval
+    dropped: Mapping[str, int]
+    unavailable: Mapping[str, str]
+    _text: PcmText
+    _columns: Mapping[Unit, Mapping[str, list[int]]]
+    _values: Mapping[Unit, Mapping[str, Floats]]
+    _kept: Mapping[Unit, NDArray[np.bool_]]
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """Numbers of the cores recorded (the operating system's)."""
+        return tuple(sorted(unit.core for unit in self._columns if unit.scope is Scope.CORE))
+
+    @property
+    def sockets(self) -> tuple[int, ...]:
+        """Numbers of the sockets recorded."""
+        return tuple(sorted(unit.socket for unit in self._columns if unit.scope is Scope.SOCKET))
+
+    def socket_of(self, core: int) -> int:
+        """Return the socket a core belongs to."""
+        return self._unit(Scope.CORE, core).socket
+
+    def core(self, core: int) -> MetricVector:
+        """Return the median over kept samples of a core's metrics.
+
+        Raises
+        ------
+        MissingMetricError
+            Where the file does not have this core, or no sample of it could be kept.
+        """
+        return self._vector(self._unit(Scope.CORE, core))
+
+    def socket(self, socket: int) -> MetricVector:
+        """Return the median over kept samples of a socket's metrics; MissingMetricError as for :meth:`core`."""
+        return self._vector(self._unit(Scope.SOCKET, socket))
+
+    def system(self) -> MetricVector:
+        """Return the median over kept samples of the whole system's metrics; MissingMetricError as for :meth:`core`."""
+        return self._vector(self._unit(Scope.SYSTEM, -1))
+
+    def frame(self, scope: str) -> pd.DataFrame:
+        """Return the kept samples of ``'core'``, ``'socket'`` or ``'system'`` in the vocabulary's units.
+
+        One row per sample and unit: ``sample``, ``time``, ``interval_s``, ``socket``, ``core``, then a column per
+        metric; NaN where it was not reported.
+        """
+        parts = [self._tidy(unit, self._values[unit], self._kept[unit]) for unit in self._units(scope)]
+        names = [name for name in METRICS if any(name in part for part in parts)]
+        return (
+            pd.concat(parts, ignore_index=True).reindex(columns=[*_PLACE, *names])
+            if parts
+            else pd.DataFrame(columns=_PLACE)
+        )
+
+    def raw(self, scope: str) -> pd.DataFrame:
+        """Return all samples as PCM wrote them (its names and units, per interval), with a column ``kept``."""
+        parts = []
+        for unit in self._units(scope):
+            columns = {name: self._text.values[:, places].mean(axis=1) for name, places in self._columns[unit].items()}
+            everything = np.ones(len(self._text.stamps), dtype=bool)
+            parts.append(self._tidy(unit, {"kept": self._kept[unit], **columns}, everything))
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_PLACE, "kept"])
+
+    def _repr_html_(self) -> str:
+        reasons = "; ".join(f"{count} x {reason}" for reason, count in self.dropped.items()) or "none"
+        return (
+            f"<p>{self.dialect.tool} recording: {len(self._text.stamps)} samples of {len(self.cores)} cores and "
+            f"{len(self.sockets)} sockets, interval {self.interval.source}; dropped: {reasons}</p>"
+        )
+
+    def _units(self, scope: str) -> list[Unit]:
+        return sorted(unit for unit in self._values if unit.scope == Scope(scope))
+
+    def _unit(self, scope: Scope, number: int) -> Unit:
+        for unit in self._columns:
+            if unit.scope is scope and number == (unit.core if scope is Scope.CORE else unit.socket):
+                return unit
+        known = f"sockets {list(self.sockets)} and cores {list(self.cores)}"
+        wanted = "the system" if scope is Scope.SYSTEM else f"{scope} {number}"
+        raise MissingMetricError(
+            f"{self.path}: has no columns for {wanted}, only for {known}", hint="run pcm without -nc, -ns, -nsys or -yc"
+        )
+
+    def _vector(self, unit: Unit) -> MetricVector:
+        kept = self._kept[unit]
+        if not kept.any():
+            reasons = ", ".join(f"{reason} ({count})" for reason, count in self.dropped.items())
+            raise MissingMetricError(
+                f"{self.path}: no usable sample of {unit}; dropped: {reasons}", hint="record for longer"
+            )
+        values = {name: _median(column[kept]) for name, column in self._values[unit].items()}
+        return MetricVector(values, scope=unit.scope)
+
+    def _tidy(self, unit: Unit, columns: Mapping[str, NDArray[np.generic]], kept: NDArray[np.bool_]) -> pd.DataFrame:
+        samples = np.flatnonzero(kept)
+        place = {
+            "sample": samples,
+            "time": pd.to_datetime(pd.Series(times(self._text), dtype="object").iloc[samples]).to_numpy(),
+            "interval_s": self.interval.seconds[kept],
+            "socket": np.full(samples.size, unit.socket),
+            "core": np.full(samples.size, unit.core),
+        }
+        return pd.DataFrame({**place, **{name: column[kept] for name, column in columns.items()}})
+
+
+_PLACE = ["sample", "time", "interval_s", "socket", "core"]
+
+
+def read_pcm(path: str | Path, *, interval_s: float | None = None, nominal_mhz: float | None = None) -> PcmRecording:
+    """Read what ``pcm -csv`` or ``pcm-memory -csv`` of any release since 2016 wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; PCM may still be writing it.
+    interval_s : float, optional
+        Sampling interval PCM was started with [s], where file and clock do not tell.
+    nominal_mhz : float, optional
+        Nominal frequency of the processor [MHz], which turns TIME(ticks) into the true interval.
+
+    Raises
+    ------
+    ConfigurationError
+        Where the file is empty or no such output.
+    """
+    text = read_pcm_text(Path(path))
+    columns = unit_columns(text.keys)
+    interval = intervals(text, columns, interval_s, nominal_mhz)
+    unavailable: dict[str, str] = {}
+    values = {unit: _convert(text, names, interval) for unit, names in columns.items()}
+    broken = {unit: _broken(text, names) for unit, names in columns.items()}
+    dropped: dict[str, int] = {CUT: text.cut_lines} if text.cut_lines else {}
+    lines = _kept_lines(text, interval, dropped)
+    kept = {unit: _kept_samples(text, names, lines, broken[unit], dropped) for unit, names in columns.items()}
+    _blank_unread(values, kept, unavailable)
+    return PcmRecording(
+        str(path),
+        text.dialect,
+        interval,
+        MappingProxyType(dropped),
+        MappingProxyType(unavailable),
+        text,
+        columns,
+        values,
+        kept,
+    )
+
+
+def _convert(text: PcmText, columns: Mapping[str, list[int]], interval: Interval) -> dict[str, Floats]:
+    """Return a unit's columns under the vocabulary's names and in its units; negative values are missing."""
+    if text.dialect.tool == "pcm-memory":
+        return {
+            name: _no_negatives(text.values[:, columns[found][0]] / 1000.0)
+            for name, wanted in _MEMORY_COLUMNS.items()
+            if (found := next((column for column in wanted if column in columns), None)) is not None
+        }
+    values: dict[str, Floats] = {}
+    for name, metric in METRICS.items():
+        found = next((plain(column) for column in metric.pcm_columns if plain(column) in columns), None)
+        if found is not None and name != "UPI":
+            values[name] = _no_negatives(
+                text.values[:, columns[found][0]] / (interval.seconds if metric.per_interval else 1.0)
+            )
+    _refine(values)
+    links = columns.get("trafficoutPercent") or columns.get("datainPercent")
+    if links:
+        values["UPI"] = _no_negatives(text.values[:, links].mean(axis=1) / 100.0)
+    return values
+
+
+def _refine(values: dict[str, Floats]) -> None:
+    """Replace misses per instruction by misses / instructions where PCM's few decimals say less than these."""
+    for name, misses in (("L3MPI", "L3MISS"), ("L2MPI", "L2MISS")):
+        if name in values and misses in values and "INST" in values:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                quotient = values[misses] / values["INST"]
+            finer = np.isfinite(quotient) & ((values[misses] >= 1.0) | (values[name] == 0.0))
+            values[name] = np.where(finer, quotient, values[name])
+
+
+def _no_negatives(values: Floats) -> Floats:
+    return np.where(values >= 0.0, values, math.nan)
+
+
+def _broken(text: PcmText, columns: Mapping[str, list[int]]) -> NDArray[np.bool_]:
+    """Return which samples hold a value that is not finite in a metric that is otherwise readable."""
+    wanted = {plain(column) for metric in METRICS.values() for column in metric.pcm_columns} | {"ACYC", "TIME(ticks)"}
+    wanted |= {column for names in _MEMORY_COLUMNS.values() for column in names}
+    found = np.zeros(len(text.stamps), dtype=bool)
+    for name, places in columns.items():
+        if name in wanted and not text.broken[:, places[0]].all():
+            found |= text.broken[:, places[0]]
+    return found
+
+
+def _kept_lines(text: PcmText, interval: Interval, dropped: dict[str, int]) -> NDArray[np.bool_]:
+    kept = np.ones(len(text.stamps), dtype=bool)
+    if len(text.starts) < len(text.stamps):
+        kept[list(text.starts)] = False
+        dropped[FIRST] = len(text.starts)
+    usual = float(np.nanmedian(interval.ticks[kept])) if np.isfinite(interval.ticks[kept]).any() else math.nan
+    if math.isfinite(usual):
+        off = kept & ~(np.abs(interval.ticks / usual - 1.0) <= _TIME_TOLERANCE)
+        _count(dropped, OFF_TIME, off)
+        kept &= ~off
+    return kept
+
+
+def _kept_samples(
+    text: PcmText,
+    columns: Mapping[str, list[int]],
+    lines: NDArray[np.bool_],
+    broken: NDArray[np.bool_],
+    dropped: dict[str, int],
+) -> NDArray[np.bool_]:
+    kept = lines.copy()
+    checks = [(NOT_FINITE, broken)]
+    if "ACYC" in columns:
+        checks.append((NO_CYCLES, text.values[:, columns["ACYC"][0]] == 0.0))
+    if "IPC" in columns:
+        checks.append((NEGATIVE_IPC, text.values[:, columns["IPC"][0]] < 0.0))
+    for reason, bad in reversed(checks):
+        _count(dropped, reason, kept & bad)
+        kept &= ~bad
+    return kept
+
+
+def _count(dropped: dict[str, int], reason: str, bad: NDArray[np.bool_]) -> None:
+    if bad.any():
+        dropped[reason] = dropped.get(reason, 0) + int(bad.sum())
+
+
+def _blank_unread(
+    values: dict[Unit, dict[str, Floats]], kept: Mapping[Unit, NDArray[np.bool_]], unavailable: dict[str, str]
+) -> None:
+    """Turn counters that were not read into missing ones: zero throughout where they cannot be, or absurd."""
+    for scope in Scope:
+        units = {unit: columns for unit, columns in values.items() if unit.scope is scope}
+        for name in _NEVER_ZERO:
+            _blank(units, kept, (name,), "zero throughout, which it cannot be", unavailable)
+        _blank(units, kept, ("LMB", "RMB"), "both zero throughout, which they cannot be", unavailable)
+        _blank_contradicted(units, kept, unavailable)
+    for unit, columns in values.items():
+        if "LLCMISSLAT" in columns:
+            latency = columns["LLCMISSLAT"]
+            absurd = (latency < _LATENCY_NS[0]) | (latency > _LATENCY_NS[1])
+            if absurd[kept[unit]].any():
+                unavailable[f"LLCMISSLAT ({unit})"] = f"outside {_LATENCY_NS[0]:g} to {_LATENCY_NS[1]:g} ns"
+            columns["LLCMISSLAT"] = np.where(absurd, math.nan, latency)
+
+
+def _blank(
+    units: Mapping[Unit, dict[str, Floats]],
+    kept: Mapping[Unit, NDArray[np.bool_]],
+    names: tuple[str, ...],
+    reason: str,
+    unavailable: dict[str, str],
+) -> None:
+    found = [columns[name][kept[unit]] for unit, columns in units.items() for name in names if name in columns]
+    reported = np.concatenate(found) if found else np.array([])
+    reported = reported[np.isfinite(reported)]
+    if not reported.size or np.any(reported != 0.0):
+        return
+    for unit, columns in units.items():
+        for name in names:
+            if name in columns:
+                columns[name] = np.full_like(columns[name], math.nan)
+                unavailable[f"{name} ({unit})"] = reason
+
+
+def _blank_contradicted(
+    units: Mapping[Unit, dict[str, Floats]], kept: Mapping[Unit, NDArray[np.bool_]], unavailable: dict[str, str]
+) -> None:
+    """Blank L3MISS where it is zero on every unit although L2 misses were seen and their hit ratio is below 0.99."""
+    seen = [np.nanmin(c["L3HIT"][kept[u]], initial=1.0) for u, c in units.items() if "L3HIT" in c and kept[u].any()]
+    if seen and min(seen) < 0.99:
+        _blank(units, kept, ("L3MISS",), "zero throughout although last-level cache accesses missed", unavailable)
+        _blank(units, kept, ("L3MPI",), "zero throughout although last-level cache accesses missed", unavailable)
+
+
+def _median(values: Floats) -> float:
+    present = values[np.isfinite(values)]
+    return float(np.median(present)) if present.size else math.nan

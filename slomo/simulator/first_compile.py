@@ -1,0 +1,56 @@
+"""Say before the simulator's kernels are compiled for the first time on a machine, for that is slow.
+
+Listeners registered here hear of it before it happens; the library itself prints nothing.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from slomo.simulator.kernel import run_until
+
+Listener = Callable[[str], None]
+
+NOTICE = "compiling the simulator for this processor; this happens once and takes up to a minute"
+_listeners: list[Listener] = []
+_announced: list[str] = []
+
+
+def on_first_compile(listener: Listener) -> None:
+    """Call `listener` with one line of text before the first, slow, compilation.
+
+    Without any listener the line goes to the logger ``slomo.simulator`` as a warning.
+
+    Examples
+    --------
+    >>> on_first_compile(lambda line: None)
+    """
+    _listeners.append(listener)
+
+
+def is_compiled() -> bool:
+    """Return whether the kernel's machine code is ready, in this process or on disk.
+
+    Examples
+    --------
+    >>> isinstance(is_compiled(), bool)
+    True
+    """
+    dispatcher: Any = run_until
+    if getattr(dispatcher, "signatures", None):
+        return True
+    try:  # numba has no public way to ask; an unexpected shape means "not known to be compiled"
+        return bool(dispatcher._cache._cache_file._load_index())
+    except (AttributeError, OSError):
+        return False
+
+
+def announce() -> None:
+    """Tell the listeners, once per process, that a slow compilation is about to start."""
+    if _announced or is_compiled():
+        return
+    _announced.append(NOTICE)
+    for listener in _listeners:
+        listener(NOTICE)
+    if not _listeners:
+        logging.getLogger("slomo.simulator").warning(NOTICE)

@@ -1,0 +1,1 @@
+"""Caches, memory, devices, accelerators."""

@@ -1,0 +1,128 @@
+"""Set-associative caches with true LRU and way masks, as tags and time stamps that are compared all ways at once.
+
+A set is a row of tags followed by a row of stamps; a stamp is the set's own clock when the line was last used, with
+the way in its low bits, so that the smallest stamp names the least recently used way. A mask restricts whom a new line
+may replace (Intel CAT, DDIO); hits are allowed in any way, as on the hardware (Intel SDM volume 3B, section 17.19).
+Sets are chosen by Fibonacci hashing, which spreads neighbouring lines evenly over any number of sets, as the
+processor's slice hash does.
+"""
+
+# Elements of arrays are Any to the type checker; numba gives them their types.
+# mypy: disable-error-code="no-any-return"
+
+import numpy as np
+
+from slomo.errors import InvalidValueError
+from slomo.simulator.compilation import compiled, kernel
+from slomo.simulator.hardware.lanes import oldest_16, oldest_32, way_of_16, way_of_32
+from slomo.simulator.state import L2_LANES, LLC_LANES, NEVER_OLDEST, NO_LINE, WAY_BITS, WAY_MASK, Ints, Shorts
+
+
+@compiled
+def set_of(line: int, sets: int) -> int:
+    """Return the set of a line: the top of its product with 2**32 / golden ratio, scaled to the number of sets."""
+    return (((line * 2654435769) & 0xFFFFFFFF) * sets) >> 32
+
+
+@compiled
+def llc_find(cache: Shorts, index: int, line: int) -> int:
+    """Return the way of set `index` that holds `line`, or LLC_LANES."""
+    return way_of_32(cache, index * (2 * LLC_LANES), line)
+
+
+@compiled
+def l2_find(cache: Shorts, index: int, line: int) -> int:
+    """Return the way of set `index` that holds `line`, or L2_LANES."""
+    return way_of_16(cache, index * (2 * L2_LANES), line)
+
+
+@compiled
+def llc_victim(cache: Shorts, index: int, mask: int) -> int:
+    """Return the least recently used way of set `index` among those in `mask`."""
+    return oldest_32(cache, index * (2 * LLC_LANES) + LLC_LANES, mask) & WAY_MASK
+
+
+@compiled
+def l2_victim(cache: Shorts, index: int, mask: int) -> int:
+    """Return the least recently used way of set `index` among those in `mask`."""
+    return oldest_16(cache, index * (2 * L2_LANES) + L2_LANES, mask) & WAY_MASK
+
+
+@compiled
+def touch(cache: Shorts, clocks: Shorts, index: int, way: int, lanes: int) -> None:
+    """Make a way the most recently used of its set."""
+    now = clocks[index] + 1
+    clocks[index] = now
+    cache[index * (2 * lanes) + lanes + way] = (now << WAY_BITS) | way
+
+
+@compiled
+def empty(cache: Shorts, index: int, way: int, lanes: int) -> None:
+    """Remove the line in a way, which becomes the next to be filled."""
+    cache[index * (2 * lanes) + way] = NO_LINE
+    cache[index * (2 * lanes) + lanes + way] = way
+
+
+def empty_cache(sets: int, ways: int, lanes: int) -> Shorts:
+    """Return a cache without lines, shape ``(sets * 2 * lanes,)``.
+
+    Examples
+    --------
+    >>> empty_cache(2, 4, 16).shape
+    (64,)
+    """
+    if not 1 <= ways <= lanes:
+        raise InvalidValueError(f"a cache of {ways} ways, needed 1 to {lanes}")
+    stamps = np.where(np.arange(lanes) < ways, np.arange(lanes), NEVER_OLDEST)
+    return np.tile(np.concatenate((np.full(lanes, NO_LINE), stamps)).astype(np.int32), sets)
+
+
+@kernel
+def _misses_16(cache: Shorts, clocks: Shorts, ways: int, lines: Ints) -> int:
+    sets, misses, mask = clocks.size, 0, (1 << ways) - 1
+    for line in lines:
+        index = line % sets
+        way = l2_find(cache, index, line)
+        if way == L2_LANES:
+            misses += 1
+            way = l2_victim(cache, index, mask)
+            cache[index * (2 * L2_LANES) + way] = line
+        touch(cache, clocks, index, way, L2_LANES)
+    return misses
+
+
+@kernel
+def _misses_32(cache: Shorts, clocks: Shorts, ways: int, lines: Ints) -> int:
+    sets, misses, mask = clocks.size, 0, (1 << ways) - 1
+    for line in lines:
+        index = line % sets
+        way = llc_find(cache, index, line)
+        if way == LLC_LANES:
+            misses += 1
+            way = llc_victim(cache, index, mask)
+            cache[index * (2 * LLC_LANES) + way] = line
+        touch(cache, clocks, index, way, LLC_LANES)
+    return misses
+
+
+def count_misses(lines: Ints, sets: int, ways: int) -> int:
+    """Run a trace of line numbers through a plain LRU cache and return its misses.
+
+    The set is ``line mod sets``, as in textbook caches and in pycachesim, so the counts can be compared exactly.
+
+    Parameters
+    ----------
+    lines : ndarray of int64
+        The trace: line numbers of 0 to 2**31 - 1.
+    sets, ways : int
+        Shape of the cache, at most 32 ways.
+
+    Examples
+    --------
+    >>> count_misses(np.array([0, 1, 0, 2, 1], dtype=np.int64), sets=1, ways=2)
+    4
+    """
+    lanes = L2_LANES if ways <= L2_LANES else LLC_LANES
+    run = _misses_16 if ways <= L2_LANES else _misses_32
+    cache = empty_cache(sets, ways, lanes)
+    return int(run(cache, np.zeros(sets, dtype=np.int32), ways, np.ascontiguousarray(lines, dtype=np.int64)))

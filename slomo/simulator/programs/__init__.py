@@ -1,0 +1,1 @@
+"""What network functions do per packet, and where their data lies."""

@@ -1,0 +1,219 @@
+"""Lay a machine and its tenants out as the kernel's arrays, scaled down together where asked.
+
+Cache sets, footprints and packet buffers shrink by the same factor, so that reuse distances keep their ratio to the
+caches' sizes (set sampling: Kessler, Hill and Wood, IEEE ToC 43(6), 1994). Rates, latencies and bandwidths are not
+scaled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slomo.errors import InvalidValueError
+from slomo.simulator import state as s
+from slomo.simulator.hardware.cache import empty_cache
+from slomo.simulator.programs.program import LINE_B, Program
+from slomo.simulator.random_numbers import seeded
+from slomo.vocabulary.machine import Machine
+
+#: ResQ (NSDI'18) Fig. 3: linear to about 90 % load, then steep to 40 % of the unloaded speed. The text gives no value
+#: at the knee; 0.9 is the one with which all of ResQ's section 4 comes out (one value for every figure and machine).
+SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL = 0.9, 0.9, 0.4
+#: Utilisation is averaged over this long before latency follows it: memory controllers' queues turn over in about 1 us.
+WINDOW_NS = 2000.0
+#: Backlog that a memory controller's queues hold without delay beyond the curve above: some 100 lines.
+BUFFERED_NS = 200.0
+#: A core may run this far ahead of the next one; see docs/concepts/simulator.md for the error.
+SLACK_NS = 100.0
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One tenant's place: its program, core, memory, way mask and throttle."""
+
+    program: Program
+    core: int
+    memory_socket: int
+    way_mask: int
+    mba_percent: float
+
+
+def build(machine: Machine, seats: Sequence[Seat], *, seed: int, scale: int, slack_ns: float = SLACK_NS) -> s.State:
+    """Return the state of an empty machine with its tenants seated and nothing run yet."""
+    sets = [
+        _sets(machine.llc_mib * 2**20, machine.llc_ways, scale),
+        _sets(machine.l2_kib * 2**10, machine.l2_ways, scale),
+    ]
+    tenants = _tenant_rows(machine, seats, scale)
+    structures, demand, zipf = _structure_rows(seats, tenants, scale)
+    queue = int((tenants[:, s.T_QUEUE_LIMIT] + tenants[:, s.T_SLOTS] + tenants[:, s.T_BURST]).max()) + 1
+    count = len(seats)
+    state = s.State(
+        machine=_machine_row(machine, sets),
+        timing=_timing_row(machine, slack_ns),
+        llc=empty_cache(machine.llc_domains * sets[0], machine.llc_ways, s.LLC_LANES),
+        llc_clock=np.zeros(machine.llc_domains * sets[0], dtype=np.int32),
+        llc_owner=np.full(machine.llc_domains * sets[0] * s.LLC_LANES, -1, dtype=np.int16),
+        llc_dirty=np.zeros(machine.llc_domains * sets[0] * s.LLC_LANES, dtype=np.uint8),
+        l2=empty_cache(count * sets[1], machine.l2_ways, s.L2_LANES),
+        l2_clock=np.zeros(count * sets[1], dtype=np.int32),
+        l2_dirty=np.zeros(count * sets[1] * s.L2_LANES, dtype=np.uint8),
+        tenants=tenants,
+        rates=_rate_rows(machine, seats, tenants),
+        clock=np.zeros(count),
+        random=seeded(seed, count),
+        structures=structures,
+        demand=demand,
+        zipf=zipf,
+        arrivals=np.zeros((count, queue)),
+        latency=np.zeros((count, s.LATENCY_SAMPLES)),
+        occupancy=np.zeros(2 * count, dtype=np.int64),
+        counters=np.zeros((count, s.C_COLUMNS), dtype=np.int64),
+        sums=np.zeros((count, s.A_COLUMNS)),
+        channels=_channel_rows(machine, seats),
+        queued=np.zeros((count, s.ACCELERATOR_SLOTS)),
+        requests=np.zeros((count, s.ACCELERATOR_SLOTS), dtype=np.int64),
+    )
+    _stagger(state)
+    return state
+
+
+def _sets(size_b: float, ways: int, scale: int) -> int:
+    return max(1, round(size_b / LINE_B / ways / scale))
+
+
+def _machine_row(machine: Machine, sets: Sequence[int]) -> s.Ints:
+    row = np.zeros(s.M_COLUMNS, dtype=np.int64)
+    row[s.M_LLC_SETS], row[s.M_L2_SETS] = sets
+    row[s.M_LLC_WAYS], row[s.M_L2_MASK] = machine.llc_ways, (1 << machine.l2_ways) - 1
+    row[s.M_INCLUSIVE] = machine.llc_policy == "inclusive"
+    row[s.M_DDIO_MASK] = machine.ddio_way_mask
+    row[s.M_SOCKETS] = machine.sockets
+    return row
+
+
+def _timing_row(machine: Machine, slack_ns: float) -> s.Floats:
+    row = np.zeros(s.X_COLUMNS)
+    row[s.X_L2_HIT], row[s.X_LLC_HIT] = machine.l2_hit_ns, machine.llc_hit_ns
+    row[s.X_DRAM_LOCAL], row[s.X_DRAM_REMOTE] = machine.dram_local_ns, machine.dram_remote_ns
+    row[s.X_WINDOW], row[s.X_SLACK], row[s.X_BUFFERED] = WINDOW_NS, slack_ns, BUFFERED_NS
+    row[s.X_KNEE], row[s.X_SPEED_AT_KNEE], row[s.X_SPEED_FULL] = SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL
+    return row
+
+
+def _tenant_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
+    rows = np.zeros((len(seats), s.T_COLUMNS), dtype=np.int64)
+    names = _accelerators(seats)
+    first = 0
+    for row, seat in zip(rows, seats, strict=True):
+        program = seat.program
+        socket = machine.socket_of(seat.core)
+        row[s.T_DOMAIN], row[s.T_SOCKET] = machine.llc_domain_of(seat.core), socket
+        row[s.T_MEMORY_SOCKET], row[s.T_WAY_MASK] = seat.memory_socket, seat.way_mask
+        row[s.T_OPERATION] = -1
+        row[s.T_FIRST_STRUCTURE], row[s.T_LAST_STRUCTURE] = first, first + len(program.structures)
+        first += len(program.structures)
+        row[s.T_SLOTS] = max(4, round(program.packet_buffers / scale))
+        row[s.T_DATA_LINES], row[s.T_TOUCHED_LINES] = program.data_lines, program.touched_lines
+        row[s.T_WRITTEN_LINES] = program.written_lines
+        row[s.T_BURST] = max(1, min(program.burst, int(row[s.T_SLOTS]) // 4))
+        row[s.T_SATURATED] = program.offered_mpps is None
+        row[s.T_QUEUE_LIMIT] = program.packet_buffers
+        row[s.T_NIC_LOCAL] = socket == machine.nic_socket and seat.memory_socket == socket
+        row[s.T_ACCELERATOR] = -1
+        if program.accelerator is not None:
+            row[s.T_ACCELERATOR] = machine.sockets + 1 + names.index(program.accelerator.name)
+            # packets at the accelerator and the burst on its way out leave half of the ring to receive into
+            row[s.T_DEPTH] = max(1, min(program.accelerator.depth, int(row[s.T_SLOTS]) // 4))
+    return rows
+
+
+def _accelerators(seats: Sequence[Seat]) -> list[str]:
+    return sorted({seat.program.accelerator.name for seat in seats if seat.program.accelerator is not None})
+
+
+def _rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Floats:
+    rows = np.zeros((len(seats), s.F_COLUMNS))
+    for row, seat, numbers in zip(rows, seats, tenants, strict=True):
+        program = seat.program
+        row[s.F_GAP] = program.compute_cycles / machine.frequency_ghz / program.accesses
+        row[s.F_PACKET_MLP] = program.packet_mlp
+        row[s.F_INTERARRIVAL] = 1e3 / arrival_mpps(machine, program)
+        row[s.F_THROTTLE] = 100.0 / seat.mba_percent
+        if program.accelerator is not None:
+            row[s.F_ACCELERATOR] = program.accelerator.service_ns
+            row[s.F_REQUESTS] = program.accelerator.requests
+        # a saturated ring delays a packet by its full length, of which the scaled ring is a part
+        saturated = program.offered_mpps is None
+        row[s.F_RING_FACTOR] = program.packet_buffers / numbers[s.T_SLOTS] if saturated else 1.0
+    return rows
+
+
+def arrival_mpps(machine: Machine, program: Program) -> float:
+    """Return the packets that reach the NIC's port per second [Mpps]: the offered load, at most the line rate."""
+    line_rate = machine.line_rate_mpps(program.packet_size_b)
+    return line_rate if program.offered_mpps is None else min(line_rate, program.offered_mpps)
+
+
+def _structure_rows(seats: Sequence[Seat], tenants: s.Ints, scale: int) -> tuple[s.Ints, s.Floats, s.Ints]:
+    """Give every line its number: tenant by tenant, packet buffers first, then structures from rarely used to busy."""
+    numbers, demand = [], []
+    tables: list[s.Ints] = [np.zeros(s.ZIPF_PIECES + 1, dtype=np.int64)]
+    line = 0
+    for seat, tenant in zip(seats, tenants, strict=True):
+        tenant[s.T_FIRST_LINE] = line
+        line += int(tenant[s.T_SLOTS] * (tenant[s.T_DATA_LINES] + 1))
+        tenant[s.T_DATA_LINE] = line
+        for item in sorted(seat.program.structures, key=lambda each: (each.reads + each.writes) / each.size_b):
+            lines = max(1, round(item.size_b / LINE_B / scale))
+            row = np.zeros(s.S_COLUMNS, dtype=np.int64)
+            row[s.S_BASE], row[s.S_LINES] = line, lines
+            row[s.S_PATTERN] = {"sequential": s.SEQUENTIAL, "zipf": s.ZIPF}.get(item.pattern, s.RANDOM)
+            if item.pattern == "zipf":
+                row[s.S_ZIPF] = len(tables)
+                tables.append(zipf_table(lines, item.zipf_exponent))
+            numbers.append(row)
+            demand.append([item.reads + item.writes, item.writes, item.mlp, 0.0, 0.0])
+            line += lines
+    if line >= s.NEVER_OLDEST:
+        raise InvalidValueError(
+            f"the tenants' data are {line} lines, needed below 2**31", hint="use a larger scale or less data"
+        )
+    return (
+        np.array(numbers, dtype=np.int64).reshape(-1, s.S_COLUMNS),
+        np.array(demand, dtype=np.float64).reshape(-1, s.D_COLUMNS),
+        np.stack(tables),
+    )
+
+
+def zipf_table(lines: int, exponent: float) -> s.Ints:
+    """Return the inverse distribution function of a Zipf law over `lines` ranks in equal pieces of probability.
+
+    Examples
+    --------
+    >>> table = zipf_table(1000, 1.0)
+    >>> int(table[0]), int(table[-1])
+    (0, 1000)
+    """
+    weight = np.arange(1, lines + 1, dtype=np.float64) ** -exponent
+    cumulative = np.cumsum(weight) / weight.sum()
+    edges = np.arange(1, s.ZIPF_PIECES) / s.ZIPF_PIECES
+    inside = np.searchsorted(cumulative, edges, side="right")
+    return np.concatenate(([0], inside, [lines])).astype(np.int64)
+
+
+def _channel_rows(machine: Machine, seats: Sequence[Seat]) -> s.Floats:
+    rows = np.zeros((machine.sockets + 1 + len(_accelerators(seats)), s.H_COLUMNS))
+    rows[:, s.H_FACTOR] = 1.0
+    rows[: machine.sockets, s.H_SERVICE] = LINE_B / machine.usable_memory_gb_s
+    rows[machine.sockets, s.H_SERVICE] = LINE_B / machine.link_gb_s
+    return rows
+
+
+def _stagger(state: s.State) -> None:
+    """Spread the carried fractions, so that equal tenants do not move in step."""
+    for tenant in range(len(state.clock)):
+        first, last = state.tenants[tenant, s.T_FIRST_STRUCTURE], state.tenants[tenant, s.T_LAST_STRUCTURE]
+        state.demand[first:last, s.D_ACCESS_CREDIT] = (0.37 * (tenant + 1)) % 1.0
+        state.clock[tenant] = 7.0 * tenant

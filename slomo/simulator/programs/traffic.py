@@ -1,0 +1,144 @@
+"""Packets in and out of an NF: arrivals, the receive ring, bursts, departures, latencies.
+
+Under saturation the ring is always full: the card writes a packet into every buffer as soon as it is free, a whole ring
+ahead of the core (ResQ, NSDI'18, section 4.2). Under a given load packets arrive as a Poisson process and are lost when
+the ring is full.
+"""
+
+# Elements of arrays are Any to the type checker; numba gives them their types.
+# mypy: disable-error-code="no-any-return"
+
+import math
+
+from slomo.simulator.compilation import compiled
+from slomo.simulator.hardware.accelerator import look_again, retire, submit
+from slomo.simulator.hardware.dma import receive_packet, send_packet
+from slomo.simulator.random_numbers import next_bits
+from slomo.simulator.state import (
+    A_IDLE,
+    C_ARRIVED,
+    C_LOST,
+    C_PACKETS,
+    F_INTERARRIVAL,
+    F_NEXT_ARRIVAL,
+    F_RING_FACTOR,
+    LATENCY_SAMPLES,
+    T_ACCELERATOR,
+    T_ARRIVED,
+    T_BURST,
+    T_DEPTH,
+    T_FILLED,
+    T_HEAD,
+    T_OPERATION,
+    T_QUEUE_LIMIT,
+    T_REMAINING,
+    T_RETIRED,
+    T_SAMPLES,
+    T_SATURATED,
+    T_SENT,
+    T_SLOTS,
+    T_TOUCHED_LINES,
+    State,
+)
+
+
+@compiled
+def admit(state: State, tenant: int, now: float) -> None:
+    """Queue, or lose, every packet that arrived up to `now`."""
+    row = state.tenants[tenant]
+    rates = state.rates[tenant]
+    while rates[F_NEXT_ARRIVAL] <= now:
+        state.counters[tenant, C_ARRIVED] += 1
+        if row[T_ARRIVED] - row[T_HEAD] < row[T_QUEUE_LIMIT]:
+            state.arrivals[tenant, row[T_ARRIVED] % state.arrivals.shape[1]] = rates[F_NEXT_ARRIVAL]
+            row[T_ARRIVED] += 1
+        else:
+            state.counters[tenant, C_LOST] += 1
+        uniform = (next_bits(state.random, tenant) + 1) / 2147483648.0
+        rates[F_NEXT_ARRIVAL] -= rates[F_INTERARRIVAL] * math.log(uniform)
+
+
+@compiled
+def refill(state: State, tenant: int, now: float) -> None:
+    """Let the card write waiting packets into the buffers that are free, under saturation no faster than the wire."""
+    row = state.tenants[tenant]
+    rates = state.rates[tenant]
+    limit = row[T_SENT] + row[T_SLOTS]
+    if not row[T_SATURATED]:
+        limit = min(limit, row[T_ARRIVED])
+    while row[T_FILLED] < limit:
+        if row[T_SATURATED]:
+            if rates[F_NEXT_ARRIVAL] > now:
+                return
+            rates[F_NEXT_ARRIVAL] += rates[F_INTERARRIVAL]
+            state.arrivals[tenant, row[T_FILLED] % state.arrivals.shape[1]] = now
+        receive_packet(state, tenant, row[T_FILLED], now)
+        row[T_FILLED] += 1
+    if row[T_SATURATED]:  # what the wire brought while the ring was full is lost
+        rates[F_NEXT_ARRIVAL] = max(rates[F_NEXT_ARRIVAL], now)
+
+
+@compiled
+def flush(state: State, tenant: int, lag: int, now: float) -> None:
+    """Send what has been processed except the last `lag` packets, note latencies, and hand the buffers back."""
+    row = state.tenants[tenant]
+    limit = row[T_HEAD] - lag
+    if row[T_ACCELERATOR] >= 0:
+        limit = min(limit, row[T_RETIRED])
+    while row[T_SENT] < limit:
+        send_packet(state, tenant, row[T_SENT], now)
+        arrived = state.arrivals[tenant, row[T_SENT] % state.arrivals.shape[1]]
+        state.latency[tenant, row[T_SAMPLES] % LATENCY_SAMPLES] = (now - arrived) * state.rates[tenant, F_RING_FACTOR]
+        row[T_SAMPLES] += 1
+        row[T_SENT] += 1
+
+
+@compiled
+def idle_until(state: State, tenant: int, wake: float) -> None:
+    """Let a core poll until something happens."""
+    now = state.clock[tenant]
+    state.clock[tenant] = max(now, wake)
+    state.sums[tenant, A_IDLE] += state.clock[tenant] - now
+
+
+@compiled
+def begin_packet(state: State, tenant: int) -> None:
+    """Send what is finished; then take the next packet from the ring, or sleep until one arrives."""
+    row = state.tenants[tenant]
+    now = state.clock[tenant]
+    away = 0
+    if row[T_ACCELERATOR] >= 0:
+        away = retire(state, tenant, now)
+        if away >= row[T_DEPTH]:
+            idle_until(state, tenant, look_again(state, tenant))
+            return
+    if row[T_SATURATED]:
+        waiting = True
+    else:
+        admit(state, tenant, now)
+        waiting = row[T_HEAD] < row[T_ARRIVED]
+    # a packet leaves a burst after it was processed, one at a time as the wire takes them; an idle core keeps none
+    flush(state, tenant, row[T_BURST] if waiting else 0, now)
+    if not waiting:
+        wake = state.rates[tenant, F_NEXT_ARRIVAL]
+        if away > 0:
+            wake = min(wake, look_again(state, tenant))
+        idle_until(state, tenant, wake)
+        return
+    refill(state, tenant, now)
+    if row[T_HEAD] == row[T_FILLED]:  # the wire is slower than the core
+        idle_until(state, tenant, state.rates[tenant, F_NEXT_ARRIVAL])
+        return
+    row[T_OPERATION] = 0
+    row[T_REMAINING] = row[T_TOUCHED_LINES] + 1
+
+
+@compiled
+def end_packet(state: State, tenant: int) -> None:
+    """Count the packet, and hand it to the accelerator where the NF uses one."""
+    row = state.tenants[tenant]
+    if row[T_ACCELERATOR] >= 0:
+        submit(state, tenant, state.clock[tenant])
+    state.counters[tenant, C_PACKETS] += 1
+    row[T_HEAD] += 1
+    row[T_OPERATION] = -1

@@ -1,0 +1,1 @@
+"""Cache ways, devices' ways and buffers of a tenant."""

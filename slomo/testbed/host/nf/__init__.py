@@ -1,0 +1,1 @@
+"""One network function's process: its description, command, sockets and readings."""

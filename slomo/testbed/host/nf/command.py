@@ -1,0 +1,165 @@
+"""Command templates: words with placeholders become the words of one process; there is never a shell.
+
+Only names of a fixed table and the NF's own settings are filled in, so that a definition from a stranger cannot reach
+anything else of this process.
+"""
+
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from slomo.errors import ConfigurationError, TestbedError
+from slomo.testbed.host.build import slomo_nf_binary
+from slomo.testbed.host.nf.definition import HostDefinition
+from slomo.vocabulary.workload import Workload
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_CHECKSUM_B = 4  # a frame's length counts its checksum, what a program sees does not
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What one instance is given.
+
+    Attributes
+    ----------
+    cores : tuple of int
+        CPUs it is pinned to.
+    directory : str
+        Its own directory; everything in it goes when the run ends.
+    file_prefix : str
+        DPDK's `--file-prefix`, unique to this instance and recognisably ours.
+    pcap : str
+        Capture to replay; empty where the command names none.
+    port : int
+        A free local TCP port; 0 where nobody asked for one.
+    """
+
+    cores: tuple[int, ...]
+    directory: str
+    file_prefix: str
+    pcap: str = ""
+    port: int = 0
+
+    @property
+    def stats_file(self) -> str:
+        """File an NF may write its statistics to."""
+        return f"{self.directory}/statistics"
+
+
+def placeholders(texts: Iterable[str]) -> set[str]:
+    """Return the names of all placeholders in `texts`.
+
+    Examples
+    --------
+    >>> sorted(placeholders(["--core={core}", "{pcap}"]))
+    ['core', 'pcap']
+    """
+    return {name for text in texts for name in _PLACEHOLDER.findall(text)}
+
+
+def values_for(definition: HostDefinition, workload: Workload, where: Surroundings) -> dict[str, str]:
+    """Return the value of every placeholder this instance may use."""
+    traffic = workload.traffic
+    table = {
+        "core": str(where.cores[0]),
+        "cores": ",".join(map(str, where.cores)),
+        "directory": where.directory,
+        "file_prefix": where.file_prefix,
+        "stats_file": where.stats_file,
+        "pcap": where.pcap,
+        "port": str(where.port),
+        "packet_size_b": str(traffic.packet_size_b),
+        "frame_b": str(traffic.packet_size_b - _CHECKSUM_B),
+        "flow_count": str(traffic.flow_count),
+        "offered_mpps": f"{traffic.offered_mpps or 0.0:g}",
+    }
+    settings = definition.configured(workload)
+    table |= {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in settings.items()}
+    used = placeholders((*definition.command, *definition.environment.values()))
+    table |= {
+        name: str(slomo_nf_binary(build))
+        for name, build in (("slomo_nf", "portable"), ("slomo_nf_dpdk", "dpdk"))
+        if name in used
+    }
+    return table
+
+
+def fill(text: str, table: Mapping[str, str], nf: str) -> str:
+    """Replace the placeholders of one word.
+
+    Raises
+    ------
+    ConfigurationError
+        For a placeholder that is neither built in nor a setting.
+
+    Examples
+    --------
+    >>> fill("--lcores={core}", {"core": "3"}, "x")
+    '--lcores=3'
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in table:
+            known = ", ".join(f"{{{key}}}" for key in sorted(table))
+            raise ConfigurationError(
+                f"network function '{nf}': nothing is known to fill in for '{{{name}}}' in '{text}'",
+                hint=f"known: {known}",
+            )
+        return table[name]
+
+    return _PLACEHOLDER.sub(replace, text)
+
+
+def command_words(
+    definition: HostDefinition, workload: Workload, where: Surroundings
+) -> tuple[list[str], dict[str, str]]:
+    """Return the words of the command and the variables of its environment."""
+    table = values_for(definition, workload, where)
+    words = [fill(word, table, definition.nf) for word in definition.command]
+    return words, {name: fill(value, table, definition.nf) for name, value in definition.environment.items()}
+
+
+def port_number(text: str, table: Mapping[str, str], nf: str) -> int:
+    """Return a TCP port from a template.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is no port.
+
+    Examples
+    --------
+    >>> port_number("{port}", {"port": "7001"}, "x")
+    7001
+    """
+    number = fill(text, table, nf)
+    if not number.isdigit() or not 0 < int(number) < 1 << 16:
+        raise ConfigurationError(
+            f"network function '{nf}': '{number}' is no TCP port, needed 1 to 65535",
+            hint="correct `port` in its `host:` section",
+        )
+    return int(number)
+
+
+def require_program(definition: HostDefinition) -> None:
+    """Refuse a definition whose program is not there, before anything is started for it.
+
+    Raises
+    ------
+    TestbedError
+        Naming the command.
+
+    Examples
+    --------
+    >>> from slomo.testbed.host.nf.definition import ThroughputSource
+    >>> require_program(HostDefinition("x", ("sh",), ThroughputSource("json-lines")))
+    """
+    program = definition.command[0]
+    if not placeholders([program]) and shutil.which(program) is None:
+        raise TestbedError(
+            f"network function '{definition.nf}': command '{program}' does not exist",
+            hint="install it, or correct `command` in the NF's `host:` section",
+        )

@@ -1,0 +1,244 @@
+"""Where an NF's throughput is read: JSON lines, a pattern on its output, Click's ControlSocket, DPDK's telemetry.
+
+Every source feeds one `Readings`; a line that cannot be read is counted, never a reason to stop listening.
+"""
+
+import json
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import ConfigurationError, TestbedError
+from slomo.testbed.host.nf.command import port_number
+from slomo.testbed.host.nf.control_socket import ControlSocket
+from slomo.testbed.host.nf.definition import HostDefinition, ThroughputSource
+from slomo.testbed.host.nf.readings import Readings
+from slomo.testbed.host.processes.process import ManagedProcess
+from slomo.testbed.host.telemetry import TelemetrySocket
+from slomo.testbed.host.traffic.base import TrafficGenerator
+from slomo.vocabulary.workload import Traffic
+
+_FILE_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class GeneratorSource:
+    """A traffic generator and what it is to send.
+
+    Attributes
+    ----------
+    generator : TrafficGenerator
+        Sends, and counts what comes back.
+    traffic : Traffic
+        Of the workload.
+    """
+
+    generator: TrafficGenerator
+    traffic: Traffic
+
+    @classmethod
+    def of(cls, generator: TrafficGenerator | None, traffic: Traffic) -> "GeneratorSource | None":
+        """Return a source, or None without a generator."""
+        return None if generator is None else cls(generator, traffic)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self.generator.start(self.traffic)
+
+    def received(self) -> float:
+        """Return the packets that came back so far."""
+        return float(self.generator.statistics().received_packets)
+
+    def stop(self) -> None:
+        """End sending."""
+        self.generator.stop()
+
+
+class Readout:
+    """Reads one process's throughput until it is closed.
+
+    Parameters
+    ----------
+    definition : HostDefinition
+        Says where.
+    process : ManagedProcess
+        The process.
+    table : mapping of str to str
+        Values of the placeholders.
+    generator : GeneratorSource, optional
+        Traffic generator that is attached.
+
+    Raises
+    ------
+    ConfigurationError
+        For a source this testbed does not read.
+    """
+
+    def __init__(
+        self,
+        definition: HostDefinition,
+        process: ManagedProcess,
+        table: Mapping[str, str],
+        generator: "GeneratorSource | None" = None,
+    ) -> None:
+        self._generator: GeneratorSource | None = None
+        self.readings = Readings(definition.nf)
+        self._source = definition.throughput
+        self._process = process
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        source = self._source
+        if source.source == "generator":
+            if generator is None:
+                raise ConfigurationError(
+                    f"network function '{definition.nf}': its throughput comes from a generator, and none is attached",
+                    hint="give one: HostTestbed(generator=make_generator('pktgen')), or read another source",
+                )
+            self._generator = generator
+            generator.start()
+            self._poll(generator.received)
+            return
+        if source.source in ("json-lines", "regex"):
+            take = (
+                _json_taker(source, self.readings)
+                if source.source == "json-lines"
+                else _regex_taker(source, self.readings)
+            )
+            self._listen(source, take, Path(table["stats_file"]))
+        else:
+            self._poll(_asker(source, table, definition.nf))
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(5.0)
+        if self._generator is not None:
+            self._generator.stop()
+
+    def _listen(self, source: ThroughputSource, take: Callable[[float, str], None], file: Path) -> None:
+        if source.stream == "stats_file":
+            self._run(lambda: self._follow(file, take))
+        else:
+            self._process.on_line(source.stream, take)
+
+    def _run(self, loop: Callable[[], None]) -> None:
+        self._thread = threading.Thread(target=loop, daemon=True, name="slomo-readout")
+        self._thread.start()
+
+    def _follow(self, file: Path, take: Callable[[float, str], None]) -> None:
+        position, rest = 0, ""
+        while not self._ended.wait(_FILE_POLL_S):
+            try:
+                with file.open("rb") as stream:
+                    stream.seek(position)
+                    chunk = stream.read(1 << 20)
+                    position = stream.tell()
+            except OSError:
+                continue
+            *lines, rest = (rest + chunk.decode("utf-8", "replace")).split("\n")
+            for line in lines:
+                take(time.monotonic(), line)
+
+    def _poll(self, ask: Callable[[], float]) -> None:
+        def loop() -> None:
+            while not self._ended.wait(self._source.interval_s):
+                try:
+                    value = ask()
+                except (TestbedError, OSError) as problem:
+                    self.readings.problem = getattr(problem, "message", str(problem))
+                    continue
+                self.readings.problem = None
+                _add(self.readings, self._source, time.monotonic(), value)
+
+        self._run(loop)
+
+
+def _add(
+    readings: Readings,
+    source: ThroughputSource,
+    arrived_s: float,
+    value: float,
+    stated_s: float | None = None,
+    latency_us: Mapping[str, float] | None = None,
+) -> None:
+    if not math.isfinite(value) or value < 0.0:
+        readings.garbage += 1
+        return
+    add = {"counter": readings.add_counter, "interval": readings.add_interval, "rate": readings.add_rate}[
+        source.meaning
+    ]
+    add(arrived_s, value * source.scale, stated_s, latency_us)
+
+
+def _json_taker(source: ThroughputSource, readings: Readings) -> Callable[[float, str], None]:
+    def take(arrived_s: float, line: str) -> None:
+        if not line.startswith("{"):
+            readings.garbage += bool(line.strip())
+            return
+        try:
+            data = json.loads(line)
+            if any(field(data, name) != value for name, value in source.match.items()):
+                return
+            stated_s = None if source.time is None else float(field(data, source.time))
+            latency = {name: field(data, path) for name, path in source.latency.items()}
+            _add(
+                readings,
+                source,
+                arrived_s,
+                float(field(data, source.packets)),
+                stated_s,
+                {k: float(v) * source.latency_factor for k, v in latency.items() if v is not None},
+            )
+        except (ValueError, TypeError, RecursionError):
+            readings.garbage += 1
+
+    return take
+
+
+def _regex_taker(source: ThroughputSource, readings: Readings) -> Callable[[float, str], None]:
+    pattern = re.compile(source.pattern)
+
+    def take(arrived_s: float, line: str) -> None:
+        match = pattern.search(line)
+        if match is None:
+            return
+        try:
+            stated = float(match["time"]) if "time" in pattern.groupindex else None
+            _add(readings, source, arrived_s, float(match["packets"].replace(",", "")), stated)
+        except (ValueError, TypeError, AttributeError):
+            readings.garbage += 1
+
+    return take
+
+
+def _asker(source: ThroughputSource, table: Mapping[str, str], nf: str) -> Callable[[], float]:
+    if source.source == "click":
+        port = port_number(source.port, table, nf)
+        click = ControlSocket(port)
+        return lambda: float(click.read(source.packets))
+    telemetry = TelemetrySocket(table["file_prefix"])
+    return lambda: float(telemetry.ask(source.query)[source.packets])
+
+
+def field(data: Any, path: str) -> Any:
+    """Return a field by its dotted path; None where there is none.
+
+    Examples
+    --------
+    >>> field({"a": {"b": 2}}, "a.b"), field({}, "x.y")
+    (2, None)
+    """
+    for name in path.split("."):
+        if isinstance(data, list) and name.isdigit() and int(name) < len(data):
+            data = data[int(name)]
+        elif isinstance(data, Mapping):
+            data = data.get(name)
+        else:
+            return None
+    return data

@@ -1,0 +1,111 @@
+"""Wait until an NF serves, for a limited time; dying meanwhile is reported at once with its last words.
+
+DPDK DTS waits for a prompt, npf for a pattern; here any of six signals will do.
+"""
+
+import json
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from slomo.errors import TestbedError
+from slomo.testbed.host.nf.command import fill, port_number
+from slomo.testbed.host.nf.definition import HostDefinition
+from slomo.testbed.host.nf.readings import Readings
+from slomo.testbed.host.nf.readout import field
+from slomo.testbed.host.processes.process import ManagedProcess
+from slomo.testbed.host.telemetry import TelemetrySocket
+
+_POLL_S = 0.02
+
+
+class ReadyWatch:
+    """Watches for one ready signal; made before the process prints anything.
+
+    Parameters
+    ----------
+    definition, process, readings
+        What to watch.
+    table : mapping of str to str
+        Values of the placeholders.
+    """
+
+    def __init__(
+        self, definition: HostDefinition, process: ManagedProcess, readings: Readings, table: Mapping[str, str]
+    ) -> None:
+        self._signal, self._process = definition.ready, process
+        self._seen = False
+        value = definition.ready.value
+        kind = definition.ready.kind
+        if kind in ("json", "regex"):
+            matches = _json_matcher(value) if kind == "json" else re.compile(value).search
+            for stream in ("stdout", "stderr"):
+                process.on_line(stream, lambda _, line: self._notice(matches, line))
+            self._check: Callable[[], bool] = lambda: self._seen
+        elif kind == "tcp_port":
+            port = port_number(str(value), table, definition.nf)
+            self._check = lambda: port_answers(port)
+        elif kind == "file":
+            self._check = Path(fill(str(value), table, definition.nf)).exists
+        elif kind == "telemetry":
+            self._check = _telemetry_check(table["file_prefix"])
+        else:
+            self._check = lambda: len(readings) > 0
+
+    def wait(self) -> None:
+        """Return once the NF is ready.
+
+        Raises
+        ------
+        TestbedError
+            If it ends or the time limit passes first.
+        """
+        deadline = time.monotonic() + self._signal.limit_s
+        while not self._check():
+            self._process.require_alive("getting ready")
+            if time.monotonic() > deadline:
+                raise TestbedError(
+                    f"network function '{self._process.name}' was not ready within {self._signal.limit_s:g} s "
+                    f"(ready signal: {self._signal.kind}).{self._process.last_words()}",
+                    hint="raise `ready.limit_s`, or correct the ready signal, in its `host:` section",
+                )
+            time.sleep(_POLL_S)
+
+    def _notice(self, matches: Callable[[str], object], line: str) -> None:
+        self._seen = self._seen or bool(matches(line))
+
+
+def _json_matcher(wanted: Mapping[str, object]) -> Callable[[str], bool]:
+    def matches(line: str) -> bool:
+        try:
+            data = json.loads(line) if line.startswith("{") else None
+        except (ValueError, RecursionError):
+            return False
+        return data is not None and all(field(data, name) == value for name, value in wanted.items())
+
+    return matches
+
+
+def port_answers(port: int) -> bool:
+    """Return whether somebody accepts connections on a local TCP port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), 0.5).close()
+    except OSError:
+        return False
+    return True
+
+
+def _telemetry_check(file_prefix: str) -> Callable[[], bool]:
+    def answers() -> bool:
+        probe = TelemetrySocket(file_prefix)
+        try:
+            probe.ask("/info")
+        except TestbedError:
+            return False
+        finally:
+            probe.close()
+        return True
+
+    return answers

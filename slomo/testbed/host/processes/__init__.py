@@ -1,0 +1,1 @@
+"""Processes and tools that are always cleaned up."""

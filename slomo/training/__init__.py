@@ -1,0 +1,1 @@
+"""Learning models from datasets; the only room with a learner."""

@@ -1,0 +1,152 @@
+"""Learn what an NF asks of an accelerator from runs beside a competitor that keeps the accelerator busy.
+
+Yala (ASPLOS'25) profiles accelerators apart from memory: the competitor leaves memory alone, its time per request is
+known, and how far the NF slows down tells requests per packet, time per request, and whether the core waits.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.compose.resources import PATTERNS, Pattern
+from slomo.models.base import Floats
+from slomo.models.responses.accelerator import AcceleratorUse, core_ns_of, shared_mpps
+
+if TYPE_CHECKING:
+    from slomo.models.nf_model import NFModel
+    from slomo.records.dataset import ProfileDataset
+
+#: Rows of this plan are runs beside a competitor `synthetic-<accelerator>`.
+PLAN, PREFIX = "accelerator", "synthetic-"
+#: An NF that loses less than this share beside the longest requests does not use the accelerator.
+LEAST_LOSS = 0.02
+#: What a competitor that does nothing else takes per packet [ns]; far below any request.
+_COMPETITOR_CORE_NS = 50.0
+_DEFAULT_SERVICE_NS = 500.0
+#: Mean relative errors below this are equally good, and hardly count.
+_EQUAL, _SMALL = 1e-4, 1e-3
+#: Requests per packet that the search begins with.
+_REQUESTS = (0.5, 1.0, 2.0, 4.0)
+
+
+def with_uses(dataset: "ProfileDataset", models: "Sequence[NFModel]") -> "list[NFModel]":
+    """Return the models with what their NFs ask of an accelerator, where that was measured."""
+    uses = accelerator_uses(dataset)
+    return [replace(model, accelerator=uses.get((model.machine, model.workload.key))) for model in models]
+
+
+def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], AcceleratorUse]:
+    """Return what every NF with such runs asks of its accelerator.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Its rows of plan ``accelerator`` are read, and solo throughput.
+
+    Returns
+    -------
+    dict of (machine, workload key) to AcceleratorUse
+        Without NFs that lose nothing. Where several accelerators slow an NF down, the one that costs most.
+    """
+    from slomo.records.rows import competitors_from_cell
+
+    frame = dataset.frame
+    found: dict[tuple[str, str], AcceleratorUse] = {}
+    for (machine, target), rows in frame[frame["plan"] == PLAN].groupby(["machine", "target"], sort=False):
+        beside = [competitors_from_cell(text) for text in rows["competitors"]]
+        mpps = rows["throughput_mpps"].to_numpy(dtype=float)
+        solo = dataset.solo_mpps(str(target), str(machine))
+        names = [others[0].nf.removeprefix(PREFIX) for others in beside]
+        worst = names[int(np.argmin(mpps))]
+        chosen = [i for i, name in enumerate(names) if name == worst]
+        services = [[_service_ns(other.configuration) for other in beside[i]] for i in chosen]
+        use = fit_use(worst, services, mpps[chosen], solo)
+        if use is not None:
+            found[str(machine), str(target)] = use
+    return found
+
+
+def _service_ns(configuration: Mapping[str, Any]) -> float:
+    return float(configuration.get("service_ns", _DEFAULT_SERVICE_NS))
+
+
+def fit_use(
+    accelerator: str, services_ns: Sequence[Sequence[float]], mpps: Floats, solo_mpps: float
+) -> AcceleratorUse | None:
+    """Fit an NF's use of an accelerator to its throughput beside competitors that keep their queues full.
+
+    Parameters
+    ----------
+    accelerator : str
+        Its name.
+    services_ns : sequence of sequences of float
+        Per run, the time per request of every competitor [ns].
+    mpps : ndarray of shape (n,)
+        Throughput of the NF in each run [Mpps].
+    solo_mpps : float
+        Throughput alone [Mpps].
+
+    Returns
+    -------
+    AcceleratorUse or None
+        None where the NF loses nothing.
+
+    Examples
+    --------
+    A pipeline of 300 ns per request and one request per packet, beside one competitor:
+
+    >>> use = fit_use("regex", [[500.0], [1000.0], [2000.0]], np.array([1.25, 0.769231, 0.434783]), 2.0)
+    >>> use.pattern, round(use.service_ns), round(use.requests, 2)
+    ('pipeline', 300, 1.0)
+    """
+    if mpps.min() > (1.0 - LEAST_LOSS) * solo_mpps:
+        return None
+    fits = [_fitted(accelerator, pattern, services_ns, mpps, solo_mpps) for pattern in PATTERNS]
+    line, sum_ = (dict(zip(PATTERNS, fits, strict=True))[name] for name in ("pipeline", "run-to-completion"))
+    # an NF that its accelerator bounds alone looks the same either way; then its core is not worth waiting for
+    return line[1] if line[0] <= 1.1 * sum_[0] + _EQUAL else sum_[1]
+
+
+def _fitted(
+    accelerator: str, pattern: Pattern, services_ns: Sequence[Sequence[float]], mpps: Floats, solo_mpps: float
+) -> tuple[float, AcceleratorUse]:
+    from scipy.optimize import minimize
+
+    def use_of(numbers: NDArray[np.float64]) -> AcceleratorUse:
+        requests, share = float(np.exp(numbers[0])), float(numbers[1])
+        return AcceleratorUse(accelerator, float(share * 1e3 / solo_mpps / requests), requests, pattern)
+
+    def residuals(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        use = use_of(numbers)
+        core = core_ns_of(use, solo_mpps)
+        return np.array([_beside(use, core, others) for others in services_ns]) / mpps - 1.0
+
+    def cost(numbers: NDArray[np.float64]) -> float:
+        # a few runs in which NFs fall into step must not decide: errors count by their size, not its square
+        return float((np.sqrt(_SMALL**2 + residuals(numbers) ** 2) - _SMALL).mean())
+
+    # the time of an NF that waits has steps: begin where a coarse search is best, and follow no slopes
+    grid = [np.array([np.log(requests), share]) for requests in _REQUESTS for share in np.linspace(0.05, 0.95, 19)]
+    starts = sorted(grid, key=cost)[:2]
+    bounds = [(np.log(0.05), np.log(50.0)), (0.01, 1.0)]
+    found = [_descended(minimize, cost, start, bounds) for start in starts]
+    best = min(found, key=cost)
+    error = float(np.abs(residuals(best)).max())
+    return cost(best), replace(use_of(best), error=round(error, 6))
+
+
+def _descended(
+    minimize: Any, cost: Callable[[NDArray[np.float64]], float], start: NDArray[np.float64], bounds: Any
+) -> NDArray[np.float64]:
+    simplex = np.array([start, start + np.array([0.1, 0.0]), start + np.array([0.0, 0.04])])
+    settings = {"initial_simplex": np.clip(simplex, *np.array(bounds).T), "maxfev": 120, "xatol": 1e-4, "fatol": 1e-6}
+    found: NDArray[np.float64] = minimize(cost, start, method="Nelder-Mead", bounds=bounds, options=settings).x
+    return found
+
+
+def _beside(use: AcceleratorUse, core_ns: float, services_ns: Sequence[float]) -> float:
+    others = [AcceleratorUse(use.accelerator, service) for service in services_ns]
+    return float(shared_mpps([use, *others], [core_ns, *[_COMPETITOR_CORE_NS] * len(others)])[0])

@@ -1,0 +1,104 @@
+"""How good a model would be if profiling stopped now: held-out error, its uncertainty, and the width of intervals.
+
+Every competitor configuration is predicted by a model that never saw it (`slomo.training.cross_validation`), by the
+very family that will be trained, so that a profile can stop as soon as it is good enough.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from slomo.errors import MissingMetricError
+from slomo.models.base import ModelFamily
+from slomo.models.intervals import calibrate
+from slomo.training.cross_validation import folds, held_out
+from slomo.training.families.registry import DEFAULT, make_family
+from slomo.training.features import subjects
+
+if TYPE_CHECKING:
+    from slomo.records.dataset import ProfileDataset
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """Held-out accuracy of one NF's model; all errors are shares of solo throughput, 0.02 for 2 %.
+
+    Attributes
+    ----------
+    rows : int
+        Settings judged.
+    error : float
+        Mean absolute held-out error.
+    uncertainty : float
+        Standard error of that mean.
+    half_width : float
+        Median half width of the intervals.
+    coverage : float
+        What the intervals promise, 0 to 1.
+    """
+
+    rows: int
+    error: float
+    uncertainty: float
+    half_width: float
+    coverage: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return a JSON-ready mapping."""
+        return asdict(self)
+
+
+def assess(
+    dataset: "ProfileDataset",
+    target: str,
+    *,
+    model: str | ModelFamily = DEFAULT,
+    coverage: float = 0.9,
+    seed: int = 0,
+) -> Assessment:
+    """Return how well a model of `target`, trained on `dataset`, predicts settings it did not see.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Solo and pressure rows of the target, on one machine.
+    target : str
+        Workload key.
+    model : str or ModelFamily
+        Family that will be trained.
+    coverage : float
+        Nominal coverage of the intervals, above 0 and below 1.
+    seed : int
+        Seed of folds and fits.
+
+    Raises
+    ------
+    MissingMetricError
+        Where no row has the metrics the family reads.
+    UnknownNameError
+        For a target without rows.
+    """
+    family = make_family(model)
+    subject = next(subjects(dataset, [target]))
+    names = family.select_features(subject.names)
+    rows = np.isfinite(subject.columns(names)).all(axis=1) & (subject.counts > 0)
+    if rows.sum() < 2:
+        raise MissingMetricError(f"'{target}' has {rows.sum()} rows with {', '.join(names)}, needed 2 or more to judge")
+    vectors, mpps, solo = subject.columns(names)[rows], subject.mpps[rows], subject.solo_mpps
+
+    def fit(seen: np.typing.NDArray[np.bool_]) -> object:
+        fitted = family.fit(names, vectors[seen], mpps[seen], solo_mpps=solo, seed=seed)
+        return lambda asked: fitted.predict_mpps(vectors[asked])
+
+    guess = held_out(fit, folds(subject.groups[rows], seed))  # type: ignore[arg-type]
+    errors = np.abs(guess - mpps) / solo
+    width = calibrate(mpps, guess, solo, "cross-validation").half_width_mpps(guess, solo, coverage)
+    return Assessment(
+        rows=len(mpps),
+        error=float(errors.mean()),
+        uncertainty=float(errors.std(ddof=1) / math.sqrt(len(errors))),
+        half_width=float(np.median(width) / solo),
+        coverage=coverage,
+    )

@@ -1,0 +1,140 @@
+"""Calibrate intervals on whole mixes: competitors composed, throughput predicted, compared with what was measured.
+
+Mixes are never fitted, so their errors are those a new mix will have: of the sensitivity model, of the contentiousness
+profiles and of composition together. Scores are pooled over the NFs of a machine, or kept per NF where there are
+enough (Mondrian; Vovk et al. 2005, section 4.5).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.equilibrium.competition import mix_features
+from slomo.models.base import Floats
+from slomo.models.intervals import ConformalCalibration, calibrate
+from slomo.models.nf_model import NFModel
+from slomo.vocabulary.workload import Workload
+
+if TYPE_CHECKING:
+    from slomo.records.dataset import ProfileDataset
+
+#: An NF with this many scores of its own is calibrated on them alone.
+ENOUGH_OF_ONE = 100
+#: Fewer pooled scores than this say less than cross-validation does.
+ENOUGH_IN_ALL = 30
+#: What a row says about its target, its competitors and the outcome.
+_COLUMNS = (
+    "nf", "configuration", "packet_size_b", "flow_count", "flow_distribution", "zipf_exponent", "offered_mpps",
+    "competitors", "throughput_mpps",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class MixRows:
+    """Mixes of one machine whose tenants all have models.
+
+    Attributes
+    ----------
+    target : ndarray of int, shape (n,)
+        Index of the target's model.
+    members : ndarray of int, shape (n, places)
+        Indices of the competitors' models, -1 for an empty place.
+    mpps : ndarray, shape (n,)
+        Measured throughput.
+    offered_mpps : ndarray, shape (n, 1 + places), optional
+        Offered load of the target and of each competitor [Mpps], NaN where saturated; all are by default.
+    """
+
+    target: NDArray[np.int64]
+    members: NDArray[np.int64]
+    mpps: Floats
+    offered_mpps: Floats | None = None
+
+    def saturated(self) -> "MixRows":
+        """Return the mixes in which nobody is offered less than it can serve."""
+        if self.offered_mpps is None:
+            return self
+        kept = ~np.isfinite(self.offered_mpps).any(axis=1)
+        return MixRows(self.target[kept], self.members[kept], self.mpps[kept])
+
+
+def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str) -> MixRows:
+    """Return the rows of plan ``mix`` on `machine` whose tenants are all among `models`, at any offered load."""
+    from slomo.records.rows import competitors_from_cell, workload_from_columns
+
+    frame = dataset.frame
+    chosen = (frame["plan"] == "mix") & (frame["machine"] == machine) & frame["isolation"].isin(["null", "", "None"])
+    index = {model.workload.key: number for number, model in enumerate(models)}
+    found: list[tuple[list[int], list[float], float]] = []
+    records: list[dict[str, Any]] = frame.loc[chosen, list(_COLUMNS)].to_dict("records")  # type: ignore[assignment]
+    for row in records:
+        tenants = [workload_from_columns(row), *competitors_from_cell(str(row["competitors"]))]
+        keys = [_saturating(workload).key for workload in tenants]
+        if all(key in index for key in keys):
+            offered = [workload.traffic.offered_mpps or np.nan for workload in tenants]
+            found.append(([index[key] for key in keys], offered, float(row["throughput_mpps"])))
+    places = max((len(members) for members, _, _ in found), default=1)
+    members, loads = np.full((len(found), places), -1, dtype=np.int64), np.full((len(found), places), np.nan)
+    for number, (listed, offered, _) in enumerate(found):
+        members[number, : len(listed)], loads[number, : len(offered)] = listed, offered
+    return MixRows(members[:, 0], members[:, 1:], np.array([mpps for _, _, mpps in found]), loads)
+
+
+def _saturating(workload: Workload) -> Workload:
+    traffic = workload.traffic
+    return workload if traffic.offered_mpps is None else workload.with_traffic(replace(traffic, offered_mpps=None))
+
+
+def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: str | None = None) -> Floats:
+    """Return what family `name` predicts for each row [Mpps]; NaN where a target has no such model."""
+    predicted = np.full(len(rows.mpps), np.nan)
+    for number in np.unique(rows.target):
+        model, here = models[number], rows.target == number
+        if name in model.sensitivity:
+            sensitivity = model.sensitivity[name]
+            vectors = mix_features(
+                models,
+                rows.members[here],
+                sensitivity.feature_names,
+                capacities=model.capacities,
+                composition=sensitivity.composition,
+                compat=compat,
+                traffic=model.traffic,
+            )
+            predicted[here] = sensitivity.predict_mpps(vectors)
+    return predicted
+
+
+def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str, ConformalCalibration]]:
+    """Return calibrations by model index and family; empty where there are too few mixes."""
+    rows = rows.saturated()  # composition knows full load only
+    names = sorted({name for model in models for name in model.sensitivity})
+    solo = np.array([model.solo_mpps for model in models])
+    result: dict[int, dict[str, ConformalCalibration]] = {number: {} for number in range(len(models))}
+    for name in names:
+        predicted = predict_mixes(models, rows, name)
+        if np.isfinite(predicted).sum() < ENOUGH_IN_ALL:
+            continue
+        pooled = calibrate(rows.mpps, predicted, solo[rows.target], "mixes")
+        for number, model in enumerate(models):
+            if name in model.sensitivity:
+                here = (rows.target == number) & np.isfinite(predicted)
+                enough = here.sum() >= ENOUGH_OF_ONE
+                result[number][name] = (
+                    calibrate(rows.mpps[here], predicted[here], model.solo_mpps, "mixes") if enough else pooled
+                )
+    return result
+
+
+def summary(calibration: Mapping[str, ConformalCalibration]) -> dict[str, dict[str, object]]:
+    """Return what the manifest says about the intervals.
+
+    Examples
+    --------
+    >>> summary({"none": ConformalCalibration(np.array([0.5]), "mixes")})
+    {'none': {'source': 'mixes', 'scores': 1}}
+    """
+    return {name: {"source": item.source, "scores": item.count} for name, item in calibration.items()}

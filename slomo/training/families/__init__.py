@@ -1,0 +1,1 @@
+"""Sensitivity model families by name."""

@@ -1,0 +1,79 @@
+"""A committee of monotone tree ensembles: where its members disagree, one more experiment teaches most.
+
+Query by committee (Seung, Opper and Sompolinsky, COLT'92) with members fitted to bootstrap samples (Breiman, 1996).
+More pressure never speeds an NF up, so every member falls along every input, which a few dozen runs suffice for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import InvalidValueError
+from slomo.models.base import Floats
+
+MEMBERS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Committee:
+    """Fitted members.
+
+    Attributes
+    ----------
+    members : sequence of estimators
+        Each predicts the response from inputs of shape ``(n, features)``.
+
+    Examples
+    --------
+    >>> pressure = np.array([[0.0], [1.0], [2.0], [8.0], [9.0]])
+    >>> committee = fit_committee(pressure, 1.0 - pressure[:, 0] / 10.0, seed=1)
+    >>> committee.spread(np.array([[1.0], [5.0]])).shape
+    (2,)
+    """
+
+    members: Sequence[Any]
+
+    def spread(self, inputs: Floats) -> Floats:
+        """Return the standard deviation over the members' answers, shape ``(n,)``, in the response's unit."""
+        answers = np.array([member.predict(inputs) for member in self.members])
+        spread: Floats = answers.std(axis=0, ddof=1)
+        return spread
+
+    def mean(self, inputs: Floats) -> Floats:
+        """Return the mean of the members' answers, shape ``(n,)``."""
+        mean: Floats = np.mean([member.predict(inputs) for member in self.members], axis=0)
+        return mean
+
+
+def fit_committee(inputs: Floats, response: Floats, *, seed: int, members: int = MEMBERS) -> Committee:
+    """Fit a committee of a response that falls, or stays, as any input rises.
+
+    Parameters
+    ----------
+    inputs : ndarray, shape (n, features)
+        Settings, larger meaning more pressure; at least two rows.
+    response : ndarray, shape (n,)
+        For instance throughput as a share of solo.
+    seed : int
+        Seed of the bootstrap samples.
+    members : int
+        Members, 2 or more.
+
+    Raises
+    ------
+    InvalidValueError
+        For fewer than two rows or members.
+    """
+    from slomo.training.families.xgb import MonotoneBoosting  # loads scikit-learn, which the members alone need
+
+    if len(inputs) < 2 or members < 2:
+        raise InvalidValueError(f"a committee of {members} members over {len(inputs)} rows, needed 2 or more of each")
+    generator = np.random.default_rng([seed, len(inputs)])
+    falling = (-1,) * inputs.shape[1]
+    fitted = []
+    for number in range(members):
+        rows = generator.integers(len(inputs), size=len(inputs))
+        fitted.append(MonotoneBoosting(falling, n_estimators=60, seed=number).fit(inputs[rows], response[rows]))
+    return Committee(tuple(fitted))

@@ -1,0 +1,110 @@
+"""SLOMO's sensitivity model as published: gradient-boosted trees over every socket-level metric.
+
+SLOMO (SIGCOMM'20) section 5.1: scikit-learn's GradientBoostingRegressor with its defaults, throughput as the response,
+all PCM columns as features. Only the seed is fixed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn import config_context
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from slomo.errors import MissingMetricError
+from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
+from slomo.models.functions.trees import Node, TreeEnsemble, grow
+from slomo.models.responses.sensitivity import TreeSensitivity
+from slomo.vocabulary.metrics import METRICS
+
+
+class PublishedBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Gradient boosting with scikit-learn's defaults.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the feature permutations.
+
+    Attributes
+    ----------
+    booster_ : GradientBoostingRegressor
+        The fitted ensemble.
+
+    Examples
+    --------
+    >>> X = np.linspace(0.0, 1.0, 40)[:, None]
+    >>> round(float(PublishedBoosting().fit(X, 5.0 - X[:, 0]).predict(X[:1])[0]), 1)
+    5.0
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any) -> "PublishedBoosting":
+        """Fit throughput `y` [Mpps] over vectors `X`, shape ``(n, features)``."""
+        X, y = validate_data(self, X, y, y_numeric=True)
+        # X and y are checked above; checking them again for each of the trees doubles the time
+        with config_context(assume_finite=True, skip_parameter_validation=True):
+            self.booster_ = GradientBoostingRegressor(random_state=self.seed).fit(X, y)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return throughput [Mpps] for vectors `X`."""
+        check_is_fitted(self)
+        return self.booster_.predict(validate_data(self, X, reset=False))
+
+
+@dataclass(frozen=True)
+class SlomoFamily:
+    """The registry's ``slomo``."""
+
+    name: str = "slomo"
+    composition: CompositionKind = "pressure"
+
+    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
+        """Return every column that Intel's PCM prints, and all traffic attributes."""
+        names = tuple(name for name in available if name.startswith(TRAFFIC_PREFIX) or METRICS[name].pcm_columns)
+        if not names:
+            raise MissingMetricError("model 'slomo' needs socket-level metrics of the competition, none was reported")
+        return names
+
+    def fit(
+        self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
+    ) -> TreeSensitivity:
+        """Fit one NF; see `ModelFamily.fit`."""
+        booster = PublishedBoosting(seed).fit(vectors, mpps).booster_
+        return TreeSensitivity(self.name, names, self.composition, ensemble_of(booster), "throughput", solo_mpps)
+
+
+def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
+    """Return a fitted ensemble as arrays that give scikit-learn's numbers to the bit.
+
+    Examples
+    --------
+    >>> X = np.linspace(0.0, 1.0, 40)[:, None]
+    >>> booster = PublishedBoosting().fit(X, 5.0 - X[:, 0]).booster_
+    >>> bool((ensemble_of(booster).predict(X) == booster.predict(X)).all())
+    True
+    """
+    trees = []
+    for (stage,) in booster.estimators_:
+        tree = stage.tree_
+        # scikit-learn compares float32 features with float64 thresholds: x <= t is x <= the largest float32 up to t
+        cut = tree.threshold.astype(np.float32)
+        cut = np.where(cut > tree.threshold, np.nextafter(cut, np.float32(-np.inf)), cut)
+        trees.append(
+            Node(
+                tree.children_left.tolist(),
+                tree.children_right.tolist(),
+                np.maximum(tree.feature, 0).tolist(),
+                cut.tolist(),
+                (booster.learning_rate * tree.value[:, 0, 0]).tolist(),
+                [True] * tree.node_count,
+            )
+        )
+    start = float(np.asarray(booster.init_.constant_).ravel()[0])
+    return grow(trees, start=start, n_features=booster.n_features_in_, dtype=np.float64)

@@ -1,0 +1,107 @@
+"""Names of model families, resolved when first used: an alias for those of slomo, an instance for one's own.
+
+A lazy registry in the manner of fsspec: looking a name up imports nothing but the family asked for.
+"""
+
+import importlib
+from collections.abc import Iterable
+
+from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.models.base import ModelFamily
+
+_FOLDER = "slomo.training.families"
+#: name -> (file of this folder, factory, what it is)
+_FAMILIES: dict[str, tuple[str, str, str]] = {
+    "slomo": ("gradient_boosting", "SlomoFamily", "gradient boosting over all metrics, as published"),
+    "slomo-xgb": ("xgb", "XgbFamily", "xgboost, monotone over the pressures that add up"),
+    "slomo-gp": ("gaussian_process", "SmoothFamily", "a Gaussian process over the same, for few rows"),
+    "dobrescu": ("single_metric", "dobrescu", "a line over the competitors' solo cache access rate"),
+    "bubbleup": ("single_metric", "bubbleup", "a line over the competitors' solo cache occupancy"),
+    "mean": ("no_interference", "MeanFamily", "the mean of what was measured beside others"),
+    "none": ("no_interference", "NoInterferenceFamily", "no interference: solo throughput"),
+}
+
+#: What is used where no model is named.
+DEFAULT = "slomo-xgb"
+
+
+def model_names() -> tuple[str, ...]:
+    """Return the names of the families there are.
+
+    Examples
+    --------
+    >>> model_names()
+    ('slomo', 'slomo-xgb', 'slomo-gp', 'dobrescu', 'bubbleup', 'mean', 'none')
+    """
+    return tuple(_FAMILIES)
+
+
+def describe(name: str) -> str:
+    """Return one line about a family.
+
+    Examples
+    --------
+    >>> describe("none")
+    'no interference: solo throughput'
+    """
+    return _FAMILIES[check_model_name(name)][2]
+
+
+def check_model_name(name: str) -> str:
+    """Return `name` if a family answers to it.
+
+    Raises
+    ------
+    UnknownNameError
+        With the nearest name.
+
+    Examples
+    --------
+    >>> check_model_name("dobresku")
+    Traceback (most recent call last):
+    slomo.errors.UnknownNameError: unknown model 'dobresku'
+    hint: did you mean 'dobrescu'? Known: bubbleup, dobrescu, mean, none, slomo, slomo-gp, slomo-xgb
+    """
+    if name not in _FAMILIES:
+        raise UnknownNameError("model", name, _FAMILIES)
+    return name
+
+
+def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
+    """Return the family of a name, or an instance of one's own unchanged.
+
+    Raises
+    ------
+    UnknownNameError
+        For a name that no family answers to.
+    InvalidValueError
+        For an object that is no family.
+
+    Examples
+    --------
+    >>> make_family("none").composition
+    'none'
+    """
+    if isinstance(alias_or_instance, str):
+        module, factory, _ = _FAMILIES[check_model_name(alias_or_instance)]
+        family: ModelFamily = getattr(importlib.import_module(f"{_FOLDER}.{module}"), factory)()
+        return family
+    lacking = [
+        part for part in ("name", "composition", "select_features", "fit") if not hasattr(alias_or_instance, part)
+    ]
+    if lacking:
+        raise InvalidValueError(
+            f"a {type(alias_or_instance).__name__} is no model family: it lacks {', '.join(lacking)}",
+            hint="see `slomo.models.base.ModelFamily`; `slomo.testing.model_contract` checks one",
+        )
+    return alias_or_instance
+
+
+def make_families(models: Iterable[str | ModelFamily] | None = None) -> tuple[ModelFamily, ...]:
+    """Return the families asked for, all of slomo's by default."""
+    wanted = model_names() if models is None else ([models] if isinstance(models, str) else list(models))
+    families = tuple(make_family(model) for model in wanted)
+    names = [family.name for family in families]
+    if len(set(names)) < len(names):
+        raise InvalidValueError(f"two models share a name: {', '.join(names)}", hint="give each its own")
+    return families

@@ -1,0 +1,124 @@
+"""A straight line over one metric of the competition: the form both baselines take in SLOMO's evaluation.
+
+SLOMO (SIGCOMM'20) section 7.2 fits Dobrescu's and Bubble-Up's predictors as linear regressions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from slomo.errors import MissingMetricError
+from slomo.models.base import CompositionKind, Floats
+from slomo.models.responses.sensitivity import LinearSensitivity
+
+
+class SingleMetricRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Least squares over one column; the others are ignored.
+
+    Parameters
+    ----------
+    column : int
+        Column that is read.
+
+    Attributes
+    ----------
+    slope_, intercept_ : float
+        The line.
+
+    Examples
+    --------
+    >>> line = SingleMetricRegressor().fit([[0.0], [100.0]], [5.0, 4.0])
+    >>> round(line.slope_, 6), round(line.intercept_, 6)
+    (-0.01, 5.0)
+    """
+
+    def __init__(self, column: int = 0) -> None:
+        self.column = column
+
+    def fit(self, X: Any, y: Any) -> "SingleMetricRegressor":
+        """Fit response `y` over column `column` of `X`, shape ``(n, features)``."""
+        X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
+        x = X[:, self.column]
+        away = x - x.mean()
+        spread = float(away @ away)
+        self.slope_ = float(away @ (y - y.mean())) / spread if spread > 0.0 else 0.0
+        self.intercept_ = float(y.mean() - self.slope_ * x.mean())
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # it ignores columns by intent
+        return tags
+
+    def predict(self, X: Any) -> Any:
+        """Return the line's value for `X`."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return self.intercept_ + self.slope_ * X[:, self.column]
+
+
+@dataclass(frozen=True)
+class SingleMetricFamily:
+    """A baseline that knows one metric of the competitors' solo runs."""
+
+    name: str
+    metric: str
+    composition: CompositionKind = "solo"
+
+    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
+        """Return the one metric."""
+        if self.metric not in available:
+            raise MissingMetricError(
+                f"model '{self.name}' reads {self.metric} of the competition, which was not reported",
+                hint="missing is not zero; measure it, or leave the model out with models=[...]",
+            )
+        return (self.metric,)
+
+    def fit(  # the signature is the contract's
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+    ) -> LinearSensitivity:
+        """Fit one NF; see `ModelFamily.fit`."""
+        line = SingleMetricRegressor().fit(vectors, mpps)
+        return LinearSensitivity(self.name, names, self.composition, line.intercept_, line.slope_)
+
+
+def dobrescu() -> SingleMetricFamily:
+    """Return the registry's ``dobrescu``.
+
+    Dobrescu's predictor: throughput as a function of the competitors' summed solo cache access rate alone.
+
+    Dobrescu, Argyraki and Ratnasamy (NSDI'12) section 5: what matters is the competing references per second, and a
+    competitor's references are those of its solo run. Linear, as SLOMO (SIGCOMM'20) section 7.2 evaluates it.
+
+    Examples
+    --------
+    >>> dobrescu().select_features(["L2MISS", "L3OCC"])
+    ('L2MISS',)
+    """
+    return SingleMetricFamily("dobrescu", "L2MISS")
+
+
+def bubbleup() -> SingleMetricFamily:
+    """Return the registry's ``bubbleup``.
+
+    Bubble-Up's predictor: throughput as a function of the competitors' summed cache occupancy alone.
+
+    Mars et al. (MICRO'11): a bubble of growing working set stands for the competitors. Linear in L3OCC, as SLOMO
+    (SIGCOMM'20) section 7.2 evaluates it.
+
+    Examples
+    --------
+    >>> bubbleup().select_features(["L2MISS", "L3OCC"])
+    ('L3OCC',)
+    """
+    return SingleMetricFamily("bubbleup", "L3OCC")

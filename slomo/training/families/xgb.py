@@ -1,0 +1,119 @@
+"""The default sensitivity model: xgboost over the pressures that add up, monotone where physics says so.
+
+Refines SLOMO (SIGCOMM'20) section 5.1 in three ways. More pressure never speeds an NF up, so the trees are monotone.
+Rates and occupancies compose exactly while ratios do not, so only the former are read. The response is throughput as a
+share of solo: against its logarithm and its inverse, it keeps the few settings that starve an NF altogether from
+deciding the fit of all others. Defaults were chosen by leaving competitor configurations out, on pressure rows only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from slomo.models.base import CompositionKind, Floats
+from slomo.models.functions.tree_formats import xgboost_from_json
+from slomo.models.responses.sensitivity import TreeSensitivity
+from slomo.training.features import pressures_and_traffic
+from slomo.vocabulary.metrics import METRICS
+
+
+class MonotoneBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Regularised xgboost regression with monotone columns.
+
+    Parameters
+    ----------
+    monotone : sequence of int or None
+        Per column 1 (rising), -1 (falling) or 0; None leaves all columns free.
+    n_estimators, learning_rate, max_depth, min_child_weight, reg_lambda, subsample, colsample_bytree
+        As in xgboost.
+    seed : int
+        Seed of the row samples.
+
+    Attributes
+    ----------
+    booster_ : xgboost.Booster
+        The fitted trees.
+
+    Examples
+    --------
+    >>> X = np.linspace(0.0, 1.0, 40)[:, None]
+    >>> model = MonotoneBoosting(monotone=(1,)).fit(X, np.sin(3 * X[:, 0]))
+    >>> bool((np.diff(model.predict(X)) >= 0).all())
+    True
+    """
+
+    def __init__(
+        self,
+        monotone: Sequence[int] | None = None,
+        n_estimators: int = 100,
+        learning_rate: float = 0.1,
+        max_depth: int = 4,
+        min_child_weight: float = 2.0,
+        reg_lambda: float = 0.3,
+        subsample: float = 0.7,
+        colsample_bytree: float = 0.7,
+        seed: int = 0,
+    ) -> None:
+        self.monotone = monotone
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.max_depth = max_depth
+        self.min_child_weight = min_child_weight
+        self.reg_lambda = reg_lambda
+        self.subsample = subsample
+        self.colsample_bytree = colsample_bytree
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any) -> "MonotoneBoosting":
+        """Fit response `y` over vectors `X`, shape ``(n, features)``."""
+        import xgboost
+
+        X, y = validate_data(self, X, y, y_numeric=True)
+        settings: dict[str, Any] = {
+            "objective": "reg:squarederror",
+            "tree_method": "exact",
+            "nthread": 1,  # the same trees everywhere
+            "base_score": float(np.mean(y)),
+            "seed": self.seed,
+            "verbosity": 0,
+        }
+        names = ("learning_rate", "max_depth", "min_child_weight", "reg_lambda", "subsample", "colsample_bytree")
+        settings |= {name: getattr(self, name) for name in names}
+        if self.monotone is not None:
+            settings["monotone_constraints"] = tuple(self.monotone)
+        self.booster_ = xgboost.train(
+            settings, xgboost.DMatrix(X, label=y, nthread=1), num_boost_round=self.n_estimators
+        )
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return the response for vectors `X`."""
+        check_is_fitted(self)
+        rows = validate_data(self, X, reset=False)
+        return np.asarray(self.booster_.inplace_predict(rows.astype(np.float32)), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class XgbFamily:
+    """The registry's ``slomo-xgb``."""
+
+    name: str = "slomo-xgb"
+    composition: CompositionKind = "pressure"
+
+    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
+        """Return the pressures that add up, and all traffic attributes."""
+        return pressures_and_traffic(self.name, available)
+
+    def fit(
+        self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
+    ) -> TreeSensitivity:
+        """Fit one NF; see `ModelFamily.fit`."""
+        monotone = [-int(name in METRICS and METRICS[name].pressure) for name in names]
+        estimator = MonotoneBoosting(monotone, seed=seed).fit(vectors, mpps / solo_mpps)
+        source = bytes(estimator.booster_.save_raw("json")).decode("utf-8")
+        ensemble = xgboost_from_json(source, len(names))
+        return TreeSensitivity(self.name, names, self.composition, ensemble, "relative throughput", solo_mpps, source)

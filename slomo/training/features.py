@@ -1,0 +1,242 @@
+"""From a dataset's rows to what is fitted: one subject per machine and NF, with its pressures and its responses.
+
+SLOMO (SIGCOMM'20) section 4.1: pairs (V, P) train the sensitivity; the core-level vectors measured beside them are the
+contentiousness. In tables measured elsewhere, traffic attributes are further features (Yala, ASPLOS'25, section 5).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import MissingMetricError, UnknownNameError
+from slomo.models.base import TRAFFIC_PREFIX, Floats
+from slomo.vocabulary.metrics import METRICS
+from slomo.vocabulary.workload import Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from slomo.records.dataset import ProfileDataset
+
+#: A metric counts as measured where at least this share of the rows with competitors reports it.
+REPORTED = 0.95
+#: Columns of the schema that describe traffic by a number.
+_TRAFFIC_COLUMNS = ("packet_size_b", "flow_count", "zipf_exponent", "offered_mpps")
+FITTED_PLANS = ("solo", "pressure", "imported")
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """All rows that one NF on one machine is fitted on.
+
+    Attributes
+    ----------
+    workload, machine, solo_mpps, solo_source
+        What it is, and its solo throughput [Mpps] with where that comes from.
+    names : tuple of str
+        Features measured: metrics of the competition, then ``traffic.*``.
+    vectors : ndarray, shape (n, len(names))
+        Competition per row; NaN where not reported.
+    mpps : ndarray, shape (n,)
+        Throughput.
+    groups : ndarray of int, shape (n,)
+        Rows of one competitor configuration share a number; cross-validation never splits them.
+    own_names, own
+        The NF's own core-level metrics and their values, shape (n, len(own_names)).
+    beside_names, beside
+        Metrics of the competition measured beside the NF and their values, shape (n, len(beside_names)); none for
+        tables measured elsewhere.
+    counts : ndarray of int, shape (n,)
+        Competitors per row.
+    traffic : dict of str to float
+        Traffic features that stand for :attr:`workload`.
+    """
+
+    workload: Workload
+    machine: str
+    solo_mpps: float
+    solo_source: str
+    names: tuple[str, ...]
+    vectors: Floats
+    mpps: Floats
+    groups: NDArray[np.int64]
+    own_names: tuple[str, ...]
+    own: Floats
+    beside_names: tuple[str, ...]
+    beside: Floats
+    counts: NDArray[np.int64]
+    traffic: dict[str, float]
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """Features that are metrics."""
+        return tuple(name for name in self.names if name in METRICS)
+
+    def columns(self, names: Sequence[str]) -> Floats:
+        """Return the columns `names` of :attr:`vectors`."""
+        return self.vectors[:, [self.names.index(name) for name in names]]
+
+
+def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) -> Iterator[Subject]:
+    """Yield one subject per machine and NF that has rows to fit.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Rows of plan ``mix`` and rows with isolated tenants are left out, and runs of an NF at reduced load where it was
+        also measured with as much as it can serve: they are for latency (`slomo.training.latency_fit`).
+    targets : sequence of str, optional
+        Workload keys or NF names; all by default.
+
+    Raises
+    ------
+    UnknownNameError
+        For a target that has no rows to fit, with the nearest that does.
+    """
+    frame = dataset.frame
+    frame = frame[frame["plan"].isin(FITTED_PLANS) & frame["isolation"].isin(["null", "", "None"])]
+    wanted = _wanted(frame, targets)
+    frame = frame.drop(reduced_rows(frame).index)
+    imported = frame["plan"] == "imported"
+    for (machine, target), rows in frame[~imported].groupby(["machine", "target"], sort=False):
+        if wanted is None or str(target) in wanted:
+            yield _subject(dataset, rows, str(machine), str(target), imported=False)
+    for (machine, _, _), rows in frame[imported].groupby(["machine", "nf", "configuration"], sort=False):
+        if wanted is None or wanted & set(map(str, rows["target"])):
+            yield _subject(dataset, rows, str(machine), str(rows["target"].mode()[0]), imported=True)
+
+
+def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the runs, alone or under pressure, that offered an NF less than was also measured at full load."""
+    measured = frame[frame["plan"].isin(["solo", "pressure"]) & frame["isolation"].isin(["null", "", "None"])]
+    full = measured[measured["offered_mpps"].isna()]
+    known = set(zip(full["machine"], full["target"], strict=True))
+    reduced = measured[measured["offered_mpps"].notna()]
+    same = [pair in known for pair in zip(reduced["machine"], saturated_key(reduced), strict=True)]
+    return reduced[same]
+
+
+def saturated_key(frame: "pd.DataFrame") -> "pd.Series[Any]":
+    """Return the key of every row's target with no bound on what is offered."""
+    from slomo.records.rows import workload_from_columns
+
+    known: dict[str, str] = {}
+    for row in frame.drop_duplicates("target").to_dict("records"):
+        workload = workload_from_columns({str(name): value for name, value in row.items()})
+        known[str(row["target"])] = workload.with_traffic(replace(workload.traffic, offered_mpps=None)).key
+    return frame["target"].map(known)
+
+
+def _wanted(frame: "pd.DataFrame", targets: Sequence[str] | None) -> set[str] | None:
+    if targets is None:
+        return None
+    keys: set[str] = set()
+    for name in targets:
+        found = frame.loc[(frame["target"] == name) | (frame["nf"] == name), "target"]
+        if not len(found):
+            raise UnknownNameError("target with rows to train on", name, [*frame["target"], *frame["nf"]])
+        keys |= set(map(str, found))
+    return keys
+
+
+def _subject(dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, target: str, *, imported: bool) -> Subject:
+    solo, source = _solo(dataset, rows, machine, target, imported=imported)
+    contended = rows[rows["competitor_count"] > 0] if not imported else rows
+    own_names = _reported(rows, "own")
+    beside_names = _reported(contended, "beside") if not imported else ()
+    metrics = _reported(contended, "competition")
+    if not imported:
+        # what no competitor reports about itself cannot be composed for a mix
+        metrics = tuple(name for name in metrics if name in own_names)
+    traffic = _traffic(rows) if imported else {}
+    vectors = [rows[f"competition.{name}"].to_numpy(dtype=float) for name in metrics]
+    vectors += [column.to_numpy(dtype=float) for column in traffic.values()]
+    workload = dataset.workload(target)
+    at_workload = rows["target"] == target
+    return Subject(
+        workload=workload,
+        machine=machine,
+        solo_mpps=solo,
+        solo_source=source,
+        names=(*metrics, *traffic),
+        vectors=np.column_stack(vectors) if vectors else np.zeros((len(rows), 0)),
+        mpps=rows["throughput_mpps"].to_numpy(dtype=float),
+        groups=_groups(rows, imported=imported),
+        own_names=own_names,
+        own=rows[[f"own.{name}" for name in own_names]].to_numpy(dtype=float),
+        beside_names=beside_names,
+        beside=rows[[f"beside.{name}" for name in beside_names]].to_numpy(dtype=float),
+        counts=rows["competitor_count"].to_numpy(dtype=np.int64),
+        traffic={name: float(column[at_workload].median()) for name, column in traffic.items()},
+    )
+
+
+def _solo(
+    dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, target: str, *, imported: bool
+) -> tuple[float, str]:
+    """Return solo throughput and its source; of an imported table without solo runs, the best over all traffic."""
+    if imported and rows["target"].nunique() > 1:
+        solo, source = float(rows["throughput_mpps"].max()), "best measured"
+    else:
+        solo, source = dataset.solo_mpps(target, machine), dataset.solo_source(target, machine)
+    if not solo > 0.0:
+        raise MissingMetricError(
+            f"solo throughput of '{target}' on {machine} is {solo:g} Mpps, needed more than 0", hint="measure it again"
+        )
+    return solo, source
+
+
+def _reported(rows: "pd.DataFrame", prefix: str) -> tuple[str, ...]:
+    if not len(rows):
+        return ()
+    return tuple(name for name in METRICS if rows[f"{prefix}.{name}"].notna().mean() >= REPORTED)
+
+
+def _traffic(rows: "pd.DataFrame") -> dict[str, "pd.Series[Any]"]:
+    """Return the traffic attributes that vary, by feature name."""
+    found = {TRAFFIC_PREFIX + name: rows[name] for name in _TRAFFIC_COLUMNS}
+    # A feature of the same name says what the row had; the schema's column then only names the workload.
+    found |= {name: rows[name] for name in rows.columns if name.startswith(TRAFFIC_PREFIX)}
+    return {name: column for name, column in found.items() if column.notna().all() and column.nunique() > 1}
+
+
+def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
+    """Return a number per competitor configuration; every row of an imported table stands for itself."""
+    if imported:
+        return np.arange(len(rows))
+    known: dict[str, int] = {}
+    kinds = rows["competitors"].map({text: _kind(text) for text in rows["competitors"].unique()})
+    return np.array([known.setdefault(kind, len(known)) for kind in kinds], dtype=np.int64)
+
+
+def _kind(competitors: str) -> str:
+    """Return which competitors these are, however many of each."""
+    from slomo.records.rows import competitors_from_cell
+
+    return "|".join(sorted({workload.key for workload in competitors_from_cell(competitors)}))
+
+
+def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, ...]:
+    """Return the pressures that add up, and all traffic attributes: what `family` reads of what was measured.
+
+    Raises
+    ------
+    MissingMetricError
+        Where no pressure was measured.
+
+    Examples
+    --------
+    >>> pressures_and_traffic("slomo-xgb", ["IPC", "L3OCC", "traffic.flow_count"])
+    ('L3OCC', 'traffic.flow_count')
+    """
+    names = tuple(name for name in available if name.startswith(TRAFFIC_PREFIX) or METRICS[name].pressure)
+    if not any(name in METRICS for name in names):
+        wanted = ", ".join(name for name, found in METRICS.items() if found.pressure)
+        raise MissingMetricError(
+            f"model '{family}' needs at least one pressure metric of the competition: {wanted}",
+            hint="measure one of them, or train 'slomo', which takes whatever was reported",
+        )
+    return names

@@ -1,0 +1,167 @@
+"""Fit latency over load and pressure from the runs of a profile that offered less than the NF could serve.
+
+ResQ (NSDI'18) section 5.2 for the runs. The load of a run is what was offered over what the NF served beside the same
+competitors with as much offered as it could take; how busy that kept it follows from how it answers pressure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.models.base import Floats
+from slomo.models.nf_model import NFModel
+from slomo.models.responses.latency import (
+    PERCENTILES,
+    LatencyCurve,
+    LatencyModel,
+    busy_share,
+    busyness,
+    error_scale,
+    load_basis,
+)
+from slomo.training.cross_validation import folds, held_out
+from slomo.training.features import reduced_rows, saturated_key
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from slomo.records.dataset import ProfileDataset
+
+#: Fewer runs or loads than this make no curve.
+FEWEST_RUNS, FEWEST_LOADS = 8, 3
+#: A run that lost more than this share of its packets had no stable queue.
+MOST_LOSS = 0.01
+#: Most pieces of a curve; fewer where fewer loads were measured.
+_PIECES = 7
+#: Two loads closer than this are one load measured under two pressures.
+_APART = 0.04
+#: Errors below this share are beyond what percentiles of a finite run can tell.
+_LEAST_ERROR = 0.005
+
+
+@dataclass(frozen=True, eq=False)
+class LatencyRows:
+    """Runs at reduced load, ``(n,)`` each: time share busy, packets per time busy [Mpps], latencies [us], setting."""
+
+    busy: Floats
+    mpps: Floats
+    latency_us: dict[str, Floats]
+    setting: NDArray[np.int64]
+
+
+def with_latency(dataset: "ProfileDataset", models: Sequence[NFModel], seed: int = 0) -> list[NFModel]:
+    """Return the models with a latency model each, where the dataset has runs at several loads.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Rows of plans ``solo`` and ``pressure`` are read.
+    models : sequence of NFModel
+        As trained on the same dataset.
+    seed : int
+        Of the folds of the cross-validation.
+    """
+    frame = reduced_rows(dataset.frame)
+    if not len(frame):
+        return list(models)
+    everything = dataset.frame
+    result = []
+    for model in models:
+        rows = latency_rows(everything, frame, model)
+        result.append(replace(model, latency=fit_latency(rows, model.solo_mpps, seed)))
+    return result
+
+
+def latency_rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFModel) -> LatencyRows:
+    """Return the runs of a model's NF at reduced load, and how busy it was."""
+    here = (everything["machine"] == model.machine) & (everything["target"] == model.workload.key)
+    here &= everything["plan"].isin(["solo", "pressure"]) & everything["isolation"].isin(["null", "", "None"])
+    possible = everything[here].groupby("competitors")["throughput_mpps"].median()
+    chosen = reduced[(reduced["machine"] == model.machine) & (saturated_key(reduced) == model.workload.key)]
+    most = chosen["competitors"].map(possible).to_numpy(dtype=float)
+    load = chosen["offered_mpps"].to_numpy(dtype=float) / np.where(most > 0.0, most, np.nan)
+    times = {name: chosen[f"latency_{name}_us"].to_numpy(dtype=float) for name in PERCENTILES}
+    loss = chosen["loss"].fillna(0.0).to_numpy(dtype=float)
+    good = np.isfinite(load) & (load < 1.0) & (loss <= MOST_LOSS)
+    good &= np.all([np.isfinite(values) & (values > 0.0) for values in times.values()], axis=0)
+    settings = np.unique(chosen["competitors"].to_numpy(dtype=str)[good], return_inverse=True)[1]
+    names = () if model.response is None else model.response.pressure_names
+    felt = chosen[[f"beside.{name}" for name in names]].to_numpy(dtype=float)[good]
+    busy = busy_share(model.response, felt, load[good])
+    times = {name: values[good] for name, values in times.items()}
+    return LatencyRows(busy, most[good] * load[good] / busy, times, settings.astype(np.int64))
+
+
+def fit_latency(rows: LatencyRows, solo_mpps: float, seed: int = 0) -> LatencyModel | None:
+    """Return the latency model of one NF; None where there are too few runs or loads.
+
+    Examples
+    --------
+    >>> load = np.tile([0.2, 0.4, 0.6, 0.8, 0.9], 3)
+    >>> possible = np.repeat([4.0, 3.0, 2.0], 5)
+    >>> times = {name: 1.0 / possible / (1.0 - load) * (i + 1) for i, name in enumerate(("p50", "p95", "p99"))}
+    >>> model = fit_latency(LatencyRows(load, possible, times, np.repeat([0, 1, 2], 5)), 4.0)
+    >>> float(model.predict_us(np.array([0.8]), np.array([2.0]))["p50"].round(3)[0])
+    2.5
+    """
+    knots = _knots(rows.busy)
+    if len(rows.busy) < FEWEST_RUNS or len(knots) < FEWEST_LOADS:
+        return None
+    basis = load_basis(rows.busy, rows.mpps, solo_mpps, knots)
+    groups = rows.setting if len(np.unique(rows.setting)) >= 3 else np.arange(len(rows.busy))
+    fold = folds(groups, seed)
+    curves = {name: _curve(basis, times * rows.mpps, rows.busy, fold) for name, times in rows.latency_us.items()}
+    ends = (float(rows.busy.min()), float(rows.busy.max()))
+    return LatencyModel(solo_mpps, knots, curves, ends, float(min(solo_mpps, rows.mpps.min())))
+
+
+def _curve(basis: Floats, factor: Floats, load: Floats, fold: NDArray[np.int64]) -> LatencyCurve:
+    """Fit one percentile, as a multiple of the service time, and the scale of its held-out errors."""
+    response = np.log(factor)
+
+    def fit(seen: NDArray[np.bool_]):  # type: ignore[no-untyped-def]
+        weights = _weights(basis[seen], response[seen])
+        return lambda asked: basis[asked] @ weights
+
+    away = np.abs(response - held_out(fit, fold))
+    known = np.isfinite(away)
+    scale = _scale(load[known], away[known])
+    scores = np.sort(away[known] / error_scale(scale, load[known]))
+    return LatencyCurve(_weights(basis, response), scores, scale)
+
+
+def _weights(basis: Floats, response: Floats) -> Floats:
+    """Return least-squares weights whose curve never falls with load, nor latency with slowness."""
+    from scipy.optimize import lsq_linear
+
+    columns = basis.shape[1]
+    low = np.concatenate([[-np.inf], np.zeros(columns - 2), [-1.0]])
+    if basis[:, -1].std() < 1e-9:  # alone only: nothing says how pressure changes the curve
+        flat = lsq_linear(basis[:, :-1], response, (low[:-1], np.full(columns - 1, np.inf)), method="bvls").x
+        return np.append(flat, 0.0)
+    weights: Floats = lsq_linear(basis, response, (low, np.full(columns, np.inf)), method="bvls").x
+    return weights
+
+
+def _scale(load: Floats, away: Floats) -> Floats:
+    """Return the scale of errors: a constant, and a part that grows with -ln(1 - load)."""
+    from scipy.optimize import nnls
+
+    found, _ = nnls(np.column_stack([np.ones_like(load), busyness(load)]), away)
+    return np.array([max(float(found[0]), _LEAST_ERROR), float(found[1])])
+
+
+def _knots(load: Floats) -> Floats:
+    """Return the ends of pieces: the loads measured, thinned to distinct ones, in -ln(1 - load)."""
+    distinct: list[float] = []
+    for value in np.sort(load).tolist():
+        if not distinct or value - distinct[-1] > _APART * (1.0 - 0.7 * value):
+            distinct.append(value)
+    if not distinct:
+        return np.zeros(0)
+    distinct[-1] = max(distinct[-1], float(load.max()))
+    chosen = np.linspace(0, len(distinct) - 1, min(len(distinct), _PIECES + 1)).round().astype(int)
+    return busyness(np.array(distinct)[chosen])

@@ -1,0 +1,100 @@
+"""Fit a contentiousness profile: ridge regression of an NF's own vector over a saturating basis of the pressure.
+
+The basis (1, u, u u' with u = p / (p + scale)) rises and levels off as caches and channels do; strength and degree are
+chosen per NF by cross-validation that leaves whole competitor configurations out.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.models.base import Floats
+from slomo.models.contentiousness import ContentiousnessProfile, basis_size, constant_profile, pressure_basis
+from slomo.models.functions.regression import ridge
+from slomo.training.cross_validation import folds
+from slomo.training.features import Subject
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+
+#: Pressures a neighbour responds to: what the cache holds, how often it is asked, what it misses, what memory delivers.
+#: All of them add up; more of them (WRITE, DDIOOCC) made no better prediction of mixes and a dearer one.
+PRESSURES = ("L3MISS", "L3OCC", "L2MISS", "READ")
+_STRENGTHS = (1e-4, 1e-2, 1.0)
+#: Fewer rows than this and no function is worth fitting.
+_FEWEST_ROWS = 12
+
+
+def fit_profile(subject: Subject, seed: int) -> ContentiousnessProfile:
+    """Return the contentiousness of a subject: solo, per number of competitors, and under any pressure."""
+    solo = solo_vector(subject)
+    pressures = tuple(name for name in PRESSURES if name in subject.names)
+    whole = np.isfinite(subject.columns(pressures)).all(axis=1) & np.isfinite(subject.own).all(axis=1)
+    if not pressures or not subject.own_names or whole.sum() < _FEWEST_ROWS:
+        return constant_profile(solo)
+    pressure, own = subject.columns(pressures)[whole], subject.own[whole]
+    scale, limit = half_saturation(pressure), pressure.max(axis=0)
+    basis = pressure_basis(pressure, scale, limit)
+    weights = _chosen(basis, own, folds(subject.groups[whole], seed), len(pressures))
+    by_count = {
+        int(count): _median(subject, subject.counts == count) for count in np.unique(subject.counts) if count > 0
+    }
+    low, high = own.min(axis=0), own.max(axis=0)
+    return ContentiousnessProfile(subject.own_names, pressures, solo, by_count, scale, limit, weights, low, high)
+
+
+def solo_vector(subject: Subject) -> MetricVector:
+    """Return the median core-level vector without competitors; empty where there are no solo rows."""
+    alone = subject.counts == 0
+    return _median(subject, alone) if alone.any() else MetricVector({}, scope=Scope.CORE)
+
+
+def _median(subject: Subject, rows: NDArray[np.bool_]) -> MetricVector:
+    values = np.median(subject.own[rows], axis=0)
+    return MetricVector(dict(zip(subject.own_names, values.tolist(), strict=True)), scope=Scope.CORE)
+
+
+def half_saturation(pressure: Floats) -> Floats:
+    """Return the median of each pressure where there is any; 1 where there never is.
+
+    Examples
+    --------
+    >>> half_saturation(np.array([[0.0, 0.0], [4.0, 0.0], [6.0, 0.0]])).tolist()
+    [5.0, 1.0]
+    """
+    scales = [np.median(column[column > 0]) if (column > 0).any() else 1.0 for column in pressure.T]
+    return np.array(scales, dtype=float)
+
+
+def _chosen(basis: Floats, own: Floats, fold: NDArray[np.int64], pressures: int) -> Floats:
+    """Return the weights of the strength and degree with the least held-out error over all metrics."""
+    spread = np.maximum(own.std(axis=0), 1e-12 * np.maximum(np.abs(own).max(axis=0), 1.0))
+    best: tuple[float, Callable[[NDArray[np.bool_]], Floats]] | None = None
+    for terms in (1 + pressures, basis_size(pressures)):
+        for strength in _STRENGTHS:
+            fit = _fitter(basis, own, terms, strength)
+            error = _error(fit, basis, own / spread, fold, spread)
+            if best is None or error < 0.99 * best[0]:
+                best = (error, fit)
+    assert best is not None
+    return best[1](np.ones(len(basis), dtype=bool))
+
+
+def _fitter(basis: Floats, own: Floats, terms: int, strength: float) -> Callable[[NDArray[np.bool_]], Floats]:
+    def fit(seen: NDArray[np.bool_]) -> Floats:
+        weights = np.zeros((basis.shape[1], own.shape[1]))
+        weights[:terms] = ridge(basis[seen, :terms], own[seen], strength)
+        return weights
+
+    return fit
+
+
+def _error(
+    fit: Callable[[NDArray[np.bool_]], Floats], basis: Floats, scaled: Floats, fold: NDArray[np.int64], spread: Floats
+) -> float:
+    total = 0.0
+    for number in np.unique(fold):
+        asked = fold == number
+        seen = ~asked if not asked.all() else asked
+        total += float((((basis[asked] @ fit(seen)) / spread - scaled[asked]) ** 2).sum())
+    return total

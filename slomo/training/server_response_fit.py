@@ -1,0 +1,173 @@
+"""Fit how an NF answers running neighbours, from the pressure rows of its profile.
+
+SLOMO (SIGCOMM'20) section 4.1 for the runs; the pressure is the competition measured beside the target. Metrics that
+add up are smooth in it (ridge over a saturating basis), throughput is read from monotone trees.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.equilibrium.server import solve_joint
+from slomo.models.applicability import applicability
+from slomo.models.base import Floats
+from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
+from slomo.models.functions.regression import ridge
+from slomo.models.intervals import calibrate
+from slomo.models.library import ModelLibrary
+from slomo.models.nf_model import NFModel
+from slomo.models.responses.arrivals import BUSIEST, arrival_scores
+from slomo.models.responses.sensitivity import TreeSensitivity, sensitivity_from_dict
+from slomo.models.responses.server_response import ServerResponse
+from slomo.training.calibration import ENOUGH_IN_ALL, ENOUGH_OF_ONE, MixRows, mix_rows
+from slomo.training.cross_validation import folds, held_out
+from slomo.training.features import Subject
+from slomo.training.response_fit import PRESSURES, half_saturation, solo_vector
+
+if TYPE_CHECKING:
+    from slomo.records.dataset import ProfileDataset
+
+#: Ridge of everything but occupancy; weaker ones fit single rows better, and some servers then find no rest.
+STRENGTH = 3e-4
+#: In a full cache an NF holds what the others leave: a slope of -1 in occupancy would leave the split open. This ridge
+#: keeps it determined; that the cache is full is added afterwards (`full_kib`). Chosen on calibration mixes.
+OCCUPANCY_STRENGTH = 5e-2
+#: A cache fuller than this is taken for a full one, and this quantile of such rows for the least a full one holds.
+_FULL, _FULL_QUANTILE = 0.9, 0.25
+#: Fewer rows than this and no function is worth fitting.
+_FEWEST_ROWS = 24
+
+
+def fit_server_response(subject: Subject, seed: int) -> ServerResponse | None:
+    """Return a subject's answer to running neighbours; None where they were not measured beside it."""
+    names = tuple(name for name in PRESSURES if name in subject.beside_names and name in subject.own_names)
+    if not names or not subject.own_names:
+        return None
+    pressure = subject.beside[:, [subject.beside_names.index(name) for name in names]]
+    whole = np.isfinite(pressure).all(axis=1) & np.isfinite(subject.own).all(axis=1) & (subject.mpps > 0.0)
+    if whole.sum() < _FEWEST_ROWS or not (subject.counts[whole] > 0).any():
+        return None
+    pressure, own, mpps = pressure[whole], subject.own[whole], subject.mpps[whole]
+    scale, limit = half_saturation(pressure), pressure.max(axis=0)
+    basis = pressure_basis(pressure, scale, limit)
+    weights = ridge(basis, np.column_stack([own, mpps]), STRENGTH)
+    if "L3OCC" in subject.own_names:
+        held = subject.own_names.index("L3OCC")
+        weights[:, [held]] = ridge(basis, own[:, [held]], OCCUPANCY_STRENGTH)
+    low, high = own.min(axis=0), own.max(axis=0)
+    profile = ContentiousnessProfile(
+        subject.own_names, names, solo_vector(subject), {}, scale, limit, weights[:, :-1], low, high
+    )
+    guess = _held_out(subject, names, pressure, mpps, folds(subject.groups[whole], seed), seed)
+    return ServerResponse(
+        profile=profile,
+        speed=weights[:, -1],
+        slowest_mpps=float(mpps.min()),
+        fastest_mpps=float(mpps.max()),
+        sensitivity=_trees(subject, names, pressure, mpps, seed),
+        calibration=calibrate(mpps, guess, subject.solo_mpps, "cross-validation"),
+        applicability=applicability(names, pressure),
+        full_kib=_full_kib(subject, names, pressure, own),
+    )
+
+
+def _full_kib(subject: Subject, names: tuple[str, ...], pressure: Floats, own: Floats) -> float:
+    """Return what a full cache holds at the least [KiB]; an inclusive one is full to the last line, others are not."""
+    if "L3OCC" not in names:
+        return 0.0
+    held = pressure[:, names.index("L3OCC")] + own[:, subject.own_names.index("L3OCC")]
+    full = held[held > _FULL * held.max()]
+    return float(np.quantile(full, _FULL_QUANTILE))
+
+
+def _trees(subject: Subject, names: tuple[str, ...], pressure: Floats, mpps: Floats, seed: int) -> TreeSensitivity:
+    from slomo.training.families.xgb import XgbFamily
+
+    grown = XgbFamily().fit(names, pressure, mpps, solo_mpps=subject.solo_mpps, seed=seed)
+    # as saved and loaded: one set of numbers before and after (xgboost's own file would be kept per NF otherwise)
+    plain = sensitivity_from_dict(replace(grown, name="equilibrium", source=None).to_dict(), None)
+    assert isinstance(plain, TreeSensitivity)
+    return plain
+
+
+def _held_out(
+    subject: Subject,
+    names: tuple[str, ...],
+    pressure: Floats,
+    mpps: Floats,
+    fold: NDArray[np.int64],
+    seed: int,
+) -> Floats:
+    def fit(seen: NDArray[np.bool_]) -> Callable[[NDArray[np.bool_]], Floats]:
+        model = _trees(subject, names, pressure[seen], mpps[seen], seed)
+        return lambda asked: model.predict_mpps(pressure[asked])
+
+    return held_out(fit, fold)
+
+
+def widened(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
+    """Return the models with intervals of whole servers calibrated on mixes, where there are enough.
+
+    Parameters
+    ----------
+    models : sequence of NFModel
+        All of one machine.
+    rows : MixRows
+        Its mixes; they are never fitted. Saturated targets set the width of what an NF can do, targets that serve all
+        they are offered how far arrivals stray.
+    """
+    if any(model.response is None for model in models) or len(rows.mpps) < ENOUGH_IN_ALL:
+        return list(models)
+    members = np.column_stack([rows.target, rows.members])
+    offered = np.full(members.shape, np.nan) if rows.offered_mpps is None else rows.offered_mpps
+    found = solve_joint(models, members, offered)
+    own_load = offered[:, 0]
+    full, served = np.isnan(own_load), np.isfinite(own_load) & (found.load[:, 0] < BUSIEST)
+    result = _calibrated(models, rows.target[full], rows.mpps[full], found.throughput_mpps[full, 0])
+    if served.sum() < ENOUGH_IN_ALL:
+        return result
+    scores = arrival_scores(rows.mpps[served], own_load[served])
+    return [_answering(model, arrivals=scores) for model in result]
+
+
+def recalibrated(library: ModelLibrary, dataset: "ProfileDataset") -> ModelLibrary:
+    """Return a library whose intervals of whole servers are calibrated on the mixes of `dataset` alone.
+
+    For models shipped or trained before, where mixes like those to be predicted, some at reduced load, are at hand.
+
+    Examples
+    --------
+    >>> from slomo.records.dataset import ProfileDataset
+    >>> len(recalibrated(ModelLibrary([]), ProfileDataset.from_records([])))
+    0
+    """
+    finished: list[NFModel] = []
+    for machine in library.machines:
+        models = [library[owner, key] for owner, key in library if owner == machine]
+        finished += widened(models, mix_rows(dataset, models, machine))
+    return ModelLibrary(finished)
+
+
+def _calibrated(
+    models: Sequence[NFModel], target: NDArray[np.int64], measured_mpps: Floats, predicted_mpps: Floats
+) -> list[NFModel]:
+    """Give each model the scores of its own rows, or of all rows where its own are few."""
+    if len(target) < ENOUGH_IN_ALL:
+        return list(models)
+    solo = np.array([model.solo_mpps for model in models])[target]
+    pooled = calibrate(measured_mpps, predicted_mpps, solo, "mixes")
+    result = []
+    for number, model in enumerate(models):
+        here = target == number
+        enough = here.sum() >= ENOUGH_OF_ONE
+        own = calibrate(measured_mpps[here], predicted_mpps[here], model.solo_mpps, "mixes") if enough else pooled
+        result.append(_answering(model, calibration=own))
+    return result
+
+
+def _answering(model: NFModel, **changed: Any) -> NFModel:
+    assert model.response is not None
+    return replace(model, response=replace(model.response, **changed))

@@ -1,0 +1,84 @@
+"""Fit an accelerator's time per packet as a line over the match density, from runs of the accelerator alone.
+
+Yala (ASPLOS'25): the time a regex accelerator takes for a packet is linear in its match-to-byte ratio.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.models.base import TRAFFIC_PREFIX
+from slomo.models.responses.service_time import DENSITY, ServiceTime
+
+if TYPE_CHECKING:
+    from slomo.records.dataset import ProfileDataset
+
+
+def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "regex") -> ServiceTime:
+    """Fit the line through runs of an accelerator that nobody else uses, by least squares of the time per packet.
+
+    Parameters
+    ----------
+    density, mpps : array of float, shape (n,)
+        Match density and throughput [Mpps] of each run; two different densities or more.
+    accelerator : str
+        Its name.
+
+    Raises
+    ------
+    InvalidValueError
+        For fewer than two densities, throughputs that are not above 0, or a time that falls with the density.
+
+    Examples
+    --------
+    >>> line = fit_service_time([100.0, 400.0], [2.5, 1.0])
+    >>> round(line.base_us, 6), round(line.slope_us, 6)
+    (0.2, 0.002)
+
+    References
+    ----------
+    Yala (ASPLOS'25), traffic-aware model of accelerators.
+    """
+    at, speed = np.asarray(density, dtype=np.float64), np.asarray(mpps, dtype=np.float64)
+    known = np.isfinite(at) & np.isfinite(speed)
+    if len(np.unique(at[known])) < 2 or not (speed[known] > 0.0).all():
+        raise InvalidValueError(
+            f"{int(known.sum())} runs of accelerator '{accelerator}' at {len(np.unique(at[known]))} match densities, "
+            "needed two densities or more and throughputs above 0",
+            hint="run the accelerator alone at a low and at a high match density",
+        )
+    slope, base = np.polyfit(at[known], 1.0 / speed[known], 1)
+    if slope < 0.0:
+        raise InvalidValueError(
+            f"accelerator '{accelerator}' gets faster with more matches ({slope:.3g} us per unit of density)",
+            hint="are densities and throughputs in the same order?",
+        )
+    return ServiceTime(accelerator, float(base), float(slope), float(at[known].min()), float(at[known].max()))
+
+
+def service_time_of(dataset: "ProfileDataset", feature: str = DENSITY) -> ServiceTime:
+    """Fit the line to an imported table whose network function is the accelerator.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Rows of one accelerator, with throughput and the feature.
+    feature : str
+        Which feature is the match density.
+
+    Raises
+    ------
+    MissingMetricError
+        Where the table has no such feature.
+    """
+    frame = dataset.frame
+    column = TRAFFIC_PREFIX + feature
+    names = sorted(frame["nf"].unique())
+    if column not in frame.columns or len(names) != 1:
+        raise MissingMetricError(
+            f"a table of {', '.join(names)} without feature '{feature}', or of several accelerators",
+            hint=f"import the accelerator's own runs with 'feature: {feature}' at the column of the match density",
+        )
+    return fit_service_time(frame[column].to_numpy(dtype=float), frame["throughput_mpps"].to_numpy(), str(names[0]))

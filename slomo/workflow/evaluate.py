@@ -1,0 +1,199 @@
+"""Evaluate: check every model against mixes that were never trained on.
+
+SLOMO (SIGCOMM'20) section 6.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from slomo.errors import UnknownNameError, UsageError
+from slomo.workflow.names import host_of, machine_name
+from slomo.workflow.profile import profile
+from slomo.workflow.train import opened
+
+if TYPE_CHECKING:
+    from slomo.models.library import ModelLibrary
+    from slomo.prediction.evaluation import Evaluation
+    from slomo.profiling.campaign.progress import Progress
+    from slomo.records.dataset import ProfileDataset
+    from slomo.testbed.base import Testbed
+    from slomo.vocabulary.machine import Machine
+    from slomo.vocabulary.network_function import NetworkFunction
+    from slomo.vocabulary.workload import Workload
+
+_SYNTHETIC = "synthetic"
+
+
+def evaluate(
+    library: "ModelLibrary | str | Path",
+    dataset: "ProfileDataset | None" = None,
+    *,
+    machine: "str | Machine | None" = None,
+    mixes: int | None = None,
+    seed: int = 0,
+    models: Sequence[str] | None = None,
+    coverage: float = 0.9,
+    compat: Literal["slomo"] | None = None,
+    testbed: "str | Testbed" = "simulated",
+    own: Iterable["NetworkFunction"] = (),
+    store: str | Path | None = None,
+    jobs: int | None = None,
+    progress: "Progress | None" = None,
+) -> "Evaluation":
+    """Check every model against mixes that were never trained on.
+
+    Parameters
+    ----------
+    library : ModelLibrary or path
+        Trained models, or the directory they were saved in.
+    dataset : ProfileDataset, optional
+        Mixes that were run; without it, `mixes` new ones are run.
+    machine : str or Machine, optional
+        Needed where the library has models of several machines.
+    mixes : int, optional
+        Mixes to run, of 1 to 7 unlike competitors; by default 200, or fewer where so few are different.
+    seed : int
+        Seed of the mixes and their runs; no seed draws a mix that calibrated intervals.
+    models : sequence of str, optional
+        Names of models; all by default.
+    coverage : float
+        Nominal coverage of the intervals, above 0 and below 1.
+    compat : {"slomo"}, optional
+        Compose by the published rule.
+    testbed, own, store, jobs, progress
+        As in :func:`profile`.
+
+    Raises
+    ------
+    InvalidValueError
+        Where there are no mixes to judge by.
+    UnknownNameError
+        For a model that was not trained, or a network function that cannot be run because `own` lacks it.
+    """
+    from slomo.prediction.error_sources import explained
+    from slomo.prediction.evaluation import evaluate as judge
+
+    known = opened(library)
+    if dataset is None:
+        host = host_of(known, machine)
+        workloads = [known.find(key, host.name).workload for key in known.workloads(host.name)]
+        if not workloads:
+            raise UnknownNameError("machine with models", host.name, known.machines)
+        targets = [workload for workload in workloads if workload.nf != _SYNTHETIC]
+        for name in models or ():
+            known.find(targets[0], host.name).model(name)
+        if testbed == "simulated":
+            own = tuple(own)
+            _require_descriptions(targets, own)
+        dataset = profile(
+            targets,
+            machine=host,
+            plan="mixes",
+            mixes=mixes,
+            stream="test",
+            seed=seed,
+            testbed=testbed,
+            own=own,
+            store=store,
+            jobs=jobs,
+            progress=progress,
+        )
+    elif machine is not None:
+        dataset = dataset.select(machine=machine_name(machine))
+    found = judge(known, dataset, models, coverage, compat=compat)
+    # sources and reliability are those of slomo's own rule of composition
+    return found if compat is not None else explained(known, dataset, found)
+
+
+def learning_curve(
+    dataset: "ProfileDataset",
+    judged: "ProfileDataset | None" = None,
+    *,
+    budgets: Sequence[int],
+    models: Sequence[str] | None = None,
+    machine: "str | Machine | None" = None,
+    mixes: int | None = None,
+    seed: int = 0,
+    **running: Any,
+) -> "Mapping[str, Mapping[int, float]]":
+    """Train every model on ever more of the same runs, and check each on the same mixes.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Runs alone and under pressure to train on.
+    judged : ProfileDataset, optional
+        Mixes that were run; without it, `mixes` new ones are run.
+    budgets : sequence of int
+        Runs under pressure per network function, 12 or more each.
+    models : sequence of str, optional
+        Names of models; by default all, and SLOMO as published.
+    machine : str or Machine, optional
+        Needed where the dataset holds several machines.
+    mixes, seed
+        As in :func:`evaluate`; the seed also draws the runs.
+    **running
+        `testbed`, `own`, `store`, `jobs`, `progress` as in `slomo.workflow.profile.profile`.
+
+    Returns
+    -------
+    mapping of str to mapping of int to float
+        Model -> runs per network function -> mean absolute error of throughput [%].
+
+    Raises
+    ------
+    InvalidValueError
+        For a budget of fewer than 12 runs, or of more than there are; where there are no mixes to judge by.
+    UsageError
+        Where a machine has to be named.
+    """
+    from slomo.prediction.error_sources import COMPARED, learning_curves
+
+    learned = dataset if machine is None else dataset.select(machine=machine_name(machine))
+    host = _only_machine(learned)
+    if judged is None:
+        profiled = [learned.workload(key) for key in learned.select(plan="pressure").targets]
+        targets = [item for item in profiled if item.traffic.offered_mpps is None]  # those below full load tell latency
+        rest: dict[str, Any] = {"plan": "mixes", "stream": "test", **running}
+        judged = profile(targets, machine=machine or host, mixes=mixes, seed=seed, **rest)
+    return learning_curves(learned, judged.select(machine=host, plan="mix"), budgets, models or COMPARED, seed=seed)
+
+
+def _only_machine(dataset: "ProfileDataset") -> str:
+    if len(dataset.machines) != 1:
+        raise UsageError(
+            f"the dataset holds runs on several machines: {', '.join(dataset.machines) or 'none'}",
+            hint="name one with --machine",
+        )
+    return dataset.machines[0]
+
+
+def _require_descriptions(targets: "Sequence[Workload]", own: Sequence["NetworkFunction"]) -> None:
+    from slomo.vocabulary.network_function import network_function_names
+
+    known = {*network_function_names(), *(network_function.name for network_function in own)}
+    for workload in targets:
+        if workload.nf not in known:
+            raise UnknownNameError(
+                "network function",
+                workload.nf,
+                known,
+                hint=f"the models know it, the simulator does not: add --nf {workload.nf}.yaml, the file it was "
+                "profiled with, or give mixes that were run with --dataset",
+            )
+
+
+def calibration_mixes(dataset: "ProfileDataset") -> int:
+    """Return how many mixes of a dataset belong to the half that :func:`profile` calibrates intervals with.
+
+    Judging by them is no cheat for errors, for nothing is fitted to mixes, but the coverage of intervals may flatter.
+    """
+    from slomo.profiling.plans.basic import stream_of
+    from slomo.vocabulary.colocation import Colocation
+
+    mixes = dataset.select(plan="mix")
+    places = mixes.frame.drop_duplicates("run_key").index
+    targets = {key: mixes.workload(key) for key in mixes.targets}
+    found = (Colocation("", targets[mixes.frame["target"].iloc[row]], mixes.competitors(int(row))) for row in places)
+    return sum(stream_of(colocation) == "calibration" for colocation in found)

@@ -1,0 +1,83 @@
+"""Facts about the proven distance to the fixed point."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slomo.equilibrium.bound import proven_bound
+from slomo.equilibrium.rounds import answer, come_to_rest, laid_out, within_cache
+from slomo.equilibrium.server import TRIES, responses_of, solve_joint
+from slomo.equilibrium.tables import tables
+
+MIXES = np.array([[0, 1, -1, -1], [0, 1, 2, -1], [2, 2, 1, 0], [1, 1, -1, -1], [0, -1, -1, -1]])
+
+
+@pytest.fixture(scope="module")
+def models(toy_library):
+    """Return the toy's models."""
+    return list(toy_library.values())
+
+
+@pytest.fixture(scope="module")
+def servers(models):
+    """Lay the mixes out in a cache that is never overfull."""
+    responses = responses_of(models)
+    names = responses[0].pressure_names
+    no_caps, no_loads = np.full(len(names), np.inf), np.full(MIXES.shape, np.nan)
+    return laid_out(tables(responses), MIXES, no_loads, names, no_caps, np.inf)
+
+
+def settled(servers, vector):
+    """Go on for thousands of small rounds, far beyond the tolerance."""
+    for _ in range(5000):
+        vector = within_cache(servers, vector + 0.2 * (answer(servers, vector) - vector))
+    return vector
+
+
+def test_the_fixed_point_is_within_the_bound(servers):
+    """Where the bound is proven, the fixed point is at most as far away as it says, and it says something useful."""
+    rest = come_to_rest(servers, TRIES)
+    bound = proven_bound(servers, rest.vector)
+    reference = servers.start.max(axis=1)[:, None, :]
+    distance = (np.abs(settled(servers, rest.vector) - rest.vector) / reference).max(axis=(1, 2))
+    assert np.isfinite(bound).sum() >= 3
+    assert (distance <= bound + 1e-12).all()
+    assert bound[np.isfinite(bound)].max() < 0.02
+
+
+def test_far_from_a_fixed_point_nothing_near_is_claimed(servers):
+    """From the solo vectors, no bound is smaller than the distance to the fixed point."""
+    bound = proven_bound(servers, servers.start)
+    reference = servers.start.max(axis=1)[:, None, :]
+    distance = (np.abs(settled(servers, servers.start) - servers.start) / reference).max(axis=(1, 2))
+    assert (distance <= bound + 1e-12).all()
+    assert distance[:4].min() > 0.01
+
+
+def test_full_caches_are_proven_too(servers):
+    """Where everybody's share of a full cache is scaled, the bound still holds the fixed point."""
+    held = servers.start[:, :, servers.held].sum(axis=1, keepdims=True)
+    for full in (replace(servers, llc_kib=0.7 * held.min()), replace(servers, full_kib=0.95 * held)):
+        rest = come_to_rest(full, TRIES)
+        bound = proven_bound(full, rest.vector)
+        reference = full.start.max(axis=1)[:, None, :]
+        distance = (np.abs(settled(full, rest.vector) - rest.vector) / reference).max(axis=(1, 2))
+        assert np.isfinite(bound).sum() >= 3
+        assert (distance <= bound + 1e-12).all()
+
+
+def test_a_box_of_full_and_other_caches_is_not_proven(servers):
+    """Where the cache is just about full, slopes jump within the box and nothing is claimed, without a warning."""
+    rest = come_to_rest(servers, TRIES)
+    edge = replace(servers, llc_kib=float(settled(servers, rest.vector)[0, :, servers.held].sum()))
+    assert np.isinf(proven_bound(edge, rest.vector)[0])
+
+
+def test_solving_says_whether_the_bound_is_proven(models):
+    """Unless it is asked for, the bound is the estimate; at reduced load it always is."""
+    reduced = np.where(MIXES == 0, 0.3, np.nan)
+    assert not solve_joint(models, MIXES).proven.any()
+    asked = solve_joint(models, MIXES, prove=True)
+    assert np.isfinite(asked.bound).all()
+    assert not solve_joint(models, MIXES[:1], reduced[:1], prove=True).proven.any()

@@ -1,0 +1,126 @@
+"""From competitors to features: equilibrium, order, gaps, and the compiled path."""
+
+import numpy as np
+import pytest
+
+from slomo.equilibrium import competition
+from slomo.equilibrium.competition import competitor_vectors, mix_features
+from slomo.errors import ConfigurationError
+from slomo.models.contentiousness import constant_profile
+from slomo.models.library import ModelLibrary
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+
+NAMES = ("L2MISS", "L3MISS", "L3OCC", "IPC")
+
+
+@pytest.fixture(scope="module")
+def models(toy_library: ModelLibrary) -> list:  # type: ignore[type-arg]
+    return list(toy_library.values())
+
+
+def _mixes(count: int, kinds: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-1, kinds, (count, 4))
+
+
+def test_order_changes_no_bit(models: list) -> None:  # type: ignore[type-arg]
+    """Neither the order of the competitors nor that of the models changes a bit of the features (law 2)."""
+    members = _mixes(60, 3)
+    base = mix_features(models, members, NAMES, capacities=models[0].capacities)
+    np.testing.assert_array_equal(mix_features(models, members[:, ::-1], NAMES, capacities=models[0].capacities), base)
+    turned = np.where(members >= 0, 2 - members, -1)
+    np.testing.assert_array_equal(mix_features(models[::-1], turned, NAMES, capacities=models[0].capacities), base)
+
+
+def test_compiled_path_agrees_with_numpy(models: list, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
+    """The numba loop for big batches gives numpy's numbers within rounding."""
+    pytest.importorskip("numba")
+    members = _mixes(500, 3)
+    plain = mix_features(models, members, NAMES, capacities=models[0].capacities)
+    monkeypatch.setattr(competition, "KERNEL_MIXES", 1)
+    np.testing.assert_allclose(mix_features(models, members, NAMES, capacities=models[0].capacities), plain, rtol=1e-9)
+
+
+def test_one_mix_alone_equals_the_same_mix_in_a_batch(models: list) -> None:  # type: ignore[type-arg]
+    """A mix's features do not depend on what else is asked, beyond rounding."""
+    members = _mixes(100, 3)
+    batch = mix_features(models, members, NAMES)
+    np.testing.assert_allclose(mix_features(models, members[9:10], NAMES), batch[9:10], rtol=1e-12)
+
+
+def test_competitions_composed_once_change_no_bit(models: list, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
+    """A big batch composes each distinct competition once, with the bits of composing every one, by table or sort."""
+    members = _mixes(1500, 3)
+    for rule in ({}, {"compat": "slomo"}, {"composition": "solo"}):
+        once = mix_features(models, members, NAMES, capacities=models[0].capacities, **rule)
+        with monkeypatch.context() as patch:
+            patch.setattr(competition, "_TABLE", 0)
+            np.testing.assert_array_equal(
+                mix_features(models, members, NAMES, capacities=models[0].capacities, **rule), once
+            )
+            patch.setattr(competition, "_REPEATING", 10**9)
+            np.testing.assert_array_equal(
+                mix_features(models, members, NAMES, capacities=models[0].capacities, **rule), once
+            )
+
+
+def test_equilibrium_is_a_fixed_point(models: list) -> None:  # type: ignore[type-arg]
+    """Each competitor's vector is its contentiousness under what the others put on it, within half a per cent."""
+    members = np.sort(_mixes(50, 3, seed=3), axis=1)
+    names = models[0].contentiousness.pressure_names
+    vectors = competitor_vectors(models, members, names)
+    for row, mix in zip(vectors, members, strict=True):
+        for slot, who in enumerate(mix):
+            others = row.sum(axis=0) - row[slot]
+            if who >= 0 and (mix >= 0).sum() > 1:
+                columns = [models[who].contentiousness.metric_names.index(name) for name in names]
+                own = models[who].contentiousness.under(others[None, :])[0, columns]
+                np.testing.assert_allclose(row[slot], own, rtol=0.02, atol=0.005 * own.max())
+
+
+def test_nobody_puts_no_pressure(models: list) -> None:  # type: ignore[type-arg]
+    """A mix without competitors has 0 of whatever adds up, and no ratio (law 1)."""
+    features = mix_features(models, np.full((1, 3), -1), NAMES)[0]
+    assert features[:3].tolist() == [0.0, 0.0, 0.0]
+    assert np.isnan(features[3])
+
+
+def test_solo_composition_adds_solo_vectors(models: list) -> None:  # type: ignore[type-arg]
+    """The baselines' input is the sum of the competitors' solo values."""
+    features = mix_features(models, np.array([[0, 1, -1]]), ("L2MISS",), composition="solo")
+    assert features[0, 0] == pytest.approx(models[0].solo_vector["L2MISS"] + models[1].solo_vector["L2MISS"])
+
+
+def test_published_composition_uses_medians_by_count(models: list) -> None:  # type: ignore[type-arg]
+    """compat="slomo" adds each competitor's published median for the number of competitors."""
+    features = mix_features(models, np.array([[0, 1, -1]]), ("L2MISS",), compat="slomo")
+    expected = sum(model.contentiousness.at_count(2)["L2MISS"] for model in models[:2])
+    assert features[0, 0] == pytest.approx(expected)
+
+
+def test_under_pressure_less_is_put_on_others(models: list) -> None:  # type: ignore[type-arg]
+    """Two competitors put less on the target than the sum of what they do solo."""
+    together = mix_features(models, np.array([[0, 1]]), ("L2MISS",))
+    solo = mix_features(models, np.array([[0, 1]]), ("L2MISS",), composition="solo")
+    assert together[0, 0] < solo[0, 0]
+
+
+def test_what_a_competitor_does_not_report_stays_unknown(models: list) -> None:  # type: ignore[type-arg]
+    """A metric that one competitor lacks is NaN for the mix, not less (law 5)."""
+    from dataclasses import replace
+
+    vector = MetricVector({"L2MISS": 5.0}, scope=Scope.CORE)
+    poor = replace(models[0], solo_vector=vector, contentiousness=constant_profile(vector))
+    features = mix_features([poor, models[1]], np.array([[0, 1], [1, 1]]), ("L2MISS", "L3OCC"))
+    assert np.isnan(features[0, 1])
+    assert np.isfinite(features[[0, 1, 1], [0, 0, 1]]).all()
+
+
+def test_models_of_different_pressures_are_not_mixed(models: list) -> None:  # type: ignore[type-arg]
+    """NFs profiled with different pressure metrics cannot be solved together."""
+    from dataclasses import replace
+
+    profile = models[0].contentiousness
+    renamed = replace(profile, pressure_names=("RMB", *profile.pressure_names[1:]))
+    with pytest.raises(ConfigurationError, match="different pressure metrics"):
+        mix_features([replace(models[0], contentiousness=renamed), models[1]], np.array([[0, 1]]), NAMES)

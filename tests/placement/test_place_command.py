@@ -1,0 +1,222 @@
+"""`slomo place` and the judge: one truth for all policies, JSON for machines, errors for people."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from slomo.cli.main import main
+from slomo.models.library import ModelLibrary
+from slomo.models.responses.sensitivity import LinearSensitivity
+from slomo.placement.online.placer import Placer
+from slomo.placement.over_time.judge import Judge, timed
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.request import SLO, Request, requests_to_dict
+from slomo.placement.problem.way_profiles import load_profiles, save_profiles
+from slomo.placement.workloads import arrivals, numasfp_chains, resq_requests, slomo_requests
+from slomo.records.run import Phase, RunRecord, TenantSample
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+
+MACHINE = "e5-2620v4"
+FUNCTIONS = {"lpm": (5.0, 20.0, 0.002), "stats": (3.6, 30.0, 0.001), "firewall": (0.4, 1.0, 0.0)}
+
+
+class Truth:
+    """A testbed that is the hand-made models' formula; whoever owns cache ways runs at full speed."""
+
+    def __init__(self, slower=1.0):
+        self.runs, self.slower = 0, slower
+
+    def run(self, colocation):
+        self.runs += 1
+        tenants = colocation.tenants
+        total = sum(FUNCTIONS[item.nf][1] for item in tenants)
+        samples = []
+        for place, item in enumerate(tenants):
+            solo, accesses, slope = FUNCTIONS[item.nf]
+            alone = colocation.isolation is not None and colocation.isolation[place].llc_way_mask is not None
+            mpps = self.slower * solo * (1.0 if alone else 1.0 - slope * (total - accesses))
+            late = 15.0 if item.traffic.offered_mpps else 500.0
+            samples.append(TenantSample(mpps, MetricVector({}, scope=Scope.CORE), latency_p95_us=late))
+        phase = Phase(tuple(samples), MetricVector({}))
+        alone_phase = phase if colocation.target is None else None
+        return RunRecord(colocation, 0, alone_phase, None if alone_phase else phase, {})
+
+
+def test_judge_counts_the_slos_that_break(library, ask) -> None:
+    """Eight lpm on one server all break; three on a server do not; both by the same truth."""
+    truth = Truth()
+    judge = Judge(truth.run)
+    found = {}
+    for policy in ("first-fit", "slomo"):
+        placer = Placer(library, Cluster.uniform(MACHINE, 6), policy)
+        placer.place_all(ask(f"r{i}") for i in range(8))
+        found[policy] = judge.judge(placer)
+
+    assert (found["first-fit"].servers_used, found["first-fit"].violated_share) == (1, 1.0)
+    assert (found["slomo"].servers_used, found["slomo"].violations) == (3, ())
+    assert found["slomo"].anat == 1.0
+    assert found["first-fit"].anat == pytest.approx((1 - 0.002 * 140) / 0.9)
+    assert found["first-fit"].utilisation == 1.0
+    assert judge.mixes_run == truth.runs == 3  # eight, three and two lpm
+
+
+def test_judge_adds_instances_up_and_takes_a_chains_slowest_stage(library, cluster) -> None:
+    """Replicas serve together; a chain serves what its slowest stage does."""
+    placer = Placer(library, cluster)
+    placer.admit(Request("wide", ("lpm",), SLO(min_mpps=12.0), replicas=4))
+    placer.admit(Request("long", ("firewall", "lpm"), SLO(min_mpps=0.3)))
+    judge = Judge(Truth(slower=0.7).run)
+    verdict = judge.judge(placer)
+
+    assert {item.request: item.promised for item in verdict.violations} == {"wide": 12.0, "long": 0.3}
+    assert next(item.measured for item in verdict.violations if item.request == "long") == pytest.approx(0.28)
+
+
+def test_judge_measures_latency_at_the_load_promised(library, profiles, cluster) -> None:
+    """Latency is taken under the offered load, not under saturation; 15 us break a promise of 12 us only."""
+    placer = Placer(library, cluster, profiles=profiles)
+    placer.admit(Request("loose", ("lpm",), SLO(min_mpps=2.0, p95_us=20.0)))
+    placer.admit(Request("tight", ("lpm",), SLO(min_mpps=2.0, p95_us=12.0)))
+
+    assert [(item.request, item.what, item.measured) for item in Judge(Truth().run).judge(placer).violations] == [
+        ("tight", "latency", 15.0)
+    ]
+
+
+def test_decisions_are_timed_one_by_one(library, cluster, ask) -> None:
+    """Each admission's time is taken."""
+    assert len(timed(Placer(library, cluster), [ask("a"), ask("b")])) == 2
+
+
+def test_workloads_are_seeded_and_of_the_families_named() -> None:
+    """The same seed draws the same requests; ResQ's families hold the classes of Table 1."""
+    assert resq_requests("combination", 50, seed=3) == resq_requests("combination", 50, seed=3)
+    assert resq_requests("combination", 50, seed=3) != resq_requests("combination", 50, seed=4)
+    assert {request.label for request in resq_requests("sensitive")} == {"lpm", "mazunat", "snort", "stats"}
+    assert len({request.label for request in resq_requests("combination")}) == 9
+    assert {request.slo.min_share for request in slomo_requests()} == {0.75, 0.8, 0.85, 0.9, 0.95}
+    assert all(1.0 <= rate <= 10.0 for chain in numasfp_chains() for rate in chain.gbps)
+    events = arrivals(resq_requests("sensitive", 20), seed=1)
+    assert [event.time_s for event in events] == sorted(event.time_s for event in events)
+    assert sum(event.arrives for event in events) == 20
+
+
+@pytest.fixture
+def folder(library, tmp_path):
+    """Save the hand-made models, a cluster and requests as files."""
+    saved = []
+    for model in library.values():
+        solo, _, slope = FUNCTIONS[model.workload.nf]
+        line = LinearSensitivity("dobrescu", ("L2MISS",), "solo", solo, -slope * solo)
+        calibration = {"dobrescu": model.calibration["dobrescu"]}
+        saved.append(replace(model, sensitivity={"dobrescu": line}, calibration=calibration))
+    ModelLibrary(saved).save(tmp_path / "models")
+    (tmp_path / "c.yaml").write_text(f"servers: [{{name: rack, machine: {MACHINE}, count: 3}}]\n")
+    asked = [Request(f"r{i}", ("lpm",), SLO(min_share=0.9)) for i in range(4)]
+    (tmp_path / "r.json").write_text(json.dumps(requests_to_dict(asked)))
+    return tmp_path
+
+
+def run(folder, *words):
+    files = [str(folder / "c.yaml"), str(folder / "r.json")]
+    return main(["place", *words, *files, "--models", str(folder / "models"), "--model", "dobrescu"])
+
+
+def test_place_prints_decisions_as_json(folder, capsys) -> None:
+    """`slomo place CLUSTER REQUESTS --json` is one document with a decision per request."""
+    assert run(folder, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+
+    assert document["servers_used"] == 2
+    assert [item["accepted"] for item in document["decisions"]] == [True] * 4
+    assert document["decisions"][0]["assignments"][0]["server"] == "rack-1"
+
+
+def test_refused_requests_end_with_exit_code_5(folder, capsys) -> None:
+    """What fits is placed, what does not is named with the best there was, and the exit code says so."""
+    asked = [Request("a", ("lpm",), SLO(min_share=0.9)), Request("b", ("lpm",), SLO(min_mpps=99.0))]
+    (folder / "r.json").write_text(json.dumps(requests_to_dict(asked)))
+    assert run(folder) == 5
+    printed = capsys.readouterr()
+
+    assert "refused: b: throughput of 'b' (lpm@64B,100000f) on e5-2620v4: needed 99, at best 5 Mpps" in printed.err
+    assert "rack-1/0" in printed.out
+
+
+def test_snapshot_of_the_command_line_can_be_restored(folder) -> None:
+    """`--snapshot FILE` writes what `Placer.restore` reads."""
+    assert run(folder, "--snapshot", str(folder / "s.json")) == 0
+    placer = Placer(
+        ModelLibrary.load(folder / "models"),
+        Cluster.from_dict({"servers": [{"name": "rack", "machine": MACHINE, "count": 3}]}),
+        model="dobrescu",
+    )
+    placer.restore(json.loads((folder / "s.json").read_text()))
+
+    assert len(placer.requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--policy", "slmo"), "did you mean 'slomo'"),
+        (("--risk", "2"), "risk is 2.0"),
+        (("--profiles", "nowhere.json"), "nowhere.json"),
+        (("compare", "--policy", "firstfit"), "did you mean 'first-fit'"),
+    ],
+)
+def test_bad_options_end_with_exit_code_2(folder, capsys, words, says) -> None:
+    """A wrong option is a message, not a traceback."""
+    assert run(folder, *words) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_unknown_network_function_in_a_file_is_named(folder, capsys) -> None:
+    """A slip in a requests file is answered with the name meant."""
+    (folder / "r.json").write_text('{"requests": [{"id": "a", "nf": "lpn"}]}')
+    assert run(folder) == 2
+    assert "did you mean 'lpm'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_policies_are_compared_by_one_truth(folder, capsys) -> None:
+    """`compare --json --report` judges every policy on the simulator, and writes a page."""
+    names = ("--policy", "first-fit", "--policy", "slomo")
+    assert run(folder, "compare", *names, "--json", "--report", str(folder / "p.html")) == 0
+    document = json.loads(capsys.readouterr().out)
+
+    assert [item["policy"] for item in document["policies"]] == ["first-fit", "slomo"]
+    assert document["policies"][0]["servers_used"] == 1
+    assert (folder / "p.html").read_text().count("data:image/png") == 1
+
+
+@pytest.mark.slow
+def test_profiles_are_measured_on_the_simulator(folder, capsys) -> None:
+    """`slomo place profiles` writes curves that rise with the ways, and latencies that rise with the load."""
+    assert main(["place", "profiles", "lpm", "--machine", MACHINE, "--out", str(folder / "p.json")]) == 0
+    (profile,) = load_profiles(folder / "p.json")
+    rates = [mpps for _, mpps in profile.ways]
+
+    assert len(rates) <= 12
+    assert rates[-1] > rates[0]
+    assert [row[1] for row in profile.latency] == sorted(row[1] for row in profile.latency)
+    assert load_profiles(save_profiles([profile], folder / "q.json")) == (profile,)
+
+
+def test_workload_command_writes_requests(folder) -> None:
+    """`slomo place workload sensitive` writes what `slomo place` reads."""
+    assert main(["place", "workload", "sensitive", "--count", "3", "--out", str(folder / "r.json")]) == 0
+    assert len(json.loads((folder / "r.json").read_text())["requests"]) == 3
+
+
+def test_method_is_chosen_on_the_command_line(folder, capsys) -> None:
+    """`--method equilibrium` insists, and refuses where the models have none; by default what is known is asked."""
+    said = {}
+    for method, code in (("auto", 0), ("equilibrium", 5)):
+        capsys.readouterr()
+        assert run(folder, "--method", method, "--json") == code
+        said[method] = {item["model"] for item in json.loads(capsys.readouterr().out)["decisions"]}
+
+    assert said == {"auto": {"dobrescu"}, "equilibrium": {"equilibrium"}}

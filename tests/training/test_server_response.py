@@ -1,0 +1,80 @@
+"""Facts about what is learned from the competition measured beside an NF."""
+
+import numpy as np
+import pytest
+
+from slomo.equilibrium.server import Joint, joint_vectors, responses_of, solve_joint
+from slomo.errors import ConfigurationError, MissingMetricError
+from slomo.models.library import ModelLibrary
+from slomo.models.responses.server_response import ServerResponse
+from slomo.training.calibration import mix_rows
+from slomo.training.training import train
+
+
+@pytest.fixture(scope="module")
+def models(toy_library):
+    """Return the toy's models in the library's order."""
+    return list(toy_library.values())
+
+
+def solved(models, mixes) -> tuple[Joint, np.ndarray, np.ndarray]:
+    rows = mix_rows(mixes, models, "e5-2620v4")
+    members = np.column_stack([rows.target, rows.members])
+    return solve_joint(models, members), members, rows.mpps
+
+
+def test_whole_servers_of_unseen_mixes_are_predicted_closely(models, toy_mixes):
+    """On mixes never seen the mean error of throughput at the fixed point is below 3 %."""
+    found, _, measured = solved(models, toy_mixes)
+    assert found.converged.all()
+    assert np.mean(np.abs(found.throughput_mpps[:, 0] - measured) / measured) < 0.03
+
+
+def test_vectors_of_whole_servers_are_predicted_closely(models, toy_mixes):
+    """Accesses and occupancy of every NF are within 10 % (median) of what it did beside the others."""
+    found, members, _ = solved(models, toy_mixes)
+    names = ("L2MISS", "L3OCC", "READ")
+    vectors = joint_vectors(models, members, found, names)[:, 0]
+    measured = toy_mixes.vectors("own", names).to_numpy()
+    assert (np.median(np.abs(vectors - measured) / measured, axis=0) < 0.10).all()
+
+
+def test_intervals_hold_what_they_promise(models, toy_mixes):
+    """Intervals calibrated on other mixes hold close to 90 % of new ones."""
+    found, _, measured = solved(models, toy_mixes)
+    inside = (found.low_mpps[:, 0] <= measured) & (measured <= found.high_mpps[:, 0])
+    assert 0.84 <= inside.mean() <= 0.96
+    assert all(model.response.calibration.source == "mixes" for model in models)
+
+
+def test_saved_responses_give_the_same_numbers(toy_library, models, tmp_path):
+    """Save, load, solve: the same bits (law 7)."""
+    again = list(ModelLibrary.load(toy_library.save(tmp_path)).values())
+    members = np.array([[0, 1, 2, 2], [1, 1, -1, -1]])
+    assert np.array_equal(solve_joint(models, members).throughput_mpps, solve_joint(again, members).throughput_mpps)
+
+
+def test_no_response_without_the_competition_beside(toy_profile):
+    """A dataset without the competition beside the target gives models without a response; solving says so."""
+    frame = toy_profile.frame.copy()
+    frame[[name for name in frame if name.startswith("beside.")]] = np.nan
+    library = train(type(toy_profile)(frame, toy_profile.environment), models=["none"], targets=["lpm"])
+    with pytest.raises(MissingMetricError, match="without the competition beside it"):
+        responses_of(list(library.values()))
+
+
+def test_smooth_speed_is_solo_without_pressure(models):
+    """Without pressure the smooth speed is within 5 % of solo throughput, and it falls under the most measured."""
+    for model in models:
+        response = model.response
+        calm, hard = response.speed_mpps(np.array([np.zeros(len(response.pressure_names)), response.profile.limit]))
+        assert calm == pytest.approx(model.solo_mpps, rel=0.05)
+        assert hard < calm
+
+
+def test_a_response_whose_parts_differ_is_refused(models):
+    """A mapping whose parts read different pressures is refused."""
+    data = models[0].response.to_dict()
+    data["speed"] = data["speed"][:-1]
+    with pytest.raises(ConfigurationError, match="different pressures"):
+        ServerResponse.from_dict(data)

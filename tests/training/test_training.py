@@ -1,0 +1,195 @@
+"""Training: what is fitted, what is not, and how well it predicts mixes that were never run."""
+
+import filecmp
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from slomo.errors import InvalidValueError, MissingMetricError, UnknownNameError
+from slomo.models.library import ModelLibrary
+from slomo.records.dataset import ProfileDataset
+from slomo.training.calibration import mix_rows, predict_mixes
+from slomo.training.families.registry import make_families, make_family, model_names
+from slomo.training.training import train
+
+
+def _errors(library: ModelLibrary, mixes: ProfileDataset, name: str) -> np.ndarray:
+    models = list(library.values())
+    rows = mix_rows(mixes, models, models[0].machine)
+    return np.abs(predict_mixes(models, rows, name) / rows.mpps - 1.0)
+
+
+def test_every_family_is_trained_for_every_nf(toy_library: ModelLibrary) -> None:
+    """A library holds one model per NF, each with every family of the registry."""
+    assert [model.workload.nf for model in toy_library.values()] == ["ids", "lpm", "nat"]
+    assert all(tuple(model.sensitivity) == model_names() for model in toy_library.values())
+
+
+def test_unseen_mixes_are_predicted_within_a_few_per_cent(toy_library: ModelLibrary, toy_mixes: ProfileDataset) -> None:
+    """On mixes never run, slomo-xgb is within 3 % on average and at least twice as good as either baseline."""
+    error = {name: _errors(toy_library, toy_mixes, name).mean() for name in model_names()}
+    assert error["slomo-xgb"] < 0.03
+    assert 2.0 * error["slomo-xgb"] < min(error["dobrescu"], error["bubbleup"], error["none"])
+
+
+def test_intervals_hold_what_they_state(toy_library: ModelLibrary, toy_mixes: ProfileDataset) -> None:
+    """On mixes never seen, intervals of nominal 90 % cover 90 % within the calibration's own uncertainty."""
+    models = list(toy_library.values())
+    rows = mix_rows(toy_mixes, models, models[0].machine)
+    for name in ("slomo", "slomo-xgb"):
+        predicted = predict_mixes(models, rows, name)
+        inside = np.zeros(len(predicted), dtype=bool)
+        for number, model in enumerate(models):
+            here = rows.target == number
+            assert model.calibration[name].source == "mixes"
+            width = model.calibration[name].half_width_mpps(predicted[here], model.solo_mpps, 0.9)
+            inside[here] = np.abs(predicted[here] - rows.mpps[here]) <= width
+        assert abs(inside.mean() - 0.9) < 0.03
+
+
+def test_mixes_are_never_fitted(toy_profile: ProfileDataset, toy_library: ModelLibrary) -> None:
+    """Taking the mixes away changes no sensitivity and no contentiousness, only the intervals."""
+    without = train(toy_profile.select(plan=["solo", "pressure"]), models=["slomo-xgb", "slomo"], targets=["lpm"]).find(
+        "lpm"
+    )
+    with_mixes = toy_library.find("lpm")
+    for name in ("slomo", "slomo-xgb"):
+        assert without.sensitivity[name].to_dict() == with_mixes.sensitivity[name].to_dict()
+        assert without.calibration[name].source == "cross-validation"
+    np.testing.assert_array_equal(without.contentiousness.weights, with_mixes.contentiousness.weights)
+    assert without.manifest["intervals"]["slomo"]["source"] == "cross-validation"
+
+
+def test_same_seed_same_bytes(toy_profile: ProfileDataset, tmp_path: Path) -> None:
+    """Training twice with one seed writes the same files."""
+    one, two = (
+        train(toy_profile, targets=["ids"], models=["slomo-xgb", "slomo"], seed=5).save(tmp_path / name)
+        for name in ("one", "two")
+    )
+    files = [str(path.relative_to(one)) for path in one.rglob("*.json")]
+    assert filecmp.cmpfiles(one, two, files, shallow=False) == (files, [], [])
+
+
+def test_features_of_slomo_xgb_add_up(toy_library: ModelLibrary) -> None:
+    """The default model reads pressures that compose exactly; the published one reads ratios too."""
+    model = toy_library.find("lpm")
+    assert set(model.sensitivity["slomo-xgb"].feature_names) <= {"L2MISS", "L3MISS", "L3OCC", "READ", "WRITE"}
+    assert "IPC" in model.sensitivity["slomo"].feature_names
+    assert model.sensitivity["dobrescu"].feature_names == ("L2MISS",)
+    assert model.sensitivity["bubbleup"].feature_names == ("L3OCC",)
+
+
+def test_a_model_that_lacks_its_metric_is_left_out_or_refused(toy_profile: ProfileDataset) -> None:
+    """Without occupancy, bubbleup is left out with a reason; asked for by name, it is an error."""
+    frame = toy_profile.frame
+    frame[["competition.L3OCC", "own.L3OCC"]] = np.nan
+    blind = ProfileDataset(frame)
+    model = train(blind, targets=["lpm"]).find("lpm")
+    assert "bubbleup" not in model.sensitivity
+    assert "L3OCC" in model.manifest["left_out"]["bubbleup"]
+    with pytest.raises(MissingMetricError, match="L3OCC"):
+        train(blind, targets=["lpm"], models=["bubbleup"])
+
+
+def test_solo_rows_alone_train_only_the_baselines(toy_profile: ProfileDataset) -> None:
+    """An NF measured solo only has no sensitivity, but its contentiousness can be composed."""
+    model = train(toy_profile.select(plan="solo")).find("nat")
+    assert tuple(model.sensitivity) == ("mean", "none")
+    assert model.contentiousness.under(np.zeros((1, 0))).shape == (1, len(model.solo_vector))
+    with pytest.raises(MissingMetricError):
+        train(toy_profile.select(plan="solo"), models=["slomo-xgb"])
+
+
+def test_nothing_to_train_on_is_an_error(toy_profile: ProfileDataset) -> None:
+    """A dataset of mixes only, or of nothing, says what is missing."""
+    for dataset in (toy_profile.select(plan="mix"), toy_profile.select(plan="imported")):
+        with pytest.raises(MissingMetricError, match="none to train on"):
+            train(dataset)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"), [({"models": ["slomo-xbg"]}, "slomo-xgb"), ({"targets": ["lpn"]}, "lpm")]
+)
+def test_unknown_names_are_answered_with_the_nearest(
+    toy_profile: ProfileDataset, arguments: dict[str, list[str]], nearest: str
+) -> None:
+    """A model or target that does not exist is answered with the nearest that does."""
+    with pytest.raises(UnknownNameError, match=nearest):
+        train(toy_profile, **arguments)  # type: ignore[arg-type]
+
+
+def test_two_models_may_not_share_a_name() -> None:
+    """Naming a family twice is refused, and so is an object that is no family."""
+    with pytest.raises(InvalidValueError, match="share a name"):
+        make_families(["none", "none"])
+    with pytest.raises(InvalidValueError, match="lacks"):
+        make_family(3)  # type: ignore[arg-type]
+
+
+def _imported(count: int = 80) -> ProfileDataset:
+    """A table as measured elsewhere: counters, traffic columns, throughput; no solo runs, no vectors of its own."""
+    random = np.random.default_rng(4)
+    car, flows = random.uniform(0, 80, count), random.uniform(1000, 30000, count)
+    mpps = 0.9 / (1 + car / 200 + flows / 40000)
+    rows = [
+        {
+            "machine": "bluefield-2",
+            "nf": "monitor",
+            "target": "monitor@64B,100000f",
+            "configuration": "{}",
+            "packet_size_b": 64,
+            "flow_count": 100_000,
+            "flow_distribution": "uniform",
+            "zipf_exponent": 1.0,
+            "offered_mpps": np.nan,
+            "competitors": "[]",
+            "competitor_count": 1,
+            "isolation": "null",
+            "plan": "imported",
+            "tenant": 0,
+            "throughput_mpps": y,
+            "throughput_cv": 0.0,
+            "replicates": 1,
+            "loss": np.nan,
+            "latency_p50_us": np.nan,
+            "latency_p95_us": np.nan,
+            "latency_p99_us": np.nan,
+            "stability": "stable",
+            "seed": 0,
+            "run_key": f"r{i}",
+            "truth_mpps": np.nan,
+            "competition.L2MISS": c,
+            "competition.READ": 0.5 + c / 50,
+            "competition.IPC": 1.0 + c / 100,
+            "traffic.flows": f,
+        }
+        for i, (c, f, y) in enumerate(zip(car, flows, mpps, strict=True))
+    ]
+    return ProfileDataset(pd.DataFrame(rows))
+
+
+def test_imported_table_trains_over_traffic_and_counters() -> None:
+    """A table measured elsewhere trains on counters and traffic, and predicts from a vector given directly."""
+    model = train(_imported()).find("monitor")
+    assert model.manifest["solo_source"] == "best measured"
+    assert "traffic.flows" in model.sensitivity["slomo-xgb"].feature_names
+    assert model.manifest["cross_validation"]["slomo-xgb"]["mape_percent"] < 5.0
+    few = model.predict_vector("slomo-xgb", {"L2MISS": 20.0, "READ": 0.9}, {"flows": 2000.0})
+    many = model.predict_vector("slomo-xgb", {"L2MISS": 20.0, "READ": 0.9}, {"traffic.flows": 28000.0})
+    assert many < few
+    with pytest.raises(MissingMetricError, match="READ"):
+        model.predict_vector("slomo-xgb", {"L2MISS": 20.0})
+    with pytest.raises(UnknownNameError, match=r"traffic\.flows"):
+        model.predict_vector("slomo-xgb", {"L2MISS": 20.0, "READ": 1.0}, {"flow": 1.0})
+
+
+def test_imported_rows_of_many_traffics_are_one_nf() -> None:
+    """Rows whose flow count is a column of the schema are one model with the flow count as feature."""
+    frame = _imported().frame
+    frame["flow_count"] = frame.pop("traffic.flows").round().astype(int)
+    frame["target"] = [f"monitor@64B,{flows}f" for flows in frame["flow_count"]]
+    library = train(ProfileDataset(frame), models=["slomo-xgb"])
+    assert len(library) == 1
+    assert "traffic.flow_count" in library.find("monitor").sensitivity["slomo-xgb"].feature_names
