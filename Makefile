@@ -1,7 +1,8 @@
 # Everything a person needs, from nothing but Python 3.11+ and make.
 #
 #   make demo    set up, then run the main job: profile, train, compose, predict, check
-#   make test    set up, then style, types, floors and every test
+#   make test    set up, then style, types, floors and every test; changes no package of the machine
+#   make native  install what the native network functions are built from (DPDK; Debian, root): their tests run then
 #   make bench   the benchmarks, side by side with the alternatives (minutes)
 #   make clean   remove what make made
 
@@ -47,9 +48,9 @@ floors: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 native:
-	@sh synthetic_nf/install-debian-packages.sh || echo "continuing without them: the tests that need them will say so" >&2
+	@sh synthetic_nf/install-debian-packages.sh || echo "continuing without them: the tests that need them skip and say so" >&2
 
-unit: $(VENV)/.dev native
+unit: $(VENV)/.dev
 	@test -e $(VENV)/.validate || { $(BIN)/python -m pip install --quiet --editable '.[validate]' \
 		|| echo "pycachesim cannot be built here (no C compiler?): the comparison with it will be skipped" >&2; touch $(VENV)/.validate; }
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup

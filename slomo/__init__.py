@@ -24,16 +24,17 @@ if TYPE_CHECKING:
     from slomo.prediction.predictor import Predictor
     from slomo.prediction.result import Prediction
     from slomo.records.dataset import ProfileDataset
+    from slomo.records.importing.door import import_table
     from slomo.records.storage import load_dataset
     from slomo.vocabulary.colocation import Colocation
-    from slomo.vocabulary.machine import Machine
-    from slomo.vocabulary.network_function import NetworkFunction
+    from slomo.vocabulary.machine import Machine, load_machine
+    from slomo.vocabulary.network_function import NetworkFunction, load_network_function
     from slomo.vocabulary.vector import MetricVector
     from slomo.vocabulary.workload import Traffic, Workload
     from slomo.workflow.evaluate import evaluate
     from slomo.workflow.predict import predict
     from slomo.workflow.profile import profile
-    from slomo.workflow.train import train
+    from slomo.workflow.train import load_library, train
 
 __all__ = [
     "SLO",
@@ -54,7 +55,11 @@ __all__ = [
     "Traffic",
     "Workload",
     "evaluate",
+    "import_table",
     "load_dataset",
+    "load_library",
+    "load_machine",
+    "load_network_function",
     "predict",
     "profile",
     "train",
@@ -79,7 +84,11 @@ _HOME = {
     "Traffic": "slomo.vocabulary.workload",
     "Workload": "slomo.vocabulary.workload",
     "evaluate": "slomo.workflow.evaluate",
+    "import_table": "slomo.records.importing.door",
     "load_dataset": "slomo.records.storage",
+    "load_library": "slomo.workflow.train",
+    "load_machine": "slomo.vocabulary.machine",
+    "load_network_function": "slomo.vocabulary.network_function",
     "predict": "slomo.workflow.predict",
     "profile": "slomo.workflow.profile",
     "train": "slomo.workflow.train",

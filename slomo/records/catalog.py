@@ -3,16 +3,13 @@
 The card follows datasheets for datasets (Gebru et al., CACM 2021): what was measured, how, and what it is not good for.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from slomo.errors import UnknownNameError
 from slomo.records.dataset import ProfileDataset
+from slomo.records.shipped import shipped_folder
 from slomo.records.storage import CARD, MEASUREMENTS, load_dataset
-
-#: Environment variable that names another folder of datasets.
-VARIABLE = "SLOMO_DATASETS"
 
 
 @dataclass(frozen=True)
@@ -44,14 +41,14 @@ def catalog(folder: str | Path | None = None) -> tuple[CatalogEntry, ...]:
     Parameters
     ----------
     folder : str or Path, optional
-        Folder with one directory per dataset; by default ``$SLOMO_DATASETS``, else ``datasets`` in a checkout.
+        Folder with one directory per dataset; by default ``$SLOMO_DATASETS``, else those that ship with slomo.
 
     Examples
     --------
     >>> catalog("/nowhere")
     ()
     """
-    place = Path(folder) if folder is not None else _default_folder()
+    place = Path(folder) if folder is not None else shipped_folder()
     if not place.is_dir():
         return ()
     found = sorted(item for item in place.iterdir() if (item / MEASUREMENTS).is_file())
@@ -72,10 +69,6 @@ def find_dataset(name: str, folder: str | Path | None = None) -> ProfileDataset:
     if name not in entries:
         raise UnknownNameError("dataset", name, entries)
     return entries[name].load()
-
-
-def _default_folder() -> Path:
-    return Path(os.environ.get(VARIABLE) or Path(__file__).resolve().parents[2] / "datasets")
 
 
 def _summary(card: Path) -> str:

@@ -62,11 +62,11 @@ def place(
     from slomo.placement.online.placer import Placer
     from slomo.placement.problem.documents import read_cluster, read_requests
     from slomo.placement.problem.way_profiles import load_profiles
-    from slomo.workflow.train import load_models
+    from slomo.workflow.train import load_library
 
     found = read_cluster(cluster) if isinstance(cluster, (str, Path)) else cluster
     batch = read_requests(requests) if isinstance(requests, (str, Path)) else tuple(requests)
-    opened = load_models(library) if isinstance(library, (str, Path)) else library
+    opened = load_library(library) if isinstance(library, (str, Path)) else library
     curves = load_profiles(profiles) if isinstance(profiles, (str, Path)) else profiles
     check_model(opened, policy, model)
     options: dict[str, Any] = {"model": model, "risk": risk, "fallback": fallback, "method": method}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from slomo.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from slomo.models.base import ModelFamily
     from slomo.models.library import ModelLibrary
     from slomo.records.dataset import ProfileDataset
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def train(
     dataset: "ProfileDataset",
     *,
-    models: Sequence[str] | None = None,
+    models: "Sequence[str | ModelFamily] | None" = None,
     targets: Sequence[str] | None = None,
     seed: int = 0,
 ) -> "ModelLibrary":
@@ -27,8 +28,8 @@ def train(
     ----------
     dataset : ProfileDataset
         Rows of plan ``solo``, ``pressure`` and ``imported`` are fitted; rows of ``mix`` set the width of intervals.
-    models : sequence of str, optional
-        Names of the registry; all by default.
+    models : sequence of str or ModelFamily, optional
+        Names of the registry, or families of one's own; all of the registry by default.
     targets : sequence of str, optional
         Workload keys or NF names; all by default.
     seed : int
@@ -51,7 +52,7 @@ def train(
     return train_library(dataset, models=models, targets=_target_keys(dataset, targets), seed=seed)
 
 
-def load_models(directory: str | Path) -> "ModelLibrary":
+def load_library(directory: str | Path) -> "ModelLibrary":
     """Load saved models.
 
     Raises
@@ -61,7 +62,7 @@ def load_models(directory: str | Path) -> "ModelLibrary":
 
     Examples
     --------
-    >>> load_models("/nowhere/at/all")
+    >>> load_library("/nowhere/at/all")
     Traceback (most recent call last):
     slomo.errors.ConfigurationError: there are no models at '/nowhere/at/all'
     hint: train some: slomo profile NF --out profile.parquet, then slomo train profile.parquet --models /nowhere/at/all
@@ -76,7 +77,7 @@ def load_models(directory: str | Path) -> "ModelLibrary":
 
 def opened(library: "ModelLibrary | str | Path") -> "ModelLibrary":
     """Return a library: itself, or loaded from its directory."""
-    return load_models(library) if isinstance(library, (str, Path)) else library
+    return load_library(library) if isinstance(library, (str, Path)) else library
 
 
 def _target_keys(dataset: "ProfileDataset", targets: Sequence[str] | None) -> tuple[str, ...] | None:

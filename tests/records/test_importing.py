@@ -300,3 +300,10 @@ def test_shipped_mappings_are_valid():
     assert shipped
     for path in shipped:
         assert load_mapping(path).workload().nf
+
+
+def test_shipped_mappings_are_found_by_name():
+    """The name of a shipped mapping stands for its file; a file of one's own of that name comes first."""
+    assert load_mapping("yala-flow-monitor").workload().nf == "flow-monitor"
+    with pytest.raises(ConfigurationError):
+        load_mapping("yala-flow-monitr")

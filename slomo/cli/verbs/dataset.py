@@ -20,10 +20,10 @@ def command() -> None:
 @click.argument("file", type=click.Path(exists=True), nargs=-1, required=True)
 @click.option(
     "--mapping",
-    metavar="MAP.yaml",
+    metavar="MAP.yaml|NAME",
     required=True,
     type=click.Path(),
-    help="How columns map to metrics, target and traffic.",
+    help="How columns map to metrics, target and traffic: a file, or the name of a mapping that ships with slomo.",
 )
 @click.option(
     "--out", metavar="OUT", required=True, type=click.Path(), help="Dataset to write: .parquet, .csv or a directory."

@@ -152,10 +152,10 @@ def _evaluated(
     from slomo.cli.progress import ProgressBar, announce_compilation
     from slomo.records.catalog import find_dataset
     from slomo.workflow.evaluate import calibration_mixes, evaluate
-    from slomo.workflow.train import load_models
+    from slomo.workflow.train import load_library
 
     chosen = settings(**given)
-    library = load_models(chosen.models)
+    library = load_library(chosen.models)
     common: dict[str, Any] = {"models": names or None, "coverage": chosen.coverage, "compat": compat}
     if dataset is not None:
         mixes_read = find_dataset(dataset)

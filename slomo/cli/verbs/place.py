@@ -201,7 +201,7 @@ def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgeme
     from slomo.placement.policies.registry import policy_class, policy_names
     from slomo.placement.problem.documents import read_cluster, read_requests
     from slomo.workflow.place import compare as judged
-    from slomo.workflow.train import load_models
+    from slomo.workflow.train import load_library
 
     curves = _curves(given["profiles"])
     chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
@@ -209,7 +209,7 @@ def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgeme
     return judged(
         read_cluster(given["cluster"]),
         read_requests(given["requests"]),
-        load_models(chosen.models),
+        load_library(chosen.models),
         names,
         model=chosen.model,
         risk=given["risk"],

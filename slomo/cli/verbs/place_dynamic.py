@@ -80,9 +80,9 @@ def _check_names(
 
 
 def _library(path: str) -> "ModelLibrary":
-    from slomo.workflow.train import load_models
+    from slomo.workflow.train import load_library
 
-    return load_models(path)
+    return load_library(path)
 
 
 def judge_on_nodes(placed: "PlacedChains", given: dict[str, Any]) -> "Judgement":
@@ -165,13 +165,13 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     from slomo.placement.problem.way_profiles import load_profiles
     from slomo.placement.workloads import arrivals
     from slomo.workflow.place import check_model, make_judge
-    from slomo.workflow.train import load_models
+    from slomo.workflow.train import load_library
 
     chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
     cluster, requests = read_cluster(given["cluster"]), read_requests(given["requests"])
     curves = () if given["profiles"] is None else load_profiles(given["profiles"])
     events = arrivals(requests, per_s=given["per_s"], mean_stay_s=given["stay_s"], seed=chosen.seed)
-    library, own = load_models(chosen.models), own_network_functions(given["nf_files"])
+    library, own = load_library(chosen.models), own_network_functions(given["nf_files"])
     judge = make_judge(own=own, seed=chosen.seed) if given["check"] else None
     for policy in policies:
         check_model(library, policy, chosen.model)

@@ -184,7 +184,7 @@ def _predicted(
 ) -> "Prediction":
     from slomo.errors import UsageError
     from slomo.workflow.predict import predict, predict_vector
-    from slomo.workflow.train import load_models
+    from slomo.workflow.train import load_library
 
     if vector and beside:
         raise UsageError(
@@ -204,7 +204,7 @@ def _predicted(
             hint="latency is predicted beside NFs that are known by name; name them --with",
         )
     chosen = settings(**given)
-    library = load_models(chosen.models)
+    library = load_library(chosen.models)
     machine = _machine(given["machine"], chosen.machine, library.machines)
     _check_own(nf_files, machine, library)
     common: dict[str, Any] = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage, "strict": strict}

@@ -26,9 +26,9 @@ def show_rows(
     from slomo.prediction.rows import predict_rows
     from slomo.records.catalog import find_dataset
     from slomo.training.service_time_fit import service_time_of
-    from slomo.workflow.train import load_models
+    from slomo.workflow.train import load_library
 
-    known = load_models(models).find(target, machine)
+    known = load_library(models).find(target, machine)
     line = None if accelerator is None else service_time_of(find_dataset(accelerator))
     chosen: Any = pattern
     found = predict_rows(known, find_dataset(rows), line, pattern=chosen, family=model, coverage=coverage)

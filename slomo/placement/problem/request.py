@@ -5,9 +5,9 @@ The terms are those of ResQ (NSDI'18) section 5: an SLO promises throughput and 
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.problem.checks import SCHEMA_VERSION, check_unique, check_version
@@ -82,7 +82,8 @@ class Request:
     id : str
         Unique among what is placed.
     chain : tuple of Workload
-        Network functions packets pass in this order; one for a plain NF. Each takes a core of the same socket.
+        Network functions packets pass in this order; one for a plain NF. Each takes a core of the same socket. Given
+        as workloads or as text, one or several.
     slo : SLO
         Applies to the whole chain.
     priority : int
@@ -110,6 +111,19 @@ class Request:
     affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
     replicas: int = 1
+
+    if TYPE_CHECKING:  # what may be given is wider than what is kept
+
+        def __init__(
+            self,
+            id: str,  # noqa: A002 - the name of the field
+            chain: Workload | str | Sequence[Workload | str],
+            slo: SLO = ...,
+            priority: int = ...,
+            affinity: str | Sequence[str] = ...,
+            anti_affinity: str | Sequence[str] = ...,
+            replicas: int = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         items = (self.chain,) if isinstance(self.chain, (str, Workload)) else tuple(self.chain)

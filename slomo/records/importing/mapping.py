@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, SlomoError
+from slomo.records.shipped import mapping_file
 from slomo.units import UNITS, unit_factor
 from slomo.vocabulary.documents import Position, parse_document, read_document, validate
 from slomo.vocabulary.metrics import Metric, metric
@@ -76,7 +77,7 @@ def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
     Parameters
     ----------
     source : path or mapping
-        A YAML file, or the same document as a mapping.
+        A YAML file, the name of a mapping that ships with slomo, or the document itself.
 
     Raises
     ------
@@ -93,8 +94,9 @@ def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
     if isinstance(source, Mapping):
         data, name = dict(source), "mapping"
     else:
-        name = str(source)
-        data, lines = parse_document(read_document(Path(source)), name)
+        file = mapping_file(source)
+        name = str(file)
+        data, lines = parse_document(read_document(file), name)
     validate(data, _schema(), name, lines)
     mapping = TableMapping(data, name, lines)
     _check_columns(mapping)

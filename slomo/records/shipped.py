@@ -1,0 +1,34 @@
+"""Where the datasets and mappings are that ship with slomo: inside an installed package, or in a checkout's `datasets`."""
+
+import os
+from pathlib import Path
+
+#: Environment variable that names another folder of datasets.
+VARIABLE = "SLOMO_DATASETS"
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def shipped_folder() -> Path:
+    """Return the folder with one directory per dataset.
+
+    Examples
+    --------
+    >>> (shipped_folder() / "slomo-silver-4110").is_dir()
+    True
+    """
+    inside = _PACKAGE / "shipped"
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else inside if inside.is_dir() else _PACKAGE.parent / "datasets"
+
+
+def mapping_file(name: str | Path) -> Path:
+    """Return the file of a mapping: `name` as a path, or else the shipped mapping of that name.
+
+    Examples
+    --------
+    >>> mapping_file("yala-regex").name, str(mapping_file("mine.yaml"))
+    ('yala-regex.yaml', 'mine.yaml')
+    """
+    place = Path(name)
+    shipped = shipped_folder() / "mappings" / f"{place.name}.yaml"
+    return shipped if place.name == str(name) and not place.exists() and shipped.is_file() else place
