@@ -20,9 +20,8 @@ import json
 import sys
 from pathlib import Path
 
-from slomo.placement.chains.registry import chain_policy_names
-
 from slomo.models.library import ModelLibrary
+from slomo.placement.chains.registry import chain_policy_names
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.way_profiles import load_profiles
 from slomo.placement.workloads import numasfp_chains

@@ -1,4 +1,4 @@
-"""Where the datasets and mappings are that ship with slomo: inside an installed package, or in a checkout's `datasets`."""
+"""Where the datasets and mappings are that ship with slomo: in an installed package, or in a checkout's `datasets`."""
 
 import os
 from pathlib import Path
