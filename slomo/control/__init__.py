@@ -1,0 +1,1 @@
+"""Controllers: observations in, decisions out; who carries them out is another room."""

@@ -1,0 +1,193 @@
+"""NFVnice's controller of CPU shares: what NFs of shared cores are given, from what is seen of them.
+
+NFVnice (SIGCOMM'17): an NF's share of its core is proportional to arrival rate x cost per packet, times its priority.
+The cost is the median of a window of samples, arrivals count what was dropped, too. Pure: observations in, weights out;
+the simulator and the processes of a real machine are told the same way.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from slomo.errors import InvalidValueError
+from slomo.vocabulary.service_chains import DEFAULT_SHARES, LEAST_SHARES, MOST_SHARES
+
+#: Limits of a CPU cgroup's ``cpu.weight`` (version 2), kernel/sched/sched.h.
+LEAST_WEIGHT, MOST_WEIGHT, DEFAULT_WEIGHT = 1, 10_000, 100
+#: NFVnice, section 3: the cost is sampled every millisecond, its window is 100 ms, weights are written every 10 ms.
+SAMPLE_MS, WINDOW_MS, UPDATE_MS = 1.0, 100.0, 10.0
+#: Buckets of a cost histogram: 16 per factor of two, so a median is off by 2.2 % at most; the last is open.
+BUCKETS_PER_OCTAVE, BUCKETS = 16, 512
+
+
+@dataclass(frozen=True)
+class NFObservation:
+    """What is seen of one NF since the controller looked last.
+
+    Attributes
+    ----------
+    name : str
+        Name of the NF.
+    core : int
+        Core it shares.
+    arrivals : float
+        Packets that came for it per second, those dropped before its queue included, 0 or more.
+    cost_cycles : float or None
+        Median cost of a packet over the window [cycles]; None before the first sample.
+    priority : float
+        Factor on its share, above 0.
+
+    Raises
+    ------
+    InvalidValueError
+        For a negative load or cost, or a priority that is not above 0.
+    """
+
+    name: str
+    core: int
+    arrivals: float
+    cost_cycles: float | None = None
+    priority: float = 1.0
+
+    def __post_init__(self) -> None:
+        cost = self.cost_cycles
+        if not 0.0 <= self.arrivals < float("inf") or (cost is not None and not 0.0 <= cost < float("inf")):
+            raise InvalidValueError(
+                f"NF '{self.name}': {self.arrivals:g} arrivals/s of {cost} cycles, needed 0 or more of each"
+            )
+        if not 0.0 < self.priority < float("inf"):
+            raise InvalidValueError(
+                f"NF '{self.name}': priority is {self.priority:g}, needed above 0", hint="1 is everybody's"
+            )
+
+
+@dataclass(frozen=True)
+class CostWindow:
+    """Samples of one NF's cost per packet, the latest 100 ms of them.
+
+    Attributes
+    ----------
+    samples : tuple of (float, float)
+        Time [ms] and cost [cycles] of each, oldest first.
+
+    Examples
+    --------
+    >>> CostWindow().plus(1.0, 500.0).plus(2.0, 520.0).plus(3.0, 9000.0).median_cycles
+    520.0
+    """
+
+    samples: tuple[tuple[float, float], ...] = ()
+
+    def plus(self, time_ms: float, cycles: float) -> "CostWindow":
+        """Return the window with one more sample, without those that are too old."""
+        kept = tuple(item for item in self.samples if item[0] > time_ms - WINDOW_MS)
+        return CostWindow((*kept, (time_ms, cycles)))
+
+    @property
+    def median_cycles(self) -> float | None:
+        """The median, which a few outliers do not move; None without samples."""
+        return median(cycles for _, cycles in self.samples) if self.samples else None
+
+
+def bucket_of(cycles: float) -> int:
+    """Return the bucket of a histogram of costs in which a packet of so many cycles is counted.
+
+    Examples
+    --------
+    >>> bucket_of(1.0), bucket_of(2.0), bucket_of(1e30)
+    (0, 16, 511)
+    """
+    if cycles < 1.0:
+        return 0
+    mantissa, octave = float(cycles), 0
+    while mantissa >= 2.0:
+        mantissa /= 2.0
+        octave += 1
+    inside: int = sum(mantissa >= 2.0 ** (step / BUCKETS_PER_OCTAVE) for step in range(1, BUCKETS_PER_OCTAVE))
+    return int(min(octave * BUCKETS_PER_OCTAVE + inside, BUCKETS - 1))
+
+
+def histogram_median(counts: Sequence[int]) -> float | None:
+    """Return the median cost that a histogram tells [cycles]: the middle of the bucket it falls in, None if empty.
+
+    Parameters
+    ----------
+    counts : sequence of int, shape (BUCKETS,) or shorter
+        Samples per bucket of :func:`bucket_of`.
+
+    Examples
+    --------
+    >>> counts = [0] * BUCKETS
+    >>> for cycles in (500.0, 505.0, 90_000.0):
+    ...     counts[bucket_of(cycles)] += 1
+    >>> 489 < histogram_median(counts) < 512
+    True
+    """
+    total, seen = sum(counts), 0
+    for bucket, count in enumerate(counts):
+        seen += count
+        if count and 2 * seen >= total:
+            return float(2.0 ** ((bucket + 0.5) / BUCKETS_PER_OCTAVE))
+    return None
+
+
+def fair_shares(observations: Sequence[NFObservation]) -> dict[str, float]:
+    """Return each NF's share of its core, 0 to 1: priority x arrivals x cost over the sum of its core.
+
+    A core whose NFs are idle, or of which one that has load was never sampled, is shared equally.
+
+    Examples
+    --------
+    >>> fair_shares([NFObservation("nat", 0, 1e6, 300.0), NFObservation("fw", 0, 1e6, 900.0)])
+    {'nat': 0.25, 'fw': 0.75}
+
+    References
+    ----------
+    NFVnice (SIGCOMM'17), section 3.2: Shares_i = Priority_i x load(i) / TotalLoad(core), load(i) = lambda_i x s_i.
+    """
+    by_core: dict[int, list[NFObservation]] = defaultdict(list)
+    for item in observations:
+        by_core[item.core].append(item)
+    shares: dict[str, float] = {}
+    for members in by_core.values():
+        unknown = any(item.cost_cycles is None and item.arrivals > 0.0 for item in members)
+        loads = [item.priority * item.arrivals * (item.cost_cycles or 0.0) for item in members]
+        total = sum(loads)
+        for item, load in zip(members, loads, strict=True):
+            shares[item.name] = 1.0 / len(members) if unknown or total == 0.0 else load / total
+    return {item.name: shares[item.name] for item in observations}
+
+
+def cpu_shares(observations: Sequence[NFObservation]) -> dict[str, int]:
+    """Return ``cpu.shares`` (cgroup version 1) of each NF; their mean over a core is 1024.
+
+    Examples
+    --------
+    >>> cpu_shares([NFObservation("nat", 0, 1e6, 300.0), NFObservation("fw", 0, 1e6, 900.0)])
+    {'nat': 512, 'fw': 1536}
+    """
+    return _scaled(observations, DEFAULT_SHARES, LEAST_SHARES, MOST_SHARES)
+
+
+def cpu_weights(observations: Sequence[NFObservation]) -> dict[str, int]:
+    """Return ``cpu.weight`` (cgroup version 2) of each NF, 1 to 10 000; their mean over a core is 1000.
+
+    A mean of ten times the default keeps the steps of integers fine; only ratios on a core matter.
+
+    Examples
+    --------
+    >>> cpu_weights([NFObservation("nat", 0, 1e6, 300.0), NFObservation("fw", 0, 1e6, 900.0)])
+    {'nat': 500, 'fw': 1500}
+    """
+    return _scaled(observations, 10 * DEFAULT_WEIGHT, LEAST_WEIGHT, MOST_WEIGHT)
+
+
+def _scaled(observations: Sequence[NFObservation], mean: int, least: int, most: int) -> dict[str, int]:
+    on_core: Mapping[int, int] = {
+        core: sum(item.core == core for item in observations) for core in {item.core for item in observations}
+    }
+    shares = fair_shares(observations)
+    return {
+        item.name: min(max(round(shares[item.name] * mean * on_core[item.core]), least), most) for item in observations
+    }

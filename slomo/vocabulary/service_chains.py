@@ -1,0 +1,304 @@
+"""Service chains on cores: stages that may share a core, and chains of them that hand packets on.
+
+NFVnice (SIGCOMM'17): NFs are processes pinned to cores, several per core; a chain is a path of NFs, chains may share
+NFs; before each NF is a ring of packets. The same values are simulated and run on a host.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.vocabulary.documents import load_schema, parse_document, read_document, validate
+from slomo.vocabulary.workload import Traffic, Workload
+from slomo.vocabulary.workload_text import parse_workload
+
+#: Limits of a CPU cgroup's ``cpu.shares`` (version 1), kernel/sched/sched.h.
+LEAST_SHARES, MOST_SHARES, DEFAULT_SHARES = 2, 262_144, 1024
+DEFAULT_CAPACITY, DEFAULT_HIGH_WATER, DEFAULT_LOW_WATER = 4096, 0.8, 0.6
+#: OpenNetVM's and DPDK's default: 2 KiB of packet data per buffer.
+DEFAULT_BUFFER_B = 2048
+
+
+@dataclass(frozen=True)
+class StorageWrites:
+    """What an NF writes to storage: bytes per packet, how many it gathers first, and whether it waits for them."""
+
+    bytes_per_packet: int
+    blocking: bool = False
+    buffer_b: float = 64 * 1024
+
+
+@dataclass(frozen=True)
+class StorageDevice:
+    """The device all stages write to: bandwidth [MB/s] and latency of one write [us]."""
+
+    mb_per_s: float = 500.0
+    latency_us: float = 50.0
+
+
+@dataclass(frozen=True)
+class ChainStage:
+    """One NF of one or more chains.
+
+    Attributes
+    ----------
+    name : str
+        Unique among the stages.
+    core : int
+        CPU it runs on; several stages may share it.
+    workload : Workload or None
+        Which network function; None for pure work of `cycles`.
+    cycles : tuple of float
+        Work per packet [cycles]; of several one is drawn for each packet. Empty with a workload.
+    priority : float
+        Factor on the share that NFVnice gives it.
+    shares : int
+        Fixed CPU shares, for policies that set none.
+    storage : StorageWrites or None
+        What it writes to storage.
+    """
+
+    name: str
+    core: int
+    workload: Workload | None = None
+    cycles: tuple[float, ...] = ()
+    priority: float = 1.0
+    shares: int = DEFAULT_SHARES
+    storage: StorageWrites | None = None
+
+    def __post_init__(self) -> None:
+        if (self.workload is None) == (not self.cycles):
+            raise InvalidValueError(f"stage '{self.name}' needs either an nf or cycles", hint="write cycles: 270")
+        if self.core < 0 or not 0.0 < self.priority < float("inf"):
+            raise InvalidValueError(
+                f"stage '{self.name}': core {self.core}, priority {self.priority:g}, needed 0 or more, and above 0"
+            )
+        checked_shares(self.name, self.shares)
+
+
+@dataclass(frozen=True)
+class ServiceChain:
+    """A path of stages, and what is sent through it.
+
+    Attributes
+    ----------
+    name : str
+        Unique among the chains.
+    stages : tuple of str
+        Names of stages in order, none twice.
+    mpps : float or None
+        Offered rate, of a responsive source the most it sends [Mpps]; None is the line rate.
+    packet_size_b : int
+        Size of its packets [B].
+    responsive : bool
+        Whether the source halves on a loss or an ECN mark, as TCP does; else it keeps its rate.
+    rtt_us : float
+        Round trip outside this server [us].
+    from_ms, to_ms : float
+        When it begins to send and stops [ms].
+    """
+
+    name: str
+    stages: tuple[str, ...]
+    mpps: float | None = None
+    packet_size_b: int = 64
+    responsive: bool = False
+    rtt_us: float = 200.0
+    from_ms: float = 0.0
+    to_ms: float = float("inf")
+
+    def __post_init__(self) -> None:
+        repeated = sorted({name for name in self.stages if self.stages.count(name) > 1})
+        if repeated:
+            raise InvalidValueError(
+                f"chain '{self.name}' comes back to {', '.join(repeated)}: {' -> '.join(self.stages)}",
+                hint="a chain has no cycle: give the second visit a stage of its own",
+            )
+        if not self.stages:
+            raise InvalidValueError(f"chain '{self.name}' has no stages")
+        Traffic(packet_size_b=self.packet_size_b, offered_mpps=self.mpps)
+        if not self.to_ms > self.from_ms:
+            raise InvalidValueError(f"chain '{self.name}' sends from {self.from_ms:g} to {self.to_ms:g} ms")
+
+
+@dataclass(frozen=True)
+class ChainSystem:
+    """Stages and chains of one machine.
+
+    Attributes
+    ----------
+    stages : tuple of ChainStage
+        Who runs where.
+    chains : tuple of ServiceChain
+        What passes whom.
+    machine : str
+        Name or file of the machine; hosts go by what they are.
+    queue_capacity : int
+        Packets the ring before each stage holds, a power of two.
+    high_water, low_water : float
+        Marks as shares of it.
+    buffer_b : int
+        Bytes of a packet buffer.
+    memory_socket : int or None
+        Socket of the buffers' memory; None is the NIC's.
+    storage : StorageDevice
+        What stages write to.
+
+    Raises
+    ------
+    UnknownNameError
+        For a chain through a stage there is not.
+    InvalidValueError
+        For a ring of odd size, marks out of order, or packets that no buffer holds.
+
+    Examples
+    --------
+    >>> nat, fw = ChainStage("nat", 0, cycles=(270.0,)), ChainStage("fw", 0, cycles=(550.0,))
+    >>> system = ChainSystem((nat, fw), (ServiceChain("web", ("nat", "fw"), mpps=1.0),))
+    >>> system.paths
+    {'web': ('nat', 'fw')}
+    """
+
+    stages: tuple[ChainStage, ...]
+    chains: tuple[ServiceChain, ...]
+    machine: str = "e5-2620v4"
+    queue_capacity: int = DEFAULT_CAPACITY
+    high_water: float = DEFAULT_HIGH_WATER
+    low_water: float = DEFAULT_LOW_WATER
+    buffer_b: int = DEFAULT_BUFFER_B
+    memory_socket: int | None = None
+    storage: StorageDevice = field(default_factory=StorageDevice)
+
+    def __post_init__(self) -> None:
+        names = [stage.name for stage in self.stages]
+        for chain in self.chains:
+            for name in chain.stages:
+                if name not in names:
+                    raise UnknownNameError(f"stage of chain '{chain.name}'", name, names)
+            if chain.packet_size_b > self.buffer_b:
+                raise InvalidValueError(
+                    f"chain '{chain.name}' sends packets of {chain.packet_size_b} B, a buffer holds {self.buffer_b} B",
+                    hint=f"set buffer_b: to {max(chain.packet_size_b for chain in self.chains)} or more",
+                )
+        if self.queue_capacity < 2 or self.queue_capacity & (self.queue_capacity - 1):
+            raise InvalidValueError(
+                f"a ring of {self.queue_capacity} packets, needed a power of two",
+                hint=f"{1 << max(self.queue_capacity - 1, 1).bit_length()} would do",
+            )
+        if not 0.0 < self.low_water < self.high_water <= 1.0:
+            raise InvalidValueError(
+                f"water marks are {self.low_water:g} (low) and {self.high_water:g} (high) of a queue, "
+                "needed 0 < low < high <= 1"
+            )
+
+    @property
+    def paths(self) -> dict[str, tuple[str, ...]]:
+        """Chain -> its stages in order."""
+        return {chain.name: chain.stages for chain in self.chains}
+
+
+def load_chains(path: str) -> ChainSystem:
+    """Read a document of service chains.
+
+    Raises
+    ------
+    ConfigurationError
+        For a file that is none: names file, line and field.
+    UnknownNameError, InvalidValueError
+        As :class:`ChainSystem`.
+    """
+    return parse_chains(read_document(Path(path)), str(path))
+
+
+def parse_chains(text: str, file: str = "chains.yaml") -> ChainSystem:
+    r"""Parse a document of service chains.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming file, line and field.
+
+    Examples
+    --------
+    >>> text = "stages: {nat: {cycles: 270, core: 0}}\nchains: {web: {stages: [nat], mpps: 1}}"
+    >>> parse_chains(text).chains[0].mpps
+    1.0
+    """
+    data, lines = parse_document(text, file)
+    validate(data, load_schema("chains", "schema.json"), file, lines)
+    queue, storage = data.get("queue", {}), data.get("storage", {})
+    return ChainSystem(
+        stages=tuple(_stage(name, item) for name, item in data["stages"].items()),
+        chains=tuple(_chain(name, item) for name, item in data["chains"].items()),
+        machine=str(data.get("machine", "e5-2620v4")),
+        queue_capacity=int(queue.get("capacity", DEFAULT_CAPACITY)),
+        high_water=float(queue.get("high_water", DEFAULT_HIGH_WATER)),
+        low_water=float(queue.get("low_water", DEFAULT_LOW_WATER)),
+        buffer_b=int(data.get("buffer_b", DEFAULT_BUFFER_B)),
+        memory_socket=data.get("memory_socket"),
+        storage=StorageDevice(float(storage.get("mb_per_s", 500.0)), float(storage.get("latency_us", 50.0))),
+    )
+
+
+def _stage(name: str, item: Mapping[str, Any]) -> ChainStage:
+    cycles = item.get("cycles", ())
+    storage = item.get("storage")
+    return ChainStage(
+        name=str(name),
+        core=int(item["core"]),
+        workload=parse_workload(item["nf"]) if "nf" in item else None,
+        cycles=tuple(float(one) for one in (cycles if isinstance(cycles, list | tuple) else (cycles,))),
+        priority=float(item.get("priority", 1.0)),
+        shares=checked_shares(str(name), float(item.get("shares", DEFAULT_SHARES))),
+        storage=None
+        if storage is None
+        else StorageWrites(
+            int(storage["bytes_per_packet"]),
+            storage.get("mode", "async") == "blocking",
+            1024.0 * float(storage.get("buffer_kib", 64.0)),
+        ),
+    )
+
+
+def _chain(name: str, item: Mapping[str, Any]) -> ServiceChain:
+    size_b = int(item.get("packet_size_b", 64))
+    if "mpps" in item and "gbps" in item:
+        raise ConfigurationError(f"chain '{name}' has both mpps and gbps", hint="leave one out")
+    mpps = float(item["mpps"]) if "mpps" in item else None
+    if "gbps" in item:
+        mpps = float(item["gbps"]) * 1e3 / (8.0 * (size_b + 20))
+    return ServiceChain(
+        name=str(name),
+        stages=tuple(item["stages"]),
+        mpps=mpps,
+        packet_size_b=size_b,
+        responsive=item.get("kind", "udp") == "tcp",
+        rtt_us=float(item.get("rtt_us", 200.0)),
+        from_ms=float(item.get("from_ms", 0.0)),
+        to_ms=float(item.get("to_ms", float("inf"))),
+    )
+
+
+def checked_shares(name: str, shares: float) -> int:
+    """Return `shares` if a cgroup (version 1) takes so many.
+
+    Raises
+    ------
+    InvalidValueError
+        For fewer than 2 or more than 262 144.
+
+    Examples
+    --------
+    >>> checked_shares("nat", 300_000)
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: stage 'nat': 300000 CPU shares, a cgroup takes 2 to 262144
+    hint: only the ratios on a core matter: divide all of them by the same number
+    """
+    if shares != int(shares) or not LEAST_SHARES <= shares <= MOST_SHARES:
+        raise InvalidValueError(
+            f"stage '{name}': {shares:.10g} CPU shares, a cgroup takes {LEAST_SHARES} to {MOST_SHARES}",
+            hint="only the ratios on a core matter: divide all of them by the same number",
+        )
+    return int(shares)

@@ -1,0 +1,152 @@
+"""NFVnice's controller, without any machine."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slomo.control.back_pressure import Pressure, PressureSettings, QueueObservation, press_back
+from slomo.control.cpu_shares import (
+    BUCKETS,
+    CostWindow,
+    NFObservation,
+    bucket_of,
+    cpu_shares,
+    cpu_weights,
+    fair_shares,
+    histogram_median,
+)
+from slomo.errors import InvalidValueError
+from slomo.vocabulary.service_chains import checked_shares
+
+
+def test_share_is_arrivals_times_cost() -> None:
+    """500, 250 and 50 cycles under equal load get shares of 10 : 5 : 1."""
+    shares = fair_shares([NFObservation(f"nf{cost:g}", 0, 5e6, cost) for cost in (500.0, 250.0, 50.0)])
+
+    assert shares["nf500"] == pytest.approx(500 / 800)
+    assert shares["nf500"] / shares["nf50"] == pytest.approx(10.0)
+    assert sum(shares.values()) == pytest.approx(1.0)
+
+
+def test_dropped_packets_count_as_load() -> None:
+    """Uneven arrivals of 6, 6 and 3 Mpps at equal cost give 2 : 2 : 1, whatever was served of them."""
+    weights = cpu_weights(
+        [NFObservation(name, 0, rate, 250.0) for name, rate in {"a": 6e6, "b": 6e6, "c": 3e6}.items()]
+    )
+
+    assert weights == {"a": 1200, "b": 1200, "c": 600}
+
+
+def test_priority_multiplies() -> None:
+    """An NF of priority 3 gets three times the share of its like."""
+    shares = cpu_shares([NFObservation("gold", 0, 1e6, 100.0, priority=3.0), NFObservation("plain", 0, 1e6, 100.0)])
+
+    assert shares["gold"] == 3 * shares["plain"]
+
+
+def test_cores_do_not_touch_each_other() -> None:
+    """A heavy NF on another core changes no share here."""
+    here = [NFObservation("a", 0, 1e6, 100.0), NFObservation("b", 0, 2e6, 100.0)]
+
+    assert cpu_shares(here) == {
+        name: share for name, share in cpu_shares([*here, NFObservation("c", 1, 9e6, 9e3)]).items() if name != "c"
+    }
+
+
+def test_core_is_shared_equally_until_every_loaded_nf_was_sampled() -> None:
+    """Before the first sample of one NF there is nothing to weigh it by, so all are equal."""
+    shares = fair_shares([NFObservation("a", 0, 1e6, 900.0), NFObservation("b", 0, 1e6, None)])
+
+    assert shares == {"a": 0.5, "b": 0.5}
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), min_size=1, max_size=6))
+def test_weights_stay_within_a_cgroup(loads: list[tuple[float, float]]) -> None:
+    """Whatever is seen, the kernel takes what is written."""
+    seen = [NFObservation(str(i), 0, rate, cost) for i, (rate, cost) in enumerate(loads)]
+
+    assert all(2 <= share <= 262_144 for share in cpu_shares(seen).values())
+    assert all(1 <= weight <= 10_000 for weight in cpu_weights(seen).values())
+
+
+@given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=99))
+def test_histogram_median_is_near_the_median(costs: list[float]) -> None:
+    """The buckets of the histogram cost 2.3 % at most against the sample that is the (lower) median."""
+    counts = [0] * BUCKETS
+    for cycles in costs:
+        counts[bucket_of(cycles)] += 1
+    lower = sorted(costs)[(len(costs) - 1) // 2]
+
+    assert histogram_median(counts) == pytest.approx(lower, rel=0.023)
+
+
+def test_window_forgets_after_100_ms() -> None:
+    """A sample older than the window no longer counts."""
+    window = CostWindow().plus(0.0, 9000.0).plus(50.0, 100.0).plus(101.0, 120.0)
+
+    assert window.median_cycles == 110.0
+
+
+@pytest.mark.parametrize("shares", [1, 262_145, 3.5])
+def test_shares_a_cgroup_does_not_take_are_refused(shares: float) -> None:
+    """The limits of the kernel are named before anything is written."""
+    with pytest.raises(InvalidValueError, match="a cgroup takes 2 to 262144"):
+        checked_shares("nat", shares)
+
+
+CHAINS = {"cheap": ("nf1", "nf2", "nf4"), "costly": ("nf1", "nf3", "nf4")}
+
+
+def queues(**lengths: int) -> dict[str, QueueObservation]:
+    return {name: QueueObservation(lengths.get(name, 0), 100, 500.0) for name in ("nf1", "nf2", "nf3", "nf4")}
+
+
+def test_pressure_is_per_chain() -> None:
+    """Only the chain through the overloaded NF is dropped at its entry; the NF both share goes on."""
+    marks, _ = press_back(CHAINS, queues(nf3=90), Pressure(), PressureSettings())
+
+    assert marks.dropping == {"costly"}
+    assert marks.yielding == frozenset()
+
+
+def test_upstream_of_a_shared_bottleneck_steps_aside() -> None:
+    """Where every chain through an NF ends in the overloaded one, its work would only wait."""
+    marks, _ = press_back(CHAINS, queues(nf4=90), Pressure(), PressureSettings())
+
+    assert marks.dropping == {"cheap", "costly"}
+    assert marks.yielding == {"nf1", "nf2", "nf3"}
+
+
+def test_pressure_has_two_marks() -> None:
+    """Above the high mark it begins, between the marks it goes on, below the low mark it ends."""
+    settings = PressureSettings()
+    state = Pressure()
+    seen = []
+    for length in (70, 81, 70, 60, 59, 70):
+        _, state = press_back(CHAINS, queues(nf3=length), state, settings)
+        seen.append("nf3" in state.overloaded)
+
+    assert seen == [False, True, True, True, False, False]
+
+
+def test_a_long_queue_that_moves_fast_is_no_overload() -> None:
+    """Above the high mark but waiting less than the threshold presses nobody back."""
+    fast = queues() | {"nf3": QueueObservation(95, 100, 50.0)}
+
+    assert press_back(CHAINS, fast, Pressure(), PressureSettings())[0].dropping == frozenset()
+
+
+def test_the_first_nf_of_a_chain_needs_no_pressure() -> None:
+    """What waits for the first NF has cost nothing; its own queue drops it."""
+    assert press_back(CHAINS, queues(nf1=99), Pressure(), PressureSettings())[0].dropping == frozenset()
+
+
+def test_marks_follow_the_smoothed_queue() -> None:
+    """One long moment marks nobody; a queue that stays long gets packets marked."""
+    settings = PressureSettings()
+    marks, state = press_back(CHAINS, queues(nf2=70), Pressure(), settings)
+    assert marks.marking == frozenset()
+    for _ in range(20):
+        marks, state = press_back(CHAINS, queues(nf2=70), state, settings)
+
+    assert marks.marking == {"nf2"}
