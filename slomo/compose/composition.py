@@ -16,6 +16,7 @@ from slomo.compose.operators import PUBLISHED_CORES, physical, published, rule_o
 from slomo.compose.saturation import saturate
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
 from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Rule, Scope, canonical_names
 from slomo.vocabulary.vector import MetricVector
 
@@ -76,12 +77,11 @@ class Composition:
         return cls(MetricVector.from_dict(data["vector"]), dict(data["rules"]), tuple(data["capped"]))
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td>{value:.4g}</td><td>{METRICS[name].unit}</td>"
-            f"<td>{self.rules[name]}{', capped' if name in self.capped else ''}</td></tr>"
+        rows = (
+            (name, f"{value:.4g}", METRICS[name].unit, f"{self.rules[name]}{', capped' if name in self.capped else ''}")
             for name, value in self.vector.items()
         )
-        return f"<table><caption>Composed vector</caption>{rows}</table>"
+        return html_table("Composed vector", (), rows)
 
 
 def compose(

@@ -10,6 +10,7 @@ from typing import Any
 from slomo.errors import UnknownNameError, UsageError
 from slomo.models import storage
 from slomo.models.nf_model import NFModel
+from slomo.vocabulary.display import html_table
 from slomo.vocabulary.workload import Workload
 
 Key = tuple[str, str]
@@ -144,12 +145,12 @@ class ModelLibrary(Mapping[Key, NFModel]):
         """Return both libraries in one; `other` wins where both have a model."""
         return ModelLibrary([*(self[key] for key in self if key not in other), *other.values()])
 
+    def __repr__(self) -> str:
+        return f"ModelLibrary({len(self)} models for {', '.join(self.machines) or 'no machine'})"
+
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{machine}</td><td>{key}</td><td>{self[machine, key].solo_mpps:.3f}</td></tr>"
-            for machine, key in self
-        )
-        return f"<table><tr><th>machine</th><th>workload</th><th>solo [Mpps]</th></tr>{rows}</table>"
+        rows = ((*pair, f"{self[pair].solo_mpps:.3f}") for pair in self)
+        return html_table(f"{len(self)} models", ("machine", "workload", "solo [Mpps]"), rows)
 
 
 def _unknown_machine(machine: str, known: tuple[str, ...]) -> UnknownNameError:

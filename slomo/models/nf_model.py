@@ -18,6 +18,7 @@ from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.display import html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
@@ -137,14 +138,15 @@ class NFModel:
         """Return throughput [Mpps] beside a competition given directly by its socket-level vector."""
         return float(self.model(name).predict_mpps(self.inputs(name, vector, traffic))[0])
 
+    def __repr__(self) -> str:
+        alone = f"{self.solo_mpps:.4g} Mpps solo"
+        return f"NFModel({self.workload.key} on {self.machine}, {alone}, {len(self.sensitivity)} models)"
+
     def _repr_html_(self) -> str:
         errors = self.manifest.get("cross_validation", {})
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{name}</th>"
-            f"<td>{errors.get(name, {}).get('mape_percent', float('nan')):.2f}</td>"
-            f"<td>{len(model.feature_names)}</td></tr>"
+        rows = (
+            (name, f"{errors.get(name, {}).get('mape_percent', float('nan')):.2f}", len(model.feature_names))
             for name, model in self.sensitivity.items()
         )
-        head = "<tr><th>model</th><th>error in cross-validation [%]</th><th>features</th></tr>"
-        caption = f"{self.workload.key} on {self.machine}: {self.solo_mpps:.3f} Mpps solo"
-        return f"<table><caption>{caption}</caption>{head}{rows}</table>"
+        head = ("model", "error in cross-validation [%]", "features")
+        return html_table(f"{self.workload.key} on {self.machine}: {self.solo_mpps:.3f} Mpps solo", head, rows)

@@ -7,7 +7,6 @@ all models are judged on the same rows.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
+from slomo.vocabulary.display import html_table
 from slomo.vocabulary.workload import Workload
 
 if TYPE_CHECKING:
@@ -161,17 +161,14 @@ class Evaluation:
 
         return pd.DataFrame(dict(self.rows))
 
+    def __repr__(self) -> str:
+        errors = ", ".join(f"{model} {found.mape:.2f} %" for model, found in self.models.items())
+        return f"Evaluation({self.mixes} mixes on {self.machine}; mean absolute error: {errors})"
+
     def _repr_html_(self) -> str:
         names = ("mape", "p95", "within_5", "within_10", "bias", "coverage")
-        head = "".join(f"<th>{name} [%]</th>" for name in names)
-        body = "".join(
-            f"<tr><th style='text-align:left'>{escape(model)}</th>"
-            + "".join(f"<td>{getattr(found, name):.1f}</td>" for name in names)
-            + "</tr>"
-            for model, found in self.models.items()
-        )
-        caption = f"{self.mixes} mixes on {escape(self.machine)}"
-        return f"<table><caption>{caption}</caption><tr><th>model</th>{head}</tr>{body}</table>"
+        rows = ((model, *(f"{getattr(e, name):.1f}" for name in names)) for model, e in self.models.items())
+        return html_table(f"{self.mixes} mixes on {self.machine}", ("model", *(f"{name} [%]" for name in names)), rows)
 
 
 def evaluate(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Rule
 
 Floats = NDArray[np.float64]
@@ -119,6 +120,19 @@ class Explanation:
         """Rebuild from :meth:`to_dict`'s mapping."""
         competitors = {name: dict(parts) for name, parts in data.get("competitors", {}).items()}
         return cls(float(data["loss_mpps"]), dict(data["metrics"]), float(data["unattributed_mpps"]), competitors)
+
+    def __repr__(self) -> str:
+        carrier = "nothing" if self.carrier is None else self.carrier[0]
+        return f"Explanation(loss of {self.loss_mpps:.4g} Mpps over {len(self.metrics)} metrics, most by {carrier})"
+
+    def _repr_html_(self) -> str:
+        head = ("metric", "loss [Mpps]", *self.competitors)
+        rows: list[tuple[object, ...]] = [
+            (name, f"{part:.3g}", *(f"{parts.get(name, 0.0):.3g}" for parts in self.competitors.values()))
+            for name, part in self.metrics.items()
+        ]
+        unattributed = ("unattributed", f"{self.unattributed_mpps:.3g}")
+        return html_table(f"loss of {self.loss_mpps:.3g} Mpps", head, [*rows, unattributed])
 
 
 def _grouped(parts: Mapping[str, float]) -> dict[str, float]:

@@ -7,7 +7,6 @@ operator has to know how far a number can be trusted before placing by it.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from slomo.errors import ConfigurationError
 from slomo.models.applicability import Verdict
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.latency_result import LatencyPrediction
+from slomo.vocabulary.display import html_table
 from slomo.vocabulary.workload import Workload
 
 SCHEMA_VERSION = 1
@@ -143,6 +143,14 @@ class Prediction:
             latency=None if latency is None else LatencyPrediction.from_dict(latency),
         )
 
+    def __repr__(self) -> str:
+        beside = " + ".join(label(workload) for workload in self.competitors) or "nobody"
+        return (
+            f"Prediction({label(self.target)} beside {beside} on {self.machine}: {self.throughput_mpps:.4g} of "
+            f"{self.solo_mpps:.4g} Mpps, {self.interval[0]:.4g} to {self.interval[1]:.4g} at {100 * self.coverage:g} "
+            f"%, {self.verdict}, model {self.model})"
+        )
+
     def _repr_html_(self) -> str:
         beside = ", ".join(label(workload) for workload in self.competitors) or "nobody"
         carrier = self.carrier
@@ -156,12 +164,8 @@ class Prediction:
         if self.latency is not None:
             times = ", ".join(f"{name} {value:.3g} us" for name, value in self.latency.percentiles_us.items())
             rows[f"latency at {self.latency.offered_mpps:.3g} Mpps"] = times or "; ".join(self.latency.reasons)
-        body = "".join(
-            f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(text)}</td></tr>"
-            for name, text in rows.items()
-        )
         title = f"{label(self.target)} beside {beside} on {self.machine}, model {self.model}"
-        return f"<table><caption>{escape(title)}</caption>{body}</table>"
+        return html_table(title, (), rows.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +206,32 @@ class PredictionBatch:
     def slowdown(self) -> Floats:
         """Share of the solo throughput that is lost, shape (n,)."""
         return 1.0 - self.throughput_mpps / self.solo_mpps
+
+    def __repr__(self) -> str:
+        return f"PredictionBatch({len(self)} predictions on {self.machine}, model {self.model})"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (
+                label(self.workloads[target]),
+                ", ".join(label(self.workloads[index]) for index in beside if index >= 0) or "nobody",
+                f"{mpps:.3g}",
+                f"{low:.3g} to {high:.3g}",
+                f"{100 * slowdown:.1f} %",
+            )
+            for target, beside, mpps, low, high, slowdown in zip(
+                self.target,
+                self.competitors,
+                self.throughput_mpps,
+                self.low_mpps,
+                self.high_mpps,
+                self.slowdown,
+                strict=True,
+            )
+        )
+        caption = f"{len(self)} predictions on {self.machine}, model {self.model}"
+        interval = f"{100 * self.coverage:g} % interval [Mpps]"
+        return html_table(caption, ("target", "beside", "throughput [Mpps]", interval, "slowdown"), rows)
 
 
 def label(workload: Workload) -> str:

@@ -5,11 +5,11 @@ Values only; `slomo.prediction.equilibrium` makes them.
 
 import math
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from slomo.models.applicability import Verdict
 from slomo.prediction.result import Prediction, label
+from slomo.vocabulary.display import html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
@@ -174,14 +174,21 @@ class ServerPrediction:
             "verdict": str(self.verdict),
         }
 
+    def __repr__(self) -> str:
+        served = ", ".join(f"{label(t.workload)} {t.throughput_mpps:.4g} Mpps" for t in self.tenants)
+        return f"ServerPrediction({self.machine}, {self.method}: {served})"
+
     def _repr_html_(self) -> str:
-        head = "".join(
-            f"<th>{name}</th>" for name in ("NF", "socket", "solo", "predicted [Mpps]", "slowdown", "verdict")
-        )
-        body = "".join(
-            f"<tr><td>{escape(label(t.workload))}</td><td>{t.socket}</td><td>{t.solo_mpps:.3g}</td>"
-            f"<td>{t.throughput_mpps:.3g}</td><td>{100 * t.slowdown:.1f} %</td>"
-            f"<td>{escape('; '.join([str(t.verdict), *t.reasons]))}</td></tr>"
+        rows = (
+            (
+                label(t.workload),
+                t.socket,
+                f"{t.solo_mpps:.3g}",
+                f"{t.throughput_mpps:.3g}",
+                f"{100 * t.slowdown:.1f} %",
+                "; ".join([str(t.verdict), *t.reasons]),
+            )
             for t in self.tenants
         )
-        return f"<table><caption>{escape(self.machine)}, {escape(self.method)}</caption><tr>{head}</tr>{body}</table>"
+        head = ("NF", "socket", "solo", "predicted [Mpps]", "slowdown", "verdict")
+        return html_table(f"{self.machine}, {self.method}", head, rows)

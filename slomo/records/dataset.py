@@ -7,7 +7,6 @@ contentiousness profiles, stand in one table with one row per measurement and ta
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from slomo.errors import IncompatibleMeasurementsError, InvalidValueError, Missi
 from slomo.records.measurement import Measurement
 from slomo.records.run import RunRecord
 from slomo.records.schema import Plan
+from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, canonical_names
 from slomo.vocabulary.workload import Workload
 
@@ -356,16 +356,10 @@ class ProfileDataset:
         plans = self._frame[schema.PLAN].value_counts()
         caption = f"{len(self)} rows: " + ", ".join(f"{plans[plan]} {plan}" for plan in Plan if plan in plans.index)
         listed = self._frame[self._frame[schema.TARGET].isin(self.profiled_targets)]
-        grouped = listed.groupby([schema.MACHINE, schema.TARGET], sort=False)[schema.THROUGHPUT].agg(
-            ["size", "min", "max"]
-        )
-        body = "".join(
-            f"<tr><td>{escape(str(row[0]))}</td><td>{escape(str(row[1]))}</td>"
-            f"<td>{row[2]:.0f}</td><td>{row[3]:.3g} to {row[4]:.3g}</td></tr>"
-            for row in grouped.reset_index().itertuples(index=False)
-        )
-        head = "<tr><th>machine</th><th>target</th><th>rows</th><th>throughput [Mpps]</th></tr>"
-        return f"<table><caption>{escape(caption)}</caption>{head}{body}</table>"
+        grouped = listed.groupby([schema.MACHINE, schema.TARGET], sort=False)[schema.THROUGHPUT]
+        rows = grouped.agg(["size", "min", "max"]).reset_index().itertuples(index=False)
+        cells = ((row[0], row[1], row[2], f"{row[3]:.3g} to {row[4]:.3g}") for row in rows)
+        return html_table(caption, ("machine", "target", "rows", "throughput [Mpps]"), cells)
 
 
 def _plain(value: Any) -> Any:

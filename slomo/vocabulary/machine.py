@@ -14,6 +14,7 @@ from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
 from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.display import html_table
 from slomo.vocabulary.documents import load_schema, parse_document, read_document, validate
 
 SCHEMA_VERSION = 1
@@ -107,6 +108,12 @@ class Machine:
     def _require(self, condition: bool, name: str, needed: str) -> None:
         if not condition:
             raise InvalidValueError(f"machine '{self.name}': {name} is {getattr(self, name)!r}, needed {needed}")
+
+    def __repr__(self) -> str:
+        return f"Machine({self.name}: {self.sockets} x {self.cores_per_socket} cores, {self.llc_mib:g} MiB LLC)"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.name}: {self.description}", (), list(asdict(self).items())[2:])
 
     @property
     def cores(self) -> int:

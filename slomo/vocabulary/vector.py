@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Scope, metric
 
 SCHEMA_VERSION = 1
@@ -95,11 +96,8 @@ class MetricVector(Mapping[str, float]):
         return cls(values, scope=Scope(str(data["scope"])))
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td>{value:.4g}</td><td>{METRICS[name].unit}</td></tr>"
-            for name, value in self.values_
-        )
-        return f"<table><caption>{self.scope}-level vector</caption>{rows}</table>"
+        rows = [(name, f"{value:.4g}", METRICS[name].unit) for name, value in self.values_]
+        return html_table(f"{self.scope}-level vector", (), rows)
 
 
 def _is_missing(value: float | None) -> bool:

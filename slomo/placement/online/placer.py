@@ -25,6 +25,7 @@ from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.request import Request, find_request, unique_requests
 from slomo.placement.problem.way_profiles import InstanceProfile
+from slomo.vocabulary.display import html_table
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -98,6 +99,17 @@ class Placer:
         self._state = State(cluster, self._pieces)
         self._account = DecisionWriter(self._state, self.policy, self.estimates)
         self._cut: dict[object, dict[Host, list[tuple[Piece, ...]]]] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"Placer({len(self.requests)} requests on {self.servers_used} of {len(self.cluster)} servers, "
+            f"policy {self.policy.name})"
+        )
+
+    def _repr_html_(self) -> str:
+        names = {r.id: [self.cluster.servers[i].name for i in self._state.servers_of(r.id)] for r in self.requests}
+        rows = ((r.id, r.label, ", ".join(names[r.id])) for r in self.requests)
+        return html_table(repr(self), ("request", "network functions", "servers"), rows)
 
     @property
     def servers_used(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from slomo.errors import InvalidValueError
 from slomo.placement.problem.checks import SCHEMA_VERSION, check_unique, check_version
+from slomo.vocabulary.display import html_table
 from slomo.vocabulary.machine import Machine, load_machine
 
 
@@ -140,6 +141,13 @@ class Cluster:
 
     def __len__(self) -> int:
         return len(self.servers)
+
+    def __repr__(self) -> str:
+        return f"Cluster({len(self)} servers: {', '.join(self.machines)})"
+
+    def _repr_html_(self) -> str:
+        rows = ((s.name, s.machine, s.used_sockets, s.cores, s.ways) for s in self.servers)
+        return html_table(f"{len(self)} servers", ("server", "machine", "sockets", "cores", "cache ways"), rows)
 
     @property
     def machines(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from slomo.placement.problem.checks import check_version
+from slomo.vocabulary.display import html_table
 
 SCHEMA_VERSION = 1
 
@@ -149,16 +150,17 @@ class Decision:
         return cls(**fields)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{item.workload}</td><td>{item.server}</td><td>{item.socket}</td><td>{item.core}</td>"
-            f"<td>{item.needed_mpps:.3f}</td><td>{_cell(item.predicted_mpps)}</td></tr>"
+        rows = (
+            (
+                item.workload,
+                item.server,
+                item.socket,
+                item.core,
+                f"{item.needed_mpps:.3f}",
+                "–" if item.predicted_mpps is None else f"{item.predicted_mpps:.3f}",
+            )
             for item in self.assignments
         )
         verdict = "placed" if self.accepted else f"refused: {self.refused.text if self.refused else ''}"
-        names = ("workload", "server", "socket", "core", "needed [Mpps]", "predicted [Mpps]")
-        head = f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>"
-        return f"<table><caption>{self.request}: {verdict} ({self.policy})</caption>{head}{rows}</table>"
-
-
-def _cell(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+        head = ("workload", "server", "socket", "core", "needed [Mpps]", "predicted [Mpps]")
+        return html_table(f"{self.request}: {verdict} ({self.policy})", head, rows)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from slomo.errors import MissingMetricError
 from slomo.records.pcm.csv import Dialect, PcmText, read_pcm_text
 from slomo.records.pcm.units import Floats, Interval, Unit, intervals, plain, times, unit_columns
+from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -119,11 +120,11 @@ class PcmRecording:
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_PLACE, "kept"])
 
     def _repr_html_(self) -> str:
-        reasons = "; ".join(f"{count} x {reason}" for reason, count in self.dropped.items()) or "none"
-        return (
-            f"<p>{self.dialect.tool} recording: {len(self._text.stamps)} samples of {len(self.cores)} cores and "
-            f"{len(self.sockets)} sockets, interval {self.interval.source}; dropped: {reasons}</p>"
+        caption = (
+            f"{self.dialect.tool} recording: {len(self._text.stamps)} samples of {len(self.cores)} cores and "
+            f"{len(self.sockets)} sockets, interval {self.interval.source}"
         )
+        return html_table(caption, ("dropped", "samples"), self.dropped.items())
 
     def _units(self, scope: str) -> list[Unit]:
         return sorted(unit for unit in self._values if unit.scope == Scope(scope))
