@@ -77,6 +77,13 @@ def json_option(command: Command) -> Command:
     )(command)
 
 
+def yaml_option(command: Command) -> Command:
+    """Add ``--yaml``."""
+    return click.option("--yaml", "as_yaml", is_flag=True, help="Print it as a YAML file to change and give back.")(
+        command
+    )
+
+
 def machine_option(command: Command) -> Command:
     """Add ``--machine``."""
     text = "Machine: a name of `slomo machine list` or a YAML file. [setting: machine]"

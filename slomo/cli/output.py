@@ -37,6 +37,11 @@ def jsonable(value: Any) -> Any:
     return value
 
 
+def emit_text(text: str) -> None:
+    """Print a text on stdout as it is."""
+    click.echo(text, nl=not text.endswith("\n"))
+
+
 def note(text: str) -> None:
     """Say something on stderr."""
     click.echo(text, err=True)

@@ -96,7 +96,8 @@ def validate(data: Mapping[str, Any], schema: Mapping[str, Any], name: str, line
     Raises
     ------
     ConfigurationError
-        Naming file, line, field, what was found and what was needed.
+        Naming file, line, field, what was found and what was needed; fields that are missing beside each other are
+        named together.
     """
     import jsonschema
 
@@ -111,9 +112,36 @@ def validate(data: Mapping[str, Any], schema: Mapping[str, Any], name: str, line
     if extra is not None:
         position = (*position, extra)
     field = _dotted(position) or "the document"
-    raise ConfigurationError(
-        f"{name}:{_line(position, lines)}: field '{field}': {error.message}", hint=error.schema.get("description")
-    )
+    message, hint = f"field '{field}': {error.message}", error.schema.get("description")
+    if error.validator == "required":
+        message, hint = _missing_fields(error, field)
+    raise ConfigurationError(f"{name}:{_line(position, lines)}: {message}", hint=hint)
+
+
+def _missing_fields(error: Any, field: str) -> tuple[str, str | None]:
+    """Return what to say about all fields that one mapping lacks, and what they are."""
+    missing = [name for name in error.validator_value if name not in error.instance]
+    known = error.schema.get("properties", {})
+    needed = [f"{name} ({known[name]['description']})" for name in missing if known.get(name, {}).get("description")]
+    plural = "s" if len(missing) > 1 else ""
+    message = f"field '{field}': lacks the required field{plural} {', '.join(repr(name) for name in missing)}"
+    return message, "; ".join(needed) or error.schema.get("description")
+
+
+def to_yaml(table: Mapping[str, Any], comment: str) -> str:
+    """Return the fields of a document as YAML that loads again, without those that say nothing.
+
+    Examples
+    --------
+    >>> print(to_yaml({"name": "mine", "tags": [], "sockets": 2}, "a machine"), end="")
+    # a machine
+    name: mine
+    sockets: 2
+    """
+    fields = {
+        name: value for name, value in table.items() if value not in (None, "", [], {}) and name != "schema_version"
+    }
+    return f"# {comment}\n" + yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=110)
 
 
 def _unexpected_field(error: Any) -> str | None:

@@ -82,3 +82,14 @@ def test_impossible_machines_are_refused(change):
     """Numbers that contradict each other are refused."""
     with pytest.raises(InvalidValueError, match=next(iter(change))):
         dataclasses.replace(load_machine("e5-2620v4"), **change)
+
+
+def test_all_missing_fields_are_named_at_once(tmp_path):
+    """A file with two fields is told the other twenty in one message, each with what it must be."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("description: mine\nsource: a guess\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="lacks the required fields 'sockets'") as problem:
+        load_machine(str(file))
+    required = {field.name for field in dataclasses.fields(Machine)} - {"name", "description", "source"}
+    assert all(f"'{name}'" in str(problem.value) for name in required)
+    assert "1 to 8 sockets" in str(problem.value.hint)

@@ -2,8 +2,8 @@
 
 import click
 
-from slomo.cli.options import complete_machines, json_option
-from slomo.cli.output import emit_json, emit_table
+from slomo.cli.options import complete_machines, json_option, yaml_option
+from slomo.cli.output import emit_json, emit_table, emit_text
 
 
 @click.group()
@@ -27,14 +27,18 @@ def list_machines(as_json: bool) -> None:
 
 @command.command("show")
 @click.argument("name", metavar="NAME|FILE", shell_complete=complete_machines)
+@yaml_option
 @json_option
-def show_machine(name: str, as_json: bool) -> None:
+def show_machine(name: str, as_json: bool, as_yaml: bool) -> None:
     """Show everything known about one machine, with its source."""
+    from slomo.vocabulary.documents import to_yaml
     from slomo.vocabulary.machine import load_machine
 
     table = load_machine(name).to_dict()
     if as_json:
         emit_json(table)
+    elif as_yaml:
+        emit_text(to_yaml(table, "a machine, as `slomo machine show --yaml` writes it"))
     else:
         emit_table(
             ("field", "value"), [(field, str(value)) for field, value in table.items() if field != "schema_version"]

@@ -4,8 +4,8 @@ import json
 
 import click
 
-from slomo.cli.options import complete_network_functions, json_option
-from slomo.cli.output import emit_json, emit_table
+from slomo.cli.options import complete_network_functions, json_option, yaml_option
+from slomo.cli.output import emit_json, emit_table, emit_text
 
 
 @click.group()
@@ -28,14 +28,18 @@ def list_network_functions(as_json: bool) -> None:
 
 @command.command("show")
 @click.argument("name", metavar="NAME|FILE", shell_complete=complete_network_functions)
+@yaml_option
 @json_option
-def show_network_function(name: str, as_json: bool) -> None:
+def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
     """Show one network function: what it does per packet and where the numbers come from."""
+    from slomo.vocabulary.documents import to_yaml
     from slomo.vocabulary.network_function import load_network_function
 
     table = load_network_function(name).to_dict()
     if as_json:
         emit_json(table)
+    elif as_yaml:
+        emit_text(to_yaml(table, "a network function, as `slomo nf show --yaml` writes it"))
     else:
         rows = [(field, _text(value)) for field, value in _flat(table) if field != "schema_version"]
         emit_table(("field", "value"), rows)
