@@ -23,6 +23,7 @@ COMMANDS = {
     "dataset": "Import, show, list, export and merge datasets.",
     "nf": "List and show network functions.",
     "machine": "List and show machines.",
+    "plugin": "List what other packages add: models, policies, counter readers, testbeds.",
     "doctor": "Say what this host can measure, and what would disturb it.",
     "demo": "Profile, train, predict and check, on the simulator, with a report.",
     "completion": "Print the script that completes names in a shell.",

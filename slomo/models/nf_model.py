@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from slomo.errors import MissingMetricError, UnknownNameError
+from slomo.errors import ConfigurationError, MissingMetricError, UnknownNameError
 from slomo.models.applicability import Applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
@@ -83,6 +83,8 @@ class NFModel:
         ------
         MissingMetricError
             Where training left the family out because a metric was not measured.
+        ConfigurationError
+            Where it is of a kind that only a plug-in reads, which is not installed.
         UnknownNameError
             With the families that were trained.
         """
@@ -90,6 +92,11 @@ class NFModel:
             raise MissingMetricError(
                 f"'{self.workload.nf}' has no model '{name}': {reason}",
                 hint=f"measure it and train again, or ask another model: {', '.join(self.sensitivity)}",
+            )
+        if kind := self.manifest.get("skipped", {}).get(name):
+            raise ConfigurationError(
+                f"model '{name}' of '{self.workload.nf}' is of kind '{kind}', which nothing installed here reads",
+                hint=f"install the plug-in that trained it, or ask another model: {', '.join(self.sensitivity)}",
             )
         if name not in self.sensitivity:
             raise UnknownNameError(f"trained model of '{self.workload.nf}'", name, self.sensitivity)

@@ -20,7 +20,7 @@ from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
-from slomo.models.responses.sensitivity import sensitivity_from_dict
+from slomo.models.responses.sensitivity import is_known_kind, sensitivity_from_dict
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.vector import MetricVector
@@ -40,8 +40,16 @@ class Entry:
 
 
 def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
-    """Write `models` below `directory`; every folder is complete before the index names it."""
+    """Write `models` below `directory`; every folder is complete before the index names it.
+
+    Raises
+    ------
+    ConfigurationError
+        Before anything is written, for a model that could not be read back.
+    """
     rows = []
+    for model in models:
+        _require_readable(model)
     try:
         for model in models:
             folder = folder_name(model.machine, model.workload.key)
@@ -168,15 +176,37 @@ def _write_model(folder: Path, model: NFModel) -> None:
     _write(folder / MANIFEST, {**model.manifest, "schema_version": SCHEMA_VERSION, "files": files})
 
 
+def _require_readable(model: NFModel) -> None:
+    """Refuse a model of one's own that nothing would read back, or not as what it was."""
+    for name, sensitivity in model.sensitivity.items():
+        whose = f"model '{name}' of '{model.workload.nf}' ({type(sensitivity).__module__}.{type(sensitivity).__name__})"
+        hint = "docs/guides/plug-ins.md says how a package gives a reader for its kind of model"
+        if type(sensitivity).__module__.startswith("slomo."):
+            continue
+        try:
+            written = json.loads(json.dumps(sensitivity.to_dict(), allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"{whose} is no JSON: {error}", hint=hint) from None
+        if not is_known_kind(written.get("kind")):
+            raise ConfigurationError(f"{whose} is of kind {written.get('kind')!r}, which nothing reads back", hint=hint)
+        again = sensitivity_from_dict(written)
+        if json.loads(json.dumps(again.to_dict())) != written:
+            raise ConfigurationError(f"{whose} is read back as something else than was saved", hint=hint)
+
+
 def _assemble(data: Mapping[str, Any], contents: Mapping[str, str], manifest: Mapping[str, Any]) -> NFModel:
-    sensitivity = {}
+    sensitivity, skipped = {}, {}
     for name, description in mapping(data, "sensitivity").items():
+        if isinstance(kind := description.get("kind"), str) and not is_known_kind(kind):
+            skipped[name] = kind
+            continue
         file = description.get("file")
         if file is not None and file not in contents:
             raise ConfigurationError(
                 f"model '{name}' needs the file '{str(file)[:80]}', which its manifest does not list", hint=HINT
             )
         sensitivity[name] = sensitivity_from_dict(description, None if file is None else contents[file])
+    kept = {name: value for name, value in manifest.items() if name not in ("files", "skipped")}
     solo = finite(data, "solo_mpps")
     if solo <= 0:
         raise ConfigurationError(f"solo throughput is {solo} Mpps, needed more than 0", hint=HINT)
@@ -190,7 +220,7 @@ def _assemble(data: Mapping[str, Any], contents: Mapping[str, str], manifest: Ma
         contentiousness=ContentiousnessProfile.from_dict(mapping(data, "contentiousness")),
         calibration={name: ConformalCalibration.from_dict(item) for name, item in mapping(data, "calibration").items()},
         applicability=Applicability.from_dict(mapping(data, "applicability")),
-        manifest={name: value for name, value in manifest.items() if name != "files"},
+        manifest=kept | ({"skipped": skipped} if skipped else {}),
         traffic={name: finite(mapping(data, "traffic"), name) for name in mapping(data, "traffic")},
         accelerator=None if data.get("accelerator") is None else AcceleratorUse.from_dict(mapping(data, "accelerator")),
         response=None if data.get("response") is None else ServerResponse.from_dict(mapping(data, "response")),

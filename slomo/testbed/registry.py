@@ -6,14 +6,17 @@ Every family of plug-ins has one lazy registry (a string alias or an instance, a
 from collections.abc import Iterable
 from pathlib import Path
 
-from slomo.errors import UnknownNameError, UsageError
+from slomo.errors import UsageError
+from slomo.plugins import load_plugin, require_name
 from slomo.records.dataset import ProfileDataset
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction
 
-#: aliases there are
+#: Entry points under which other packages give testbeds.
+GROUP = "slomo.testbeds"
+#: Aliases of the testbeds that slomo ships.
 TESTBEDS = ("simulated", "replay", "host")
 
 
@@ -50,17 +53,18 @@ def make_testbed(
     """
     if not isinstance(testbed, str):
         return testbed
+    if require_name("testbed", testbed, TESTBEDS, GROUP):
+        own: Testbed = load_plugin(GROUP, testbed)(machine, tuple(network_functions))
+        return own
     if testbed == "simulated":
         from slomo.testbed.simulated import SimulatedTestbed
 
         return SimulatedTestbed(machine, network_functions)
     if testbed == "replay":
         return _replay(source)
-    if testbed == "host":
-        from slomo.testbed.host.testbed import HostTestbed
+    from slomo.testbed.host.testbed import HostTestbed
 
-        return HostTestbed(machine, network_functions)
-    raise UnknownNameError("testbed", testbed, TESTBEDS)
+    return HostTestbed(machine, network_functions)
 
 
 def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> Machine:

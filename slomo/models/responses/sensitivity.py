@@ -6,7 +6,7 @@ for models of one metric.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -16,7 +16,10 @@ from slomo.models.checked_json import finite, text, texts
 from slomo.models.functions.smooth import smooth_from_dict
 from slomo.models.functions.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
 from slomo.models.functions.trees import TreeEnsemble
+from slomo.plugins import load_plugin, plugins
 
+#: Entry points under which other packages give readers of their own kinds of models.
+GROUP = "slomo.model_kinds"
 #: What an ensemble answers with: throughput itself, or its share of solo throughput.
 Response = Literal["throughput", "relative throughput"]
 
@@ -148,14 +151,24 @@ def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) ->
     5.0
     """
     kind = data.get("kind")
-    readers: dict[str, Callable[[Mapping[str, Any], str | None], SensitivityModel]]
-    readers = {"trees": _trees, "linear": _linear, "constant": _constant, "smooth": _smooth}
-    if not isinstance(kind, str) or kind not in readers:
+    if not is_known_kind(kind):
         raise ConfigurationError(
-            f"sensitivity model of kind {kind!r}, needed one of {', '.join(readers)}",
-            hint="a newer slomo may have written it",
+            f"sensitivity model of kind {kind!r}, needed one of {', '.join([*_READERS, *plugins(GROUP)])}",
+            hint="a newer slomo may have written it, or a plug-in that is not installed here",
         )
-    return readers[kind](data, source)
+    model: SensitivityModel = (_READERS.get(kind) or load_plugin(GROUP, kind))(data, source)
+    return model
+
+
+def is_known_kind(kind: object) -> TypeGuard[str]:
+    """Return whether models of a kind can be read here.
+
+    Examples
+    --------
+    >>> is_known_kind("linear"), is_known_kind("crystal ball")
+    (True, False)
+    """
+    return isinstance(kind, str) and (kind in _READERS or kind in plugins(GROUP))
 
 
 def _trees(data: Mapping[str, Any], source: str | None) -> TreeSensitivity:
@@ -190,3 +203,11 @@ def _composition(data: Mapping[str, Any]) -> CompositionKind:
     if value not in ("pressure", "solo", "none"):
         raise ConfigurationError(f"model '{data.get('name')}': unknown composition '{value}'")
     return value  # type: ignore[return-value]
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any], str | None], SensitivityModel]] = {
+    "trees": _trees,
+    "linear": _linear,
+    "constant": _constant,
+    "smooth": _smooth,
+}

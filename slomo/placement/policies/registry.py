@@ -2,11 +2,15 @@
 
 import importlib
 
-from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.errors import InvalidValueError
 from slomo.placement.chains.registry import chain_policy_names
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Pieces
 from slomo.placement.policies.base import Policy
+from slomo.plugins import load_plugin, require_name
+
+#: Entry points under which other packages give policies.
+GROUP = "slomo.policies"
 
 _HOME = {
     "slomo": ("predicted", "PredictedBestFit"),
@@ -51,11 +55,20 @@ def policy_class(name: str) -> type[Policy]:
             f"policy '{name}' places chains with rates on NUMA nodes, not requests one by one",
             hint="`slomo place` does, and slomo.workflow.place_chains",
         )
-    if name not in _HOME:
-        raise UnknownNameError("placement policy", name, (*_HOME, *chain_policy_names()))
+    if require_name("placement policy", name, (*_HOME, *chain_policy_names()), GROUP):
+        return _plugged_in(name)
     module, attribute = _HOME[name]
-    found: type[Policy] = getattr(importlib.import_module(f"slomo.placement.policies.{module}"), attribute)
-    return found
+    policy: type[Policy] = getattr(importlib.import_module(f"slomo.placement.policies.{module}"), attribute)
+    return policy
+
+
+def _plugged_in(name: str) -> type[Policy]:
+    policy = load_plugin(GROUP, name)
+    if not (isinstance(policy, type) and issubclass(policy, Policy)):
+        raise InvalidValueError(
+            f"plug-in policy '{name}' is no class derived from slomo.placement.policies.base.Policy"
+        )
+    return policy
 
 
 def make_policy(policy: str | type[Policy], estimates: ThroughputEstimates, pieces: Pieces) -> Policy:

@@ -1,14 +1,18 @@
 """Names of model families, resolved when first used: an alias for those of slomo, an instance for one's own.
 
-A lazy registry in the manner of fsspec: looking a name up imports nothing but the family asked for.
+A lazy registry in the manner of fsspec: looking a name up imports nothing but the family asked for. Families of other
+packages are found by name, too (`slomo.plugins`); trained by default are those of slomo.
 """
 
 import importlib
 from collections.abc import Iterable
 
-from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.errors import InvalidValueError
 from slomo.models.base import ModelFamily
+from slomo.plugins import load_plugin, require_name
 
+#: Entry points under which other packages give families.
+GROUP = "slomo.models"
 _FOLDER = "slomo.training.families"
 #: name -> (file of this folder, factory, what it is)
 _FAMILIES: dict[str, tuple[str, str, str]] = {
@@ -44,7 +48,7 @@ def describe(name: str) -> str:
     >>> describe("none")
     'no interference: solo throughput'
     """
-    return _FAMILIES[check_model_name(name)][2]
+    return _FAMILIES[name][2] if check_model_name(name) in _FAMILIES else "a plug-in"
 
 
 def check_model_name(name: str) -> str:
@@ -62,8 +66,7 @@ def check_model_name(name: str) -> str:
     slomo.errors.UnknownNameError: unknown model 'dobresku'
     hint: did you mean 'dobrescu'? Known: bubbleup, dobrescu, mean, none, slomo, slomo-gp, slomo-xgb
     """
-    if name not in _FAMILIES:
-        raise UnknownNameError("model", name, _FAMILIES)
+    require_name("model", name, _FAMILIES, GROUP)
     return name
 
 
@@ -83,7 +86,9 @@ def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
     'none'
     """
     if isinstance(alias_or_instance, str):
-        module, factory, _ = _FAMILIES[check_model_name(alias_or_instance)]
+        if require_name("model", alias_or_instance, _FAMILIES, GROUP):
+            return make_family(load_plugin(GROUP, alias_or_instance)())
+        module, factory, _ = _FAMILIES[alias_or_instance]
         family: ModelFamily = getattr(importlib.import_module(f"{_FOLDER}.{module}"), factory)()
         return family
     lacking = [

@@ -6,9 +6,12 @@ One lazy registry per family of plug-ins, as everywhere in slomo.
 import importlib
 from collections.abc import Mapping
 
-from slomo.errors import TestbedError, UnknownNameError
+from slomo.errors import TestbedError
+from slomo.plugins import load_plugin, require_name
 from slomo.testbed.host.counters.base import CounterReader
 
+#: Entry points under which other packages give readers.
+GROUP = "slomo.counter_readers"
 _ROOM = "slomo.testbed.host.counters"
 #: alias -> "module:class", in order of preference; each class takes no arguments. Two aliases joined by a plus sign
 #: read together.
@@ -70,10 +73,12 @@ def choose_reader(
 
 def _named(name: str, table: Mapping[str, str]) -> CounterReader:
     aliases = name.split("+")
-    for alias in aliases:
-        if alias not in table:
-            raise UnknownNameError("counter reader", alias, [*table, PROBE])
-    members = [_make(table[alias]) for alias in aliases]
+    members = [
+        load_plugin(GROUP, alias)()
+        if require_name("counter reader", alias, (*table, PROBE), GROUP)
+        else _make(table[alias])
+        for alias in aliases
+    ]
     if len(members) == 1:
         return members[0]
     from slomo.testbed.host.counters.combined import CombinedReader

@@ -1,0 +1,84 @@
+"""Plug-ins of other packages, found by name through entry points; none is imported before it is asked for.
+
+A package that has a model family of its own says so in its ``pyproject.toml``; the name works wherever slomo takes one
+(the convention of the Python packaging guide, as pytest and fsspec use it)::
+
+    [project.entry-points."slomo.models"]
+    my-model = "my_package.my_module:MyFamily"
+
+What slomo ships comes first: no plug-in can take the name of something built in.
+"""
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from slomo.errors import ConfigurationError, UnknownNameError
+
+#: group of entry points -> what its objects are
+GROUPS: Mapping[str, str] = {
+    "slomo.models": "model families: called without arguments, each gives a `slomo.models.base.ModelFamily`",
+    "slomo.model_kinds": "readers of fitted models: called with (mapping, None), the name being the mapping's `kind`",
+    "slomo.policies": "placement policies: classes derived from `slomo.placement.policies.base.Policy`",
+    "slomo.counter_readers": "counter readers: called without arguments",
+    "slomo.testbeds": "testbeds: called with (machine, network functions)",
+}
+
+
+@functools.cache
+def plugins(group: str) -> Mapping[str, EntryPoint]:
+    """Return the entry points of a group by name; the first package wins a name that two give.
+
+    Examples
+    --------
+    >>> plugins("slomo.nothing-has-this")
+    {}
+    """
+    listed: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        listed.setdefault(point.name, point)
+    return listed
+
+
+def load_plugin(group: str, name: str) -> Callable[..., Any]:
+    """Import and return the object that a plug-in gives under a name.
+
+    Raises
+    ------
+    ConfigurationError
+        Where it cannot be imported, or is nothing that can be called.
+    """
+    point = plugins(group)[name]
+    package = point.dist.name if point.dist is not None else point.module
+    try:
+        made = point.load()
+    except Exception as error:
+        raise ConfigurationError(
+            f"plug-in '{name}' of {package} cannot be imported: {type(error).__name__}: {error}",
+            hint=f"mend or remove the package {package}; `slomo plugin list` shows all plug-ins",
+        ) from error
+    if not callable(made):
+        raise ConfigurationError(f"plug-in '{name}' of {package} is {type(made).__name__}, needed {GROUPS[group]}")
+    plugin: Callable[..., Any] = made
+    return plugin
+
+
+def require_name(what: str, name: str, built_in: Collection[str], group: str) -> bool:
+    """Return whether `name` is that of a plug-in; False where it is built in.
+
+    Raises
+    ------
+    UnknownNameError
+        With the nearest name, plug-ins included.
+
+    Examples
+    --------
+    >>> require_name("model", "none", ("none", "mean"), "slomo.models")
+    False
+    """
+    if name in built_in:
+        return False
+    if name not in plugins(group):
+        raise UnknownNameError(what, name, (*built_in, *plugins(group)))
+    return True
