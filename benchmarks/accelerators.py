@@ -9,9 +9,11 @@ composed with the accelerator. Nothing of a mix is trained on.
 
 import argparse
 import time
+from dataclasses import replace
 
 import numpy as np
 
+from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.training.training import train
@@ -46,6 +48,7 @@ def main() -> None:
     nfs = [*USERS, *OTHERS]
     pressure = profile(nfs, machine=MACHINE, plan="pressure", runs=given.runs, seed=1)
     library = train(pressure.merge(profile(nfs, machine=MACHINE, plan="accelerator", seed=1)))
+    blind = ModelLibrary([replace(model, accelerator=None) for model in library.values()])
     for model in library.values():
         print(f"{model.workload.key:40} {model.solo_mpps:6.3f} Mpps solo, accelerator: {model.accelerator}")
     testbed = SimulatedTestbed(MACHINE)
@@ -56,7 +59,7 @@ def main() -> None:
         assert record.beside is not None
         truth = record.beside.tenants[0].throughput_mpps
         for name in ("slomo-gp", "slomo-xgb"):
-            memory = Predictor(library, MACHINE, name).predict(target, others, explain=False).throughput_mpps
+            memory = Predictor(blind, MACHINE, name).predict(target, others, explain=False).throughput_mpps
             both = predict(target, others, library, model=name)
             errors.setdefault(f"{name}, memory alone", []).append(memory / truth - 1.0)
             errors.setdefault(f"{name}, composed", []).append(both.throughput_mpps / truth - 1.0)

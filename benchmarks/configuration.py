@@ -14,7 +14,7 @@ import sys
 import numpy as np
 
 from slomo.models.library import ModelLibrary
-from slomo.prediction.equilibrium import solve_server
+from slomo.prediction.question import solve_server
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import pressure_plan
 from slomo.testbed.simulated import SimulatedTestbed

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from slomo.models.library import ModelLibrary
-from slomo.prediction.equilibrium import solve_server
+from slomo.prediction.question import solve_server
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import Stream, mixes_plan, pressure_plan
 from slomo.profiling.plans.plan import ExperimentPlan, combine
@@ -44,10 +44,10 @@ WORTH_READING_GBPS = 0.1
 #: method, sensitivity model, composition rule
 METHODS = {
     "equilibrium": ("equilibrium", "slomo-xgb", None),
-    "slomo-xgb, composed": ("slomo", "slomo-xgb", None),
-    "slomo, as published": ("slomo", "slomo", "slomo"),
-    "dobrescu": ("slomo", "dobrescu", None),
-    "none": ("slomo", "none", None),
+    "slomo-xgb, composed": ("composed", "slomo-xgb", None),
+    "slomo, as published": ("composed", "slomo", "published"),
+    "dobrescu": ("composed", "dobrescu", None),
+    "none": ("composed", "none", None),
 }
 Row = dict[str, Any]
 

@@ -18,7 +18,7 @@ import numpy as np
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.latency import PERCENTILES
-from slomo.prediction.latency import predict_latency
+from slomo.prediction.question import predict_latency
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan
 from slomo.profiling.plans.latency_plans import latency_plan

@@ -71,7 +71,7 @@ def report(library: ModelLibrary, machine: str) -> None:
     models = [library[machine, key] for key in library.workloads(machine)]
     servers = np.column_stack([targets, places[:, :3]])
     memo = JointMemo(models)
-    published = Predictor(library, machine, "slomo", "slomo")
+    published = Predictor(library, machine, "slomo", "published")
     features, published_features = (models[0].sensitivity[name].feature_names for name in ("slomo-xgb", "slomo"))
     ways: dict[str, tuple[int, Callable[[], object]]] = {
         "published way: scikit-learn, one row": (200, lambda: [predict_row() for _ in range(200)]),
@@ -83,7 +83,7 @@ def report(library: ModelLibrary, machine: str) -> None:
         "compose alone, under pressure": (BATCH, lambda: mix_features(models, places, features)),
         "compose alone, as published": (
             BATCH,
-            lambda: mix_features(models, places, published_features, compat="slomo"),
+            lambda: mix_features(models, places, published_features, compat="published"),
         ),
         "whole servers of 4 NFs, solved anew": (FEW, lambda: solve_joint(models, servers[:FEW])),
         "whole servers of 4 NFs, memo warm": (BATCH, lambda: memo.solve(servers)),

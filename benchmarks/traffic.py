@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from slomo.models.library import ModelLibrary
-from slomo.prediction.equilibrium import solve_server
+from slomo.prediction.question import solve_server
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import pressure_plan, solo_plan
 from slomo.profiling.plans.plan import combine

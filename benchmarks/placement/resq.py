@@ -56,10 +56,10 @@ PAPER = {
 
 #: The sweep's predictors: sensitivity model and method.
 PREDICTORS = {
-    "slomo": ("slomo-xgb", "slomo"),
+    "slomo": ("slomo-xgb", "composed"),
     "slomo, equilibrium": ("slomo-xgb", "equilibrium"),
-    "dobrescu": ("dobrescu", "slomo"),
-    "bubbleup": ("bubbleup", "slomo"),
+    "dobrescu": ("dobrescu", "composed"),
+    "bubbleup": ("bubbleup", "composed"),
 }
 RISKS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98)
 

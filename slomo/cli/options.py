@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from slomo.config import Settings, load_settings
+from slomo.vocabulary.defaults import COMPATS, DEFAULT_METHOD, METHODS
 
 if TYPE_CHECKING:
     from slomo.vocabulary.network_function import NetworkFunction
@@ -124,8 +125,22 @@ def own_nf_option(command: Command) -> Command:
 
 def compat_option(command: Command) -> Command:
     """Add ``--compat``."""
-    text = "`slomo` composes contentiousness by the published rule, for comparison."
-    return click.option("--compat", type=click.Choice(["slomo"]), help=text)(command)
+    text = "`published` composes contentiousness by the rule of SLOMO's scripts, for comparison."
+    choice = click.Choice([*COMPATS, "slomo"])  # the last by its older name
+    return click.option("--compat", type=choice, metavar="published", help=text)(command)
+
+
+def method_option(command: Command) -> Command:
+    """Add ``--method``."""
+    text = (
+        "Solve the whole server at once, or compose the competitors' vectors; auto: the first where all models know it,"
+        " and neither --model nor --compat asks for the second."
+    )
+    choice = click.Choice([*METHODS, "slomo"])  # the last by its older name
+    shown = f"[{'|'.join(METHODS)}]"
+    return click.option("--method", type=choice, default=DEFAULT_METHOD, show_default=True, metavar=shown, help=text)(
+        command
+    )
 
 
 def _files(_: click.Context, __: click.Parameter, incomplete: str) -> Any:

@@ -7,22 +7,21 @@ for all of them out. Every competitor contributes its own vector.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.operators import PUBLISHED_CORES, physical, published, rule_of
 from slomo.compose.saturation import saturate
-from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.defaults import Compat, compat_named
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Rule, Scope, canonical_names
 from slomo.vocabulary.vector import MetricVector
 
 SCHEMA_VERSION = 1
-Compat = Literal["slomo"]
-
 #: Mixes composed at a time: their values stay in the second-level cache.
 _CHUNK_MIXES = 2048
 
@@ -97,7 +96,7 @@ def compose(
     capacities : Capacities, optional
         What the socket has: caps, and the number of cores. Without it nothing is capped and EXEC and FREQ stay in units
         of one core.
-    compat : {"slomo"}, optional
+    compat : {"published"}, optional
         Compose as the published scripts do: plain means of IPC, AFREQ, L2HIT and L3HIT, EXEC and FREQ over the cores
         (8 where no capacities are given), plain sums of the rest, misses per instruction too, no caps.
 
@@ -117,14 +116,14 @@ def compose(
     >>> snort = MetricVector({"CAR": 10.0, "L3OCC": 8192.0, "L3HIT": 0.5}, scope=Scope.CORE)
     >>> dict(compose([stats, snort]).vector)
     {'L3HIT': 0.82, 'L3OCC': 10240.0, 'L2MISS': 50.0}
-    >>> round(compose([stats, snort], compat="slomo").vector["L3HIT"], 3)
+    >>> round(compose([stats, snort], compat="published").vector["L3HIT"], 3)
     0.7
 
     References
     ----------
     SLOMO (SIGCOMM'20), section 6; published rule: cmu-snap/SLOMO, ``e2e_parsing.py``.
     """
-    _check(compat)
+    compat = compat_named(compat)
     if not vectors:
         zeros = [name for name, found in METRICS.items() if found.rule is Rule.SUM]
         return Composition(MetricVector(dict.fromkeys(zeros, 0.0)), {name: rule_of(name, compat) for name in zeros})
@@ -182,7 +181,7 @@ def compose_arrays(
     >>> compose_arrays(mixes, ("L2MISS", "L3HIT")).round(6).tolist()
     [[50.0, 0.82]]
     """
-    _check(compat)
+    compat = compat_named(compat)
     values = np.asarray(values, dtype=np.float64)
     expected = values.shape[:2]
     present = np.ones(expected, dtype=bool) if present is None else np.asarray(present, dtype=bool)
@@ -223,8 +222,3 @@ def _divisors(
     return np.array(
         [cores if shared and METRICS[name].rule is Rule.PER_CORE else 1 for name in names], dtype=np.float64
     )
-
-
-def _check(compat: str | None) -> None:
-    if compat not in (None, "slomo"):
-        raise UnknownNameError("composition rule", str(compat), ["slomo"])

@@ -1,7 +1,7 @@
 """One rule per kind of metric: how the values of several tenants become the value of their socket.
 
 SLOMO (SIGCOMM'20) section 6 composes by an operator that belongs to the metric; which one is column `rule` of the
-vocabulary's table. The published scripts (cmu-snap/SLOMO, e2e_parsing.py) are kept as ``compat="slomo"``: they sum
+vocabulary's table. The published scripts (cmu-snap/SLOMO, e2e_parsing.py) are kept as ``compat="published"``: they sum
 misses *per instruction*, which no socket shows, and average ratios without weights.
 
 All operators reduce axis 0, the competitors. Sums add in sorted order, so that
@@ -62,7 +62,7 @@ def rule_of(name: str, compat: str | None = None) -> str:
 
     Examples
     --------
-    >>> rule_of("L3OCC"), rule_of("L3MPI"), rule_of("L3MPI", "slomo"), rule_of("IPC")
+    >>> rule_of("L3OCC"), rule_of("L3MPI"), rule_of("L3MPI", "published"), rule_of("IPC")
     ('sum', 'quotient of composed metrics: L3MISS/INST', 'sum', 'weighted mean: by FREQ')
     """
     found = METRICS[name]

@@ -58,7 +58,7 @@ def mix_features(
         Caps of the machine.
     composition : {"pressure", "solo", "none"}
         Vectors under mutual pressure, or solo vectors.
-    compat : {"slomo"}, optional
+    compat : {"published"}, optional
         Published medians per number of competitors, composed by the published rule.
     traffic : mapping of str to float, optional
         The target's traffic attributes.

@@ -95,7 +95,7 @@ def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
     if without:
         raise MissingMetricError(
             f"{', '.join(dict.fromkeys(without))} was profiled without the competition beside it",
-            hint="profile and train again, or ask for method 'slomo'",
+            hint="profile and train again, or ask for method 'composed'",
         )
     found = tuple(model.response for model in models if model.response is not None)
     kinds = {response.pressure_names for response in found}

@@ -5,7 +5,7 @@ core's time per packet of every NF that shares the target's accelerator; shares 
 these (`slomo.models.responses.accelerator`), and the loss is divided over both resources by their Shapley value.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,54 +28,67 @@ def shares_accelerator(models: Sequence[NFModel]) -> bool:
 
 
 def with_accelerator(
-    found: Prediction,
+    memory: Prediction,
     models: Sequence[NFModel],
-    memory_mpps: Callable[[int], float],
+    possible_mpps: Sequence[float],
     offered_mpps: Sequence[float | None],
 ) -> Prediction:
     """Return the prediction with the target's accelerator shared.
 
     Parameters
     ----------
-    found : Prediction
+    memory : Prediction
         Of the target, as far as memory is concerned.
     models : sequence of NFModel
         The target's, then one per competitor.
-    memory_mpps : callable
-        Number of a competitor in `models` -> its throughput beside the others, as far as memory is concerned [Mpps].
+    possible_mpps : sequence of float
+        What memory alone would leave each of them beside the others [Mpps].
     offered_mpps : sequence of float or None
         Offered load of each, None for saturating.
 
     Returns
     -------
     Prediction
-        `found` itself where nobody shares the accelerator.
+        `memory` itself where nobody shares the accelerator.
     """
     if not shares_accelerator(models):
-        return found
+        return memory
     name = models[0].accelerator.accelerator  # type: ignore[union-attr]
     users = [
         i for i, each in enumerate(models) if each.accelerator is not None and each.accelerator.accelerator == name
     ]
     shared = _Shared(
         [models[i].accelerator for i in users],  # type: ignore[misc]
-        [found.throughput_mpps, *(memory_mpps(i) for i in users[1:])],
+        [possible_mpps[i] for i in users],
         [models[i].solo_mpps for i in users],
         [offered_mpps[i] for i in users],
     )
-    mpps = min(shared.target_mpps(found.throughput_mpps), found.throughput_mpps)
-    # as far as the accelerator decides, its own error is added to that of memory
-    error = max(CLOSED_FORM, *(use.error for use in shared.uses)) if mpps < found.throughput_mpps else 0.0
-    low, high = (min(shared.target_mpps(max(end, 1e-9)), end) for end in found.interval)
+    mpps = min(shared.target_mpps(possible_mpps[0]), memory.throughput_mpps)
     reason = f"accelerator '{name}' shared with {len(users) - 1} other NFs, composed with memory in time per packet"
     labels = [label(models[i].workload) for i in users[1:]]
     return replace(
-        found,
+        memory,
         throughput_mpps=mpps,
-        interval=(low * (1.0 - error), min(high * (1.0 + error), found.interval[1])),
-        reasons=(*found.reasons, reason),
-        explanation=None if found.explanation is None else _explained(found, shared, mpps, name, labels),
+        interval=_interval(memory, shared, possible_mpps[0]),
+        reasons=(*memory.reasons, reason),
+        explanation=None if memory.explanation is None else _explained(memory, shared, mpps, name, labels),
     )
+
+
+def _interval(memory: Prediction, shared: "_Shared", possible_mpps: float) -> tuple[float, float]:
+    """Return the interval of both resources together.
+
+    Both errors go through the composition: the low end has memory at its low end and the accelerator slower by its
+    error, so that an accelerator that leaves just more than memory does counts as well.
+    """
+    error = max(CLOSED_FORM, *(use.error for use in shared.uses))
+    if memory.throughput_mpps < possible_mpps:  # below what it could serve, arrivals alone vary
+        ends, slack = (possible_mpps, possible_mpps), memory.interval
+    else:
+        ends, slack = memory.interval, memory.interval
+    low = min(shared.target_mpps(max(ends[0], 1e-9), 1.0 + error), slack[0])
+    high = min(shared.target_mpps(max(ends[1], 1e-9), 1.0 - error), slack[1])
+    return low, high
 
 
 class _Shared:
@@ -92,10 +105,14 @@ class _Shared:
         self.pressed = [core_ns_of(use, mpps) for use, mpps in zip(uses, memory_mpps, strict=True)]
         self.unpressed = [core_ns_of(use, mpps) for use, mpps in zip(uses, solo_mpps, strict=True)]
 
-    def target_mpps(self, memory_mpps: float) -> float:
-        """Return the target's throughput where memory alone would leave it `memory_mpps`."""
+    def target_mpps(self, memory_mpps: float, slower: float = 1.0) -> float:
+        """Return the target's throughput where memory alone would leave it `memory_mpps`.
+
+        An accelerator that is `slower` takes so many times as long for every request as it was measured to.
+        """
         core = [core_ns_of(self.uses[0], memory_mpps), *self.pressed[1:]]
-        return float(shared_mpps(self.uses, core, self.offered_mpps)[0])
+        uses = [replace(use, service_ns=slower * use.service_ns) for use in self.uses] if slower != 1.0 else self.uses
+        return float(shared_mpps(uses, core, self.offered_mpps)[0])
 
     def without_memory_mpps(self) -> float:
         """Return the target's throughput where only the accelerator is competed for."""
@@ -108,14 +125,14 @@ class _Shared:
         return [float(part) for part in taken / taken.sum()]
 
 
-def _explained(found: Prediction, shared: _Shared, mpps: float, name: str, labels: list[str]) -> Explanation:
+def _explained(memory: Prediction, shared: _Shared, mpps: float, name: str, labels: list[str]) -> Explanation:
     """Divide the whole loss over memory and the accelerator; memory's part keeps its division."""
-    why = found.explanation
+    why = memory.explanation
     assert why is not None
-    whole = found.solo_mpps - mpps
-    alone = max(found.solo_mpps - shared.without_memory_mpps(), 0.0)
-    memory = 0.5 * (why.loss_mpps + whole - alone)
-    factor = memory / why.loss_mpps if why.loss_mpps > 0.0 else 0.0
+    whole = memory.solo_mpps - mpps
+    alone = max(memory.solo_mpps - shared.without_memory_mpps(), 0.0)
+    lost = 0.5 * (why.loss_mpps + whole - alone)
+    factor = lost / why.loss_mpps if why.loss_mpps > 0.0 else 0.0
     metric = f"{ACCELERATOR} {name}"
     part = whole - factor * why.loss_mpps
     competitors = {who: {key: factor * value for key, value in each.items()} for who, each in why.competitors.items()}

@@ -1,106 +1,200 @@
-"""Predict a hundred thousand mixes in one call.
+"""The answers about a hundred thousand mixes in one call: `slomo.prediction.question` for arrays, to the last bit.
 
-Features of all mixes are composed in one pass over arrays, then each target's model reads its rows. Nothing is looked
-up from earlier calls: the speed holds for mixes that are all different.
+Servers are solved, or features composed, in a few passes over arrays. Nothing is looked up from earlier calls: the
+speed holds for mixes that are all different. Mixes that share an accelerator, are offered less than full load or hold
+an NF that was not profiled are asked about one by one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.compose.composition import Compat
 from slomo.equilibrium.competition import mix_features
-from slomo.errors import InvalidValueError
+from slomo.equilibrium.server import solve_joint
+from slomo.errors import UnsupportedPredictionError
 from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.nf_model import NFModel
+from slomo.prediction.composed import half_width_mpps
+from slomo.prediction.equilibrium import NAME
+from slomo.prediction.manner import Manner
 from slomo.prediction.members import Indices, Members
+from slomo.prediction.question import Answers
 from slomo.prediction.result import PredictionBatch
+from slomo.prediction.tenants import Server, Tenant, check_cores
 
 Floats = NDArray[np.float64]
 
 
-def predict_members(
-    members: Members, machine: str, model: str, coverage: float, compat: Compat | None = None
-) -> PredictionBatch:
-    """Predict every mix of `members` with sensitivity model `model`.
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """Predicted throughput and the ends of its interval [Mpps], arrays of one shape."""
+
+    mpps: Floats
+    low: Floats
+    high: Floats
+
+    def put(self, where: object, found: "Rates") -> None:
+        """Write other rates into a part of these."""
+        for mine, theirs in zip((self.mpps, self.low, self.high), (found.mpps, found.low, found.high), strict=True):
+            mine[where] = theirs  # type: ignore[call-overload]
+
+
+def predict_members(members: Members, machine: str, how: Manner) -> PredictionBatch:
+    """Predict the target of every mix.
 
     Raises
     ------
     InvalidValueError
         For a mix that needs more cores than the machine has.
     UnknownNameError
-        Where a target has no such model.
+        Where a target has no model of the name asked for.
     """
-    count = len(members.target)
-    mpps, width = np.full(count, np.nan), np.zeros(count)
-    solo = np.array([found.solo_mpps for found in members.models] or [np.nan])[members.target]
-    tenants = 1 + (members.places >= 0).sum(axis=1)
-    for rows, targets in _groups(members, model):
-        features = _features(members, rows, model, compat)
-        for number, mine in targets:
-            subject = members.models[number]
-            at = rows[mine]
-            check_cores(subject, int(tenants[at].max()))
-            mpps[at] = subject.model(model).predict_mpps(features[mine])
-            width[at] = half_width_mpps(subject, model, mpps[at], coverage)
-    alone = tenants == 1
-    mpps[alone], width[alone] = solo[alone], 0.0
+    whole = np.column_stack([members.target, members.places])
+    _check_cores(members, whole)
+    rates, jointly = _empty(members.target.shape), _joint_rows(members.tenants, whole, how)
+    slow = _special(members.tenants, whole)
+    rows = np.flatnonzero(jointly & ~slow)
+    solved, at_rest = _solved(members.models, whole[rows], how)
+    rates.put(rows, Rates(solved.mpps[:, 0], solved.low[:, 0], solved.high[:, 0]))
+    rest = np.concatenate([np.flatnonzero(~jointly & ~slow), rows[~at_rest]])
+    rates.put(rest, _composed(members, np.sort(rest), how, np.argsort(np.argsort(rest))))
+    for row in np.flatnonzero(slow):
+        rates.put(row, _one_by_one(members.tenants, whole[row], machine, how)[0])
+    solo = np.array([_solo_mpps(tenant) for tenant in members.tenants] or [np.nan])[members.target]
     return PredictionBatch(
         machine=machine,
-        model=model,
-        coverage=coverage,
+        model=NAME if len(jointly) and jointly.all() else how.model,
+        coverage=how.coverage,
         target=members.target,
         competitors=members.places,
-        workloads=tuple(found.workload for found in members.models),
+        workloads=tuple(tenant.workload for tenant in members.tenants),
         solo_mpps=solo,
-        throughput_mpps=mpps,
-        low_mpps=np.maximum(mpps - width, 0.0),
-        high_mpps=mpps + width,
+        throughput_mpps=rates.mpps,
+        low_mpps=rates.low,
+        high_mpps=rates.high,
     )
 
 
-def half_width_mpps(subject: NFModel, model: str, predicted_mpps: Floats, coverage: float) -> Floats:
-    """Return half the width of each interval [Mpps]; the whole solo throughput for a model without calibration."""
-    found = subject.calibration.get(model)
-    if found is None:
-        return np.full(len(predicted_mpps), subject.solo_mpps)
-    return found.half_width_mpps(predicted_mpps, subject.solo_mpps, coverage)
+def predict_places(models: Sequence[NFModel], members: NDArray[np.int64], machine: str, how: Manner) -> Rates:
+    """Predict everybody on many servers.
 
+    Parameters
+    ----------
+    models : sequence of NFModel
+        What the indices stand for.
+    members : ndarray of int, shape (servers, places)
+        Indices in ascending order, then -1 for empty places; tenants alike are predicted once.
+    machine : str
+        Where they run.
+    how : Manner
+        How.
 
-def check_cores(subject: NFModel, tenants: int) -> None:
-    """Refuse more tenants than the machine's socket has cores.
-
-    Raises
-    ------
-    InvalidValueError
-        Naming the machine, its cores and the tenants.
+    Returns
+    -------
+    Rates
+        Shape ``(servers, places)``; NaN where a competitor lacks a metric the model reads, and at empty places.
     """
-    if subject.capacities is not None and tenants > subject.capacities.cores:
-        raise InvalidValueError(
-            f"'{subject.workload.nf}' and {tenants - 1} competitors need {tenants} cores, "
-            f"{subject.machine} has {subject.capacities.cores} on a socket",
-            hint=f"leave out {tenants - subject.capacities.cores}, or name a machine with more cores",
-        )
+    tenants = tuple(Tenant(model.workload, model) for model in models)
+    rates, jointly, slow = _empty(members.shape), _joint_rows(tenants, members, how), _special(tenants, members)
+    rows = np.flatnonzero(jointly & ~slow)
+    solved, at_rest = _solved(models, members[rows], how)
+    rates.put(rows, solved)
+    rest = np.sort(np.concatenate([np.flatnonzero(~jointly | slow), rows[~at_rest]]))
+    rates.put(rest, _each_place(tenants, members[rest], machine, how))
+    return rates
 
 
-def check_coverage(coverage: float) -> None:
-    """Refuse a coverage that is no probability strictly between 0 and 1.
+def _each_place(tenants: tuple[Tenant, ...], members: NDArray[np.int64], machine: str, how: Manner) -> Rates:
+    """Predict each tenant beside the others, tenants alike once."""
+    width = members.shape[1]
+    first = members >= 0
+    first[:, 1:] &= members[:, 1:] != members[:, :-1]
+    rows, places = np.nonzero(first)
+    others = np.arange(width - 1) + (np.arange(width - 1) >= places[:, np.newaxis])
+    asked = Members(tenants, members[rows, places], np.take_along_axis(members[rows], others, axis=1))
+    batch = predict_members(asked, machine, how)
+    number = np.cumsum(first.ravel()).reshape(first.shape) - 1  # of the latest tenant not like the one before
+    return Rates(batch.throughput_mpps[number], batch.low_mpps[number], batch.high_mpps[number])
 
-    Raises
-    ------
-    InvalidValueError
-        For any other number.
 
-    Examples
-    --------
-    >>> check_coverage(90)
-    Traceback (most recent call last):
-    slomo.errors.InvalidValueError: coverage is 90, needed above 0 and below 1
-    hint: 0.9 is usual
-    """
-    if not 0.0 < coverage < 1.0:
-        raise InvalidValueError(f"coverage is {coverage}, needed above 0 and below 1", hint="0.9 is usual")
+def _empty(shape: tuple[int, ...]) -> Rates:
+    return Rates(*(np.full(shape, np.nan) for _ in range(3)))
+
+
+def _solo_mpps(tenant: Tenant) -> float:
+    solo = tenant.model.solo_mpps
+    return solo if tenant.offered_mpps is None else min(solo, tenant.offered_mpps)
+
+
+def _check_cores(members: Members, whole: NDArray[np.int64]) -> None:
+    tenants = (whole >= 0).sum(axis=1)
+    for number in np.unique(members.target):
+        check_cores(members.tenants[number].model, int(tenants[members.target == number].max()))
+
+
+def _joint_rows(tenants: Sequence[Tenant], whole: NDArray[np.int64], how: Manner) -> NDArray[np.bool_]:
+    """Return which servers are solved all at once: those whose NFs all know how."""
+    if how.by_composing:
+        return np.zeros(len(whole), dtype=bool)
+    knows = np.array([*(tenant.model.response is not None for tenant in tenants), True])
+    every: NDArray[np.bool_] = np.logical_and.reduce(knows[whole], axis=1)
+    return every
+
+
+def _special(tenants: Sequence[Tenant], whole: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which servers hold an NF that arrays do not know how to treat."""
+    odd = [
+        tenant.offered_mpps is not None or bool(tenant.adapted) or tenant.model.accelerator is not None
+        for tenant in tenants
+    ]
+    some: NDArray[np.bool_] = np.logical_or.reduce(np.array([*odd, False])[whole], axis=1)
+    return some
+
+
+def _one_by_one(tenants: Sequence[Tenant], row: NDArray[np.int64], machine: str, how: Manner) -> list[Rates]:
+    here = tuple(tenants[number] for number in row.tolist() if number >= 0)
+    answers = Answers(Server(machine, here, (0,) * len(here)), replace(how, explain=False))
+    try:
+        found = answers.prediction(0)
+    except UnsupportedPredictionError:
+        return [Rates(*(np.array(np.nan) for _ in range(3)))]
+    return [Rates(*(np.array(value) for value in (found.throughput_mpps, *found.interval)))]
+
+
+def _solved(models: Sequence[NFModel], members: NDArray[np.int64], how: Manner) -> tuple[Rates, NDArray[np.bool_]]:
+    """Solve servers all at once; return everybody's rates, and which came to rest."""
+    if not len(members):
+        return _empty(members.shape), np.zeros(0, dtype=bool)
+    used, packed = np.unique(members, return_inverse=True)
+    empty = int(used[0] < 0)
+    joint = solve_joint(
+        [models[code] for code in used[empty:]],
+        packed.reshape(members.shape) - empty,
+        coverage=how.coverage,
+        window_s=how.window_s,
+    )
+    return Rates(joint.throughput_mpps, joint.low_mpps, joint.high_mpps), joint.converged
+
+
+def _composed(members: Members, rows: Indices, how: Manner, order: Indices) -> Rates:
+    """Predict the targets of mixes `rows` by composing, and return them in another order."""
+    part = Members(members.tenants, members.target[rows], members.places[rows])
+    count = len(rows)
+    mpps, width = np.full(count, np.nan), np.zeros(count)
+    for here, targets in _groups(part, how.model):
+        features = _features(part, here, how)
+        for number, mine in targets:
+            subject = part.tenants[number].model
+            at = here[mine]
+            mpps[at] = subject.model(how.model).predict_mpps(features[mine])
+            width[at] = half_width_mpps(subject, how.model, mpps[at], how.coverage)
+    solo = np.array([tenant.model.solo_mpps for tenant in part.tenants] or [np.nan])[part.target]
+    alone = (part.places < 0).all(axis=1)
+    mpps[alone], width[alone] = solo[alone], 0.0
+    found = Rates(mpps, np.maximum(mpps - width, 0.0), mpps + width)
+    return Rates(found.mpps[order], found.low[order], found.high[order])
 
 
 def _groups(members: Members, model: str) -> Iterator[tuple[Indices, list[tuple[int, slice]]]]:
@@ -110,7 +204,7 @@ def _groups(members: Members, model: str) -> Iterator[tuple[Indices, list[tuple[
     parts = dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
     groups: dict[tuple[object, ...], list[int]] = {}
     for number in parts:
-        groups.setdefault(_reads(members.models[number], model), []).append(number)
+        groups.setdefault(_reads(members.tenants[number].model, model), []).append(number)
     for group in groups.values():
         rows = np.concatenate([parts[number] for number in group])
         ends = np.cumsum([len(parts[number]) for number in group]).tolist()
@@ -119,20 +213,20 @@ def _groups(members: Members, model: str) -> Iterator[tuple[Indices, list[tuple[
 
 def _reads(subject: NFModel, model: str) -> tuple[object, ...]:
     """Return what determines the features of a target: two targets with the same share one pass."""
-    found = subject.model(model)
-    own = any(name.startswith(TRAFFIC_PREFIX) for name in found.feature_names)
-    return found.feature_names, found.composition, subject.capacities, tuple(subject.traffic.items()) if own else ()
+    family = subject.model(model)
+    own = any(name.startswith(TRAFFIC_PREFIX) for name in family.feature_names)
+    return family.feature_names, family.composition, subject.capacities, tuple(subject.traffic.items()) if own else ()
 
 
-def _features(members: Members, rows: Indices, model: str, compat: Compat | None) -> Floats:
-    subject = members.models[int(members.target[rows[0]])]
-    found = subject.model(model)
+def _features(members: Members, rows: Indices, how: Manner) -> Floats:
+    subject = members.tenants[int(members.target[rows[0]])].model
+    family = subject.model(how.model)
     return mix_features(
         members.models,
         members.places[rows],
-        found.feature_names,
+        family.feature_names,
         capacities=subject.capacities,
-        composition=found.composition,
-        compat=compat,
+        composition=family.composition,
+        compat=how.compat,
         traffic=subject.traffic,
     )

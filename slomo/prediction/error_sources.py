@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.models.library import ModelLibrary
-from slomo.prediction.evaluation import Evaluation, evaluate, judged_mixes
-from slomo.prediction.predictor import Predictor
+from slomo.prediction.equilibrium import NAME as EQUILIBRIUM
+from slomo.prediction.evaluation import Evaluation, evaluate, judged_mixes, predictor_of
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
@@ -94,7 +94,7 @@ def error_sources(library: ModelLibrary, dataset: "ProfileDataset", model: str) 
         vector = frame[[f"competition.{name}" for name in fitted.feature_names]].iloc[row].to_numpy(dtype=float)
         if np.isnan(vector).any():
             continue
-        predictor = Predictor(library, subject.machine, model)
+        predictor = predictor_of(library, subject.machine, model)
         composed.append(predictor.predict_batch([workload], [mixes.competitors(row)]).throughput_mpps[0])
         direct.append(fitted.predict_mpps(vector[np.newaxis])[0])
         measured.append(float(frame["throughput_mpps"].iloc[row]))
@@ -167,7 +167,7 @@ def explained(library: ModelLibrary, dataset: "ProfileDataset", evaluation: Eval
     first = library.find(mixes.workload(mixes.targets[0]), evaluation.machine)
     for name in evaluation.models:
         curves[name] = reliability(library, mixes, name)
-        if first.model(name).composition == "pressure":
+        if name != EQUILIBRIUM and first.model(name).composition == "pressure":
             try:
                 sources[name] = error_sources(library, mixes, name).to_dict()
             except MissingMetricError:
@@ -237,5 +237,5 @@ def _families(models: Sequence[str]) -> list[str]:
 
 def _mean_error(library: ModelLibrary, mixes: "ProfileDataset", name: str) -> float:
     if name == PUBLISHED:
-        return evaluate(library, mixes, ["slomo"], compat="slomo").models["slomo"].mape
+        return evaluate(library, mixes, ["slomo"], compat="published").models["slomo"].mape
     return evaluate(library, mixes, [name]).models[name].mape

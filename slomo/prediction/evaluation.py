@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
+from slomo.prediction.equilibrium import NAME as EQUILIBRIUM
 from slomo.prediction.predictor import Predictor
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.workload import Workload
@@ -22,8 +23,8 @@ from slomo.vocabulary.workload import Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-    from slomo.compose.composition import Compat
     from slomo.records.dataset import ProfileDataset
+    from slomo.vocabulary.defaults import Compat
 
 SCHEMA_VERSION = 1
 Floats = NDArray[np.float64]
@@ -189,11 +190,11 @@ def evaluate(
         Its rows of plan ``mix`` are used, all on one machine; they must not be those the intervals were calibrated on.
         Mixes with tenants offered a load that they were not profiled at are left out (:func:`judged_mixes`).
     models : sequence of str, optional
-        Names of models; all that the targets have in common by default.
+        Names of models, which compose, and ``"equilibrium"``; all that the targets have in common by default.
     coverage : float
         Nominal coverage of the intervals, above 0 and below 1.
-    compat : {"slomo"}, optional
-        Compose by the published rule.
+    compat : {"published"}, optional
+        Compose by the published rule; then nothing is solved by default.
 
     Raises
     ------
@@ -211,9 +212,9 @@ def evaluate(
     by_key = {workload.key: workload for workload in targets}
     wanted = [by_key[str(key)] for key in frame[schema.TARGET]]
     competitors = [mixes.competitors(row) for row in range(len(frame))]
-    names = _models_of(library, targets, machine) if models is None else tuple(models)
+    names = _models_of(library, targets, machine, compat) if models is None else tuple(models)
     parts = [
-        _rows_of(Predictor(library, machine, name, compat), wanted, competitors, mixes.throughput, coverage)
+        _rows_of(predictor_of(library, machine, name, compat), name, wanted, competitors, mixes.throughput, coverage)
         for name in names
     ]
     rows = {column: np.concatenate([part[column] for part in parts]).tolist() for column in parts[0]}
@@ -291,14 +292,26 @@ def _one_machine(dataset: "ProfileDataset") -> str:
     return str(machines[0])
 
 
-def _models_of(library: ModelLibrary, targets: Sequence[Workload], machine: str) -> tuple[str, ...]:
-    """Return the models all targets have, in the order of the first target's."""
-    sensitivities = [library.find(workload, machine).sensitivity for workload in targets]
-    return tuple(name for name in sensitivities[0] if all(name in found for found in sensitivities))
+def _models_of(
+    library: ModelLibrary, targets: Sequence[Workload], machine: str, compat: "Compat | None"
+) -> tuple[str, ...]:
+    """Return the models all targets have: the equilibrium, then families in the order of the first target's."""
+    subjects = [library.find(workload, machine) for workload in targets]
+    jointly = compat is None and all(subject.response is not None for subject in subjects)
+    families = [name for name in subjects[0].sensitivity if all(name in found.sensitivity for found in subjects)]
+    return (EQUILIBRIUM, *families) if jointly else tuple(families)
+
+
+def predictor_of(library: ModelLibrary, machine: str, name: str, compat: "Compat | None" = None) -> Predictor:
+    """Return what answers under a name of an evaluation: the equilibrium, or a family that composes."""
+    if name == EQUILIBRIUM:
+        return Predictor(library, machine, method="equilibrium")
+    return Predictor(library, machine, name, compat, method="composed")
 
 
 def _rows_of(
     predictor: Predictor,
+    name: str,
     targets: Sequence[Workload],
     competitors: Sequence[tuple[Workload, ...]],
     measured_mpps: Floats,
@@ -309,7 +322,7 @@ def _rows_of(
     return {
         "target": np.array([workload.nf for workload in targets], dtype=object),
         "competitor_count": np.array([len(names) for names in competitors]),
-        "model": np.full(len(targets), predictor.model, dtype=object),
+        "model": np.full(len(targets), name, dtype=object),
         "solo_mpps": batch.solo_mpps,
         "measured_mpps": measured_mpps,
         "predicted_mpps": batch.throughput_mpps,

@@ -5,84 +5,68 @@ both the load and the time per packet depend on the neighbours: they come from t
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.adaptation.adapt import at_workload
-from slomo.compose.composition import Compat
 from slomo.errors import InvalidValueError
 from slomo.models.applicability import Verdict
-from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latency import LOAD_SLACK, busy_share
-from slomo.prediction.equilibrium import solve_server
 from slomo.prediction.latency_result import LatencyPrediction
-from slomo.prediction.members import Named
+from slomo.prediction.result import Prediction
 from slomo.prediction.server_result import ServerPrediction
+from slomo.prediction.tenants import Server
 from slomo.vocabulary.workload import Workload
-from slomo.vocabulary.workload_text import parse_workload
 
 Floats = NDArray[np.float64]
 _ORDER = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
 
 
-def predict_latency(
-    library: ModelLibrary,
-    target: Named,
-    competitors: Sequence[Named] = (),
-    machine: str | None = None,
-    *,
-    offered_mpps: float | None = None,
-    coverage: float = 0.9,
-    method: str = "equilibrium",
-    model: str = "slomo-xgb",
-    compat: Compat | None = None,
-) -> LatencyPrediction:
-    """Predict how long packets of one NF stay.
+def latency_of(server: Server, saturated: Prediction, beside: ServerPrediction) -> LatencyPrediction:
+    """Return how long packets of the first NF of a server stay at the load that it is offered.
 
     Parameters
     ----------
-    library : ModelLibrary
-        Trained models; the target's needs runs at several loads (`slomo profile --latency`).
-    target : Workload or str
-        The NF asked about.
-    competitors : sequence of Workload or str
-        One entry per instance, at their own offered loads.
-    machine : str, optional
-        Needed where the library has models of several machines.
-    offered_mpps : float, optional
-        What arrives at the target [Mpps], above 0; by default its traffic's offered load.
-    coverage : float
-        Nominal coverage of the intervals, above 0 and below 1. They contain the error of the predicted throughput, and
-        the scatter of a single measurement.
-    method, model, compat
-        How throughput is predicted, as in `slomo.prediction.equilibrium.solve_server`.
+    server : Server
+        Who runs there; the model of the first NF needs runs at several loads (`slomo profile --latency`).
+    saturated : Prediction
+        What it could serve there. Its interval is part of that of latency, beside the scatter of a measurement.
+    beside : ServerPrediction
+        Everybody at what is offered: what the NF feels at its load.
 
     Returns
     -------
     LatencyPrediction
         Without numbers, and with the verdict ``unsupported``, at a load of 1 or more, beyond the loads measured, and
         where latency was not profiled.
+    """
+    tenant = server.tenants[0]
+    assert tenant.offered_mpps is not None
+    mpps, felt = saturated.throughput_mpps, _felt(beside, tenant.model)
+    answer = _answer(_Case(tenant.model, tenant.offered_mpps, mpps, felt, saturated.coverage), saturated.interval)
+    reasons = (*answer.reasons, *saturated.reasons)
+    if tenant.adapted and answer.percentiles_us:
+        reasons = (*reasons, "latency in units of the time per packet taken from the nearest profile")
+    return replace(answer, verdict=max(answer.verdict, saturated.verdict, key=_ORDER.index), reasons=reasons)
+
+
+def offered_load(workload: Workload | str, offered_mpps: float | None = None) -> float:
+    """Return what arrives at an NF [Mpps]: as given, or by its traffic.
 
     Raises
     ------
     InvalidValueError
         Where no load is given, or one that is not above 0.
-    UnknownNameError, UnsupportedPredictionError
-        As `slomo.prediction.equilibrium.solve_server`.
 
     Examples
     --------
-    >>> predict_latency(ModelLibrary([]), "lpm", offered_mpps=-1.0)
+    >>> offered_load("lpm", -1.0)
     Traceback (most recent call last):
     slomo.errors.InvalidValueError: offered load is -1 Mpps, needed a rate above 0
     hint: give what arrives at the target
     """
-    workload = parse_workload(target) if isinstance(target, str) and ("@" in target or "(" in target) else target
     traffic = workload.traffic if isinstance(workload, Workload) else None
     offered = offered_mpps if offered_mpps is not None or traffic is None else traffic.offered_mpps
     if offered is None or not (math.isfinite(offered) and offered > 0.0):
@@ -90,24 +74,11 @@ def predict_latency(
         raise InvalidValueError(
             f"offered load is {shown}, needed a rate above 0", hint="give what arrives at the target"
         )
-    if isinstance(workload, str):
-        workload = library.find(workload, machine).workload
-    full = workload.with_traffic(replace(workload.traffic, offered_mpps=None))
-    options: dict[str, Any] = {"model": model, "compat": compat, "coverage": coverage}
-    saturated = solve_server(library, [full, *competitors], machine, method=method, **options).tenants[0]
-    loaded = workload.with_traffic(replace(workload.traffic, offered_mpps=offered))
-    beside = solve_server(library, [loaded, *competitors], machine, **options)
-    known = at_workload(library, full, machine)
-    asked = _Asked(known.model, offered, saturated.throughput_mpps, _felt(beside, known.model), coverage)
-    answer = _answer(asked, saturated.interval)
-    reasons = (*answer.reasons, *saturated.reasons)
-    if known.way != "profiled" and answer.percentiles_us:
-        reasons = (*reasons, "latency in units of the time per packet taken from the nearest profile")
-    return replace(answer, verdict=max(answer.verdict, saturated.verdict, key=_ORDER.index), reasons=reasons)
+    return offered
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _Case:
     """One NF at one load, beside others that put a pressure on it."""
 
     model: NFModel
@@ -129,16 +100,16 @@ def _felt(server: ServerPrediction, model: NFModel) -> Floats:
     return np.array([sum((vector.get(name) or 0.0) for vector in vectors) for name in names], dtype=float)
 
 
-def _answer(asked: _Asked, ends: tuple[float, float]) -> LatencyPrediction:
+def _answer(case: _Case, ends: tuple[float, float]) -> LatencyPrediction:
     """Read the latency model at one load and pressure, and at both ends of the throughput's interval."""
-    latency, offered, possible = asked.model.latency, asked.offered_mpps, asked.possible_mpps
-    nothing = LatencyPrediction(offered, possible, {}, {}, asked.coverage, Verdict.UNSUPPORTED)
+    latency, offered, possible = case.model.latency, case.offered_mpps, case.possible_mpps
+    nothing = LatencyPrediction(offered, possible, {}, {}, case.coverage, Verdict.UNSUPPORTED)
     if latency is None:
         return replace(nothing, reasons=("latency was not profiled at several loads: slomo profile NF --latency",))
     if not possible > 0.0:
         return replace(nothing, reasons=("nothing can be served there",))
     at = np.array([possible, max(ends[0], 1e-6), max(ends[1], possible)])
-    busy = asked.busy(at)
+    busy = case.busy(at)
     verdict, reasons = latency.check(float(busy[0]), offered / float(busy[0]))
     if verdict is Verdict.UNSUPPORTED:
         return replace(nothing, reasons=reasons)
@@ -146,7 +117,7 @@ def _answer(asked: _Asked, ends: tuple[float, float]) -> LatencyPrediction:
     bounded = bool(busy[1] <= latency.loads[1] + LOAD_SLACK)
     intervals = {}
     for name, (middle, slower, faster) in times.items():
-        scatter = float(latency.curves[name].half_width(busy[:1], asked.coverage)[0])
+        scatter = float(latency.curves[name].half_width(busy[:1], case.coverage)[0])
         # two causes that know nothing of each other: the error of the throughput, the scatter of a measurement
         down, up = math.hypot(scatter, math.log(middle / faster)), math.hypot(scatter, math.log(slower / middle))
         high = middle * math.exp(up) if bounded and math.isfinite(up) else None
@@ -156,4 +127,4 @@ def _answer(asked: _Asked, ends: tuple[float, float]) -> LatencyPrediction:
         low = f"{at[1]:.3g} Mpps, the load is {offered / at[1]:.3g}"
         reasons = (*reasons, f"at the low end of what it may serve, {low}: no upper bound")
     percentiles = {name: values[0] for name, values in times.items()}
-    return LatencyPrediction(offered, possible, percentiles, intervals, asked.coverage, verdict, reasons)
+    return LatencyPrediction(offered, possible, percentiles, intervals, case.coverage, verdict, reasons)

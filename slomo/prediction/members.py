@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
 from slomo.models.nf_model import NFModel
-from slomo.vocabulary.workload import Workload
+from slomo.prediction.tenants import Named, Tenant
 
-Named = Workload | str
 Indices = NDArray[np.int64]
 
 
@@ -24,7 +23,7 @@ class Members:
 
     Attributes
     ----------
-    models : tuple of NFModel
+    tenants : tuple of Tenant
         What the indices stand for.
     target : ndarray of int, shape (mixes,)
         The target of each mix.
@@ -32,13 +31,18 @@ class Members:
         Its competitors, in any order; -1 where there is none.
     """
 
-    models: tuple[NFModel, ...]
+    tenants: tuple[Tenant, ...]
     target: Indices
     places: Indices
 
+    @property
+    def models(self) -> tuple[NFModel, ...]:
+        """The model of each of them."""
+        return tuple(tenant.model for tenant in self.tenants)
 
-def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], models: Sequence[NFModel]) -> Members:
-    """Check arrays of indices into `models`.
+
+def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], tenants: Sequence[Tenant]) -> Members:
+    """Check arrays of indices into `tenants`.
 
     Raises
     ------
@@ -58,18 +62,18 @@ def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], model
             f"targets of shape {subject.shape} and mixes of shape {beside.shape} do not belong together",
             hint="needed: targets (mixes,) and competitors (mixes, places), -1 for an empty place",
         )
-    wrong = (subject < 0) | (subject >= len(models)) | ((beside < -1) | (beside >= len(models))).any(axis=1)
+    wrong = (subject < 0) | (subject >= len(tenants)) | ((beside < -1) | (beside >= len(tenants))).any(axis=1)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise InvalidValueError(
             f"mix {row} is target {subject[row]} beside {beside[row].tolist()}, "
-            f"but there are models of {len(models)} workloads, counted from 0",
+            f"but there are models of {len(tenants)} workloads, counted from 0",
             hint="-1 marks an empty place of a competitor",
         )
-    return Members(tuple(models), subject, beside)
+    return Members(tuple(tenants), subject, beside)
 
 
-def from_names(targets: Sequence[Named], mixes: Sequence[Sequence[Named]], find: Callable[[Named], NFModel]) -> Members:
+def from_names(targets: Sequence[Named], mixes: Sequence[Sequence[Named]], find: Callable[[Named], Tenant]) -> Members:
     """Look up every name once.
 
     Raises
@@ -88,11 +92,13 @@ def from_names(targets: Sequence[Named], mixes: Sequence[Sequence[Named]], find:
     # A workload's hash spells its key out; its identity is there already, and the list above keeps it alive.
     handles = [name if isinstance(name, str) else id(name) for name in named]
     distinct = {handle: find(name) for handle, name in dict(zip(handles, named, strict=True)).items()}
-    models = tuple({id(model): model for model in distinct.values()}.values())
-    number = {id(model): i for i, model in enumerate(models)}
-    codes = {handle: number[id(model)] for handle, model in distinct.items()}
+    # one model may be named in several ways: by name, by key, by value
+    kinds = {handle: (id(each.model), each.offered_mpps) for handle, each in distinct.items()}
+    tenants = {kinds[handle]: each for handle, each in reversed(distinct.items())}
+    number = {kind: i for i, kind in enumerate(tenants)}
+    codes = {handle: number[kind] for handle, kind in kinds.items()}
     flat = np.fromiter(map(codes.__getitem__, handles), dtype=np.int64, count=len(handles))
     sizes = np.fromiter(map(len, mixes), dtype=np.int64, count=len(mixes))
     places = np.full((len(mixes), int(sizes.max(initial=0))), -1, dtype=np.int64)
     places[np.arange(places.shape[1]) < sizes[:, np.newaxis]] = flat[len(targets) :]
-    return Members(models, flat[: len(targets)], places)
+    return Members(tuple(tenants.values()), flat[: len(targets)], places)

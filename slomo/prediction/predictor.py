@@ -1,36 +1,28 @@
-"""Predict the throughput of a target beside competitors it was never run with.
+"""Predict the throughput of a target beside competitors it was never run with: names asked for once, then many mixes.
 
-SLOMO (SIGCOMM'20) section 4: P = M(compose(V_1 ... V_n)), slowdown = 1 - P / P_solo. Every number comes from the
-features that training calibrated on (`slomo.equilibrium.competition`), for one mix as for a hundred thousand; numpy
-alone is needed.
+SLOMO (SIGCOMM'20) section 4. The answers are those of `slomo.prediction.question`; what a predictor adds is that it
+keeps whom it has looked up, and arrays of mixes. numpy alone is needed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.compose.composition import Compat, Composition, compose
-from slomo.compose.operators import rule_of
-from slomo.compose.saturation import at_limit
-from slomo.equilibrium.competition import competitor_vectors, mix_features
-from slomo.errors import InvalidValueError, UnsupportedPredictionError
-from slomo.models.applicability import Verdict
-from slomo.models.base import CompositionKind
+from slomo.compose.composition import Composition
 from slomo.models.library import ModelLibrary
-from slomo.models.nf_model import NFModel
-from slomo.prediction.batch import check_cores, check_coverage, half_width_mpps, predict_members
-from slomo.prediction.explanation import Explanation
-from slomo.prediction.explanation import explain as divide_loss
-from slomo.prediction.members import Named, from_indices, from_names
-from slomo.prediction.result import Prediction, PredictionBatch, label
-from slomo.vocabulary.metrics import METRICS
+from slomo.prediction.batch import predict_members
+from slomo.prediction.composed import Case, read
+from slomo.prediction.manner import Manner, manner
+from slomo.prediction.members import from_indices, from_names
+from slomo.prediction.question import answer_on, require_supported
+from slomo.prediction.result import Prediction, PredictionBatch
+from slomo.prediction.tenants import Named, Tenant, server_of, tenant_of
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
-
-Floats = NDArray[np.float64]
 
 
 class Predictor:
@@ -44,8 +36,10 @@ class Predictor:
         Where the NFs run; needed where the library has models of several machines.
     model : str
         Which sensitivity model, a name of the registry.
-    compat : {"slomo"}, optional
-        Contentiousness and composition by the published rule.
+    compat : {"published"}, optional
+        Compose by the rule of SLOMO's published scripts.
+    method : {"auto", "equilibrium", "composed"}
+        As in `slomo.prediction.manner.Manner`.
 
     Examples
     --------
@@ -56,18 +50,28 @@ class Predictor:
     """
 
     def __init__(
-        self, library: ModelLibrary, machine: str | None = None, model: str = "slomo-xgb", compat: Compat | None = None
+        self,
+        library: ModelLibrary,
+        machine: str | None = None,
+        model: str = DEFAULT_MODEL,
+        compat: str | None = None,
+        *,
+        method: str = DEFAULT_METHOD,
     ) -> None:
         self.library = library
         self.machine = library.machines[0] if machine is None and len(library.machines) == 1 else machine
-        self.model = model
-        self.compat = compat
-        self._known: dict[Named, NFModel] = {}
+        self.how = manner({"method": method, "model": model, "compat": compat})
+        self._tenants: dict[Named, Tenant] = {}
+
+    @property
+    def model(self) -> str:
+        """Which sensitivity model."""
+        return self.how.model
 
     @cached_property
     def workloads(self) -> tuple[Workload, ...]:
         """Workloads there are models for on this machine; what the indices of :meth:`predict_batch` count."""
-        return tuple(model.workload for model in self._models)
+        return tuple(tenant.workload for tenant in self._everybody)
 
     def predict(
         self,
@@ -107,28 +111,9 @@ class Predictor:
         UnsupportedPredictionError
             Where a competitor lacks a metric the model reads; with `strict`, for every unsupported prediction.
         """
-        if isinstance(competitors, str):
-            raise InvalidValueError(
-                f"competitors are the text '{competitors}', needed a list of NFs", hint=f"write ['{competitors}']"
-            )
-        check_coverage(coverage)
-        subject, others = self._find(target), [self._find(name) for name in competitors]
-        check_cores(subject, 1 + len(others))
-        model = subject.model(self.model)
-        asked = _Asked(subject, tuple(other.workload for other in others), coverage, strict, explain)
-        if not others:
-            return self._alone(asked)
-        checked = subject.applicability.feature_names
-        if model.composition == "pressure":
-            names = (*model.feature_names, *(name for name in checked if name not in model.feature_names))
-            row = seen = self._features(subject, others, names, "pressure")
-        else:
-            names = model.feature_names
-            row = self._features(subject, others, names, model.composition)
-            seen = dict(zip(checked, self._features(subject, others, checked, "pressure").values(), strict=True))
-        composed = None if model.composition == "none" else _composition(row, subject, self.compat)
-        own = self._own_values(subject, others, model.feature_names, model.composition) if explain else None
-        return self._answer(asked, row, seen, composed, own)
+        names = competitors if isinstance(competitors, str) else (target, *competitors)
+        server = server_of(self._find, names, self.machine)
+        return answer_on(server, self._how(coverage, explain=explain), strict=strict)
 
     def predict_vector(
         self,
@@ -163,13 +148,15 @@ class Predictor:
         MissingMetricError
             Where the vector lacks a metric the model reads.
         """
-        check_coverage(coverage)
-        subject, given = self._find(target), MetricVector(vector)
-        inputs = subject.inputs(self.model, given, traffic)[0].tolist()
-        row = dict(zip(subject.model(self.model).feature_names, inputs, strict=True))
+        subject, given = self._find(target).model, MetricVector(vector)
+        how = self._how(coverage, explain=explain)
+        inputs = subject.inputs(how.model, given, traffic)[0].tolist()
+        row = dict(zip(subject.model(how.model).feature_names, inputs, strict=True))
         seen = {**subject.traffic, **given, **row}
-        composed = Composition(given, dict.fromkeys(given, "given"))
-        return self._answer(_Asked(subject, (), coverage, strict, explain), row, seen, composed)
+        found = read(Case(subject, (), how), row, seen, Composition(given, dict.fromkeys(given, "given")))
+        if strict:
+            require_supported(found)
+        return found
 
     def predict_batch(
         self,
@@ -198,142 +185,22 @@ class Predictor:
         UnknownNameError, InvalidValueError
             As for :meth:`predict`.
         """
-        check_coverage(coverage)
+        how = self._how(coverage, explain=False)
         if isinstance(mixes, np.ndarray) and isinstance(targets, np.ndarray):
-            members = from_indices(targets, mixes, self._models)
+            members = from_indices(targets, mixes, self._everybody)
         else:
             members = from_names(list(targets), list(mixes), self._find)
-        return predict_members(members, self.machine or "", self.model, coverage, self.compat)
+        return predict_members(members, self.machine or "", how)
 
     @cached_property
-    def _models(self) -> tuple[NFModel, ...]:
+    def _everybody(self) -> tuple[Tenant, ...]:
         keys = self.library.workloads(self.machine) if self.machine is not None else ()
         return tuple(self._find(key) for key in keys)
 
-    def _find(self, name: Named) -> NFModel:
-        if name not in self._known:
-            self._known[name] = self.library.find(name, self.machine)
-        return self._known[name]
+    def _how(self, coverage: float, *, explain: bool) -> Manner:
+        return replace(self.how, coverage=coverage, explain=explain)
 
-    def _features(
-        self, subject: NFModel, others: Sequence[NFModel], names: tuple[str, ...], composition: CompositionKind
-    ) -> dict[str, float]:
-        row = mix_features(
-            others,
-            np.arange(len(others))[np.newaxis],
-            names,
-            capacities=subject.capacities,
-            composition=composition,
-            compat=self.compat,
-            traffic=subject.traffic,
-        )[0]
-        return dict(zip(names, row.tolist(), strict=True))
-
-    def _own_values(
-        self, subject: NFModel, others: Sequence[NFModel], names: tuple[str, ...], composition: CompositionKind
-    ) -> dict[str, Floats]:
-        """Return what each kind of competitor contributes to the composed features, all its instances together."""
-        metrics = [i for i, name in enumerate(names) if name in METRICS]
-        ordered = sorted(others, key=lambda model: model.workload.key)
-        values = competitor_vectors(
-            ordered,
-            np.arange(len(ordered))[np.newaxis],
-            tuple(names[i] for i in metrics),
-            capacities=subject.capacities,
-            composition=composition,
-            compat=self.compat,
-        )[0]
-        found: dict[str, Floats] = {}
-        for model, row in zip(ordered, values, strict=True):
-            found.setdefault(label(model.workload), np.zeros(len(names)))[metrics] += row
-        return found
-
-    def _alone(self, asked: "_Asked") -> Prediction:
-        """Answer with what was measured solo: slowdown exactly 0, nothing uncertain."""
-        subject, solo = asked.subject, asked.subject.solo_mpps
-        reads = subject.model(self.model).composition != "none"
-        return Prediction(
-            target=subject.workload,
-            competitors=(),
-            machine=subject.machine,
-            model=self.model,
-            solo_mpps=solo,
-            throughput_mpps=solo,
-            interval=(solo, solo),
-            coverage=asked.coverage,
-            verdict=Verdict.SUPPORTED,
-            explanation=Explanation(0.0, {}, 0.0) if asked.explain else None,
-            composition=compose([], subject.capacities, self.compat) if reads else None,
-        )
-
-    def _answer(
-        self,
-        asked: "_Asked",
-        row: Mapping[str, float],
-        seen: Mapping[str, float],
-        composed: Composition | None,
-        own: Mapping[str, Floats] | None = None,
-    ) -> Prediction:
-        """Predict from the values the model reads (`row`) and judge by those the profile covers (`seen`)."""
-        subject = asked.subject
-        model = subject.model(self.model)
-        vector = np.array([row[name] for name in model.feature_names])
-        mpps = model.predict_mpps(vector[np.newaxis])
-        verdict, reasons = _judged(subject, seen)
-        if np.isnan(mpps[0]) or (asked.strict and verdict is Verdict.UNSUPPORTED):
-            raise _refused(asked, self.model, reasons, vector)
-        width = half_width_mpps(subject, self.model, mpps, asked.coverage)[0]
-        return Prediction(
-            target=subject.workload,
-            competitors=asked.competitors,
-            machine=subject.machine,
-            model=self.model,
-            solo_mpps=subject.solo_mpps,
-            throughput_mpps=float(mpps[0]),
-            interval=(max(0.0, float(mpps[0] - width)), float(mpps[0] + width)),
-            coverage=asked.coverage,
-            verdict=verdict,
-            reasons=reasons,
-            explanation=divide_loss(model.predict_mpps, model.feature_names, vector, subject.solo_mpps, own)
-            if asked.explain
-            else None,
-            composition=composed,
-        )
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What a caller wants to know."""
-
-    subject: NFModel
-    competitors: tuple[Workload, ...]
-    coverage: float
-    strict: bool
-    explain: bool
-
-
-def _composition(row: Mapping[str, float], subject: NFModel, compat: Compat | None) -> Composition:
-    """Return the composed metrics among `row` as a value for people."""
-    vector = MetricVector({name: value for name, value in row.items() if name in METRICS})
-    rules = {name: rule_of(name, compat) for name in vector}
-    return Composition(vector, rules, () if compat else at_limit(vector, subject.capacities))
-
-
-def _judged(subject: NFModel, seen: Mapping[str, float]) -> tuple[Verdict, tuple[str, ...]]:
-    names = subject.applicability.feature_names
-    verdicts, reasons = subject.applicability.check(np.array([[seen.get(name, np.nan) for name in names]]))
-    return verdicts[0], reasons[0]
-
-
-def _refused(asked: _Asked, model: str, reasons: tuple[str, ...], vector: Floats) -> UnsupportedPredictionError:
-    names = asked.subject.model(model).feature_names
-    gaps = [name for name, value in zip(names, vector, strict=True) if np.isnan(value)]
-    why = f"not every competitor reports {', '.join(gaps)}" if gaps else "; ".join(reasons)
-    beside = ", ".join(label(workload) for workload in asked.competitors) or "the vector given"
-    return UnsupportedPredictionError(
-        f"model '{model}' cannot predict '{label(asked.subject.workload)}' beside {beside} "
-        f"on {asked.subject.machine}: {why}",
-        hint="profile the target under stronger pressure, or with these counters"
-        if not gaps
-        else "missing is not zero; profile the competitors with these counters",
-    )
+    def _find(self, name: Named) -> Tenant:
+        if name not in self._tenants:
+            self._tenants[name] = tenant_of(self.library, name, self.machine)
+        return self._tenants[name]

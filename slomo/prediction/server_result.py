@@ -1,6 +1,6 @@
 """What is predicted about a whole server: every NF's throughput and vector, and how the answer was found.
 
-Values only; `slomo.prediction.equilibrium` makes them.
+Values only; `slomo.prediction.question` makes them.
 """
 
 import math
@@ -33,7 +33,7 @@ class TenantPrediction:
     load : float
         Served share of what it could serve there, 0 to 1; 1 where saturated.
     vector : MetricVector or None
-        Core-level vector at the fixed point; None with method ``"slomo"``, which has no such vector.
+        Core-level vector at the fixed point; None with method ``"composed"``, which has no such vector.
     verdict : Verdict
         Whether what was measured supports this.
     reasons : tuple of str
@@ -106,15 +106,15 @@ class ServerPrediction:
     machine : str
         Where.
     method : str
-        ``"equilibrium"`` or ``"slomo"``, the one asked for.
+        ``"equilibrium"`` or ``"composed"``.
     coverage : float
         Nominal coverage of the intervals, 0 to 1.
     tenants : tuple of TenantPrediction
         In the order asked.
     sockets : mapping of int to Convergence
-        One fixed point per socket; empty with method ``"slomo"``.
+        One fixed point per socket; empty with method ``"composed"``.
     fallback : str or None
-        Why (part of) the answer came from method ``"slomo"`` although the equilibrium was asked for.
+        Why (part of) the answer came from method ``"composed"`` although the equilibrium was asked for.
     """
 
     machine: str

@@ -5,9 +5,10 @@ SLOMO (SIGCOMM'20) section 6.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from slomo.errors import UnknownNameError, UsageError
+from slomo.vocabulary.defaults import compat_named
 from slomo.workflow.names import host_of, machine_name
 from slomo.workflow.profile import profile
 from slomo.workflow.train import opened
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from slomo.profiling.campaign.progress import Progress
     from slomo.records.dataset import ProfileDataset
     from slomo.testbed.base import Testbed
+    from slomo.vocabulary.defaults import Compat
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
     from slomo.vocabulary.workload import Workload
@@ -34,7 +36,7 @@ def evaluate(
     seed: int = 0,
     models: Sequence[str] | None = None,
     coverage: float = 0.9,
-    compat: Literal["slomo"] | None = None,
+    compat: "Compat | None" = None,
     testbed: "str | Testbed" = "simulated",
     own: Iterable["NetworkFunction"] = (),
     store: str | Path | None = None,
@@ -59,7 +61,7 @@ def evaluate(
         Names of models; all by default.
     coverage : float
         Nominal coverage of the intervals, above 0 and below 1.
-    compat : {"slomo"}, optional
+    compat : {"published"}, optional
         Compose by the published rule.
     testbed, own, store, jobs, progress
         As in :func:`profile`.
@@ -101,7 +103,7 @@ def evaluate(
         )
     elif machine is not None:
         dataset = dataset.select(machine=machine_name(machine))
-    found = judge(known, dataset, models, coverage, compat=compat)
+    found = judge(known, dataset, models, coverage, compat=compat_named(compat))
     # sources and reliability are those of slomo's own rule of composition
     return found if compat is not None else explained(known, dataset, found)
 

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
     from slomo.vocabulary.machine import Machine
 
-DEFAULT_MACHINE = "e5-2620v4"
-DEFAULT_MODEL = "slomo-xgb"
-
 
 def named(item: Workload | str) -> list[Workload | str]:
     """Read a text as people write it; a plain name stays a name, for the library knows which workload it stands for."""

@@ -14,7 +14,6 @@ from slomo.vocabulary.workload_text import parse_workload
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
-    from slomo.placement.feasibility.estimates import Method
     from slomo.placement.online.placer import Placer
     from slomo.placement.over_time.judge import Judge, Judgement
     from slomo.placement.problem.cluster import Cluster
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from slomo.placement.problem.way_profiles import InstanceProfile
     from slomo.records.run import RunRecord
     from slomo.testbed.base import Testbed
+    from slomo.vocabulary.defaults import Method
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.vocabulary.defaults import DEFAULT_MACHINE
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.names import DEFAULT_MACHINE, machine_named, workloads_of
+from slomo.workflow.names import machine_named, workloads_of
 
 if TYPE_CHECKING:
     from slomo.profiling.adaptive.campaign import AdaptivePlan

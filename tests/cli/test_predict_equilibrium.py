@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from slomo.cli.main import main
 
 
@@ -13,8 +15,8 @@ def asked(capsys, line: str) -> tuple[int, str, str]:
 
 def test_the_equilibrium_can_be_asked_for(bench, capsys) -> None:
     """`predict --method equilibrium` answers with the same keys, the method as model, and a loss beside others."""
-    base = f"predict --target lpm --with stats:2 --with firewall --models {bench.models} --json"
-    code, out, _ = asked(capsys, f"{base} --method equilibrium")
+    base = f"predict --target lpm --with stats:2 --with firewall --models {bench.models} --json --method composed"
+    code, out, _ = asked(capsys, base.replace("composed", "equilibrium"))
     _, composed, _ = asked(capsys, base)
     found = json.loads(out)
     assert code == 0
@@ -41,12 +43,31 @@ def test_a_vector_stands_for_no_server(bench, capsys) -> None:
 
 
 def test_what_the_equilibrium_would_pass_over_is_refused(bench, capsys) -> None:
-    """--compat and --figure are refused with a hint, and --explain says that there is nothing to divide."""
+    """--compat is refused with a hint."""
     base = f"predict --target lpm --with stats --method equilibrium --models {bench.models}"
-    for words in ("--compat slomo", "--figure loss.png"):
-        code, _, err = asked(capsys, f"{base} {words}")
-        assert code == 2
-        assert words.split()[0] in err
-    code, out, _ = asked(capsys, f"{base} --explain")
+    code, _, err = asked(capsys, f"{base} --compat published")
+    assert code == 2
+    assert "--compat" in err
+
+
+def test_the_equilibrium_explains_its_loss(bench, capsys) -> None:
+    """--explain divides the loss over the neighbours, from the pressure that the NF feels at the fixed point."""
+    line = f"predict --target lpm --with stats:2 --with firewall --models {bench.models} --explain --json"
+    code, out, _ = asked(capsys, line)
+    found = json.loads(out)
     assert code == 0
-    assert "explained   not" in out
+    assert found["model"] == "equilibrium"
+    why = found["explanation"]
+    assert set(why["competitors"]) == {"stats", "firewall"}
+    parts = sum(sum(each.values()) for each in why["competitors"].values()) + why["unattributed_mpps"]
+    assert abs(parts - why["loss_mpps"]) < 1e-9
+    assert abs(found["solo_mpps"] - found["throughput_mpps"] - why["loss_mpps"]) < 1e-9
+
+
+def test_older_names_still_work(bench, capsys) -> None:
+    """What was method and rule "slomo" is asked for by that name with a warning, and answers the same."""
+    base = f"predict --target lpm --with stats --models {bench.models} --json --model slomo"
+    _, new, _ = asked(capsys, f"{base} --method composed --compat published")
+    with pytest.warns(DeprecationWarning, match="called 'composed' now"):
+        _, old, _ = asked(capsys, f"{base} --method slomo --compat slomo")
+    assert json.loads(old) == json.loads(new)

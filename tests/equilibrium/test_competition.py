@@ -51,7 +51,7 @@ def test_one_mix_alone_equals_the_same_mix_in_a_batch(models: list) -> None:  # 
 def test_competitions_composed_once_change_no_bit(models: list, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
     """A big batch composes each distinct competition once, with the bits of composing every one, by table or sort."""
     members = _mixes(1500, 3)
-    for rule in ({}, {"compat": "slomo"}, {"composition": "solo"}):
+    for rule in ({}, {"compat": "published"}, {"composition": "solo"}):
         once = mix_features(models, members, NAMES, capacities=models[0].capacities, **rule)
         with monkeypatch.context() as patch:
             patch.setattr(competition, "_TABLE", 0)
@@ -92,8 +92,8 @@ def test_solo_composition_adds_solo_vectors(models: list) -> None:  # type: igno
 
 
 def test_published_composition_uses_medians_by_count(models: list) -> None:  # type: ignore[type-arg]
-    """compat="slomo" adds each competitor's published median for the number of competitors."""
-    features = mix_features(models, np.array([[0, 1, -1]]), ("L2MISS",), compat="slomo")
+    """compat="published" adds each competitor's published median for the number of competitors."""
+    features = mix_features(models, np.array([[0, 1, -1]]), ("L2MISS",), compat="published")
     expected = sum(model.contentiousness.at_count(2)["L2MISS"] for model in models[:2])
     assert features[0, 0] == pytest.approx(expected)
 

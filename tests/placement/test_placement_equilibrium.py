@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slomo.errors import InvalidValueError
+from slomo.errors import UnknownNameError
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.library import ModelLibrary
@@ -47,7 +47,7 @@ def test_equilibrium_is_asked_where_models_know_it(library, responsive) -> None:
         for name, models, method in (
             ("default", responsive, "auto"),
             ("fixed point", responsive, "equilibrium"),
-            ("vectors", responsive, "slomo"),
+            ("vectors", responsive, "composed"),
             ("unknown", library, "auto"),
         )
     }
@@ -73,7 +73,7 @@ def test_decisions_say_what_predicted(responsive, cluster, ask) -> None:
         name: Placer(responsive, cluster, policy, **options)
         for name, policy, options in (
             ("default", "slomo", {}),
-            ("vectors", "slomo", {"method": "slomo"}),
+            ("vectors", "slomo", {"method": "composed"}),
             ("other model", "slomo", {"model": "dobrescu"}),
             ("own model", "dobrescu", {"method": "equilibrium"}),
         )
@@ -94,5 +94,5 @@ def test_equilibrium_without_models_of_it_is_refused(library, cluster, ask) -> N
 
     assert not decision.accepted
     assert "model 'equilibrium'" in decision.reasons[0]
-    with pytest.raises(InvalidValueError, match="method is 'guess'"):
+    with pytest.raises(UnknownNameError, match="unknown method 'guess'"):
         Placer(library, cluster, method="guess")

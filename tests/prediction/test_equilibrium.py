@@ -13,8 +13,8 @@ from slomo.models.applicability import Verdict, applicability
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.server_response import ServerResponse
-from slomo.prediction.equilibrium import solve_server
 from slomo.prediction.predictor import Predictor
+from slomo.prediction.question import solve_server
 from slomo.vocabulary.workload import Traffic, Workload
 
 MACHINE = "silver-4110"
@@ -224,16 +224,20 @@ def test_steep_profiles_still_converge(library, slope):
 
 
 def test_old_models_fall_back_and_say_so(library):
-    """Models trained without the competition beside them are answered by method 'slomo' with the reason."""
-    found = solve_server(library, ["lpm", "stats"], MACHINE)
+    """Models trained without the competition beside them compose; where the equilibrium was named, with the reason."""
+    assert solve_server(library, ["lpm", "stats"], MACHINE).method == "composed"
+    found = solve_server(library, ["lpm", "stats"], MACHINE, method="equilibrium")
     assert "without the competition beside it" in found.fallback
     assert found.tenants[0].verdict is Verdict.EXTRAPOLATED
 
 
-def test_method_slomo_is_the_predictor(server_library):
-    """Method 'slomo' gives the numbers of the predictor."""
-    found = mpps(server_library, ["lpm", "stats", "nat"], method="slomo")
-    assert found[0] == Predictor(server_library, MACHINE).predict("lpm", ["stats", "nat"]).throughput_mpps
+def test_composing_is_the_same_for_servers_and_targets(server_library):
+    """Method 'composed' gives the numbers of the predictor."""
+    found = mpps(server_library, ["lpm", "stats", "nat"], method="composed")
+    assert (
+        found[0]
+        == Predictor(server_library, MACHINE, method="composed").predict("lpm", ["stats", "nat"]).throughput_mpps
+    )
 
 
 def test_pressure_beyond_the_profile_is_said(server_library):

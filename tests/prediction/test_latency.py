@@ -9,8 +9,8 @@ from slomo.errors import InvalidValueError
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.latency import LatencyCurve, LatencyModel
-from slomo.prediction.latency import predict_latency
 from slomo.prediction.latency_result import LatencyPrediction
+from slomo.prediction.question import predict_latency
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.workflow.predict import predict
 
@@ -31,7 +31,7 @@ def timed(library):
 
 
 def asked(library, offered, beside=("stats",), **options):
-    return predict_latency(library, "lpm", beside, MACHINE, offered_mpps=offered, method="slomo", **options)
+    return predict_latency(library, "lpm", beside, MACHINE, offered_mpps=offered, method="composed", **options)
 
 
 def test_alone_the_load_is_relative_to_solo_throughput(timed):
@@ -97,8 +97,8 @@ def test_a_load_must_be_given(timed, offered):
 def test_the_load_may_stand_in_the_name(timed):
     """A workload with an offered load needs no other."""
     named = Workload("lpm", traffic=Traffic(offered_mpps=2.5))
-    assert predict_latency(timed, named, ["stats"], MACHINE, method="slomo") == asked(timed, 2.5)
-    text = predict_latency(timed, "lpm@64B,100000f,2.5Mpps", ["stats"], MACHINE, method="slomo")
+    assert predict_latency(timed, named, ["stats"], MACHINE, method="composed") == asked(timed, 2.5)
+    text = predict_latency(timed, "lpm@64B,100000f,2.5Mpps", ["stats"], MACHINE, method="composed")
     assert text == asked(timed, 2.5)
 
 

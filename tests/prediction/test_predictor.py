@@ -43,7 +43,7 @@ def test_alone_nothing_is_lost(library, model):
     assert found.composition is None or found.composition.vector["L2MISS"] == 0.0
 
 
-@pytest.mark.parametrize("compat", [None, "slomo"])
+@pytest.mark.parametrize("compat", [None, "published"])
 def test_order_of_competitors_changes_no_bit(library, compat):
     """Any order of the competitors gives the same numbers, to the last bit."""
     predictor = Predictor(library, MACHINE, compat=compat)
@@ -179,7 +179,7 @@ def test_missing_metric_is_not_zero(gap_library):
 
 
 @pytest.mark.parametrize("model", ["slomo-xgb", "dobrescu", "none"])
-@pytest.mark.parametrize("compat", [None, "slomo"])
+@pytest.mark.parametrize("compat", [None, "published"])
 def test_batch_equals_one_by_one(library, model, compat):
     """A batch of mixes of all sizes, targets and kinds of naming gives the numbers of single predictions."""
     predictor = Predictor(library, MACHINE, model, compat)

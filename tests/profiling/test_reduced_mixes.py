@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.prediction.equilibrium import solve_server
 from slomo.prediction.evaluation import evaluate, judged_mixes
+from slomo.prediction.question import solve_server
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import solo_plan, stream_of
 from slomo.profiling.plans.reduced_mixes import LOADS, reduced_mixes_plan

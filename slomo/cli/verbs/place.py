@@ -12,6 +12,7 @@ from slomo.cli.options import (
     complete_models,
     json_option,
     machine_option,
+    method_option,
     models_option,
     own_nf_option,
     seed_option,
@@ -60,10 +61,6 @@ _risk = click.option(
 _model = click.option(
     "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]"
 )
-_method = click.option(
-    "--method", type=click.Choice(["auto", "equilibrium", "slomo"]), default="auto", show_default=True,
-    help="Predict mixes at their equilibrium, or by the vectors of the neighbours; auto: equilibrium where known.",
-)  # fmt: skip
 _profiles = click.option(
     "--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways, from `slomo place profiles`."
 )
@@ -85,7 +82,7 @@ def command() -> None:
 @click.option("--policy", default="slomo", show_default=True, help="Policy.", **_POLICY)  # type: ignore[arg-type]
 @models_option
 @_model
-@_method
+@method_option
 @_risk
 @_profiles
 @click.option(
@@ -167,7 +164,7 @@ def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> No
 @click.option("--policy", "policies", multiple=True, help="Policy, repeatable; all that can by default.", **_POLICY)  # type: ignore[arg-type]
 @models_option
 @_model
-@_method
+@method_option
 @_risk
 @_profiles
 @click.option(

@@ -12,6 +12,7 @@ from slomo.cli.options import (
     coverage_option,
     json_option,
     machine_option,
+    method_option,
     models_option,
     own_nf_option,
     seed_option,
@@ -49,13 +50,7 @@ if TYPE_CHECKING:
 @click.option(
     "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model to ask. [setting: model]"
 )
-@click.option(
-    "--method",
-    type=click.Choice(["slomo", "equilibrium"]),
-    default="slomo",
-    show_default=True,
-    help="Compose the competitors' vectors, or solve the whole server at once.",
-)
+@method_option
 @click.option(
     "--offered", type=float, metavar="MPPS", help="What arrives at the target; latency is then predicted as well."
 )
@@ -119,7 +114,7 @@ def command(
     if rows is not None or accelerator is not None:
         _rows(rows, accelerator, pattern, as_json=as_json, **given)
         return
-    _check_method(given["method"], figure, given["compat"])
+    _check_method(given["method"], given["compat"])
     place = None if figure is None else figure_path(figure)
     prediction = _predicted(**given)
     if place is not None:
@@ -129,19 +124,17 @@ def command(
         return
     click.echo(_text(prediction))
     if explain:
-        click.echo(_explanation(prediction) or "  explained   not: method equilibrium answers for all at once")
+        click.echo(_explanation(prediction) or "  explained   not: it serves what it is offered")
 
 
-def _check_method(method: str, figure: str | None, compat: str | None) -> None:
+def _check_method(method: str, compat: str | None) -> None:
     """Refuse what a method would pass over."""
     from slomo.errors import UsageError
 
-    for option, value in (("--figure", figure), ("--compat", compat)):
-        if method == "equilibrium" and value is not None:
-            raise UsageError(
-                f"{option} and --method equilibrium were given: it composes no vectors and explains no loss",
-                hint="leave one of them out",
-            )
+    if method == "equilibrium" and compat is not None:
+        raise UsageError(
+            "--compat and --method equilibrium were given: it composes no vectors", hint="leave one of them out"
+        )
 
 
 def _rows(rows: str | None, accelerator: str | None, pattern: str, *, as_json: bool, **given: Any) -> None:
@@ -178,7 +171,7 @@ def _predicted(
     strict: bool,
     compat: Any,
     nf_files: tuple[str, ...],
-    method: str = "slomo",
+    method: str = "auto",
     offered: float | None = None,
     **given: Any,
 ) -> "Prediction":
@@ -194,7 +187,7 @@ def _predicted(
         raise UsageError(
             "--traffic was given without --vector", hint="with --with, write the traffic into the name: lpm@1500B,1000f"
         )
-    if vector and method != "slomo":
+    if vector and method == "equilibrium":
         raise UsageError(
             f"--vector and --method {method} were given", hint="a whole server is solved from its NFs; name them --with"
         )
@@ -212,7 +205,7 @@ def _predicted(
         return predict_vector(
             target, _pairs("--vector", vector), library, traffic=_pairs("--traffic", traffic), **common
         )
-    return predict(target, beside, library, compat=compat, method=method, offered_mpps=offered, **common)  # type: ignore[arg-type]
+    return predict(target, beside, library, compat=compat, method=method, offered_mpps=offered, **common)
 
 
 def _machine(asked: str | None, default: str, known: tuple[str, ...]) -> str | None:

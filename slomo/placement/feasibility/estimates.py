@@ -6,7 +6,8 @@ probability r ask for c = 1 - 2 (1 - r) / n (union bound).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from slomo.errors import InvalidValueError, PredictionError, UnknownNameError, UnsupportedPredictionError
 from slomo.placement.problem.request import Request
 from slomo.placement.problem.way_profiles import InstanceProfile, ProfileKey
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, method_named
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -24,10 +26,6 @@ if TYPE_CHECKING:
 Rate = tuple[float, float, float]
 Tenants = tuple[str, ...]
 Floats = NDArray[np.float64]
-#: How a mix is predicted: each tenant beside the vectors of the others, or all at their fixed point.
-Method = Literal["auto", "slomo", "equilibrium"]
-#: The sensitivity model that the fixed point takes the place of, where models know it.
-_DEFAULT_MODEL = "slomo-xgb"
 
 
 class ThroughputEstimates:
@@ -43,8 +41,8 @@ class ThroughputEstimates:
         Probability with which all SLOs of a socket must hold, 0.5 (by the predictions themselves) up to below 1.
     profiles : sequence of InstanceProfile
         Throughput over cache ways and latency over load.
-    method : {"auto", "slomo", "equilibrium"}
-        Predict each tenant of a mix by `model` beside the vectors of the others ("slomo"), or all tenants at their
+    method : {"auto", "composed", "equilibrium"}
+        Predict each tenant of a mix by `model` beside the vectors of the others ("composed"), or all tenants at their
         fixed point (`slomo.equilibrium.server`), which needs profiles with the competition beside the target. "auto"
         takes the fixed point where all models of a machine know it and the default model is asked.
 
@@ -65,19 +63,17 @@ class ThroughputEstimates:
     def __init__(
         self,
         library: "ModelLibrary",
-        model: str = _DEFAULT_MODEL,
+        model: str = DEFAULT_MODEL,
         risk: float = 0.95,
         profiles: Sequence[InstanceProfile] = (),
-        method: Method = "auto",
+        method: str = DEFAULT_METHOD,
     ) -> None:
         if not 0.5 <= risk < 1.0:
             raise InvalidValueError(
                 f"risk is {risk}, needed at least 0.5 and below 1",
                 hint="0.95: an SLO is kept with a probability of 95 %",
             )
-        if method not in ("auto", "slomo", "equilibrium"):
-            raise InvalidValueError(f"method is {method!r}, needed 'auto', 'slomo' or 'equilibrium'")
-        self.library, self.model, self.risk, self.method = library, model, risk, method
+        self.library, self.model, self.risk, self.method = library, model, risk, method_named(method)
         self.profiles: Mapping[ProfileKey, InstanceProfile] = {(p.machine, p.workload): p for p in profiles}
         self._predictors: dict[str, Predictor] = {}
         self._index: dict[str, dict[str, int]] = {}
@@ -110,7 +106,7 @@ class ThroughputEstimates:
         if machine not in self._jointly:
             models = [self.library[key] for key in self.library if key[0] == machine]
             known = bool(models) and all(model.response is not None for model in models)
-            asked = self.method == "auto" and self.model == _DEFAULT_MODEL and known
+            asked = self.method == "auto" and self.model == DEFAULT_MODEL and known
             self._jointly[machine] = asked or self.method == "equilibrium"
         return self._jointly[machine]
 
@@ -187,34 +183,12 @@ class ThroughputEstimates:
             Predicted throughput and the ends of its interval [Mpps].
         """
         coverage = self._coverage(machine, 1 if self.risk == 0.5 else promises)
-        solve = self._together if self.jointly(machine) else self._one_by_one
-        mpps, low, high = solve(machine, members, coverage)
-        return mpps, mpps if self.risk == 0.5 else low, high
+        from slomo.prediction.batch import predict_places
 
-    def _one_by_one(self, machine: str, members: NDArray[np.int64], coverage: float) -> tuple[Floats, Floats, Floats]:
-        """Predict each tenant beside the others, tenants alike once."""
         predictor, _ = self._predictor(machine)
-        width = members.shape[1]
-        first = members >= 0
-        first[:, 1:] &= members[:, 1:] != members[:, :-1]
-        rows, places = np.nonzero(first)
-        others = np.arange(width - 1) + (np.arange(width - 1) >= places[:, np.newaxis])
-        batch = predictor.predict_batch(
-            members[rows, places], np.take_along_axis(members[rows], others, axis=1), coverage
-        )
-        number = np.cumsum(first.ravel()).reshape(first.shape) - 1  # of the latest tenant not like the one before
-        return batch.throughput_mpps[number], batch.low_mpps[number], batch.high_mpps[number]
-
-    def _together(self, machine: str, members: NDArray[np.int64], coverage: float) -> tuple[Floats, Floats, Floats]:
-        """Predict all tenants of a mix at the fixed point of everybody's answer to everybody else."""
-        from slomo.equilibrium.server import solve_joint
-
-        models = tuple(self.library[machine, name] for name in self._names[machine])
-        used, packed = np.unique(members, return_inverse=True)
-        empty = int(used[0] < 0)
-        joint = solve_joint([models[code] for code in used[empty:]], packed.reshape(members.shape) - empty,
-                            coverage=coverage)  # fmt: skip
-        return joint.throughput_mpps, joint.low_mpps, joint.high_mpps
+        models = [self.library[machine, name] for name in self._names[machine]]
+        rates = predict_places(models, members, machine, replace(predictor.how, coverage=coverage))
+        return rates.mpps, rates.mpps if self.risk == 0.5 else rates.low, rates.high
 
     def _coverage(self, machine: str, promises: int) -> float:
         """Return the coverage whose lower ends all hold with the risk asked for, as far as calibration reaches."""
@@ -273,7 +247,7 @@ class ThroughputEstimates:
         from slomo.prediction.predictor import Predictor
 
         if machine not in self._predictors:
-            made = Predictor(self.library, machine, self.model)
+            made = Predictor(self.library, machine, self.model, method=self.method)
             self._predictors[machine] = made
             self._names[machine] = tuple(workload.key for workload in made.workloads)
             self._index[machine] = {name: i for i, name in enumerate(self._names[machine])}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from slomo.errors import InvalidValueError
-from slomo.placement.feasibility.estimates import Method, ThroughputEstimates
+from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature
 from slomo.placement.feasibility.oracle import MixVerdict
 from slomo.placement.online.decisions import DecisionWriter
@@ -25,6 +25,7 @@ from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.request import Request, find_request, unique_requests
 from slomo.placement.problem.way_profiles import InstanceProfile
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from slomo.vocabulary.display import html_table
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Placer:
     fallback : {"refuse", "alone"}
         What to do with a network function that has no model on a machine: refuse it there, or give it a socket for
         itself.
-    method : {"auto", "slomo", "equilibrium"}
+    method : {"auto", "composed", "equilibrium"}
         Predict each tenant of a mix beside the vectors of the others, or all at their fixed point; "auto" takes the
         fixed point where the models know it. Policies with a model of their own ask that.
 
@@ -77,11 +78,11 @@ class Placer:
         cluster: Cluster,
         policy: str | type[Policy] = "slomo",
         *,
-        model: str = "slomo-xgb",
+        model: str = DEFAULT_MODEL,
         risk: float = 0.95,
         profiles: Sequence[InstanceProfile] = (),
         fallback: Fallback = "refuse",
-        method: Method = "auto",
+        method: str = DEFAULT_METHOD,
         observe: "Callable[[Placer], Mapping[str, float]] | None" = None,
     ) -> None:
         kind = policy_class(policy) if isinstance(policy, str) else policy
@@ -90,7 +91,7 @@ class Placer:
         self.cluster, self.fallback = cluster, fallback
         self._machines = cluster.machines
         self.estimates = ThroughputEstimates(
-            library, kind.model or model, risk, profiles, "slomo" if kind.model else method
+            library, kind.model or model, risk, profiles, "composed" if kind.model else method
         )
         self._pieces = Pieces()
         self.policy = make_policy(kind, self.estimates, self._pieces)

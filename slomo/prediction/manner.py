@@ -1,0 +1,108 @@
+"""How an answer is to be made: by which method, model and rule, with which coverage."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from slomo.errors import InvalidValueError
+from slomo.models.nf_model import NFModel
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, Compat, Method, compat_named, method_named
+
+
+class MannerFields(TypedDict, total=False):
+    """What :class:`Manner` takes, for functions that pass it on by keyword."""
+
+    method: str
+    model: str
+    compat: str | None
+    coverage: float
+    explain: bool
+    window_s: float | None
+    prove: bool
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How an answer is to be made.
+
+    Attributes
+    ----------
+    method : {"auto", "equilibrium", "composed"}
+        All NFs of a server at once (`slomo.equilibrium.server`), or SLOMO's way, each NF beside the composed vectors of
+        the others. ``"auto"`` takes the first where the models of all NFs asked about know it, and neither another
+        model than the default nor a rule of composition is asked for.
+    model : str
+        Sensitivity model of method ``"composed"``.
+    compat : {"published"}, optional
+        Compose by the rule of SLOMO's published scripts.
+    coverage : float
+        Nominal coverage of the intervals, above 0 and below 1.
+    explain : bool
+        Divide the loss over metrics and competitors.
+    window_s : float, optional
+        Length of the measurement that intervals of NFs at reduced load speak of [s]: arrivals vary (Poisson). By
+        default that of the calibration mixes at reduced load; endless without such mixes.
+    prove : bool
+        Prove how near the fixed point is (`slomo.equilibrium.bound`) instead of estimating it from the last two
+        steps; about as long again. `Convergence.proven` says which it is.
+
+    Raises
+    ------
+    UnknownNameError
+        For a method or rule there is none of.
+    InvalidValueError
+        For a coverage that is no probability strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> Manner().method, Manner(model="dobrescu").by_composing
+    ('auto', True)
+    """
+
+    method: Method = DEFAULT_METHOD
+    model: str = DEFAULT_MODEL
+    compat: Compat | None = None
+    coverage: float = 0.9
+    explain: bool = True
+    window_s: float | None = None
+    prove: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "method", method_named(self.method))
+        object.__setattr__(self, "compat", compat_named(self.compat))
+        check_coverage(self.coverage)
+
+    @property
+    def by_composing(self) -> bool:
+        """Whether vectors are composed whatever the models know."""
+        if self.method == "auto":
+            return self.model != DEFAULT_MODEL or self.compat is not None
+        return self.method == "composed"
+
+    def jointly(self, models: Sequence[NFModel]) -> bool:
+        """Return whether these NFs are predicted all at once."""
+        return not self.by_composing and all(model.response is not None for model in models)
+
+
+def manner(fields: MannerFields) -> Manner:
+    """Return the manner that keyword arguments ask for, older names of methods and rules among them."""
+    return Manner(**fields)  # type: ignore[arg-type]
+
+
+def check_coverage(coverage: float) -> None:
+    """Refuse a coverage that is no probability strictly between 0 and 1.
+
+    Raises
+    ------
+    InvalidValueError
+        For any other number.
+
+    Examples
+    --------
+    >>> check_coverage(90)
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: coverage is 90, needed above 0 and below 1
+    hint: 0.9 is usual
+    """
+    if not 0.0 < coverage < 1.0:
+        raise InvalidValueError(f"coverage is {coverage}, needed above 0 and below 1", hint="0.9 is usual")

@@ -1,0 +1,352 @@
+"""One question, one answer: the way from names to numbers that every door takes.
+
+Names are resolved once (`tenants`), memory answers at the fixed point of the server (`equilibrium`) or from composed
+vectors (`composed`), accelerators are added (`accelerated`), what is offered and what was not profiled are taken into
+account here, and latency (`latency`) where a load was asked about. `slomo.predict`, `Predictor`, evaluation, placement,
+the command line and whatever comes later all ask here; `batch` is the same for arrays, to the last bit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Unpack
+
+import numpy as np
+
+from slomo.errors import UnsupportedPredictionError
+from slomo.models.applicability import Verdict
+from slomo.models.library import ModelLibrary
+from slomo.prediction.accelerated import shares_accelerator, with_accelerator
+from slomo.prediction.composed import composed, half_width_mpps
+from slomo.prediction.equilibrium import NAME, Solved
+from slomo.prediction.latency import latency_of, offered_load
+from slomo.prediction.latency_result import LatencyPrediction
+from slomo.prediction.manner import Manner, MannerFields, manner
+from slomo.prediction.result import Prediction, label
+from slomo.prediction.server_result import ServerPrediction, TenantPrediction
+from slomo.prediction.tenants import Named, Server, server_of, tenant_of
+from slomo.vocabulary.workload_text import parse_workload
+
+
+@dataclass(frozen=True)
+class Question:
+    """What one NF of a server does.
+
+    Attributes
+    ----------
+    workloads : tuple of Workload or str
+        The NF asked about, then one entry per NF beside it. Traffic that was not profiled is interpolated between
+        profiles, or extrapolated from a near one, and the verdict says so (`slomo.adaptation.adapt`). An offered load
+        below what an NF can serve there is served whole, and it presses less on the others.
+    machine : str, optional
+        Needed where the library has models of several machines.
+    sockets : tuple of int, optional
+        Socket of each NF, all on `nic_socket` by default. NFs of different sockets share no cache and no channel.
+    nic_socket : int
+        Socket of the NIC, where profiles are measured.
+    strict : bool
+        Refuse an answer that what was measured does not support.
+    manner : Manner
+        How the answer is to be made.
+    """
+
+    workloads: tuple[Named, ...]
+    machine: str | None = None
+    sockets: tuple[int, ...] | None = None
+    nic_socket: int = 0
+    strict: bool = False
+    manner: Manner = field(default_factory=Manner)
+
+
+def answer(library: ModelLibrary, question: Question) -> Prediction:
+    """Answer a question.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        Trained models.
+    question : Question
+        Who is asked about, beside whom, and how.
+
+    Returns
+    -------
+    Prediction
+        With the field `latency` where less than saturation is offered to the NF asked about.
+
+    Raises
+    ------
+    UnknownNameError
+        For an NF, machine or model there is none of, with the nearest.
+    InvalidValueError
+        For more NFs than a socket has cores.
+    UnsupportedPredictionError
+        For traffic that no profile reaches, or a competitor that lacks a metric the model reads; where `strict`, for
+        every answer that is not supported.
+
+    Examples
+    --------
+    >>> answer(ModelLibrary([]), Question(("lpm", "nat"), "silver-4110"))
+    Traceback (most recent call last):
+    slomo.errors.UnknownNameError: unknown machine with models 'silver-4110'
+    hint: there are models for none; profile and train on 'silver-4110' first
+    """
+    server = server_of(
+        lambda name: tenant_of(library, name, question.machine),
+        question.workloads,
+        question.machine,
+        question.sockets,
+        question.nic_socket,
+    )
+    return answer_on(server, question.manner, strict=question.strict)
+
+
+def answer_on(server: Server, how: Manner, *, strict: bool = False) -> Prediction:
+    """Answer about the first NF of a server whose names are resolved already."""
+    found = Answers(server, how).prediction(0)
+    if strict:
+        require_supported(found)
+    if server.tenants[0].offered_mpps is None:
+        return found
+    return replace(found, latency=_latency(server, how))
+
+
+def solve_server(
+    library: ModelLibrary,
+    workloads: Sequence[Named],
+    machine: str | None = None,
+    *,
+    sockets: Sequence[int] | None = None,
+    nic_socket: int = 0,
+    **how: Unpack[MannerFields],
+) -> ServerPrediction:
+    """Predict all NFs of a server.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        Trained models.
+    workloads : sequence of Workload or str
+        One per NF instance, in any order.
+    machine, sockets, nic_socket
+        As in :class:`Question`.
+    **how
+        As in `slomo.prediction.manner.Manner`.
+
+    Returns
+    -------
+    ServerPrediction
+        Without neighbours, exactly what was measured solo.
+
+    Raises
+    ------
+    UnknownNameError, UnsupportedPredictionError
+        As :func:`answer`.
+    InvalidValueError
+        For more NFs than a socket has cores, or sockets that do not belong to the NFs.
+
+    Examples
+    --------
+    >>> solve_server(ModelLibrary([]), [], "silver-4110", method="guess")
+    Traceback (most recent call last):
+    slomo.errors.UnknownNameError: unknown method 'guess'
+    hint: Known: auto, composed, equilibrium
+    """
+    wanted = manner(how)
+    server = server_of(lambda name: tenant_of(library, name, machine), workloads, machine, sockets, nic_socket)
+    return Answers(server, replace(wanted, explain=False)).whole()
+
+
+def predict_latency(
+    library: ModelLibrary,
+    target: Named,
+    competitors: Sequence[Named] = (),
+    machine: str | None = None,
+    *,
+    offered_mpps: float | None = None,
+    **how: Unpack[MannerFields],
+) -> LatencyPrediction:
+    """Predict how long packets of one NF stay.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        Trained models; the target's needs runs at several loads (`slomo profile --latency`).
+    target : Workload or str
+        The NF asked about.
+    competitors : sequence of Workload or str
+        One entry per instance, at their own offered loads.
+    machine : str, optional
+        Needed where the library has models of several machines.
+    offered_mpps : float, optional
+        What arrives at the target [Mpps], above 0; by default its traffic's offered load.
+    **how
+        As in `slomo.prediction.manner.Manner`. Intervals contain the error of the predicted throughput, and the scatter
+        of a single measurement.
+
+    Raises
+    ------
+    InvalidValueError
+        Where no load is given, or one that is not above 0.
+    UnknownNameError, UnsupportedPredictionError
+        As :func:`answer`.
+    """
+    first = parse_workload(target) if isinstance(target, str) and ("@" in target or "(" in target) else target
+    load = offered_load(first, offered_mpps)
+    server = server_of(lambda name: tenant_of(library, name, machine), [first, *competitors], machine)
+    return _latency(server.with_load(0, load), manner(how))
+
+
+class Answers:
+    """The answers about one server.
+
+    Parameters
+    ----------
+    server : Server
+        Who runs there.
+    how : Manner
+        How the answers are to be made.
+    """
+
+    def __init__(self, server: Server, how: Manner) -> None:
+        self.server, self.how = server, how
+        self.solved = Solved(server, how) if server.tenants and how.jointly(server.models) else None
+
+    def prediction(self, number: int) -> Prediction:
+        """Return the answer about one tenant: memory, then its accelerator, then what is offered and what is known."""
+        found = self._memory(number)
+        tenant, others = self.server.tenants[number], self.server.beside(number)
+        models = [tenant.model, *(other.model for other in others)]
+        if shares_accelerator(models):
+            offered = [tenant.offered_mpps, *(other.offered_mpps for other in others)]
+            found = with_accelerator(found, models, self._possible(number), offered)
+        return self._marked(self._limited(found, number), number)
+
+    def whole(self) -> ServerPrediction:
+        """Return the answers about everybody."""
+        tenants = tuple(self._tenant(number) for number in range(len(self.server.tenants)))
+        reasons = dict.fromkeys(self._fallback(number) for number in range(len(tenants)))
+        return ServerPrediction(
+            self.server.machine,
+            "composed" if self.solved is None and self.how.method != "equilibrium" else "equilibrium",
+            self.how.coverage,
+            tenants,
+            {} if self.solved is None else self.solved.convergence(),
+            "; ".join(reason for reason in reasons if reason) or None,
+        )
+
+    def _tenant(self, number: int) -> TenantPrediction:
+        found, solved = self.prediction(number), self.solved
+        at_rest = solved is not None and solved.why_not(number) is None
+        offered, possible = self.server.tenants[number].offered_mpps, self.possible_mpps(number)
+        return TenantPrediction(
+            workload=found.target,
+            socket=self.server.sockets[number],
+            solo_mpps=found.solo_mpps,
+            throughput_mpps=found.throughput_mpps,
+            interval=found.interval,
+            load=1.0 if offered is None or possible <= 0.0 else min(1.0, offered / possible),
+            vector=solved.vector(number) if solved is not None and at_rest else None,
+            verdict=found.verdict,
+            reasons=found.reasons,
+        )
+
+    def possible_mpps(self, number: int) -> float:
+        """Return what a tenant could serve as far as memory is concerned, whatever it is offered [Mpps]."""
+        if self.solved is not None and self.solved.why_not(number) is None:
+            return self.solved.possible_mpps(number)
+        return composed(self.server, number, replace(self.how, explain=False)).throughput_mpps
+
+    def _possible(self, number: int) -> list[float]:
+        """Return the same for a tenant and everybody beside it, in that order."""
+        here = self.server.on(self.server.sockets[number])
+        return [self.possible_mpps(i) for i in (number, *(other for other in here if other != number))]
+
+    def _memory(self, number: int) -> Prediction:
+        if self.solved is not None and self.solved.why_not(number) is None:
+            return self.solved.prediction(number)
+        found = composed(self.server, number, self.how)
+        reasons, server = list(found.reasons), self.server
+        if why := self._fallback(number):
+            reasons.append(why)
+        names = sorted({tenant.workload.nf for tenant in server.tenants if tenant.offered_mpps is not None})
+        if names and found.competitors:
+            reasons.append(f"method 'composed' knows full load only; reduced here: {', '.join(names)}")
+        beside = tuple(other.workload for other in server.beside(number))
+        verdict = found.verdict if tuple(reasons) == found.reasons else _at_most_extrapolated(found.verdict)
+        target = server.tenants[number].workload
+        return replace(found, target=target, competitors=beside, reasons=tuple(reasons), verdict=verdict)
+
+    def _fallback(self, number: int) -> str | None:
+        """Say why the equilibrium does not answer although it was to; None where it does, or was not."""
+        if self.solved is not None:
+            return self.solved.why_not(number)
+        if self.how.method != "equilibrium":
+            return None
+        without = sorted({model.workload.nf for model in self.server.models if model.response is None})
+        names = ", ".join(without)
+        return f"{names} was profiled without the competition beside it, so there is no equilibrium to solve"
+
+    def _limited(self, found: Prediction, number: int) -> Prediction:
+        """Cut what is possible off at what is offered."""
+        offered = self.server.tenants[number].offered_mpps
+        if offered is None or found.model == NAME:
+            return found
+        low, high = found.interval
+        return replace(
+            found,
+            solo_mpps=min(found.solo_mpps, offered),
+            throughput_mpps=min(found.throughput_mpps, offered),
+            interval=(min(low, offered), min(high, offered)),
+            explanation=None,
+        )
+
+    def _marked(self, found: Prediction, number: int) -> Prediction:
+        """Say what was not profiled; alone, it is no measurement either."""
+        tenant, server = self.server.tenants[number], self.server
+        reasons = list(tenant.adapted)
+        reasons += [reason for other in server.beside(number) for reason in other.adapted if reason not in reasons]
+        socket = server.sockets[number]
+        if socket != server.nic_socket:
+            reasons.append(f"profiled on the NIC's socket {server.nic_socket}, asked about socket {socket}")
+        if not reasons:
+            return found
+        interval = found.interval
+        if tenant.adapted and not found.competitors and tenant.offered_mpps is None:
+            mpps = found.throughput_mpps
+            width = self._half_width_mpps(number, mpps)
+            interval = (max(0.0, mpps - width), mpps + width)
+        verdict = _at_most_extrapolated(found.verdict)
+        return replace(found, verdict=verdict, reasons=(*reasons, *found.reasons), interval=interval)
+
+    def _half_width_mpps(self, number: int, mpps: float) -> float:
+        subject = self.server.tenants[number].model
+        if self.solved is not None and subject.response is not None:
+            calibration = subject.response.calibration
+            return float(calibration.half_width_mpps(np.array([mpps]), subject.solo_mpps, self.how.coverage)[0])
+        return float(half_width_mpps(subject, self.how.model, np.array([mpps]), self.how.coverage)[0])
+
+
+def _latency(server: Server, how: Manner) -> LatencyPrediction:
+    """Return how long packets of the first NF stay at what it is offered."""
+    plain = replace(how, explain=False)
+    saturated = Answers(server.with_load(0, None), plain).prediction(0)
+    # what it feels at its load is the fixed point's, whatever answers for throughput
+    return latency_of(server, saturated, Answers(server, replace(plain, method="equilibrium")).whole())
+
+
+def _at_most_extrapolated(verdict: Verdict) -> Verdict:
+    return Verdict.EXTRAPOLATED if verdict is Verdict.SUPPORTED else verdict
+
+
+def require_supported(prediction: Prediction) -> None:
+    """Refuse a prediction that what was measured does not support.
+
+    Raises
+    ------
+    UnsupportedPredictionError
+        With the reasons.
+    """
+    if prediction.verdict is Verdict.UNSUPPORTED:
+        raise UnsupportedPredictionError(
+            f"'{label(prediction.target)}' on {prediction.machine} is not supported: {'; '.join(prediction.reasons)}",
+            hint="profile the target under stronger pressure",
+        )
