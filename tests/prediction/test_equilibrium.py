@@ -205,7 +205,7 @@ def swinging(model):
 
 
 def test_what_does_not_converge_falls_back_and_says_so(library):
-    """Profiles that swing for ever are answered by method 'slomo', and every verdict says why."""
+    """Profiles that swing for ever are answered by composing, and every verdict says why."""
     wild = ModelLibrary([swinging(model) for model in library.values()])
     found = solve_server(wild, ["stats"] * 8, MACHINE)
     published = Predictor(wild, MACHINE).predict("stats", ["stats"] * 7)
