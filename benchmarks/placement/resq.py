@@ -9,9 +9,9 @@ SLO is broken.
     python benchmarks/placement/resq.py DIR --family combination --terms 50
     python benchmarks/placement/resq.py DIR --sweep              one packer, several predictors, at equal violations
 
-The sweep gives the same packer each predictor at every risk, and names the fewest servers each needs so that no SLO
-(and no more than 1 % of SLOs) is broken: predictors differ in how much margin they need, so that servers can only be
-compared at equal violations.
+The sweep gives the same packer each predictor at every confidence, and names the fewest servers each needs so that no
+SLO (and no more than 1 % of SLOs) is broken: predictors differ in how much margin they need, so that servers can only
+be compared at equal violations.
 """
 
 import argparse
@@ -37,11 +37,11 @@ LINES = {
     "dobrescu first fit": ("dobrescu", "dobrescu", False),
     "resq-greedy": ("resq-greedy", "slomo-xgb", True),
     "resq-milp": ("resq-milp", "slomo-xgb", True),
-    "slomo": ("slomo", "slomo-xgb", False),
+    "predicted": ("predicted", "slomo-xgb", False),
     "slomo-search": ("slomo-search", "slomo-xgb", False),
     "slomo-search + ways": ("slomo-search", "slomo-xgb", True),
-    "slomo packer, dobrescu": ("slomo", "dobrescu", False),
-    "slomo packer, bubbleup": ("slomo", "bubbleup", False),
+    "predicted packer, dobrescu": ("predicted", "dobrescu", False),
+    "predicted packer, bubbleup": ("predicted", "bubbleup", False),
 }
 #: The paper's machines and violations [%] per family; None where it gives none.
 PAPER = {
@@ -61,7 +61,7 @@ PREDICTORS = {
     "dobrescu": ("dobrescu", "composed"),
     "bubbleup": ("bubbleup", "composed"),
 }
-RISKS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98)
+CONFIDENCES = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98)
 
 
 def main() -> int:
@@ -71,9 +71,9 @@ def main() -> int:
     parser.add_argument("--line", action="append", choices=list(LINES))
     parser.add_argument("--terms", type=int, default=200)
     parser.add_argument("--replicas", type=int, default=RESQ_REPLICAS, help="instances a term may be split into")
-    parser.add_argument("--risk", type=float, default=0.95)
+    parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sweep", action="store_true", help="one packer, several predictors and risks")
+    parser.add_argument("--sweep", action="store_true", help="one packer, several predictors and confidences")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     given = parser.parse_args()
     library = ModelLibrary.load(given.directory / "models")
@@ -87,9 +87,9 @@ def main() -> int:
             sweep(family, cluster, requests, library, judge)
             continue
         head = f"{'servers':>8}{'paper':>7}{'broken %':>10}{'paper':>7}{'ANAT %':>8}{'placed':>8}{'s':>7}"
-        print(f"\n{family}: {given.terms} SLO terms, risk {given.risk:g}\n{'policy':28}{head}")
+        print(f"\n{family}: {given.terms} SLO terms, confidence {given.confidence:g}\n{'policy':28}{head}")
         for line in given.line or LINES:
-            made, took, said = run(line, cluster, requests, library, profiles, judge, given.risk)
+            made, took, said = run(line, cluster, requests, library, profiles, judge, given.confidence)
             machines, broken = PAPER.get(line, {}).get(family, (None, None))
             servers, broken_here = f"{made.servers_used:8d}{shown(machines):>7}", f"{100 * made.violated_share:10.1f}"
             rest = f"{100 * made.anat:8.1f}{made.placed:8d}{took:7.1f}  {said}"
@@ -101,12 +101,12 @@ def main() -> int:
 
 
 def sweep(family: str, cluster: Cluster, requests: tuple, library: ModelLibrary, judge: Judge) -> None:
-    print(f"\n{family}, up to {requests[0].replicas} instances per term: servers and broken SLOs [%] by risk")
-    print(f"{'predictor':20}" + "".join(f"{risk:>10g}" for risk in RISKS) + f"{'none':>8}{'1 %':>6}")
+    print(f"\n{family}, up to {requests[0].replicas} instances per term: servers and broken SLOs [%] by confidence")
+    print(f"{'predictor':20}" + "".join(f"{confidence:>10g}" for confidence in CONFIDENCES) + f"{'none':>8}{'1 %':>6}")
     for name, (model, method) in PREDICTORS.items():
         found = []
-        for risk in RISKS:
-            placer = Placer(library, cluster, "slomo", model=model, risk=risk, method=method)
+        for confidence in CONFIDENCES:
+            placer = Placer(library, cluster, "predicted", model=model, confidence=confidence, method=method)
             placer.place_all(requests)
             made = judge.judge(placer, requests=len(requests))
             found.append((made.servers_used, 100 * made.violated_share))
@@ -116,12 +116,20 @@ def sweep(family: str, cluster: Cluster, requests: tuple, library: ModelLibrary,
 
 
 def run(
-    line: str, cluster: Cluster, requests: tuple, library: ModelLibrary, profiles: tuple, judge: Judge, risk: float
+    line: str,
+    cluster: Cluster,
+    requests: tuple,
+    library: ModelLibrary,
+    profiles: tuple,
+    judge: Judge,
+    confidence: float,
 ) -> tuple[Judgement, float, str]:
     """Place by one policy, and judge."""
     policy, model, with_ways = LINES[line]
     ways = profiles if with_ways else ()
-    placer = Placer(library, cluster, policy, model=model, risk=risk, profiles=ways, observe=judge.throughput)
+    placer = Placer(
+        library, cluster, policy, model=model, confidence=confidence, profiles=ways, observe=judge.throughput
+    )
     begun = time.perf_counter()
     placer.place_all(requests)
     took = time.perf_counter() - begun

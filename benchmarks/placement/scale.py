@@ -133,7 +133,7 @@ def predicted(size: int, library: ModelLibrary, machine: str, seed: int) -> floa
     shares = (0.9, 0.85, 0.8)
     requests = [Request(f"r{i}", (workloads[k],), SLO(min_share=shares[i % 3])) for i, k in enumerate(chosen)]
     cluster = Cluster.uniform(machine, max(size // 2, 10))
-    for policy in ("slomo", "slomo-search"):
+    for policy in ("predicted", "slomo-search"):
         placer = Placer(library, cluster, policy)
         start = time.perf_counter()
         decisions = placer.place_all(requests)

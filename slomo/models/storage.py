@@ -7,7 +7,8 @@ can be named (path traversal), and every number is checked before it enters a mo
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,14 @@ from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.sensitivity import is_known_kind, sensitivity_from_dict
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.durable import turn_taking, write_durably
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
 
 INDEX, MANIFEST, MODEL = "library.json", "manifest.json", "model.json"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,140}")
+#: Folders that this file made: readable name, who it is, which version.
+_VERSION = re.compile(r"[A-Za-z0-9._-]+\.[0-9a-f]{8}(\.[0-9a-f]{12})?")
 
 
 @dataclass(frozen=True)
@@ -40,28 +44,52 @@ class Entry:
 
 
 def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
-    """Write `models` below `directory`; every folder is complete before the index names it.
+    """Write `models` below `directory`, beside those of other NFs and machines that are there already.
+
+    Every version of a model has a folder of its own, complete before the index names it; so a reader finds the old
+    library or the new one, whole, and of two writers none loses what the other wrote.
 
     Raises
     ------
     ConfigurationError
         Before anything is written, for a model that could not be read back.
     """
-    rows = []
     for model in models:
         _require_readable(model)
     try:
-        for model in models:
-            folder = folder_name(model.machine, model.workload.key)
-            _write_model(directory / folder, model)
-            rows.append({"machine": model.machine, "workload": model.workload.key, "folder": folder})
-        _write(directory / INDEX, {"schema_version": SCHEMA_VERSION, "models": rows})
-    except OSError as error:
+        with turn_taking(directory):
+            before = _rows(directory)
+            after = {
+                **before,
+                **{(model.machine, model.workload.key): _write_model(directory, model) for model in models},
+            }
+            rows = [{"machine": key[0], "workload": key[1], "folder": after[key]} for key in sorted(after)]
+            write_durably(directory / INDEX, _json({"schema_version": SCHEMA_VERSION, "models": rows}))
+            _tidy(directory, {*before.values(), *after.values()})
+    except StoreError as error:
         raise StoreError(
-            f"cannot write models to {directory}: {error.strerror or error}",
+            f"cannot write models to {directory}: {error.message}",
             hint="choose a folder that can be written, with space left",
         ) from None
     return directory
+
+
+def _rows(directory: Path) -> dict[tuple[str, str], str]:
+    """Return the folder of every model that is there; none where there is no index that can be read."""
+    try:
+        return {(entry.machine, entry.workload): entry.folder.name for entry in read_index(directory)}
+    except ConfigurationError:
+        return {}
+
+
+def _tidy(directory: Path, kept: Collection[str]) -> None:
+    """Remove versions of models that neither this index nor the one before names; a reader may have that one open."""
+    for path in directory.glob(f"*/{MANIFEST}"):
+        if path.parent.name not in kept and _VERSION.fullmatch(path.parent.name):
+            for file in path.parent.iterdir():
+                file.unlink(missing_ok=True)
+            with suppress(OSError):  # somebody put something of his own there
+                path.parent.rmdir()
 
 
 def read_index(directory: Path) -> list[Entry]:
@@ -131,21 +159,36 @@ def _safe(name: str, where: Path) -> str:
     return name
 
 
-def _write(path: Path, data: Mapping[str, Any]) -> str:
-    return _write_text(path, json.dumps(data, sort_keys=True, indent=1, allow_nan=False) + "\n")
+def _json(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
 
-def _write_text(path: Path, content: str) -> str:
-    """Write a file in one step and return its sha256."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".part")
-    raw = content.encode("utf-8")
-    draft.write_bytes(raw)
-    draft.replace(path)
-    return hashlib.sha256(raw).hexdigest()
+def _sha256(content: str) -> str:
+    return hashlib.sha256(content.encode("utf-8")).hexdigest()
 
 
-def _write_model(folder: Path, model: NFModel) -> None:
+def _write_model(directory: Path, model: NFModel) -> str:
+    """Write one model into a folder named by what it holds; return its name."""
+    contents, manifest = _contents(model)
+    name = f"{folder_name(model.machine, model.workload.key)}.{_sha256(manifest)[:12]}"
+    if not _complete(directory / name, contents, manifest):
+        for file, content in contents.items():
+            write_durably(directory / name / file, content)
+        write_durably(directory / name / MANIFEST, manifest)
+    return name
+
+
+def _complete(folder: Path, contents: Mapping[str, str], manifest: str) -> bool:
+    """Say whether a folder holds these very files."""
+    try:
+        stored = {name: (folder / name).read_text(encoding="utf-8") for name in (*contents, MANIFEST)}
+    except (OSError, UnicodeDecodeError):
+        return False
+    return stored == {**contents, MANIFEST: manifest}
+
+
+def _contents(model: NFModel) -> tuple[dict[str, str], str]:
+    """Return the files of a model, and the manifest that lists them."""
     data: dict[str, Any] = {
         "workload": model.workload.to_dict(),
         "machine": model.machine,
@@ -161,19 +204,18 @@ def _write_model(folder: Path, model: NFModel) -> None:
         "calibration": {name: calibration.to_dict() for name, calibration in model.calibration.items()},
         "sensitivity": {},
     }
-    files = {}
+    contents = {}
     for name, sensitivity in model.sensitivity.items():
         description = sensitivity.to_dict()
         source = getattr(sensitivity, "source", None)
         if source is not None:
             file = f"{_plain(name)}.xgboost.json"
-            files[file] = _write_text(folder / file, source)
+            contents[file] = source
             description["file"] = file
         data["sensitivity"][name] = description
-    files[MODEL] = _write_text(
-        folder / MODEL, json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n"
-    )
-    _write(folder / MANIFEST, {**model.manifest, "schema_version": SCHEMA_VERSION, "files": files})
+    contents[MODEL] = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n"
+    files = {name: _sha256(content) for name, content in contents.items()}
+    return contents, _json({**model.manifest, "schema_version": SCHEMA_VERSION, "files": files})
 
 
 def _require_readable(model: NFModel) -> None:

@@ -8,8 +8,6 @@ import csv
 import io
 import json
 import math
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,7 +16,8 @@ import numpy as np
 import pandas as pd
 
 import slomo.records.schema as schema
-from slomo.errors import ConfigurationError, StoreError, UnknownNameError
+from slomo.errors import ConfigurationError, UnknownNameError
+from slomo.vocabulary.durable import write_durably
 from slomo.vocabulary.workload import canonical_json
 
 CSV_MARK = "#slomo-dataset: "
@@ -161,31 +160,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     StoreError
         On a full disk, a read-only directory, or whatever else the system refuses.
     """
-    temporary: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-        temporary = None
-    except OSError as error:
-        raise StoreError(
-            f"{path}: cannot be written: {error.strerror or error}",
-            hint="free some space or choose a directory you may write to",
-        ) from None
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+    write_durably(path, write)
 
 
 def _stored(frame: pd.DataFrame) -> pd.DataFrame:

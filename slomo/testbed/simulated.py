@@ -119,30 +119,51 @@ class SimulatedTestbed:
         return load_network_function(name)
 
     def _seats(self, colocation: Colocation) -> list[Tenant]:
-        """Give every tenant a core of the NIC's socket, the target first."""
+        """Give every tenant a core of its socket, the NIC's where nothing is said, the target first."""
         machine, tenants = self.machine, colocation.tenants
         if colocation.machine != machine.name:
             raise InvalidValueError(
                 f"{colocation.label}: this testbed simulates '{machine.name}'",
                 hint=f"make a testbed of machine '{colocation.machine}'",
             )
-        if len(tenants) + (colocation.target is None) > machine.cores_per_socket:
-            raise InvalidValueError(
-                f"{colocation.label}: {len(tenants)} tenants, but machine '{machine.name}' has "
-                f"{machine.cores_per_socket} cores on the NIC's socket, one per tenant and one for the target",
-                hint=f"at most {machine.cores_per_socket - 1} competitors beside one target",
-            )
-        first = machine.nic_socket * machine.cores_per_socket + (colocation.target is None)
+        sockets = self._sockets(colocation)
+        # the target's core stays free while the competition runs alone, unless seats are told
+        free = dict.fromkeys(range(machine.sockets), 0)
+        free[machine.nic_socket] += colocation.target is None and colocation.sockets is None
         isolation = colocation.isolation or (Isolation(),) * len(tenants)
-        return [self._seat(workload, first + place, isolation[place]) for place, workload in enumerate(tenants)]
+        seats = []
+        for workload, socket, apart in zip(tenants, sockets, isolation, strict=True):
+            if free[socket] >= machine.cores_per_socket:
+                raise InvalidValueError(
+                    f"{colocation.label}: {len(tenants)} tenants, but machine '{machine.name}' has "
+                    f"{machine.cores_per_socket} cores on socket {socket}, one per tenant and one for the target",
+                    hint=f"at most {machine.cores_per_socket - 1} competitors beside one target",
+                )
+            seats.append(self._seat(workload, socket * machine.cores_per_socket + free[socket], apart, colocation))
+            free[socket] += 1
+        return seats
 
-    def _seat(self, workload: Workload, core: int, isolation: Isolation) -> Tenant:
+    def _sockets(self, colocation: Colocation) -> tuple[int, ...]:
+        """Return the socket of every tenant, after a look at whether there are such."""
+        machine = self.machine
+        sockets = colocation.sockets or (machine.nic_socket,) * len(colocation.tenants)
+        nodes = {*sockets, *(() if colocation.memory_node is None else (colocation.memory_node,))}
+        if max(nodes, default=0) >= machine.sockets:
+            raise InvalidValueError(
+                f"{colocation.label}: sockets {sorted(nodes)}, but machine '{machine.name}' has {machine.sockets}",
+                hint=f"needed: sockets from 0 to {machine.sockets - 1}",
+            )
+        return sockets
+
+    def _seat(self, workload: Workload, core: int, isolation: Isolation, colocation: Colocation) -> Tenant:
+        far = colocation.memory_node not in (None, core // self.machine.cores_per_socket)
         return Tenant(
-            workload,
+            _buffered(workload, isolation.packet_buffers),
             self._function(workload.nf),
             core,
             llc_way_mask=isolation.llc_way_mask,
             mba_percent=isolation.memory_bandwidth_percent,
+            memory_socket=colocation.memory_node if far else None,
         )
 
     def _phase(self, seats: list[Tenant], seed: int) -> Phase:
@@ -163,6 +184,15 @@ def _sample(tenant: TenantResult, workload: Workload) -> TenantSample:
     # A saturating generator offers whatever the line carries; what does not fit is no loss of the NF's.
     loss = None if workload.traffic.offered_mpps is None else tenant.loss
     return TenantSample(tenant.throughput_mpps, tenant.vector, loss=loss, **latency)
+
+
+def _buffered(workload: Workload, buffers: int | None) -> Workload:
+    """Return a workload with so many packet buffers, fewer where it has fewer of its own."""
+    if buffers is None:
+        return workload
+    own = workload.configuration.get("packet_buffers", buffers)
+    settings = {**workload.configuration, "packet_buffers": min(int(own), buffers)}
+    return Workload(workload.nf, settings, workload.traffic)
 
 
 def _fingerprint(function: NetworkFunction) -> str:

@@ -25,17 +25,27 @@ class Isolation:
         Contiguous bit mask of LLC ways (Intel CAT).
     memory_bandwidth_percent : int or None
         Memory bandwidth throttle (Intel MBA), 10 to 100 [%].
+    packet_buffers : int or None
+        Packet buffers it may have (ResQ, NSDI'18, section 4.3), 32 or more.
     """
 
     llc_way_mask: int | None = None
     memory_bandwidth_percent: int | None = None
+    packet_buffers: int | None = None
 
     def __post_init__(self) -> None:
+        if self.packet_buffers is not None and self.packet_buffers < 32:
+            raise InvalidValueError(f"{self.packet_buffers} packet buffers, needed 32 or more: a burst is 32 packets")
         mask, percent = self.llc_way_mask, self.memory_bandwidth_percent
         if mask is not None and (mask <= 0 or (mask // (mask & -mask)) & ((mask // (mask & -mask)) + 1)):
             raise InvalidValueError(f"way mask {mask:#x} is not one block of ways", hint="0x3 or 0x7fc would do")
         if percent is not None and not 10 <= percent <= 100:
             raise InvalidValueError(f"memory bandwidth throttle is {percent} %, needed 10 to 100 %")
+
+    def to_list(self) -> list[int | None]:
+        """Return a JSON-ready list, without what was not restricted at its end."""
+        fields = [self.llc_way_mask, self.memory_bandwidth_percent, self.packet_buffers]
+        return fields if self.packet_buffers is not None else fields[:2]
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,10 @@ class Colocation:
         One entry per instance, in any order.
     isolation : tuple of Isolation or None
         For the target first, then each competitor; ``None`` means nobody is isolated.
+    sockets : tuple of int or None
+        Socket of each, in the same order; ``None`` means everybody is on the NIC's.
+    memory_node : int or None
+        NUMA node of everybody's memory; ``None`` means that each has it on its own socket.
 
     Examples
     --------
@@ -64,12 +78,19 @@ class Colocation:
     target: Workload | None
     competitors: tuple[Workload, ...] = ()
     isolation: tuple[Isolation, ...] | None = None
+    sockets: tuple[int, ...] | None = None
+    memory_node: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "competitors", tuple(self.competitors))
         tenants = len(self.competitors) + (self.target is not None)
-        if self.isolation is not None and len(self.isolation) != tenants:
-            raise InvalidValueError(f"isolation lists {len(self.isolation)} tenants, the co-location has {tenants}")
+        for name in ("isolation", "sockets"):
+            value = getattr(self, name)
+            if value is not None and len(value) != tenants:
+                raise InvalidValueError(f"{name} lists {len(value)} tenants, the co-location has {tenants}")
+        numbers = [*(self.sockets or ()), *(() if self.memory_node is None else (self.memory_node,))]
+        if any(number < 0 for number in numbers):
+            raise InvalidValueError(f"sockets {numbers} of a co-location, needed numbers from 0")
 
     @property
     def tenants(self) -> tuple[Workload, ...]:
@@ -92,26 +113,31 @@ class Colocation:
         return f"{target}{f' + {beside}' if beside else ' alone'} on {self.machine}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back; seats are left out where nothing is said."""
+        seats = {
+            "sockets": None if self.sockets is None else list(self.sockets),
+            "memory_node": self.memory_node,
+        }
         return {
             "schema_version": SCHEMA_VERSION,
             "machine": self.machine,
             "target": self.target.to_dict() if self.target else None,
             "competitors": [workload.to_dict() for workload in self.competitors],
-            "isolation": None
-            if self.isolation is None
-            else [[i.llc_way_mask, i.memory_bandwidth_percent] for i in self.isolation],
+            "isolation": None if self.isolation is None else [item.to_list() for item in self.isolation],
+            **{name: value for name, value in seats.items() if value is not None},
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Colocation":
         """Rebuild a co-location from :meth:`to_dict`'s mapping."""
-        target, isolation = data["target"], data.get("isolation")
+        target, isolation, sockets = data["target"], data.get("isolation"), data.get("sockets")
         return cls(
             machine=str(data["machine"]),
             target=None if target is None else Workload.from_dict(target),
             competitors=tuple(Workload.from_dict(item) for item in data["competitors"]),
-            isolation=None if isolation is None else tuple(Isolation(*pair) for pair in isolation),
+            isolation=None if isolation is None else tuple(Isolation(*item) for item in isolation),
+            sockets=None if sockets is None else tuple(int(number) for number in sockets),
+            memory_node=None if data.get("memory_node") is None else int(data["memory_node"]),
         )
 
 

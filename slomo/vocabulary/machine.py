@@ -5,6 +5,8 @@ section 3, lists the shared resources: last-level cache, DDIO space, memory band
 """
 
 import functools
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -178,6 +180,18 @@ class Machine:
             memory_gb_s=self.usable_memory_gb_s,
             link_gb_s=self.link_gb_s,
         )
+
+    @property
+    def fingerprint(self) -> str:
+        """What the machine is, whatever it is called: 16 hexadecimal digits of a hash over its numbers.
+
+        Examples
+        --------
+        >>> load_machine("e5-2620v4").fingerprint == load_machine("silver-4110").fingerprint
+        False
+        """
+        numbers = {name: value for name, value in asdict(self).items() if name not in ("name", "description", "source")}
+        return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""

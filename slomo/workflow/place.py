@@ -30,10 +30,10 @@ def place(
     cluster: "Cluster | str | Path",
     requests: "Iterable[Request] | str | Path",
     library: "ModelLibrary | str | Path",
-    policy: str = "slomo",
+    policy: str = "predicted",
     *,
     model: str = "slomo-xgb",
-    risk: float = 0.95,
+    confidence: float = 0.95,
     profiles: "Sequence[InstanceProfile] | str | Path" = (),
     fallback: Literal["refuse", "alone"] = "refuse",
     method: "Method" = "auto",
@@ -46,7 +46,7 @@ def place(
         As values, or as files and directories that hold them.
     policy : str
         Name of a policy.
-    model, risk, fallback, method
+    model, confidence, fallback, method
         As for `Placer`.
 
     Returns
@@ -69,7 +69,7 @@ def place(
     opened = load_library(library) if isinstance(library, (str, Path)) else library
     curves = load_profiles(profiles) if isinstance(profiles, (str, Path)) else profiles
     check_model(opened, policy, model)
-    options: dict[str, Any] = {"model": model, "risk": risk, "fallback": fallback, "method": method}
+    options: dict[str, Any] = {"model": model, "confidence": confidence, "fallback": fallback, "method": method}
     placer = Placer(opened, found, policy, profiles=curves, **options)
     placer.place_all(batch)
     return placer
@@ -106,7 +106,7 @@ def compare(
     policies: Sequence[str],
     *,
     model: str = "slomo-xgb",
-    risk: float = 0.95,
+    confidence: float = 0.95,
     method: "Method" = "auto",
     profiles: "Sequence[InstanceProfile]" = (),
     judge: "Judge | None" = None,
@@ -128,7 +128,7 @@ def compare(
     for policy in policies:
         check_model(library, policy, model)
     for policy in policies:
-        options: dict[str, Any] = {"model": model, "risk": risk, "method": method}
+        options: dict[str, Any] = {"model": model, "confidence": confidence, "method": method}
         placer = Placer(library, cluster, policy, profiles=profiles, observe=made.throughput, **options)
         begun = time.perf_counter()
         placer.place_all(requests)

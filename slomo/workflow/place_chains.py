@@ -67,7 +67,7 @@ class PlacedChains:
                 )
                 found.append(Decision(item.request.id, True, self.plan.policy, "", where, (_reason(name, where),)))
         for name in self.plan.unplaced:
-            refused = Refusal(name, "chain", self.cluster.servers[0].model.name, "cores")
+            refused = Refusal(name, "chain", self.cluster.servers[0].machine_type.name, "cores")
             found.append(Decision(name, False, self.plan.policy, "", (), (refused.text,), refused))
         return tuple(found)
 
@@ -125,7 +125,7 @@ def place_chains(
         for name in cluster.machines
     }
     nodes = {server.name: _nodes(server) for server in cluster.servers}
-    judges = {server.name: known[server.model.name] for server in cluster.servers}
+    judges = {server.name: known[server.machine_type.name] for server in cluster.servers}
     times: list[float] = []
     plan = plan_chains(policy, nodes, chains, judges, clock=_Clock(times))
     return PlacedChains(plan, cluster, tuple(times))

@@ -116,7 +116,7 @@ class _Runner:
     def offered_mpps(self, server: str, item: "RatedChain", interval: int) -> float:
         """Return what reaches the chain [Mpps]: its rate, at most the line's."""
         size_b = item.request.chain[0].traffic.packet_size_b
-        return min(item.offered_mpps(interval), self._servers[server].model.line_rate_mpps(size_b))
+        return min(item.offered_mpps(interval), self._servers[server].machine_type.line_rate_mpps(size_b))
 
     def run(
         self,
@@ -133,7 +133,7 @@ class _Runner:
         measured = self._handover == "measured"
         keeps = {item.request.id: handover_keeps(seats[item.request.id]) if measured else 1.0 for item in chains}
         stages = self._stages(name, chains, interval, seats, ways, keeps)
-        rates = self._apart(server.model, stages) if measured else self._simulated(server.model, stages)
+        rates = self._apart(server.machine_type, stages) if measured else self._simulated(server.machine_type, stages)
         found: dict[str, float] = {}
         for stage, rate in zip(stages, rates, strict=True):
             found[stage.owner] = min(found.get(stage.owner, float("inf")), rate * keeps[stage.owner])

@@ -41,7 +41,7 @@ class Line:
 
 
 def nf_model(nf, machine=MACHINE, spread=0.0):
-    """Return an NF whose intervals are `spread` of solo wide on either side, whatever the risk."""
+    """Return an NF whose intervals are `spread` of solo wide on either side, whatever the confidence."""
     solo, accesses, slope = FUNCTIONS[nf]
     vector = MetricVector({"L2MISS": accesses}, scope=Scope.CORE)
     lines = {"slomo-xgb": Line(solo, slope, "slomo-xgb"), "dobrescu": Line(solo, 2.0 * slope, "dobrescu")}

@@ -49,14 +49,14 @@ def test_judge_counts_the_slos_that_break(library, ask) -> None:
     truth = Truth()
     judge = Judge(truth.run)
     found = {}
-    for policy in ("first-fit", "slomo"):
+    for policy in ("first-fit", "predicted"):
         placer = Placer(library, Cluster.uniform(MACHINE, 6), policy)
         placer.place_all(ask(f"r{i}") for i in range(8))
         found[policy] = judge.judge(placer)
 
     assert (found["first-fit"].servers_used, found["first-fit"].violated_share) == (1, 1.0)
-    assert (found["slomo"].servers_used, found["slomo"].violations) == (3, ())
-    assert found["slomo"].anat == 1.0
+    assert (found["predicted"].servers_used, found["predicted"].violations) == (3, ())
+    assert found["predicted"].anat == 1.0
     assert found["first-fit"].anat == pytest.approx((1 - 0.002 * 140) / 0.9)
     assert found["first-fit"].utilisation == 1.0
     assert judge.mixes_run == truth.runs == 3  # eight, three and two lpm
@@ -161,8 +161,8 @@ def test_snapshot_of_the_command_line_can_be_restored(folder) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--policy", "slmo"), "did you mean 'slomo'"),
-        (("--risk", "2"), "risk is 2.0"),
+        (("--policy", "prdicted"), "did you mean 'predicted'"),
+        (("--confidence", "2"), "confidence is 2.0"),
         (("--profiles", "nowhere.json"), "nowhere.json"),
         (("compare", "--policy", "firstfit"), "did you mean 'first-fit'"),
     ],
@@ -183,11 +183,11 @@ def test_unknown_network_function_in_a_file_is_named(folder, capsys) -> None:
 @pytest.mark.slow
 def test_policies_are_compared_by_one_truth(folder, capsys) -> None:
     """`compare --json --report` judges every policy on the simulator, and writes a page."""
-    names = ("--policy", "first-fit", "--policy", "slomo")
+    names = ("--policy", "first-fit", "--policy", "predicted")
     assert run(folder, "compare", *names, "--json", "--report", str(folder / "p.html")) == 0
     document = json.loads(capsys.readouterr().out)
 
-    assert [item["policy"] for item in document["policies"]] == ["first-fit", "slomo"]
+    assert [item["policy"] for item in document["policies"]] == ["first-fit", "predicted"]
     assert document["policies"][0]["servers_used"] == 1
     assert (folder / "p.html").read_text().count("data:image/png") == 1
 

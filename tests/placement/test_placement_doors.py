@@ -47,11 +47,11 @@ def run(folder, *words, requests="r.json", model="dobrescu"):
 
 def test_timeline_runs_each_policy_without_and_with_fresh_plans(folder, capsys) -> None:
     """Two runs per policy, the second with moves; the page has one figure; JSON has every sample."""
-    words = ("--policy", "slomo", "--every-s", "20", "--threshold", "0.2", "--per-s", "0.2", "--stay-s", "60")
+    words = ("--policy", "predicted", "--every-s", "20", "--threshold", "0.2", "--per-s", "0.2", "--stay-s", "60")
     assert run(folder, "timeline", *words, "--report", ":t.html", "--json") == 0
     plain, again = json.loads(capsys.readouterr().out)["timelines"]
 
-    assert (plain["planner"], again["planner"]) == ("", "slomo")
+    assert (plain["planner"], again["planner"]) == ("", "predicted")
     assert again["migrations"] == sum(len(item["moves"]) for item in again["reoptimisations"])
     assert again["mean_servers"] <= plain["mean_servers"]
     assert max(sample["placed"] for sample in plain["samples"]) > 3
@@ -175,7 +175,7 @@ def test_a_machine_without_models_may_be_fallen_back_on(folder, capsys) -> None:
         (("timeline", "--every-s", "5", "--threshold", "-1"), "threshold of re-optimisation is -1.0"),
         (("timeline", "--every-s", "5", "--planner", "slomo-serch"), "did you mean 'slomo-search'"),
         (("timeline", "--policy", "octans"), "places chains with rates on NUMA nodes"),
-        (("compare", "--policy", "octans", "--policy", "slomo"), "no common measure"),
+        (("compare", "--policy", "octans", "--policy", "predicted"), "no common measure"),
         (("--policy", "numasp"), "did you mean 'numasfp'"),
     ],
 )
@@ -203,7 +203,7 @@ def test_documents_round_trip(folder, capsys) -> None:
 def test_decisions_of_strangers_are_checked() -> None:
     """A decision without a server, on a negative core, or of another schema version is an error that says so."""
     item = {"server": "a", "socket": 0, "core": 0, "workload": "lpm"}
-    decision = {"request": "r", "accepted": True, "policy": "slomo", "reasons": [], "refused": None}
+    decision = {"request": "r", "accepted": True, "policy": "predicted", "reasons": [], "refused": None}
 
     def parsed(**fields):
         return parse_decisions(json.dumps({"decisions": [{**decision, "assignments": [item], **fields}]}))

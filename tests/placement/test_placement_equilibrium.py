@@ -72,9 +72,9 @@ def test_decisions_say_what_predicted(responsive, cluster, ask) -> None:
     placers = {
         name: Placer(responsive, cluster, policy, **options)
         for name, policy, options in (
-            ("default", "slomo", {}),
-            ("vectors", "slomo", {"method": "composed"}),
-            ("other model", "slomo", {"model": "dobrescu"}),
+            ("default", "predicted", {}),
+            ("vectors", "predicted", {"method": "composed"}),
+            ("other model", "predicted", {"model": "dobrescu"}),
             ("own model", "dobrescu", {"method": "equilibrium"}),
         )
     }

@@ -33,7 +33,7 @@ def floors(share):
 
 def test_table_holds_every_mix_at_the_rates_of_single_predictions(make_library) -> None:
     """All C(3 + 5, 5) - 1 mixes of three kinds on five cores are there, and each says what asking for it alone says."""
-    estimates = ThroughputEstimates(make_library(spread=0.05), risk=0.9)
+    estimates = ThroughputEstimates(make_library(spread=0.05), confidence=0.9)
     table = RateBook(estimates).table(MACHINE, floors(1e-9), 5, 10_000)
 
     assert table.reach == 5
@@ -181,7 +181,7 @@ def test_filling_by_value_finds_who_goes_well_together(library) -> None:
 def test_requests_that_may_be_cut_differently_are_told_apart(library) -> None:
     """Of requests for the same throughput, only those that allow replicas are cut, in a batch as one by one."""
     requests = [Request(f"r{i}", ("stats",), SLO(min_share=0.97), replicas=1 + 3 * (i % 2)) for i in range(40)]
-    for policy in ("slomo", "slomo-search"):
+    for policy in ("predicted", "slomo-search"):
         placer = Placer(library, Cluster.uniform(MACHINE, 60), policy)
         decisions = placer.place_all(requests)
 

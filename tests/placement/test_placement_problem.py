@@ -36,8 +36,10 @@ def test_decision_round_trips_through_json() -> None:
     """A decision, taken or refused, reads back as the same value."""
     refusal = Refusal("a", "lpm", "e5-2620v4", "throughput", 6.0, 5.0)
     for made in (
-        Decision("a", True, "slomo", "slomo-xgb", (Assignment("s", 0, 1, "lpm", 1.0, 2.0, 1.5, 2.5, 7, 100),), ("x",)),
-        Decision("a", False, "slomo", refused=refusal),
+        Decision(
+            "a", True, "predicted", "slomo-xgb", (Assignment("s", 0, 1, "lpm", 1.0, 2.0, 1.5, 2.5, 7, 100),), ("x",)
+        ),
+        Decision("a", False, "predicted", refused=refusal),
     ):
         assert Decision.from_dict(json.loads(json.dumps(made.to_dict()))) == made
 

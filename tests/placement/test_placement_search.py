@@ -66,13 +66,13 @@ def test_search_beats_best_fit_where_mixing_pays(library, ask) -> None:
     """The plan needs no more servers than best fit, and its bound is proven and met within one server."""
     requests = [ask(f"r{i}", nf) for i, nf in enumerate(["lpm", "stats", "firewall", "stats"] * 25)]
     used = {}
-    for policy in ("slomo", "slomo-search"):
+    for policy in ("predicted", "slomo-search"):
         placer = Placer(library, Cluster.uniform(MACHINE, 60), policy)
         assert all(decision.accepted for decision in placer.place_all(requests))
         used[policy] = placer.servers_used
     plan = placer.policy.last
 
-    assert used["slomo-search"] <= used["slomo"]
+    assert used["slomo-search"] <= used["predicted"]
     assert plan.proven
     assert plan.count == used["slomo-search"] <= plan.lower_bound + 1
 

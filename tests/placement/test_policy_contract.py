@@ -9,7 +9,7 @@ from slomo.placement.problem.request import Request
 from slomo.testing.policy_contract import PolicyContract
 
 
-@pytest.mark.parametrize("name", ["slomo", "slomo-search", "first-fit", "dobrescu", "e2"])
+@pytest.mark.parametrize("name", ["predicted", "slomo-search", "first-fit", "dobrescu", "e2"])
 class TestShippedPolicies(PolicyContract):
     """The policies that need no profiles over cache ways, with the toy's models."""
 
@@ -35,4 +35,4 @@ class TestWithoutModels(PolicyContract):
     __test__ = True
 
     def make_policy(self) -> type[Policy]:
-        return policy_class("slomo")
+        return policy_class("predicted")

@@ -137,7 +137,7 @@ def test_a_plan_that_places_less_is_not_carried_out(library, scattered) -> None:
     first_fit = Placer(library, Cluster.uniform(MACHINE, 1), "first-fit")
     for i in range(8):
         first_fit.admit(Request(f"r{i}", ("lpm",), SLO(min_share=0.9)))
-    found = reoptimise(first_fit, 0.0, "slomo")
+    found = reoptimise(first_fit, 0.0, "predicted")
 
     assert (found.servers_planned, found.migrated, found.gap) == (None, False, 0.0)
     assert "does not place everything" in found.text
@@ -164,7 +164,7 @@ def test_a_chain_moves_whole_and_an_instance_more_counts(library) -> None:
                 "workloads": list(nfs), "needed_mpps": 1.0, "ways": [], "exclusive": False}  # fmt: skip
 
     def document(**placed):
-        return {"policy": "slomo", "placed": [{"request": {"id": name}, "pieces": p} for name, p in placed.items()]}
+        return {"policy": "predicted", "placed": [{"request": {"id": name}, "pieces": p} for name, p in placed.items()]}
 
     now = document(a=[piece(1, 4)], b=[piece(2, 0, ("lpm", "nat"))], c=[piece(3, 2), piece(3, 5)])
     plan = document(a=[piece(1, 0)], b=[piece(1, 1, ("lpm", "nat"))], c=[piece(1, 3), piece(2, 0), piece(2, 1)])

@@ -27,7 +27,13 @@ from slomo.cli.verbs.place_dynamic import (
     place_on_nodes,
     timeline,
 )
-from slomo.cli.verbs.place_output import complete_policies, emit_judgements, show_decisions
+from slomo.cli.verbs.place_output import (
+    complete_policies,
+    confidence_option,
+    emit_judgements,
+    policy_said,
+    show_decisions,
+)
 
 if TYPE_CHECKING:
     from slomo.placement.online.placer import Placer
@@ -53,11 +59,7 @@ class DefaultGroup(click.Group):
         return super().parse_args(ctx, args)
 
 
-_POLICY = {"metavar": "NAME", "shell_complete": complete_policies}
-_risk = click.option(
-    "--risk", type=float, default=0.95, show_default=True, metavar="SHARE",
-    help="Probability with which all SLOs of a socket must hold, 0.5 to below 1.",
-)  # fmt: skip
+_POLICY = {"metavar": "NAME", "shell_complete": complete_policies, "callback": policy_said}
 _model = click.option(
     "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]"
 )
@@ -72,18 +74,18 @@ _requests = click.argument("requests", type=click.Path())
 def command() -> None:
     """Place network functions on a cluster so that they keep their SLOs.
 
-    Example: slomo place cluster.yaml requests.yaml --policy slomo --check
+    Example: slomo place cluster.yaml requests.yaml --policy predicted --check
     """
 
 
 @command.command("batch")
 @_cluster
 @_requests
-@click.option("--policy", default="slomo", show_default=True, help="Policy.", **_POLICY)  # type: ignore[arg-type]
+@click.option("--policy", default="predicted", show_default=True, help="Policy.", **_POLICY)  # type: ignore[arg-type]
 @models_option
 @_model
 @method_option
-@_risk
+@confidence_option
 @_profiles
 @click.option(
     "--fallback", type=click.Choice(["refuse", "alone"]), default="refuse", show_default=True,
@@ -122,14 +124,19 @@ def batch(as_json: bool, check: bool, snapshot: str | None, **given: Any) -> Non
 
 
 def _placed(
-    cluster: str, requests: str, policy: str, risk: float, profiles: str | None, fallback: Any, **given: Any
+    cluster: str, requests: str, policy: str, confidence: float, profiles: str | None, fallback: Any, **given: Any
 ) -> "tuple[Placer, Any]":
     from slomo.placement.problem.documents import read_requests
     from slomo.workflow.place import place
 
     chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
     asked = read_requests(requests)
-    common: dict[str, Any] = {"model": chosen.model, "risk": risk, "profiles": profiles or (), "fallback": fallback}
+    common: dict[str, Any] = {
+        "model": chosen.model,
+        "confidence": confidence,
+        "profiles": profiles or (),
+        "fallback": fallback,
+    }
     return place(cluster, asked, chosen.models, policy, method=given["method"], **common), asked
 
 
@@ -165,7 +172,7 @@ def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> No
 @models_option
 @_model
 @method_option
-@_risk
+@confidence_option
 @_profiles
 @click.option(
     "--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with tables and figures."
@@ -209,7 +216,7 @@ def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgeme
         load_library(chosen.models),
         names,
         model=chosen.model,
-        risk=given["risk"],
+        confidence=given["confidence"],
         method=given["method"],
         profiles=curves,
         judge=_judge(given["nf_files"], given["seed"]),

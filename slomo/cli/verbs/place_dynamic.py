@@ -8,7 +8,13 @@ import click
 
 from slomo.cli.options import complete_models, json_option, models_option, own_nf_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
-from slomo.cli.verbs.place_output import complete_policies, emit_judgements, show_decisions
+from slomo.cli.verbs.place_output import (
+    complete_policies,
+    confidence_option,
+    emit_judgements,
+    policy_said,
+    show_decisions,
+)
 from slomo.errors import InvalidValueError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -129,8 +135,8 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
 @click.argument("cluster", type=click.Path())
 @click.argument("requests", type=click.Path())
 @click.option(
-    "--policy", "policies", multiple=True, default=("slomo",), show_default=True, metavar="NAME",
-    shell_complete=complete_policies, help="Policy that admits, repeatable.",
+    "--policy", "policies", multiple=True, default=("predicted",), show_default=True, metavar="NAME",
+    shell_complete=complete_policies, callback=policy_said, help="Policy that admits, repeatable.",
 )  # fmt: skip
 @click.option("--per-s", type=float, default=1.0, show_default=True, metavar="RATE", help="Arrivals per second.")
 @click.option("--stay-s", type=float, default=100.0, show_default=True, metavar="S", help="Mean time a request stays.")
@@ -145,7 +151,7 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
 )  # fmt: skip
 @models_option
 @click.option("--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]")
-@click.option("--risk", type=float, default=0.95, show_default=True, metavar="SHARE", help="As for `slomo place`.")
+@confidence_option
 @click.option("--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways.")
 @click.option("--check", is_flag=True, help="Run what is placed now and then, and count broken SLOs.")
 @click.option("--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with the figure.")
@@ -178,7 +184,9 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     found = []
     for policy in policies:
         for every_s in (None,) if given["every_s"] is None else (None, given["every_s"]):
-            placer = Placer(library, cluster, policy, model=chosen.model, risk=given["risk"], profiles=curves)
+            placer = Placer(
+                library, cluster, policy, model=chosen.model, confidence=given["confidence"], profiles=curves
+            )
             how = {"threshold": given["threshold"], "planner": given["planner"], "judge": judge}
             found.append(play(placer, events, every_s=every_s, **how))
     if report is not None:

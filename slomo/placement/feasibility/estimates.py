@@ -1,8 +1,8 @@
 """What a policy knows about network functions: solo rates, predicted rates in a mix, profiles over cache ways.
 
-The risk is the probability with which all SLOs of a socket hold. Conformal intervals are two-sided: the lower end of
-the interval of coverage c is exceeded with probability (1 + c) / 2 or more, so that n promises kept together with
-probability r ask for c = 1 - 2 (1 - r) / n (union bound).
+The confidence is the probability with which all SLOs of a socket hold. Conformal intervals are two-sided: the lower
+end of the interval of coverage c is exceeded with probability (1 + c) / 2 or more, so that n promises kept together
+with probability r ask for c = 1 - 2 (1 - r) / n (union bound).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ class ThroughputEstimates:
         Trained models; may be empty for policies that use profiles only.
     model : str
         Sensitivity model.
-    risk : float
+    confidence : float
         Probability with which all SLOs of a socket must hold, 0.5 (by the predictions themselves) up to below 1.
     profiles : sequence of InstanceProfile
         Throughput over cache ways and latency over load.
@@ -49,14 +49,14 @@ class ThroughputEstimates:
     Raises
     ------
     InvalidValueError
-        For a risk outside 0.5 to 1, or another method.
+        For a confidence outside 0.5 to 1, or another method.
 
     Examples
     --------
     >>> from slomo.models.library import ModelLibrary
-    >>> ThroughputEstimates(ModelLibrary([]), risk=2.0)
+    >>> ThroughputEstimates(ModelLibrary([]), confidence=2.0)
     Traceback (most recent call last):
-    slomo.errors.InvalidValueError: risk is 2.0, needed at least 0.5 and below 1
+    slomo.errors.InvalidValueError: confidence is 2.0, needed at least 0.5 and below 1
     hint: 0.95: an SLO is kept with a probability of 95 %
     """
 
@@ -64,16 +64,16 @@ class ThroughputEstimates:
         self,
         library: "ModelLibrary",
         model: str = DEFAULT_MODEL,
-        risk: float = 0.95,
+        confidence: float = 0.95,
         profiles: Sequence[InstanceProfile] = (),
         method: str = DEFAULT_METHOD,
     ) -> None:
-        if not 0.5 <= risk < 1.0:
+        if not 0.5 <= confidence < 1.0:
             raise InvalidValueError(
-                f"risk is {risk}, needed at least 0.5 and below 1",
+                f"confidence is {confidence}, needed at least 0.5 and below 1",
                 hint="0.95: an SLO is kept with a probability of 95 %",
             )
-        self.library, self.model, self.risk, self.method = library, model, risk, method_named(method)
+        self.library, self.model, self.confidence, self.method = library, model, confidence, method_named(method)
         self.profiles: Mapping[ProfileKey, InstanceProfile] = {(p.machine, p.workload): p for p in profiles}
         self._predictors: dict[str, Predictor] = {}
         self._index: dict[str, dict[str, int]] = {}
@@ -137,7 +137,7 @@ class ThroughputEstimates:
         mixes : sequence of tuples of str
             Workload keys, one per core.
         promises : sequence of int, optional
-            How many tenants of each mix are promised something; their intervals share the risk (Bonferroni).
+            How many tenants of each mix are promised something; their intervals share the confidence (Bonferroni).
 
         Returns
         -------
@@ -145,7 +145,9 @@ class ThroughputEstimates:
             Workload key -> predicted, low, high [Mpps]; predicted NaN where a model lacks a metric.
         """
         found: list[dict[str, Rate]] = [{} for _ in mixes]
-        shared = [1] * len(mixes) if promises is None or self.risk == 0.5 else [max(count, 1) for count in promises]
+        shared = (
+            [1] * len(mixes) if promises is None or self.confidence == 0.5 else [max(count, 1) for count in promises]
+        )
         for count in sorted(set(shared)):
             here = [place for place, number in enumerate(shared) if number == count]
             members = [sorted(self.codes(machine, mixes[place])) for place in here]
@@ -182,17 +184,17 @@ class ThroughputEstimates:
         mpps, low, high : ndarray, shape (mixes, places)
             Predicted throughput and the ends of its interval [Mpps].
         """
-        coverage = self._coverage(machine, 1 if self.risk == 0.5 else promises)
+        coverage = self._coverage(machine, 1 if self.confidence == 0.5 else promises)
         from slomo.prediction.batch import predict_places
 
         predictor, _ = self._predictor(machine)
         models = [self.library[machine, name] for name in self._names[machine]]
         rates = predict_places(models, members, machine, replace(predictor.how, coverage=coverage))
-        return rates.mpps, rates.mpps if self.risk == 0.5 else rates.low, rates.high
+        return rates.mpps, rates.mpps if self.confidence == 0.5 else rates.low, rates.high
 
     def _coverage(self, machine: str, promises: int) -> float:
-        """Return the coverage whose lower ends all hold with the risk asked for, as far as calibration reaches."""
-        wanted = 1.0 - 2.0 * (1.0 - self.risk) / promises
+        """Return the coverage whose lower ends all hold as asked for, as far as calibration reaches."""
+        wanted = 1.0 - 2.0 * (1.0 - self.confidence) / promises
         return max(min(wanted, self._reach(machine)), 1e-9)
 
     def _reach(self, machine: str) -> float:

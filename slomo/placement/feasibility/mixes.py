@@ -38,7 +38,7 @@ def host_of(server: Server) -> Host:
     >>> host_of(Server("a", "e5-2620v4"))
     Host(machine='e5-2620v4', cores=8, ways=18)
     """
-    return Host(server.model.name, server.cores, server.ways)
+    return Host(server.machine_type.name, server.cores, server.ways)
 
 
 @dataclass(frozen=True)

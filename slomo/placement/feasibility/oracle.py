@@ -1,4 +1,4 @@
-"""Whether a mix keeps every SLO: cores, cache ways, and the predicted throughput of everybody at the risk asked for.
+"""Whether a mix keeps every SLO: cores, cache ways, and the predicted throughput of everybody at a confidence.
 
 SLOMO (SIGCOMM'20) section 2: placement asks what a network function loses beside others before it is put there.
 Verdicts are kept per kind of socket and signature; rates per mix, whatever it was promised, new ones in one batch.

@@ -274,7 +274,7 @@ class DecisionWriter:
             return f"{where}: {beside}, on demand: {self._lease(place, request)}"
         if self._policy.predicts and verdict.rates and verdict.headroom < float("inf"):
             spare = f"{100 * verdict.headroom:.1f} % to spare"
-            return f"{where}: {beside}, every SLO holds at risk {self._estimates.risk:g} with {spare}"
+            return f"{where}: {beside}, every SLO holds at confidence {self._estimates.confidence:g} with {spare}"
         return f"{where}: {beside}"
 
     def _lease(self, place: Socket, request: str) -> str:

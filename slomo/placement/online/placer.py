@@ -50,7 +50,7 @@ class Placer:
         A name of `policy_names`, or a policy of one's own.
     model : str
         Sensitivity model to ask; some policies insist on their own.
-    risk : float
+    confidence : float
         Probability with which all SLOs of a socket must hold, 0.5 up to below 1.
     profiles : sequence of InstanceProfile
         Throughput over cache ways, latency over load; for policies that partition the cache, and for latency SLOs.
@@ -76,10 +76,10 @@ class Placer:
         self,
         library: "ModelLibrary",
         cluster: Cluster,
-        policy: str | type[Policy] = "slomo",
+        policy: str | type[Policy] = "predicted",
         *,
         model: str = DEFAULT_MODEL,
-        risk: float = 0.95,
+        confidence: float = 0.95,
         profiles: Sequence[InstanceProfile] = (),
         fallback: Fallback = "refuse",
         method: str = DEFAULT_METHOD,
@@ -91,7 +91,7 @@ class Placer:
         self.cluster, self.fallback = cluster, fallback
         self._machines = cluster.machines
         self.estimates = ThroughputEstimates(
-            library, kind.model or model, risk, profiles, "composed" if kind.model else method
+            library, kind.model or model, confidence, profiles, "composed" if kind.model else method
         )
         self._pieces = Pieces()
         self.policy = make_policy(kind, self.estimates, self._pieces)

@@ -33,10 +33,11 @@ def seat_mixes(
     """
     empty = iter(state.empty_sockets(host))
     pending = {piece: iter(queue) for piece, queue in queues.items()}
+    primary = policy.cutting(host).primary
     taken: set[str] = set()
     for signature, count in sorted(plan.items(), key=lambda item: (-len(item[0]), item[0])):
         for _ in range(count):
-            seats = [(piece, next(pending[policy.primary.get(piece, piece)], None)) for piece in signature]
+            seats = [(piece, next(pending[primary.get(piece, piece)], None)) for piece in signature]
             here = [(piece, request) for piece, request in seats if request is not None]
             mix = tuple(piece for piece, _ in here)
             if not here or (mix != signature and not policy.oracle.verdict(host, mix).ok):

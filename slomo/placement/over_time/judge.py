@@ -156,7 +156,7 @@ class Judge:
             Times of decisions, if they were taken [ms].
         """
         layout = placer.layout()
-        machines = {server.name: server.model.name for server in placer.cluster.servers}
+        machines = {server.name: server.machine_type.name for server in placer.cluster.servers}
         samples = self._run_all(placer)
         violations, unmet, served, promised = self._compare(placer, machines, samples, layout)
         cores = sum(len(items) for items in layout.values())
@@ -186,7 +186,7 @@ class Judge:
         return found
 
     def _run_all(self, placer: Placer) -> dict[tuple[str, int, int], TenantSample]:
-        machines = {server.name: server.model.name for server in placer.cluster.servers}
+        machines = {server.name: server.machine_type.name for server in placer.cluster.servers}
         samples: dict[tuple[str, int, int], TenantSample] = {}
         for name, items in placer.layout().items():
             for socket in sorted({item.socket for item in items}):

@@ -142,7 +142,7 @@ def _afresh(placer: Placer, planner: str | type[Policy] | None) -> Placer:
         placer.cluster,
         type(placer.policy) if planner is None else planner,
         model=estimates.model,
-        risk=estimates.risk,
+        confidence=estimates.confidence,
         profiles=tuple(estimates.profiles.values()),
         fallback=placer.fallback,
         method=estimates.method,

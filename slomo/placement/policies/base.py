@@ -4,7 +4,7 @@ Everything else (state, verdicts, undo, decisions) is shared, so that policies d
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from slomo.placement.feasibility.estimates import ThroughputEstimates
@@ -26,6 +26,25 @@ class Asked:
 
     request: Request
     needed_mpps: float
+
+
+@dataclass
+class Cutting:
+    """How requests were cut for one kind of socket.
+
+    Attributes
+    ----------
+    alternatives : dict of int to tuple of int
+        Piece -> pieces that serve the same request at another cost, where a plan may choose.
+    splits : dict of int to dict of int to int
+        Piece -> instances on one socket -> the piece that holds them, worth considering or not.
+    primary : dict of int to int
+        Piece of a request, however cut -> the piece its class goes by.
+    """
+
+    alternatives: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    splits: dict[int, dict[int, int]] = field(default_factory=dict)
+    primary: dict[int, int] = field(default_factory=dict)
 
 
 class Policy:
@@ -54,12 +73,6 @@ class Policy:
         Adds instances after a batch where throughput is seen to fall short.
     needs_profiles : bool
         Cannot do without profiles over cache ways.
-    alternatives : dict of int to tuple of int
-        Piece -> pieces that serve the same request at another cost, where a plan may choose.
-    splits : dict of int to dict of int to int
-        Piece -> instances on one socket -> the piece that holds them, worth considering or not.
-    primary : dict of int to int
-        Piece of a request, however cut -> the piece its class goes by.
     """
 
     name: ClassVar[str] = "first-fit"
@@ -73,9 +86,11 @@ class Policy:
     def __init__(self, estimates: ThroughputEstimates, pieces: Pieces) -> None:
         self.estimates, self.pieces = estimates, pieces
         self.oracle = Oracle(pieces, estimates, predicts=self.predicts)
-        self.alternatives: dict[int, tuple[int, ...]] = {}
-        self.splits: dict[int, dict[int, int]] = {}
-        self.primary: dict[int, int] = {}
+        self._cutting: dict[Host, Cutting] = {}
+
+    def cutting(self, host: Host) -> "Cutting":
+        """Return how requests were cut for one kind of socket; another kind may prefer other pieces."""
+        return self._cutting.setdefault(host, Cutting())
 
     def offers(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
         """Yield what :meth:`cuts` does; for on-demand SLOs one instance that shares what is left (ResQ section 5.2)."""

@@ -1,8 +1,8 @@
-"""`slomo`: best fit on predictions; packs a socket until the first SLO would break.
+"""`predicted`: best fit on predictions; packs a socket until the first SLO would break.
 
 SLOMO (SIGCOMM'20) section 2 gives the use: ask what everybody would lose before placing. A socket's mix is judged as a
-whole, each tenant by its own model beside all others, at the risk asked for. A request that allows replicas may be cut
-into several instances on one socket, each of which needs less and so suffers its neighbours more gladly. A batch is
+whole, each tenant by its own model beside all others, at the confidence asked for. A request that allows replicas may
+be cut into several instances on one socket, each of which needs less and suffers its neighbours more gladly. A batch is
 packed twice: kind by kind, each piece on the fullest socket that holds it; and socket by socket, each filled with the
 mix that leaves least of it, which finds who goes well together.
 """
@@ -27,7 +27,7 @@ _PASSES = 6
 class PredictedBestFit(Policy):
     """Take the fullest socket on which every SLO still holds; among these the one with the least headroom."""
 
-    name = "slomo"
+    name = "predicted"
     picks = "best"
     predicts = True
     sorts = True
@@ -60,8 +60,9 @@ class PredictedBestFit(Policy):
                 break  # it fills the socket already; more instances only take more cores
         options = tuple(number for _, number in sorted(shares))
         if options:
-            self.alternatives[options[0]], self.splits[options[0]] = options, every
-            self.primary |= dict.fromkeys(every.values(), options[0])
+            cutting = self.cutting(host)
+            cutting.alternatives[options[0]], cutting.splits[options[0]] = options, every
+            cutting.primary |= dict.fromkeys(every.values(), options[0])
         return options
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
@@ -76,7 +77,7 @@ class PredictedBestFit(Policy):
 
     def pricing(self, host: Host, demand: Demand, most: int) -> SharedPricing | None:
         """Return the mixes of a batch, as far as `most` mixes reach; None for chains."""
-        asked = classes_of(self.pieces, self.splits, demand)
+        asked = classes_of(self.pieces, self.cutting(host).splits, demand)
         if asked is None:
             return None
         floors: dict[str, float] = {}
@@ -88,11 +89,12 @@ class PredictedBestFit(Policy):
     def packed(self, host: Host, demand: Demand) -> dict[Signature, int]:
         """Pack the most demanding pieces first and last, cut small and large; return what takes fewest sockets."""
         order = in_order(self, host, demand)
-        large = {piece: options[::-1] for piece, options in self.alternatives.items()}
+        small = self.cutting(host).alternatives
+        large = {piece: options[::-1] for piece, options in small.items()}
         tried = [
             pack(self.oracle, host, demand, sequence, cuts)
             for sequence in (order, order[::-1])
-            for cuts in (self.alternatives, large)
+            for cuts in (small, large)
         ]
         served = [sum(len(mix) * count for mix, count in sockets.items()) for sockets in tried]
         return min(

@@ -1,6 +1,7 @@
 """The policies by name; each is imported when it is asked for."""
 
 import importlib
+import warnings
 
 from slomo.errors import InvalidValueError
 from slomo.placement.chains.registry import chain_policy_names
@@ -13,7 +14,7 @@ from slomo.plugins import load_plugin, require_name
 GROUP = "slomo.policies"
 
 _HOME = {
-    "slomo": ("predicted", "PredictedBestFit"),
+    "predicted": ("predicted", "PredictedBestFit"),
     "slomo-search": ("search", "MixSearch"),
     "resq-greedy": ("resq_greedy", "ResqGreedy"),
     "resq-milp": ("resq_milp", "ResqMilp"),
@@ -23,16 +24,33 @@ _HOME = {
     "dobrescu": ("baselines", "DobrescuFirstFit"),
 }
 
+#: Names of before, which will go with the next release: "slomo" is a model, too.
+DEPRECATED = {"slomo": "predicted"}
+
 
 def policy_names() -> tuple[str, ...]:
     """Return the names of all policies.
 
     Examples
     --------
-    >>> "slomo" in policy_names()
+    >>> "predicted" in policy_names()
     True
     """
     return tuple(_HOME)
+
+
+def current_name(name: str) -> str:
+    """Return the name a policy goes by now, with one warning where it was called otherwise.
+
+    Examples
+    --------
+    >>> current_name("first-fit")
+    'first-fit'
+    """
+    if name not in DEPRECATED:
+        return name
+    warnings.warn(f"policy '{name}' is called '{DEPRECATED[name]}' now", DeprecationWarning, stacklevel=3)
+    return DEPRECATED[name]
 
 
 def policy_class(name: str) -> type[Policy]:
@@ -47,9 +65,10 @@ def policy_class(name: str) -> type[Policy]:
 
     Examples
     --------
-    >>> policy_class("slomo").picks
+    >>> policy_class("predicted").picks
     'best'
     """
+    name = current_name(name)
     if name in chain_policy_names():
         raise InvalidValueError(
             f"policy '{name}' places chains with rates on NUMA nodes, not requests one by one",

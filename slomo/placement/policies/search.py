@@ -25,7 +25,7 @@ _PREMISE = "for mixes that hold in every part"
 
 
 class MixSearch(PredictedBestFit):
-    """Plan batches by mixes; admit single requests as `slomo` does.
+    """Plan batches by mixes; admit single requests as `predicted` does.
 
     Attributes
     ----------
@@ -51,8 +51,8 @@ class MixSearch(PredictedBestFit):
             options = self.options(host, workloads, needed_mpps / count, most)
             if options:
                 numbers = [self.pieces.number(piece) for piece in options]
-                self.alternatives[numbers[0]] = tuple(numbers)
-                self.primary |= dict.fromkeys(numbers, numbers[0])
+                self.cutting(host).alternatives[numbers[0]] = tuple(numbers)
+                self.cutting(host).primary |= dict.fromkeys(numbers, numbers[0])
                 yield (options[0],) * count
 
     def options(self, host: Host, workloads: tuple[str, ...], mpps: float, most: int) -> tuple[Piece, ...]:
@@ -83,10 +83,10 @@ class MixSearch(PredictedBestFit):
 
     def _with_ways(self, host: Host, demand: Demand) -> tuple[MixPlan, Mapping[Signature, int]]:
         classes = {piece: number for number, piece in enumerate(demand)}
-        options = {piece: self.alternatives.get(piece, (piece,)) for piece in demand}
+        options = {piece: self.cutting(host).alternatives.get(piece, (piece,)) for piece in demand}
         items = [self._item(o, classes[piece]) for piece, numbers in options.items() for o in numbers]
         packed = pack_ways(host, items, dict(enumerate(demand.values())))
-        start = [self._column(mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
+        start = [self._column(host, mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
         pricing = Knapsack(host, items, len(classes))
         return cover([*demand.values()], start, pricing, time_limit_s=self.time_limit_s), packed
 
@@ -94,22 +94,23 @@ class MixSearch(PredictedBestFit):
         classes = {piece: number for number, piece in enumerate(demand)}
         wanted = [*demand.values()]
         packed = super().plan(host, demand) or {}
-        start = [self._column(mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
+        start = [self._column(host, mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
         pricing = self.pricing(host, demand, MOST_MIXES)
         if pricing is not None:
             limit, finished = self.time_limit_s, pricing.finished
             return cover(wanted, start, pricing, complete=finished, premise=_PREMISE, time_limit_s=limit), packed
-        every = {option: count for piece, count in demand.items() for option in self.alternatives.get(piece, (piece,))}
+        cuts = self.cutting(host).alternatives
+        every = {option: count for piece, count in demand.items() for option in cuts.get(piece, (piece,))}
         mixes, complete = enumerate_mixes(self.oracle, host, every)
-        start += [self._column(mix, classes) for mix in mixes]
+        start += [self._column(host, mix, classes) for mix in mixes]
         return cover(wanted, start, complete=complete, premise=_PREMISE, time_limit_s=self.time_limit_s), packed
 
     def _item(self, piece: int, klass: int) -> Item:
         cut = self.pieces[piece]
         return Item(piece, klass, len(cut.workloads), sum(cut.ways))
 
-    def _column(self, mix: Signature, classes: Mapping[int, int]) -> Column:
+    def _column(self, host: Host, mix: Signature, classes: Mapping[int, int]) -> Column:
         serves = [0] * len(classes)
         for piece in mix:
-            serves[classes[self.primary.get(piece, piece)]] += 1
+            serves[classes[self.cutting(host).primary.get(piece, piece)]] += 1
         return Column(mix, tuple(serves))

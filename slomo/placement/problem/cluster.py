@@ -54,7 +54,7 @@ class Server:
     sockets: int | None = None
 
     def __post_init__(self) -> None:
-        host = self.model
+        host = self.machine_type
         if self.nic_sockets is not None:
             object.__setattr__(self, "nic_sockets", tuple(self.nic_sockets))
         has = f"machine '{host.name}' has"
@@ -77,29 +77,37 @@ class Server:
             raise InvalidValueError(f"server '{self.name}': {name} is {getattr(self, name)!r}, needed {needed}")
 
     @property
-    def model(self) -> Machine:
+    def machine_type(self) -> Machine:
         """The machine type."""
         return load_machine(self.machine)
 
     @property
     def cores(self) -> int:
         """Cores of one socket that NFs may use."""
-        return self.model.cores_per_socket - self.cores_reserved
+        return self.machine_type.cores_per_socket - self.cores_reserved
 
     @property
     def ways(self) -> int:
         """Cache ways of one socket that NFs may be given."""
-        return self.model.llc_ways - self.model.ddio_ways if self.llc_ways_usable is None else self.llc_ways_usable
+        return (
+            self.machine_type.llc_ways - self.machine_type.ddio_ways
+            if self.llc_ways_usable is None
+            else self.llc_ways_usable
+        )
 
     @property
     def used_sockets(self) -> int:
         """Sockets in use."""
-        return self.model.sockets if self.sockets is None else self.sockets
+        return self.machine_type.sockets if self.sockets is None else self.sockets
 
     @property
     def nics(self) -> tuple[int, ...]:
         """Sockets with a NIC."""
-        return (min(self.model.nic_socket, self.used_sockets - 1),) if self.nic_sockets is None else self.nic_sockets
+        return (
+            (min(self.machine_type.nic_socket, self.used_sockets - 1),)
+            if self.nic_sockets is None
+            else self.nic_sockets
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
@@ -152,7 +160,7 @@ class Cluster:
     @property
     def machines(self) -> tuple[str, ...]:
         """Machine types of the cluster, in the order they appear."""
-        return tuple(dict.fromkeys(server.model.name for server in self.servers))
+        return tuple(dict.fromkeys(server.machine_type.name for server in self.servers))
 
     @classmethod
     def uniform(cls, machine: str, count: int, **fields: Any) -> "Cluster":
@@ -166,7 +174,7 @@ class Cluster:
         if count < 1:
             raise InvalidValueError(f"a cluster of {count} servers, needed 1 or more")
         first = Server("first", machine, **fields)
-        return cls(tuple(_renamed(first, f"{first.model.name}-{number}") for number in range(1, count + 1)))
+        return cls(tuple(_renamed(first, f"{first.machine_type.name}-{number}") for number in range(1, count + 1)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""

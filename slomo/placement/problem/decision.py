@@ -109,7 +109,7 @@ class Decision:
 
     Examples
     --------
-    >>> made = Decision("edge", True, "slomo", "slomo-xgb", (Assignment("s1", 0, 3, "lpm"),), ("fits",))
+    >>> made = Decision("edge", True, "predicted", "slomo-xgb", (Assignment("s1", 0, 3, "lpm"),), ("fits",))
     >>> Decision.from_dict(made.to_dict()) == made
     True
     """

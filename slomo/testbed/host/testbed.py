@@ -197,6 +197,11 @@ class HostTestbed:
                 f"{colocation.label}: this testbed measures '{self.machine}'",
                 hint=f"plan for machine '{self.machine}', or make the testbed with machine='{colocation.machine}'",
             )
+        if colocation.sockets is not None or colocation.memory_node is not None:
+            raise InvalidValueError(
+                f"{colocation.label}: sockets and memory nodes are told, this testbed chooses its own",
+                hint="give the testbed the cores to use, or ask testbed 'simulated'",
+            )
         if colocation.isolation is not None:
             self._require_allocator(colocation)
         definitions = [self.definition(workload.nf) for workload in colocation.tenants]

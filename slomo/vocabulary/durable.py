@@ -1,0 +1,123 @@
+"""The one way slomo writes what must survive a kill or a full disk: draft, fsync, rename, fsync of the folder.
+
+After a crash a reader finds the old content or the new, never neither (the recipe of POSIX rename; see also
+Pillai et al., OSDI'14, for what happens without each of the steps).
+"""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from slomo.errors import StoreError
+
+
+def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], object]) -> Path:
+    """Put a file in place whole, or leave what was there.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; its folder is made where it is missing.
+    content : str, bytes or callable
+        Text (written as UTF-8), bytes, or what writes into an open file.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    StoreError
+        On a full disk, a read-only directory, or whatever else the system refuses; the old file is as it was.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_durably(Path(folder, "placed.json"), "{}").read_text()
+    '{}'
+    """
+    place, draft = Path(path), ""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+        with os.fdopen(handle, "wb") as file:
+            if callable(content):
+                content(file)
+            else:
+                file.write(content.encode("utf-8") if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(draft, 0o666 & ~_umask())
+        os.replace(draft, place)
+        draft = ""
+        _sync_folder(place.parent)
+    except OSError as error:
+        raise StoreError(
+            f"{place}: cannot be written: {error.strerror or error}",
+            hint="free some space or choose a folder you may write to",
+        ) from None
+    finally:
+        if draft:
+            with suppress(OSError):
+                os.unlink(draft)
+    return place
+
+
+@contextmanager
+def turn_taking(folder: str | Path) -> Iterator[None]:
+    """Let writers of one folder take turns; the kernel ends a turn with the process that has it, however that ends.
+
+    Raises
+    ------
+    StoreError
+        Where the folder cannot be made or written to.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder, turn_taking(folder):
+    ...     write_durably(Path(folder, "a"), "1").name
+    'a'
+    """
+    turn = Path(folder, ".turn")
+    try:
+        turn.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _taken(turn)
+    except OSError as error:
+        raise StoreError(
+            f"{folder}: cannot be written: {error.strerror or error}", hint="choose a folder you may write to"
+        ) from None
+    try:
+        yield
+    finally:
+        turn.unlink(missing_ok=True)  # while still held: who waits for it finds another file, and opens that
+        os.close(descriptor)
+
+
+def _taken(turn: Path) -> int:
+    """Open and lock a file, once more where it was removed meanwhile."""
+    while True:
+        descriptor = os.open(turn, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.fstat(descriptor).st_ino == turn.stat().st_ino:
+                return descriptor
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

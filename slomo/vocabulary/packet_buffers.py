@@ -1,0 +1,92 @@
+"""How many packet buffers network functions may have: one sizing for profiles, placement and testbeds.
+
+ResQ (NSDI'18, section 4, "the leaky DMA problem"): lines that devices write live in the DDIO ways only; the buffers of
+all network functions of a socket together must fit there. A buffer is the frame's lines and one of headroom, which a
+driver reserves before the frame: 25 lines at 1518 B, 2 at 64 B.
+"""
+
+from slomo.errors import InvalidValueError
+from slomo.vocabulary.machine import Machine
+
+LINE_B = 64
+#: Fewer buffers than this lose packets in bursts: a burst of 32 is in work while the next comes in.
+FEWEST_BUFFERS = 32
+#: What a network function has where nothing is said, as DPDK's examples do; more are no use to it.
+MOST_BUFFERS = 2048
+
+
+def lines_per_buffer(packet_size_b: int) -> int:
+    """Return the cache lines of one packet buffer, headroom included.
+
+    Raises
+    ------
+    InvalidValueError
+        For a frame outside 64 to 9216 bytes.
+
+    Examples
+    --------
+    >>> lines_per_buffer(1518), lines_per_buffer(64)
+    (25, 2)
+    """
+    if not 64 <= packet_size_b <= 9216:
+        raise InvalidValueError(f"largest frame is {packet_size_b} bytes, needed 64 to 9216 bytes")
+    return -(-packet_size_b // LINE_B) + 1
+
+
+def buffers_in(ddio_kib: float, packet_size_b: int) -> int:
+    """Return how many packet buffers a DDIO space [KiB] holds.
+
+    Raises
+    ------
+    InvalidValueError
+        For a frame or a space outside its range.
+
+    Examples
+    --------
+    ResQ's machine, 10 % of 45 MB:
+
+    >>> buffers_in(0.1 * 45 * 1024, 1518)
+    2949
+    """
+    if not 0.0 <= ddio_kib < float("inf"):
+        raise InvalidValueError(f"DDIO space is {ddio_kib:g} KiB, needed 0 or more")
+    return int(ddio_kib * 1024 // (lines_per_buffer(packet_size_b) * LINE_B))
+
+
+def buffers_per_nf(machine: Machine, cores: int, packet_size_b: int) -> int | None:
+    """Return the packet buffers that each network function of a socket may have, all cores in use.
+
+    Each gets an equal share of the socket's DDIO space, in its own frame size, so that the answer does not change with
+    the neighbours, and at most 2048. None where devices write to memory.
+
+    Parameters
+    ----------
+    machine : Machine
+        The machine type.
+    cores : int
+        Cores of a socket that network functions may use.
+    packet_size_b : int
+        Frame size [bytes].
+
+    Raises
+    ------
+    InvalidValueError
+        Where a share would hold fewer than 32 buffers.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.machine import load_machine
+    >>> machine = load_machine("e5-2695v4")
+    >>> buffers_per_nf(machine, 9, 1518), buffers_per_nf(machine, 9, 64)
+    (327, 2048)
+    """
+    share = buffers_in(machine.capacities().ddio_kib / cores, packet_size_b)
+    if machine.ddio_ways == 0:
+        return None
+    if share < FEWEST_BUFFERS:
+        raise InvalidValueError(
+            f"machine '{machine.name}': {cores} network functions would get {share} buffers of {packet_size_b} bytes "
+            f"each in its DDIO space, needed {FEWEST_BUFFERS}",
+            hint="reserve some cores, or smaller frames",
+        )
+    return min(share, MOST_BUFFERS)
