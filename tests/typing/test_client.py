@@ -51,7 +51,7 @@ asked: list[slomo.Request] = [
     slomo.Request("c", [slomo.Workload("lpm"), "stats@1500B,1000f"], replicas=2),
 ]
 chain: tuple[slomo.Workload, ...] = asked[0].chain
-placer = slomo.Placer(library, slomo.Cluster.uniform("e5-2620v4", 2), "slomo")
+placer = slomo.Placer(library, slomo.Cluster.uniform("e5-2620v4", 2), "predicted")
 servers: tuple[str, ...] = placer.admit(asked[0]).servers
 machine: slomo.Machine = slomo.load_machine("silver-4110")
 nf: slomo.NetworkFunction = slomo.load_network_function("lpm")
