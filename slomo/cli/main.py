@@ -20,6 +20,7 @@ COMMANDS = {
     "predict": "Predict what a network function loses beside others.",
     "evaluate": "Check every model against mixes that were never trained on.",
     "place": "Place network functions on a cluster so that they keep their SLOs.",
+    "enforce": "Apply a plan to this machine, show, compare, and take it back.",
     "dataset": "Import, show, list, export and merge datasets.",
     "nf": "List and show network functions.",
     "machine": "List and show machines.",

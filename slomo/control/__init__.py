@@ -1,1 +1,1 @@
-"""Controllers: observations in, decisions out; who carries them out is another room."""
+"""Control loops: observe a machine, decide, compare, apply, keep the receipt."""

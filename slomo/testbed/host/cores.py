@@ -4,7 +4,7 @@ SLOMO (SIGCOMM'20, section 4.1) runs the target and its competitors on cores of 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
@@ -137,3 +137,20 @@ def _read(path: Path) -> str | None:
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def format_cpu_list(cores: Iterable[int]) -> str:
+    """Write a list of CPUs as the kernel does: runs as ranges.
+
+    Examples
+    --------
+    >>> format_cpu_list([3, 0, 1, 2, 8])
+    '0-3,8'
+    """
+    runs: list[list[int]] = []
+    for core in sorted(set(cores)):
+        if runs and runs[-1][1] == core - 1:
+            runs[-1][1] = core
+        else:
+            runs.append([core, core])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

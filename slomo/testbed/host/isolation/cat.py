@@ -5,17 +5,17 @@ before anything is changed, and found again after `undo` (design law 9).
 """
 
 import contextlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
 from slomo.errors import InvalidValueError, TestbedError
+from slomo.testbed.host.isolation.pqos_state import PqosState, parse_pqos_state, run_pqos
 from slomo.testbed.host.isolation.resctrl_orphans import forget, give_back, remember, remove_orphaned_groups
 from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree, Snapshot
 from slomo.testbed.host.processes.marker import RunMark, new_mark
-from slomo.testbed.host.processes.tool import is_installed, package_hint, run_tool
+from slomo.testbed.host.processes.tool import is_installed, package_hint
 from slomo.vocabulary.colocation import Isolation
 
 
@@ -226,61 +226,23 @@ class PqosAllocator:
             return Applied(stack.pop_all())
         raise AssertionError("unreachable")
 
-    def _make(self, number: int, partition: Partition, state: "_PqosState", stack: contextlib.ExitStack) -> None:
+    def _make(self, number: int, partition: Partition, state: PqosState, stack: contextlib.ExitStack) -> None:
         mask, percent = partition.isolation.llc_way_mask, partition.isolation.memory_bandwidth_percent
         settings = ([f"llc:{number}={mask:#x}"] if mask is not None else []) + (
             [f"mba:{number}={percent}"] if percent is not None else []
         )
         if settings:
-            stack.callback(self._run, "-e", ";".join(state.classes[number]))
+            stack.callback(self._run, "-e", ";".join(state.words(number)))
             self._run("-e", ";".join(settings))
         back = ";".join(f"core:{state.class_of[core]}={core}" for core in partition.cores)
         stack.callback(self._run, "-a", back)
         self._run("-a", f"core:{number}={','.join(map(str, partition.cores))}")
 
-    def _state(self) -> "_PqosState":
-        return _parse_state(self._run("-s"))
+    def _state(self) -> PqosState:
+        return parse_pqos_state(self._run("-s"))
 
     def _run(self, *options: str) -> str:
-        finished = run_tool([self.command, *self._interface, *options], 15.0)
-        # An unknown option prints the usage and ends with 0.
-        if finished.code != 0 or finished.stdout.lstrip().startswith("Usage"):
-            spoken = [line.strip() for line in finished.stdout.splitlines() if "!" in line or "ERROR" in line]
-            raise TestbedError(
-                f"'{' '.join(finished.words)}' failed (exit code {finished.code}): "
-                f"{' | '.join(spoken[:3]) or finished.last_words()}",
-                hint="see `slomo doctor` for what this processor can allocate",
-            )
-        return finished.stdout
-
-
-@dataclass(frozen=True)
-class _PqosState:
-    """Classes with the words that set each of them again, and the class of every core."""
-
-    classes: dict[int, tuple[str, ...]]
-    class_of: dict[int, int]
-
-
-def _parse_state(text: str) -> _PqosState:
-    classes: dict[int, list[str]] = {}
-    for socket, kind, number, value in _definitions(text):
-        option = f"llc@{socket}:{number}={value}" if kind == "L3CA" else f"mba@{socket}:{number}={value}"
-        classes.setdefault(number, []).append(option)
-    cores = re.findall(r"^\s*Core (\d+),.*?=> COS(\d+)", text, flags=re.MULTILINE)
-    return _PqosState(
-        {number: tuple(words) for number, words in classes.items()}, {int(core): int(cos) for core, cos in cores}
-    )
-
-
-def _definitions(text: str) -> list[tuple[int, str, int, str]]:
-    found, socket = [], 0
-    for line in text.splitlines():
-        if match := re.search(r"definitions for Socket (\d+)", line):
-            socket = int(match[1])
-        elif match := re.match(r"\s*(L3CA|MBA) COS(\d+) => (?:MASK (0x[0-9a-f]+)|(\d+)%)", line):
-            found.append((socket, match[1], int(match[2]), match[3] or match[4]))
-    return found
+        return run_pqos([self.command, *self._interface, *options])
 
 
 def _require_disjoint(partitions: Sequence[Partition]) -> None:

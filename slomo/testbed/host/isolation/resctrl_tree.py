@@ -4,12 +4,12 @@ Documentation/arch/x86/resctrl.rst of Linux; the same tree on Intel and AMD. Eve
 its reason in ``info/last_cmd_status``.
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.testbed.host.cores import parse_cpu_list
+from slomo.testbed.host.isolation.resctrl_files import KernelFiles, ResctrlFiles
 
 ROOT = Path("/sys/fs/resctrl")
 _LARGEST_B = 1 << 16
@@ -27,6 +27,8 @@ class ResctrlTree:
     ----------
     root : path
         Where it is mounted.
+    files : ResctrlFiles, optional
+        How its files are reached; the operating system's files if not given, an emulation in tests.
 
     Examples
     --------
@@ -34,18 +36,23 @@ class ResctrlTree:
     False
     """
 
-    def __init__(self, root: Path = ROOT) -> None:
+    def __init__(self, root: Path = ROOT, files: ResctrlFiles | None = None) -> None:
         self.root = Path(root)
+        self.files = files or KernelFiles(self.root)
 
     @property
     def mounted(self) -> bool:
         """Whether a resctrl file system is there."""
-        return (self.root / "info").is_dir()
+        return self.files.is_directory("info")
 
     @property
     def can_allocate(self) -> bool:
         """Whether last-level cache ways can be allocated."""
-        return (self.root / "info" / "L3" / "cbm_mask").exists()
+        return self.exists("info/L3/cbm_mask") or self.exists("info/L3CODE/cbm_mask")
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a file or directory."""
+        return self.files.exists(name)
 
     def require(self, what: str, condition: bool) -> None:
         """Raise unless mounted and `condition` holds.
@@ -72,8 +79,7 @@ class ResctrlTree:
             If it cannot be read.
         """
         try:
-            with (self.root / name).open("rb") as stream:
-                return stream.read(_LARGEST_B).decode("ascii", "replace").strip()
+            return self.files.read(name, _LARGEST_B).decode("ascii", "replace").strip()
         except OSError as problem:
             raise self._fault(f"'{name}' cannot be read", problem) from None
 
@@ -94,11 +100,7 @@ class ResctrlTree:
             If the kernel refuses it, with the kernel's reason.
         """
         try:
-            descriptor = os.open(self.root / name, os.O_WRONLY | os.O_TRUNC)
-            try:
-                os.write(descriptor, text.encode("ascii") + b"\n")
-            finally:
-                os.close(descriptor)
+            self.files.write(name, text.encode("ascii") + b"\n")
         except OSError as problem:
             raise self._fault(f"'{text}' is refused by '{name}'", problem) from None
 
@@ -111,7 +113,7 @@ class ResctrlTree:
             If the kernel refuses it: no rights, or no class or RMID left.
         """
         try:
-            (self.root / name).mkdir()
+            self.files.make(name)
         except OSError as problem:
             raise self._fault(f"group '{name}' cannot be made", problem) from None
 
@@ -124,11 +126,28 @@ class ResctrlTree:
             If the kernel refuses it.
         """
         try:
-            (self.root / name).rmdir()
+            self.files.remove(name)
         except FileNotFoundError:
             return
         except OSError as problem:
             raise self._fault(f"group '{name}' cannot be removed", problem) from None
+
+    def rename_group(self, name: str, other: str) -> None:
+        """Move a monitoring group below another group with masks: its tasks and counters go with it, at once.
+
+        Raises
+        ------
+        TestbedError
+            If the kernel refuses it.
+        """
+        try:
+            self.files.rename(name, other)
+        except OSError as problem:
+            raise self._fault(f"group '{name}' cannot become '{other}'", problem) from None
+
+    def tasks(self, group: str) -> tuple[int, ...]:
+        """Return the tasks of a group."""
+        return tuple(int(word) for word in self.read(_join(group, "tasks")).split())
 
     def control_groups(self) -> tuple[str, ...]:
         """Return the groups that have masks, the root group first."""
@@ -165,12 +184,19 @@ class ResctrlTree:
 
     def counters(self, group: str, file: str) -> dict[int, int | None]:
         """Return a counter of a group in every last-level cache."""
-        folders = sorted((self.root / group / "mon_data").glob("mon_L3_*"))
-        return {
-            int(folder.name[7:]): self.number(str(folder.relative_to(self.root) / file))
-            for folder in folders
-            if folder.name[7:].isdigit()
-        }
+        folder = _join(group, "mon_data")
+        names = [name for name in self._entries(folder) if name.startswith("mon_L3_") and name[7:].isdigit()]
+        return {int(name[7:]): self._count(f"{folder}/{name}", file) for name in names}
+
+    def _count(self, domain: str, file: str) -> int | None:
+        """Return a counter of one cache: of its own, or with sub-NUMA clustering the sum over its nodes."""
+        if self.exists(f"{domain}/{file}"):
+            return self.number(f"{domain}/{file}")
+        parts = [
+            self.number(f"{domain}/{name}/{file}") for name in self._entries(domain) if name.startswith("mon_sub_")
+        ]
+        counted = [part for part in parts if part is not None]
+        return sum(counted) if parts and len(counted) == len(parts) else None
 
     def snapshot(self) -> Snapshot:
         """Return CPUs and masks of every group."""
@@ -178,21 +204,24 @@ class ResctrlTree:
             name: {
                 file: self.read(_join(name, file))
                 for file in ("cpus_list", "schemata")
-                if (self.root / name / file).exists()
+                if self.exists(_join(name, file))
             }
             for name in self.groups()
         }
 
     def _children(self, parent: str) -> tuple[str, ...]:
+        names = (name for name in self._entries(parent) if name not in _RESERVED)
+        return tuple(_join(parent, name) for name in names if self.files.is_directory(_join(parent, name)))
+
+    def _entries(self, folder: str) -> list[str]:
         try:
-            entries = sorted((self.root / parent).iterdir())
+            return sorted(self.files.names(folder))
         except OSError:
-            return ()
-        return tuple(_join(parent, e.name) for e in entries if e.is_dir() and e.name not in _RESERVED)
+            return []
 
     def _fault(self, what: str, problem: OSError) -> TestbedError:
         try:
-            said = (self.root / "info" / "last_cmd_status").read_text(encoding="ascii", errors="replace").strip()[:500]
+            said = self.files.read("info/last_cmd_status", 500).decode("ascii", "replace").strip()
         except OSError:
             said = ""
         told = f" ({said})" if said and said != "ok" else ""

@@ -1,0 +1,143 @@
+"""`slomo enforce`: make this machine as a plan says, show it, compare, and take it back."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slomo.cli.options import json_option
+from slomo.cli.output import emit_json, emit_table, note
+
+if TYPE_CHECKING:
+    from slomo.enforce.plan import EnforcementPlan
+
+_Command = Callable[..., Any]
+
+
+def _backend_option(command: _Command) -> _Command:
+    return click.option(
+        "--backend",
+        default="auto",
+        show_default=True,
+        help="resctrl, pqos, cgroup, scheduler, buffers, rdt-class; several joined by +.",
+    )(command)
+
+
+def _receipts_option(command: _Command) -> _Command:
+    return click.option("--receipts", metavar="FOLDER", help="Folder of receipts (default: in the user's cache).")(
+        command
+    )
+
+
+def _plan_options(command: _Command) -> _Command:
+    command = click.option("--machine", help="Its machine type, where PLAN holds decisions.")(command)
+    command = click.option("--server", help="Which server's part, where PLAN holds decisions.")(command)
+    return click.argument("plan_file", metavar="PLAN")(command)
+
+
+def _read(plan_file: str, server: str | None, machine: str | None) -> "EnforcementPlan":
+    from slomo.workflow.enforce import read_plan
+
+    return read_plan(plan_file, server=server, machine=machine)
+
+
+def _folder(receipts: str | None) -> Path | None:
+    return None if receipts is None else Path(receipts)
+
+
+@click.group()
+def command() -> None:
+    """Act on this machine: cache ways, memory bandwidth, CPUs, memory node, weights, schedulers, buffers.
+
+    Every change is written down before it is made; `undo` takes it back to the byte, also after kill -9.
+    """
+
+
+@command.command("apply")
+@_plan_options
+@_backend_option
+@_receipts_option
+@json_option
+def apply_plan(
+    plan_file: str, server: str | None, machine: str | None, backend: str, receipts: str | None, as_json: bool
+) -> None:
+    """Apply PLAN: a plan, or the decisions that `slomo place --json` prints; read it back; print the receipt."""
+    from slomo.enforce.backends.registry import load_backend
+    from slomo.enforce.executor import apply
+
+    receipt = apply(_read(plan_file, server, machine), load_backend(backend), receipts=_folder(receipts))
+    changes = receipt.originals()
+    if as_json:
+        emit_json({"receipt": receipt.identifier, "file": str(receipt.path), "changes": [vars(c) for c in changes]})
+        return
+    click.echo("\n".join(change.text for change in changes) or "nothing to change")
+    note(f"applied; take it back with: slomo enforce undo {receipt.identifier}")
+
+
+@command.command("diff")
+@_plan_options
+@_backend_option
+@json_option
+def diff_plan(plan_file: str, server: str | None, machine: str | None, backend: str, as_json: bool) -> int:
+    """Say what `apply` would change. Exit code 1 where that is anything."""
+    from slomo.enforce.backends.registry import load_backend
+    from slomo.enforce.executor import diff
+
+    changes = diff(_read(plan_file, server, machine), load_backend(backend))
+    if as_json:
+        emit_json({"changes": [vars(change) for change in changes]})
+    else:
+        click.echo("\n".join(change.text for change in changes) or "as planned")
+    return int(bool(changes))
+
+
+@command.command("show")
+@_backend_option
+@_receipts_option
+@json_option
+def show_machine(backend: str, receipts: str | None, as_json: bool) -> None:
+    """Show what this machine has in force, and the receipts there are."""
+    from slomo.enforce.backends.registry import load_backend
+    from slomo.enforce.executor import show
+    from slomo.workflow.enforce import describe_receipts
+
+    knobs, found = show(load_backend(backend)), describe_receipts(_folder(receipts))
+    if as_json:
+        emit_json({"knobs": knobs, "receipts": found})
+        return
+    emit_table(("knob", "value"), [(name, "absent" if value is None else value) for name, value in knobs.items()])
+    if found:
+        click.echo()
+        emit_table(("receipt", "backend", "state", "changes"), [tuple(row.values()) for row in found])
+
+
+@command.command("undo")
+@click.argument("receipt", required=False)
+@click.option("--all", "everything", is_flag=True, help="Undo every open receipt, newest first.")
+@_receipts_option
+@json_option
+def undo_receipt(receipt: str | None, everything: bool, receipts: str | None, as_json: bool) -> None:
+    """Give back what RECEIPT changed, or with --all what every open receipt changed."""
+    from slomo.errors import UsageError
+    from slomo.workflow.enforce import undo_receipts
+
+    if (receipt is None) != everything:
+        raise UsageError("which receipt?", hint="name one (see `slomo enforce show`), or give --all")
+    reports = undo_receipts(receipt, _folder(receipts))
+    if as_json:
+        emit_json([{"receipt": r.receipt.identifier, **_result(r.result)} for r in reports])
+        return
+    for report in reports:
+        result = report.result
+        click.echo(f"{report.receipt.identifier}: {len(result.restored)} restored")
+        for what, names in (("vanished", result.vanished), ("changed by somebody else", result.overwritten)):
+            click.echo("".join(f"  {what}: {name}\n" for name in names), nl=False)
+
+
+def _result(result: Any) -> dict[str, Any]:
+    return {
+        "restored": [change.knob for change in result.restored],
+        "vanished": list(result.vanished),
+        "overwritten": list(result.overwritten),
+    }

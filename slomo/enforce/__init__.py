@@ -1,0 +1,17 @@
+"""Acting on a machine: plans applied, read back, written down, and taken back to the byte."""
+
+from slomo.enforce.executor import apply, diff, show, undo
+from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting, plan_from_decision
+from slomo.enforce.receipt import Receipt
+
+__all__ = [
+    "EnforcementPlan",
+    "MemoryBandwidth",
+    "Receipt",
+    "TenantSetting",
+    "apply",
+    "diff",
+    "plan_from_decision",
+    "show",
+    "undo",
+]

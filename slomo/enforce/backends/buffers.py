@@ -1,0 +1,114 @@
+"""Packet buffers of a running NF, through its control socket (Click's ControlSocket, which FastClick speaks too).
+
+ResQ (NSDI'18, section 4.3) sizes them so that all fit the space devices fill. Knob: ``buffers:HOST:PORT/HANDLER``.
+"""
+
+import socket
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+from slomo.enforce.backends.host_lock import host_lock, this_place
+from slomo.enforce.change import VanishedError, Wish
+from slomo.enforce.plan import EnforcementPlan
+from slomo.errors import TestbedError
+
+_LIMIT_S = 5.0
+_LARGEST_B = 1 << 16
+
+
+class BuffersBackend:
+    """Reads and writes a handler that takes a number of buffers.
+
+    Examples
+    --------
+    >>> BuffersBackend().name
+    'buffers'
+    """
+
+    name = "buffers"
+
+    def available(self) -> tuple[bool, str]:
+        """Return that it is; each NF must say for itself."""
+        return True, "Click control sockets"
+
+    def place(self) -> str:
+        """Return this host and boot."""
+        return this_place("control sockets")
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold this host's lock."""
+        return host_lock("buffers of this host's network functions")
+
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+        """Return the handlers of tenants whose buffers were decided.
+
+        Raises
+        ------
+        TestbedError
+            For a tenant without a control socket.
+        """
+        wishes = []
+        for tenant in plan.tenants:
+            if tenant.buffers is None:
+                continue
+            if tenant.control_socket is None:
+                raise TestbedError(
+                    f"tenant '{tenant.tenant}': {tenant.buffers} buffers, but no control socket to set them",
+                    hint="name control_socket, for instance 127.0.0.1:7001/fd.buffers, or start it with so many",
+                )
+            _split(tenant.control_socket)
+            wishes.append(Wish(f"buffers:{tenant.control_socket}", str(tenant.buffers)))
+        return tuple(wishes)
+
+    def read(self, knob: str) -> str | None:
+        """Return what the handler says; None where nobody listens."""
+        host, port, handler = _split(knob.partition(":")[2])
+        try:
+            return _talk(host, port, f"READ {handler}")
+        except ConnectionRefusedError:
+            return None
+        except OSError as problem:
+            raise TestbedError(f"control socket {host}:{port}: {problem.strerror or problem}") from None
+
+    def write(self, knob: str, value: str | None) -> None:
+        """Set the handler.
+
+        Raises
+        ------
+        TestbedError
+            With the network function's answer; VanishedError where nobody listens.
+        """
+        host, port, handler = _split(knob.partition(":")[2])
+        try:
+            _talk(host, port, f"WRITE {handler} {value}")
+        except ConnectionRefusedError:
+            raise VanishedError(f"nobody listens on {host}:{port}", hint="the network function ended") from None
+        except OSError as problem:
+            raise TestbedError(f"control socket {host}:{port}: {problem.strerror or problem}") from None
+
+    def knobs(self) -> Iterator[str]:
+        """Return nothing: which network functions run is not known here."""
+        return iter(())
+
+
+def _split(address: str) -> tuple[str, int, str]:
+    place, _, handler = address.partition("/")
+    host, _, port = place.rpartition(":")
+    if not handler or not port.isdigit() or any(ord(sign) <= 32 for sign in handler):
+        raise TestbedError(f"control socket '{address}' is not understood", hint="write 127.0.0.1:7001/element.handler")
+    return host or "127.0.0.1", int(port), handler
+
+
+def _talk(host: str, port: int, line: str) -> str:
+    """Say one line and return the data of the answer."""
+    with socket.create_connection((host, port), timeout=_LIMIT_S) as connection, connection.makefile("rwb") as stream:
+        stream.readline(_LARGEST_B)  # the greeting
+        stream.write(line.encode("utf-8") + b"\r\n")
+        stream.flush()
+        answer = stream.readline(_LARGEST_B).decode("utf-8", "replace").strip()
+        if not answer.startswith("200"):
+            raise TestbedError(f"control socket {host}:{port} answers '{answer}' to '{line}'")
+        if not line.startswith("READ"):
+            return ""
+        size = stream.readline(64).split()
+        return stream.read(min(int(size[1]), _LARGEST_B)).decode("utf-8", "replace").strip()

@@ -1,0 +1,155 @@
+"""Cache classes beside Kubernetes: goresctrl's classes and pod annotations as files, never a directory in resctrl.
+
+containerd and CRI-O own the tree and remove groups that they do not know at every start; what they and koordlet
+read is written instead. Knobs: ``file:NAME`` below a folder. Formats: goresctrl (cmd/rdt/sample-conf.yaml,
+pkg/rdt/kubernetes.go) and Koordinator's NodeSLO (resctrlQOS).
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slomo.enforce.backends.host_lock import host_lock
+from slomo.enforce.change import Wish
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.errors import TestbedError
+from slomo.testbed.host.build import cache_directory
+
+ANNOTATION = "rdt.resources.beta.kubernetes.io/pod"
+CLASSES_FILE, PODS_FILE, NODE_FILE = "rdt-classes.yaml", "pod-annotations.json", "koordinator-node-slo.json"
+_PARTITION = "slomo"
+
+
+class RdtClassBackend:
+    """Writes classes and annotations for those who own the tree.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where the files go; point the container engine's ``rdt_config_file`` at `CLASSES_FILE` in it.
+    ways : int
+        Ways of the last-level cache, for percentages.
+
+    Examples
+    --------
+    >>> RdtClassBackend(Path("/tmp/rdt"), ways=20).name
+    'rdt-class'
+    """
+
+    name = "rdt-class"
+
+    def __init__(self, folder: Path | None = None, ways: int = 20) -> None:
+        self.folder, self.ways = Path(folder or cache_directory() / "rdt"), ways
+
+    def available(self) -> tuple[bool, str]:
+        """Return whether the folder can be written."""
+        near = self.folder if self.folder.exists() else self.folder.parent
+        while not near.exists() and near != near.parent:
+            near = near.parent
+        able = near.is_dir() and os.access(near, os.W_OK)
+        return able, f"files in '{self.folder}'" if able else f"'{self.folder}' cannot be written"
+
+    def place(self) -> str:
+        """Return the folder: files outlive a boot."""
+        return str(self.folder)
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold this folder's lock."""
+        return host_lock(f"classes in '{self.folder}'")
+
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+        """Return the files' texts.
+
+        Raises
+        ------
+        TestbedError
+            For masks that goresctrl cannot express.
+        """
+        tenants = [t for t in plan.tenants if t.llc_way_mask is not None or t.memory_bandwidth is not None]
+        classes = {_class_name(tenant): self._class(tenant) for tenant in tenants}
+        document = {"partitions": {_PARTITION: {"l3Allocation": "100%", "mbAllocation": ["100%"], "classes": classes}}}
+        pods = {
+            tenant.pod: {"metadata": {"annotations": {ANNOTATION: _class_name(tenant)}}}
+            for tenant in tenants
+            if tenant.pod is not None
+        }
+        wishes = [
+            Wish(f"file:{CLASSES_FILE}", yaml.safe_dump(document, sort_keys=True)),
+            Wish(f"file:{PODS_FILE}", json.dumps(pods, indent=2, sort_keys=True) + "\n"),
+            Wish(f"file:{NODE_FILE}", json.dumps(self._node_slo(tenants), indent=2, sort_keys=True) + "\n"),
+        ]
+        return tuple(wishes)
+
+    def _class(self, tenant: TenantSetting) -> dict[str, Any]:
+        written: dict[str, Any] = {}
+        if tenant.llc_way_mask is not None:
+            if tenant.llc_way_mask >> self.ways:
+                raise TestbedError(f"tenant '{tenant.tenant}': mask {tenant.llc_way_mask:#x} of {self.ways} ways")
+            written["l3Allocation"] = f"{tenant.llc_way_mask:#x}"  # absolute masks keep guaranteed ways apart
+        bandwidth = tenant.memory_bandwidth
+        if bandwidth is not None:
+            if bandwidth.unit == "GB/s":
+                raise TestbedError(
+                    f"tenant '{tenant.tenant}': {bandwidth.text}, but goresctrl takes percent or MBps",
+                    hint="give it in percent or MB/s",
+                )
+            unit = "%" if bandwidth.unit == "percent" else "MBps"
+            written["mbAllocation"] = [f"{bandwidth.value:.0f}{unit}"]
+        return written
+
+    def _node_slo(self, tenants: list[TenantSetting]) -> dict[str, Any]:
+        """Return Koordinator's knobs: the ways that best-effort pods may fill, as percentages of the range."""
+        guaranteed = max((t.llc_way_mask.bit_length() for t in tenants if t.exclusive and t.llc_way_mask), default=0)
+        shared = [t.memory_bandwidth for t in tenants if not t.exclusive and t.memory_bandwidth is not None]
+        percent = min((b.value for b in shared if b.unit == "percent"), default=100.0)
+        start = min(95, round(100.0 * guaranteed / self.ways))
+        best_effort = {
+            "enable": True,
+            "catRangeStartPercent": start,
+            "catRangeEndPercent": 100,
+            "mbaPercent": round(percent),
+        }
+        return {"resourceQOSStrategy": {"beClass": {"resctrlQOS": best_effort}}}
+
+    def read(self, knob: str) -> str | None:
+        """Return a file's text; None where there is none."""
+        try:
+            return (self.folder / knob.partition(":")[2]).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise TestbedError(f"'{self.folder}': {problem.strerror}") from None
+
+    def write(self, knob: str, value: str | None) -> None:
+        """Replace a file in one step, or remove it.
+
+        Raises
+        ------
+        TestbedError
+            If it cannot be written.
+        """
+        path = self.folder / knob.partition(":")[2]
+        try:
+            if value is None:
+                path.unlink(missing_ok=True)
+                return
+            self.folder.mkdir(parents=True, exist_ok=True)
+            fresh = path.with_name(f".{path.name}.new")
+            fresh.write_text(value, encoding="utf-8")
+            fresh.replace(path)
+        except OSError as problem:
+            raise TestbedError(f"'{path}' cannot be written: {problem.strerror}") from None
+
+    def knobs(self) -> Iterator[str]:
+        """Return the files."""
+        return iter([f"file:{name}" for name in (CLASSES_FILE, PODS_FILE, NODE_FILE)])
+
+
+def _class_name(tenant: TenantSetting) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", tenant.tenant)[:60]

@@ -1,0 +1,62 @@
+"""Backends by name; several joined by a plus act as one."""
+
+import importlib
+
+from slomo.enforce.backends.together import Together
+from slomo.enforce.change import Backend
+from slomo.errors import TestbedError, UnknownNameError
+
+_HOST = {
+    "resctrl": ("slomo.enforce.backends.resctrl", "ResctrlBackend"),
+    "rdt-class": ("slomo.enforce.backends.rdt_class", "RdtClassBackend"),
+    "cgroup": ("slomo.enforce.backends.cgroup", "CgroupBackend"),
+    "scheduler": ("slomo.enforce.backends.scheduler", "SchedulerBackend"),
+    "buffers": ("slomo.enforce.backends.buffers", "BuffersBackend"),
+    "pqos": ("slomo.enforce.backends.pqos", "PqosBackend"),
+}
+BACKEND_NAMES = tuple(_HOST)
+
+
+def load_backend(name: str = "auto") -> Backend:
+    """Return a backend of this host.
+
+    Parameters
+    ----------
+    name : str
+        A name, several joined by ``+``, or ``"auto"``: resctrl where it works, else pqos, else cgroup.
+
+    Raises
+    ------
+    UnknownNameError
+        For a name there is not.
+    TestbedError
+        If none works here, with every reason.
+
+    Examples
+    --------
+    >>> load_backend("resctrl+cgroup").name
+    'resctrl+cgroup'
+    """
+    if name == "auto":
+        return _first_that_works()
+    parts = [_load(part) for part in name.split("+")]
+    return parts[0] if len(parts) == 1 else Together(parts)
+
+
+def _load(name: str) -> Backend:
+    if name not in _HOST:
+        raise UnknownNameError("backend", name, [*_HOST, "auto"])
+    module, kind = _HOST[name]
+    backend: Backend = getattr(importlib.import_module(module), kind)()
+    return backend
+
+
+def _first_that_works() -> Backend:
+    reasons = []
+    for name in ("resctrl", "pqos", "cgroup"):
+        backend = _load(name)
+        able, why = backend.available()
+        if able:
+            return backend
+        reasons.append(f"{name}: {why}")
+    raise TestbedError(f"nothing can be enforced on this host: {'; '.join(reasons)}", hint="see `slomo doctor`")

@@ -1,0 +1,168 @@
+"""What a resctrl tree offers: ways, classes, units of memory bandwidth, and what is switched on.
+
+Documentation/arch/x86/resctrl.rst of Linux; Intel takes percent or (mounted with mba_MBps) MB/s, AMD eighths of GB/s.
+"""
+
+from dataclasses import dataclass
+
+from slomo.enforce.plan import MemoryBandwidth
+from slomo.errors import TestbedError
+from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree, parse_schemata
+
+#: Highest value of AMD's MB and SMBA: unlimited.
+UNLIMITED_AMD = 2048
+_EIGHTHS = 8.0
+
+
+@dataclass(frozen=True)
+class ResctrlFacts:
+    """What one tree offers.
+
+    Attributes
+    ----------
+    full_mask, min_bits : int
+        Ways there are, and fewest that a mask may have.
+    classes, monitors : int
+        Groups with masks (the root's included) and RMIDs there are.
+    cdp, sparse, io_alloc : bool
+        Code and data apart; masks with holes allowed; ways for devices can be set.
+    unit : str
+        ``"percent"``, ``"MB/s"`` or ``"GB/s"`` (in eighths).
+    step, least : int
+        Granularity and least value of memory bandwidth, in what is written.
+    resources : dict
+        Resource -> domains.
+    """
+
+    full_mask: int
+    min_bits: int
+    classes: int
+    monitors: int
+    cdp: bool
+    sparse: bool
+    io_alloc: bool
+    unit: str
+    step: int
+    least: int
+    resources: dict[str, tuple[int, ...]]
+
+    def cache_lines(self, data_mask: int | None, code_mask: int | None) -> dict[str, str]:
+        """Return the values of a tenant's masks by resource, checked.
+
+        Raises
+        ------
+        TestbedError
+            For a mask this cache does not take.
+        """
+        if code_mask is not None and not self.cdp:
+            raise TestbedError(
+                "a mask for code needs code and data prioritisation, which is off",
+                hint="mount resctrl with -o cdp, or leave code_way_mask out",
+            )
+        if data_mask is None and code_mask is None:
+            return {}
+        names = {"L3DATA": data_mask, "L3CODE": code_mask or data_mask} if self.cdp else {"L3": data_mask}
+        return {name: f"{self.checked(mask):x}" for name, mask in names.items() if mask is not None}
+
+    def checked(self, mask: int) -> int:
+        """Return a mask that this cache takes.
+
+        Raises
+        ------
+        TestbedError
+            If it has ways that are not there, too few, or holes.
+        """
+        if mask & ~self.full_mask or mask.bit_count() < self.min_bits:
+            raise TestbedError(
+                f"way mask {mask:#x} does not fit this cache, needed {self.min_bits} or more ways of "
+                f"{self.full_mask:#x}",
+                hint="name ways that the cache has",
+            )
+        block = mask // (mask & -mask)
+        if block & (block + 1) and not self.sparse:
+            raise TestbedError(
+                f"way mask {mask:#x} has a hole, and this cache takes one block of ways only",
+                hint="0x3 or 0x7fc would do",
+            )
+        return mask
+
+    def bandwidth_value(self, bandwidth: MemoryBandwidth, resource: str = "MB") -> str:
+        """Return what is written for a bandwidth, as it will be read back.
+
+        Raises
+        ------
+        TestbedError
+            For a unit that this vendor does not take, or a value out of its range.
+        """
+        if resource not in self.resources:
+            raise TestbedError(f"resctrl does not offer control of {resource}", hint="see `slomo doctor`")
+        kinds = {"percent": ("percent",), "MB/s": ("MB/s", "GB/s"), "GB/s": ("GB/s", "MB/s")}[self.unit]
+        if bandwidth.unit not in kinds:
+            raise TestbedError(
+                f"memory bandwidth of {bandwidth.text}, but this machine takes {self.unit}",
+                hint=f"give it in {self.unit}"
+                + (" or mount resctrl with -o mba_MBps" if self.unit == "percent" else ""),
+            )
+        return str(self._steps(bandwidth))
+
+    def _steps(self, bandwidth: MemoryBandwidth) -> int:
+        if self.unit == "GB/s":
+            gb_s = bandwidth.value / (1000.0 if bandwidth.unit == "MB/s" else 1.0)
+            value = max(1, round(gb_s * _EIGHTHS))
+            if value > UNLIMITED_AMD:
+                raise TestbedError(f"memory bandwidth of {bandwidth.text}, needed at most 256 GB/s", hint="no limit")
+            return value
+        number = bandwidth.value * (1000.0 if bandwidth.unit == "GB/s" else 1.0)
+        if number < self.least:
+            raise TestbedError(
+                f"memory bandwidth of {bandwidth.text}, needed {self.least} {self.unit} or more", hint="give it more"
+            )
+        return -(-round(number) // self.step) * self.step
+
+
+def read_facts(tree: ResctrlTree) -> ResctrlFacts:
+    """Read what a tree offers.
+
+    Raises
+    ------
+    TestbedError
+        Where none is mounted, or it cannot allocate.
+    """
+    tree.require("allocation (info/L3 or info/MB)", tree.can_allocate or tree.exists("info/MB"))
+    settings = parse_schemata(tree.read("schemata"))
+    cdp = tree.exists("info/L3CODE")
+    cache = "info/L3CODE" if cdp else "info/L3"
+    full = int(tree.read(f"{cache}/cbm_mask"), 16) if tree.can_allocate else 0
+    counts = [tree.number(f"info/{name}/num_closids") for name in ("L3", "L3CODE", "L3DATA", "MB", "SMBA")]
+    unit = _unit(settings)
+    return ResctrlFacts(
+        full_mask=full,
+        min_bits=tree.number(f"{cache}/min_cbm_bits") or 1,
+        classes=min((count for count in counts if count), default=1),
+        monitors=tree.number("info/L3_MON/num_rmids") or 0,
+        cdp=cdp,
+        sparse=tree.number(f"{cache}/sparse_masks") == 1,
+        io_alloc=tree.exists(f"{cache}/io_alloc") and tree.read(f"{cache}/io_alloc") != "not supported",
+        unit=unit,
+        step=tree.number("info/MB/bandwidth_gran") or 1 if unit == "percent" else 1,
+        least=tree.number("info/MB/min_bandwidth") or 1,
+        resources={name: tuple(domains) for name, domains in settings.items()},
+    )
+
+
+def _unit(settings: dict[str, dict[int, str]]) -> str:
+    """Tell the unit from what an unlimited root group reads: 100 percent, 2048 eighths, or 2^32 - 1 MB/s."""
+    values = [int(text) for text in settings.get("MB", {}).values() if text.isdigit()]
+    highest = max(values, default=100)
+    return "percent" if highest <= 100 else "GB/s" if highest <= UNLIMITED_AMD else "MB/s"
+
+
+def unlimited(unit: str, highest: str) -> str:
+    """Return what memory bandwidth without a limit reads.
+
+    Examples
+    --------
+    >>> unlimited("percent", "100"), unlimited("GB/s", "16")
+    ('100', '2048')
+    """
+    return {"percent": "100", "GB/s": str(UNLIMITED_AMD)}.get(unit, highest)

@@ -1,0 +1,119 @@
+"""Scheduling policy, priority and CPUs of processes, thread by thread, where they have no control group.
+
+Knobs: ``policy:TID`` (``"batch 0"``, ``"fifo 10"``) and ``cpus:TID``. NFVnice
+(SIGCOMM'17) compares NORMAL, BATCH and RR.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from slomo.enforce.backends.host_lock import host_lock, this_place
+from slomo.enforce.change import VanishedError, Wish
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.errors import TestbedError
+from slomo.testbed.host.cores import format_cpu_list, parse_cpu_list
+
+_POLICIES = {
+    "normal": os.SCHED_OTHER,
+    "batch": os.SCHED_BATCH,
+    "idle": os.SCHED_IDLE,
+    "fifo": os.SCHED_FIFO,
+    "round-robin": os.SCHED_RR,
+}
+_NAMES = {number: name for name, number in _POLICIES.items()}
+_RESET_ON_FORK = 0x40000000
+
+
+class SchedulerBackend:
+    """Sets policy and CPU affinity of every thread of a tenant's processes.
+
+    Examples
+    --------
+    >>> SchedulerBackend().available()
+    (True, 'sched_setscheduler and sched_setaffinity')
+    """
+
+    name = "scheduler"
+
+    def __init__(self) -> None:
+        self._processes = Path("/proc")
+
+    def available(self) -> tuple[bool, str]:
+        """Return that it is."""
+        return True, "sched_setscheduler and sched_setaffinity"
+
+    def place(self) -> str:
+        """Return this host and boot."""
+        return this_place("scheduler")
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold this host's lock."""
+        return host_lock("the scheduler of this host")
+
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+        """Return policy and CPUs of every thread there is now.
+
+        Raises
+        ------
+        VanishedError
+            For a process that is not there.
+        """
+        return tuple(
+            wish for tenant in plan.tenants for pid in tenant.process_ids for wish in self._process(tenant, pid)
+        )
+
+    def _process(self, tenant: TenantSetting, pid: int) -> list[Wish]:
+        try:
+            threads = sorted(int(name) for name in os.listdir(self._processes / str(pid) / "task"))
+        except OSError:
+            raise VanishedError(
+                f"tenant '{tenant.tenant}': process {pid} is not there", hint="it ended; plan again"
+            ) from None
+        cores, policy = set(tenant.cores), tenant.scheduler
+        unknown = sorted(cores - set(range(os.cpu_count() or 1)))
+        if unknown:
+            raise TestbedError(f"tenant '{tenant.tenant}': CPU {unknown[0]} is not on this host")
+        wishes = [Wish(f"cpus:{thread}", format_cpu_list(cores)) for thread in threads] if cores else []
+        if policy is not None:
+            priority = tenant.priority if policy in ("fifo", "round-robin") else 0
+            wishes += [Wish(f"policy:{thread}", f"{policy} {priority}") for thread in threads]
+        return wishes
+
+    def read(self, knob: str) -> str | None:
+        """Return what a knob holds; None where the thread is gone."""
+        kind, _, thread = knob.partition(":")
+        try:
+            if kind == "cpus":
+                return format_cpu_list(os.sched_getaffinity(int(thread)))
+            policy = os.sched_getscheduler(int(thread)) & ~_RESET_ON_FORK
+            return f"{_NAMES.get(policy, str(policy))} {os.sched_getparam(int(thread)).sched_priority}"
+        except ProcessLookupError:
+            return None
+
+    def write(self, knob: str, value: str | None) -> None:
+        """Set a knob.
+
+        Raises
+        ------
+        TestbedError
+            If it is refused; VanishedError where the thread is gone.
+        """
+        kind, _, thread = knob.partition(":")
+        try:
+            if kind == "cpus":
+                os.sched_setaffinity(int(thread), parse_cpu_list(value or ""))
+            else:
+                name, _, priority = (value or "").partition(" ")
+                os.sched_setscheduler(int(thread), _POLICIES[name], os.sched_param(int(priority)))
+        except ProcessLookupError:
+            raise VanishedError(f"thread {thread} is there no more", hint="it ended; plan again") from None
+        except (OSError, KeyError, ValueError) as problem:
+            said = problem.strerror if isinstance(problem, OSError) else "unknown policy"
+            raise TestbedError(f"thread {thread} does not take {value!r}: {said}", hint="run as root") from None
+
+    def knobs(self) -> Iterator[str]:
+        """Return this process's own threads."""
+        for name in sorted(os.listdir("/proc/self/task")):
+            yield from (f"cpus:{name}", f"policy:{name}")

@@ -1,0 +1,232 @@
+"""A server of the simulator that is enforced on: what is applied changes what it measures next.
+
+Knobs: ``ways:T``, ``bandwidth:T``, ``core:T``, ``node:T``, ``buffers:T`` of each tenant T, and ``device-ways``.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from slomo.enforce.change import VanishedError, Wish
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.errors import InvalidValueError, TestbedError
+from slomo.simulator.engine import Tenant, simulate
+from slomo.simulator.result import SimulationResult
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.network_function import NetworkFunction, load_network_function
+from slomo.vocabulary.workload import Workload
+
+FIELDS = ("ways", "bandwidth", "core", "node", "buffers")
+
+
+@dataclass(frozen=True)
+class Occupant:
+    """A tenant of a simulated server.
+
+    Attributes
+    ----------
+    name : str
+        Unique on the server.
+    workload : Workload
+        What runs.
+    network_function : NetworkFunction, optional
+        Its description; the shipped one of that name if not given.
+    """
+
+    name: str
+    workload: Workload
+    network_function: NetworkFunction | None = None
+
+
+class SimulatedServer:
+    """A machine with tenants on its cores, and what was enforced on them.
+
+    Parameters
+    ----------
+    machine : Machine
+        Which.
+    occupants : sequence of Occupant
+        Tenants, on the cores from the NIC's socket on.
+    scale, accesses : int
+        Fidelity of the simulator.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.machine import load_machine
+    >>> server = SimulatedServer(load_machine("e5-2620v4"), [Occupant("a", Workload("l2fwd"))])
+    >>> server.knobs["core:a"]
+    '0'
+    """
+
+    def __init__(
+        self, machine: Machine, occupants: Sequence[Occupant], *, scale: int = 32, accesses: int = 60_000
+    ) -> None:
+        self.machine, self.scale, self.accesses = machine, scale, accesses
+        self.occupants: dict[str, Occupant] = {}
+        self.knobs: dict[str, str | None] = {"device-ways": f"{_top(machine.ddio_ways, machine):x}"}
+        self.lock = threading.RLock()
+        for occupant in occupants:
+            self.add(occupant)
+
+    def add(self, occupant: Occupant, core: int | None = None) -> None:
+        """Start a tenant, on the first free core of the NIC's socket unless told.
+
+        Raises
+        ------
+        InvalidValueError
+            If there is none.
+        """
+        first = self.machine.nic_socket * self.machine.cores_per_socket
+        order = [*range(first, self.machine.cores), *range(first)]
+        taken = {int(self.knobs[f"core:{name}"] or 0) for name in self.occupants}
+        free = [number for number in ([core] if core is not None else order) if number not in taken]
+        if not free:
+            raise InvalidValueError(f"server '{self.machine.name}' has no free core for '{occupant.name}'")
+        self.occupants[occupant.name] = occupant
+        self.knobs.update({f"{field}:{occupant.name}": None for field in FIELDS})
+        self.knobs[f"core:{occupant.name}"] = str(free[0])
+
+    def remove(self, name: str) -> None:
+        """End a tenant."""
+        del self.occupants[name]
+        for field in FIELDS:
+            del self.knobs[f"{field}:{name}"]
+
+    def offer(self, name: str, workload: Workload) -> None:
+        """Change what a tenant is offered."""
+        self.occupants[name] = replace(self.occupants[name], workload=workload)
+
+    def simulate(self, seed: int = 0) -> SimulationResult:
+        """Simulate all tenants, in the order of `occupants`, under what is in force."""
+        machine = self.machine
+        devices = int(self.knobs["device-ways"] or "0", 16).bit_count()
+        if devices != machine.ddio_ways:
+            machine = replace(machine, ddio_ways=devices)
+        tenants = [self._tenant(occupant) for occupant in self.occupants.values()]
+        return simulate(machine, tenants, seed=seed, scale=self.scale, accesses=self.accesses)
+
+    def _tenant(self, occupant: Occupant) -> Tenant:
+        def knob(field: str) -> str | None:
+            return self.knobs[f"{field}:{occupant.name}"]
+
+        ways, bandwidth, node, buffers = knob("ways"), knob("bandwidth"), knob("node"), knob("buffers")
+        function = occupant.network_function or load_network_function(occupant.workload.nf)
+        if buffers is not None:
+            function = replace(function, simulated={**(function.simulated or {}), "packet_buffers": int(buffers)})
+        return Tenant(
+            occupant.workload,
+            function,
+            int(knob("core") or 0),
+            llc_way_mask=None if ways is None else int(ways, 16),
+            mba_percent=None if bandwidth is None else float(bandwidth),
+            memory_socket=None if node is None else int(node),
+        )
+
+
+def _top(ways: int, machine: Machine) -> int:
+    return ((1 << ways) - 1) << (machine.llc_ways - ways)
+
+
+class SimulatedBackend:
+    """Enforces on a `SimulatedServer`.
+
+    Parameters
+    ----------
+    server : SimulatedServer
+        Which.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.machine import load_machine
+    >>> SimulatedBackend(SimulatedServer(load_machine("e5-2620v4"), [])).available()
+    (True, 'simulated e5-2620v4')
+    """
+
+    name = "simulated"
+
+    def __init__(self, server: SimulatedServer) -> None:
+        self.server = server
+
+    def available(self) -> tuple[bool, str]:
+        """Return that it is."""
+        return True, f"simulated {self.server.machine.name}"
+
+    def place(self) -> str:
+        """Return the machine's name."""
+        return f"simulated {self.server.machine.name}"
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Keep other threads out."""
+        return self.server.lock
+
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+        """Return every tenant's knobs.
+
+        Raises
+        ------
+        TestbedError
+            For a tenant that is not there, or what the machine does not have.
+        """
+        wishes = [wish for tenant in plan.tenants for wish in self._tenant(tenant)]
+        if plan.device_way_mask is not None:
+            wishes.append(Wish("device-ways", f"{self._mask(plan.device_way_mask):x}"))
+        return tuple(wishes)
+
+    def _tenant(self, tenant: TenantSetting) -> list[Wish]:
+        if tenant.tenant not in self.server.occupants:
+            raise TestbedError(
+                f"no tenant '{tenant.tenant}' on simulated '{self.server.machine.name}'",
+                hint=f"tenants: {', '.join(self.server.occupants) or 'none'}",
+            )
+        machine = self.server.machine
+        values: dict[str, str | None] = {"ways": None, "bandwidth": None}
+        if tenant.llc_way_mask is not None:
+            values["ways"] = f"{self._mask(tenant.llc_way_mask):x}"
+        if tenant.memory_bandwidth is not None:
+            if tenant.memory_bandwidth.unit != "percent" or tenant.memory_bandwidth.value < 10:
+                raise TestbedError(
+                    f"memory bandwidth of {tenant.memory_bandwidth.text}, but this machine takes percent, 10 to 100",
+                    hint="give it in percent",
+                )
+            values["bandwidth"] = f"{tenant.memory_bandwidth.value:g}"
+        if tenant.cores:
+            if tenant.cores[0] >= machine.cores:
+                raise TestbedError(f"core {tenant.cores[0]}, but '{machine.name}' has {machine.cores}")
+            values["core"] = str(tenant.cores[0])
+        if tenant.memory_node is not None:
+            if tenant.memory_node >= machine.sockets:
+                raise TestbedError(f"memory node {tenant.memory_node}, but '{machine.name}' has {machine.sockets}")
+            values["node"] = str(tenant.memory_node)
+        if tenant.buffers is not None:
+            values["buffers"] = str(tenant.buffers)
+        return [Wish(f"{field}:{tenant.tenant}", value) for field, value in values.items()]
+
+    def _mask(self, mask: int) -> int:
+        full = self.server.machine.full_way_mask
+        block = mask // (mask & -mask)
+        if mask & ~full or block & (block + 1):
+            raise TestbedError(
+                f"way mask {mask:#x} is not one block of the ways {full:#x}", hint="0x3 or 0x7fc would do"
+            )
+        return mask
+
+    def read(self, knob: str) -> str | None:
+        """Return what a knob holds."""
+        return self.server.knobs.get(knob)
+
+    def write(self, knob: str, value: str | None) -> None:
+        """Set a knob.
+
+        Raises
+        ------
+        VanishedError
+            For a tenant that ended.
+        """
+        if knob not in self.server.knobs:
+            raise VanishedError(f"'{knob}': that tenant is there no more")
+        self.server.knobs[knob] = value
+
+    def knobs(self) -> Iterator[str]:
+        """Return all names."""
+        return iter(tuple(self.server.knobs))

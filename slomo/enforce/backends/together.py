@@ -1,0 +1,70 @@
+"""Several backends as one, so that one receipt holds cache ways, CPUs, schedulers and buffers of a plan."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+
+from slomo.enforce.change import Backend, Wish
+from slomo.enforce.plan import EnforcementPlan
+from slomo.errors import ConfigurationError
+
+
+class Together:
+    """Backends in the order in which they act; a knob's name begins with its backend's.
+
+    Parameters
+    ----------
+    backends : sequence of Backend
+        Each name once.
+
+    Examples
+    --------
+    >>> from slomo.enforce.backends.scheduler import SchedulerBackend
+    >>> Together([SchedulerBackend()]).name
+    'scheduler'
+    """
+
+    def __init__(self, backends: Sequence[Backend]) -> None:
+        self._backends = {backend.name: backend for backend in backends}
+        if not backends or len(self._backends) != len(backends):
+            raise ConfigurationError("no backend, or one named twice", hint="name each once: resctrl+cgroup")
+        self.name = "+".join(self._backends)
+
+    def available(self) -> tuple[bool, str]:
+        """Return whether all are, and why not."""
+        answers = [(name, *backend.available()) for name, backend in self._backends.items()]
+        refused = [f"{name}: {why}" for name, able, why in answers if not able]
+        return not refused, "; ".join(refused or [f"{name}: {why}" for name, _, why in answers])
+
+    def place(self) -> str:
+        """Return the places of all."""
+        return "; ".join(backend.place() for backend in self._backends.values())
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Hold every lock."""
+        with ExitStack() as stack:
+            for backend in self._backends.values():
+                stack.enter_context(backend.lock())
+            return stack.pop_all()
+        raise AssertionError("unreachable")
+
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+        """Return what each wishes, in order."""
+        return tuple(
+            Wish(f"{name}|{wish.knob}", wish.value)
+            for name, backend in self._backends.items()
+            for wish in backend.wishes(plan)
+        )
+
+    def read(self, knob: str) -> str | None:
+        """Return what a knob holds."""
+        name, _, rest = knob.partition("|")
+        return self._backends[name].read(rest)
+
+    def write(self, knob: str, value: str | None) -> None:
+        """Set a knob."""
+        name, _, rest = knob.partition("|")
+        self._backends[name].write(rest, value)
+
+    def knobs(self) -> Iterator[str]:
+        """Return the knobs of all."""
+        return (f"{name}|{knob}" for name, backend in self._backends.items() for knob in backend.knobs())

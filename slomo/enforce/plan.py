@@ -1,0 +1,307 @@
+"""An enforcement plan: what a machine is to do for each of its tenants, independent of who carries it out.
+
+Cores, memory node, cache ways and buffers as a `Decision` has them (ResQ, NSDI'18, section 5.2), memory bandwidth as
+NUMASFP (COMSNETS'22) allocates it, CPU weights and schedulers as NFVnice (SIGCOMM'17) sets them.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.placement.problem.decision import Assignment, Decision
+from slomo.vocabulary.machine import Machine
+
+SCHEMA_VERSION = 1
+UNITS = ("percent", "MB/s", "GB/s")
+SCHEDULERS = ("normal", "batch", "idle", "fifo", "round-robin")
+
+
+@dataclass(frozen=True)
+class MemoryBandwidth:
+    """How much memory bandwidth a tenant may use, in the unit its processor takes.
+
+    Attributes
+    ----------
+    value : float
+        Amount, above 0.
+    unit : {'percent', 'MB/s', 'GB/s'}
+        Percent of a core's unthrottled rate (Intel MBA); MB/s (resctrl mounted with mba_MBps); GB/s (AMD).
+
+    Examples
+    --------
+    >>> MemoryBandwidth(50).text
+    '50 %'
+    """
+
+    value: float
+    unit: str = "percent"
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise InvalidValueError(f"memory bandwidth in '{self.unit}', needed one of {', '.join(UNITS)}")
+        if not 0.0 < self.value < math.inf or (self.unit == "percent" and self.value > 100.0):
+            raise InvalidValueError(
+                f"memory bandwidth is {self.value:g} {self.unit}, needed above 0, at most 100 percent"
+            )
+
+    @property
+    def text(self) -> str:
+        """Value and unit."""
+        return f"{self.value:g} {'%' if self.unit == 'percent' else self.unit}"
+
+
+@dataclass(frozen=True)
+class TenantSetting:
+    """What one tenant gets; None leaves that as it is.
+
+    Attributes
+    ----------
+    tenant : str
+        Name, unique in the plan.
+    cores : tuple of int
+        CPUs of the machine.
+    process_ids : tuple of int
+        Its processes, where settings go by process.
+    cgroup : str or None
+        Its control group below the hierarchy's root, where it has one.
+    pod : str or None
+        ``namespace/name`` of its Kubernetes pod.
+    memory_node : int or None
+        NUMA node of its memory.
+    llc_way_mask, code_way_mask : int or None
+        Cache ways it may fill; with CDP the first is for data.
+    exclusive : bool
+        Whether its ways are guaranteed: no other tenant's mask may overlap.
+    memory_bandwidth, slow_memory_bandwidth : MemoryBandwidth or None
+        For DRAM, and for CXL memory (AMD SMBA).
+    cpu_weight : float or None
+        Share relative to others on the same cores; 1 is the kernel's default.
+    cpu_quota : float or None
+        CPUs' worth of time it may use at most, above 0.
+    scheduler : str or None
+        One of ``SCHEDULERS``; with `priority` 1 to 99 for the last two.
+    buffers : int or None
+        Packet buffers, set through `control_socket`.
+    control_socket : str or None
+        ``host:port/handler`` of a Click ControlSocket that takes the number of buffers.
+
+    Examples
+    --------
+    >>> TenantSetting("lpm", cores=(3,), llc_way_mask=0x3, exclusive=True).llc_way_mask
+    3
+    """
+
+    tenant: str
+    cores: tuple[int, ...] = ()
+    process_ids: tuple[int, ...] = ()
+    cgroup: str | None = None
+    pod: str | None = None
+    memory_node: int | None = None
+    llc_way_mask: int | None = None
+    code_way_mask: int | None = None
+    exclusive: bool = False
+    memory_bandwidth: MemoryBandwidth | None = None
+    slow_memory_bandwidth: MemoryBandwidth | None = None
+    cpu_weight: float | None = None
+    cpu_quota: float | None = None
+    scheduler: str | None = None
+    priority: int = 0
+    buffers: int | None = None
+    control_socket: str | None = None
+
+    def __post_init__(self) -> None:
+        who = f"tenant '{self.tenant}'"
+        if not self.tenant or len(self.tenant) > 200:
+            raise InvalidValueError("a tenant without a name, needed 1 to 200 characters")
+        for mask in (self.llc_way_mask, self.code_way_mask):
+            if mask is not None and mask <= 0:
+                raise InvalidValueError(f"{who}: way mask {mask:#x}, needed one or more ways")
+        for amount, what in ((self.cpu_weight, "CPU weight"), (self.cpu_quota, "CPU quota")):
+            if amount is not None and not 0.0 < amount < math.inf:
+                raise InvalidValueError(f"{who}: {what} is {amount:g}, needed above 0")
+        if self.scheduler is not None and self.scheduler not in SCHEDULERS:
+            raise InvalidValueError(f"{who}: scheduler '{self.scheduler}', needed one of {', '.join(SCHEDULERS)}")
+        if self.buffers is not None and self.buffers < 1:
+            raise InvalidValueError(f"{who}: {self.buffers} buffers, needed 1 or more")
+        if min((*self.cores, *self.process_ids, self.memory_node or 0), default=0) < 0:
+            raise InvalidValueError(f"{who}: a negative core, process or memory node")
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "TenantSetting":
+        """Rebuild from a mapping; way masks may be texts such as ``"0x3"``.
+
+        Raises
+        ------
+        ConfigurationError
+            For a field there is not.
+        """
+        unknown = sorted(set(data) - {field.name for field in fields(cls)})
+        if unknown or "tenant" not in data:
+            raise ConfigurationError(
+                f"tenant setting with unknown field '{unknown[0]}'" if unknown else "tenant setting without 'tenant'",
+                hint=f"fields: {', '.join(field.name for field in fields(cls))}",
+            )
+        values = dict(data)
+        for name in ("cores", "process_ids"):
+            values[name] = tuple(int(number) for number in values.get(name) or ())
+        for name in ("llc_way_mask", "code_way_mask"):
+            values[name] = _mask(values.get(name))
+        for name in ("memory_bandwidth", "slow_memory_bandwidth"):
+            values[name] = _bandwidth(values.get(name))
+        return cls(**values)
+
+
+def _mask(value: Any) -> int | None:
+    try:
+        return None if value is None else int(value, 16) if isinstance(value, str) else int(value)
+    except (TypeError, ValueError):
+        raise ConfigurationError(f"way mask '{value}' is no number", hint="write for instance 0x7f") from None
+
+
+def _bandwidth(value: Any) -> MemoryBandwidth | None:
+    if value is None or isinstance(value, MemoryBandwidth):
+        return value
+    if isinstance(value, Mapping):
+        return MemoryBandwidth(**value)
+    return MemoryBandwidth(float(value))
+
+
+@dataclass(frozen=True)
+class EnforcementPlan:
+    """What one server is to do.
+
+    Attributes
+    ----------
+    server : str
+        Its name.
+    tenants : tuple of TenantSetting
+        Each tenant once.
+    device_way_mask : int or None
+        Cache ways that devices fill (DDIO; `io_alloc` of resctrl).
+
+    Examples
+    --------
+    >>> plan = EnforcementPlan("s1", (TenantSetting("lpm", cores=(3,), llc_way_mask=0x3),))
+    >>> EnforcementPlan.from_dict(plan.to_dict()) == plan
+    True
+    """
+
+    server: str
+    tenants: tuple[TenantSetting, ...] = ()
+    device_way_mask: int | None = None
+
+    def __post_init__(self) -> None:
+        names = [setting.tenant for setting in self.tenants]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InvalidValueError(f"plan for '{self.server}': tenant '{twice[0]}' is listed twice", hint="once each")
+        check_exclusive(self.tenants)
+
+    def setting(self, tenant: str) -> TenantSetting | None:
+        """Return what a tenant gets."""
+        return next((setting for setting in self.tenants if setting.tenant == tenant), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        tenants = [{key: value for key, value in asdict(t).items() if value not in (None, ())} for t in self.tenants]
+        data = {"schema_version": SCHEMA_VERSION, "server": self.server, "tenants": tenants}
+        return data if self.device_way_mask is None else {**data, "device_way_mask": self.device_way_mask}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "EnforcementPlan":
+        """Rebuild from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            For another version, or what is no plan.
+        """
+        if not isinstance(data, Mapping) or data.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+            raise ConfigurationError("an enforcement plan of another version", hint=f"needed {SCHEMA_VERSION}")
+        unknown = sorted(set(data) - {"schema_version", "server", "tenants", "device_way_mask"})
+        if unknown or not isinstance(data.get("tenants", []), Sequence):
+            raise ConfigurationError(
+                f"enforcement plan: field '{unknown[0] if unknown else 'tenants'}' is not understood"
+            )
+        settings = tuple(TenantSetting.from_dict(item) for item in data.get("tenants", []))
+        return cls(str(data.get("server", "localhost")), settings, _mask(data.get("device_way_mask")))
+
+
+def check_exclusive(tenants: Iterable[TenantSetting]) -> None:
+    """Raise where ways that one tenant was guaranteed are another's too.
+
+    Raises
+    ------
+    InvalidValueError
+        Naming both.
+    """
+    masks = [(t.tenant, t.llc_way_mask, t.exclusive) for t in tenants if t.llc_way_mask is not None]
+    for number, (name, mask, mine) in enumerate(masks):
+        for other, its, theirs in masks[number + 1 :]:
+            if (mine or theirs) and mask & its:
+                raise InvalidValueError(
+                    f"ways {mask & its:#x} are guaranteed to '{name if mine else other}' and also given to "
+                    f"'{other if mine else name}'",
+                    hint="guaranteed masks must not overlap",
+                )
+
+
+def plan_from_decision(
+    decisions: Decision | Iterable[Decision], server: str, machine: Machine, *, exclusive: bool = True
+) -> EnforcementPlan:
+    """Turn decisions into what one server has to do.
+
+    Parameters
+    ----------
+    decisions : Decision or iterable of Decision
+        Accepted decisions; refused ones are passed over.
+    server : str
+        Which server's part.
+    machine : Machine
+        Its type: cores are counted from 0 within a socket in a decision, over the machine in a plan.
+    exclusive : bool
+        Whether ways that were decided are guaranteed, where they are disjoint.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.machine import load_machine
+    >>> made = Decision("edge", True, "resq", "", (Assignment("s1", 1, 3, "lpm", llc_way_mask=3, buffers=512),))
+    >>> plan_from_decision(made, "s1", load_machine("e5-2620v4")).tenants[0].cores
+    (11,)
+    """
+    taken = [decisions] if isinstance(decisions, Decision) else list(decisions)
+    settings = [
+        _setting(decision.request, number, item, machine)
+        for decision in taken
+        if decision.accepted
+        for number, item in enumerate(decision.assignments)
+        if item.server == server
+    ]
+    if exclusive:
+        masks = [setting.llc_way_mask or 0 for setting in settings]
+        alone = [not any(m & o for j, o in enumerate(masks) if j != i) for i, m in enumerate(masks)]
+        settings = [
+            TenantSetting(**{**_fields(setting), "exclusive": lonely and setting.llc_way_mask is not None})
+            for setting, lonely in zip(settings, alone, strict=True)
+        ]
+    return EnforcementPlan(server, tuple(settings))
+
+
+def _fields(setting: TenantSetting) -> dict[str, Any]:
+    return {field.name: getattr(setting, field.name) for field in fields(setting)}
+
+
+def _setting(request: str, number: int, item: Assignment, machine: Machine) -> TenantSetting:
+    decided = asdict(item)  # fields that placement has learned to decide are taken over as they come
+    bandwidth = decided.get("memory_bandwidth_percent")
+    return TenantSetting(
+        f"{request}/{item.workload}/{number}",
+        cores=(item.socket * machine.cores_per_socket + item.core,),
+        memory_node=decided.get("memory_node"),
+        llc_way_mask=item.llc_way_mask,
+        buffers=item.buffers,
+        memory_bandwidth=None if bandwidth is None else MemoryBandwidth(bandwidth),
+        cpu_weight=decided.get("cpu_weight"),
+    )

@@ -1,0 +1,145 @@
+"""What every enforcement backend owes, as tests: subclass it in your test suite and override three methods."""
+
+import pytest
+
+from slomo.enforce.change import Backend
+from slomo.enforce.executor import apply, diff, show, undo
+from slomo.enforce.plan import EnforcementPlan
+from slomo.enforce.receipt import Receipt
+from slomo.errors import SlomoError
+
+
+class EnforcerContract:
+    """Facts about any backend; collected by pytest in subclasses whose name begins with ``Test``.
+
+    Examples
+    --------
+    In a test module of yours::
+
+        class TestMyBackend(EnforcerContract):
+            __test__ = True
+
+            def make_backend(self):
+                return MyBackend()
+
+            def plans(self):
+                return EnforcementPlan("s", (...,)), EnforcementPlan("s", (...,))
+
+            def refused_plan(self):
+                return EnforcementPlan("s", (TenantSetting("a", llc_way_mask=1 << 40),))
+    """
+
+    __test__ = False
+
+    def make_backend(self) -> Backend:
+        """Return the backend to be checked, on a machine that the test may change."""
+        raise NotImplementedError
+
+    def plans(self) -> tuple[EnforcementPlan, EnforcementPlan]:
+        """Return two different plans that the machine can do, each of which changes something."""
+        raise NotImplementedError
+
+    def refused_plan(self) -> EnforcementPlan:
+        """Return a plan that the machine cannot do."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def backend(self) -> Backend:
+        """Return the backend; skip where it does not work."""
+        backend = self.make_backend()
+        able, why = backend.available()
+        if not able:
+            pytest.skip(f"{backend.name}: {why}")
+        return backend
+
+    @pytest.fixture
+    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> object:
+        """Return a folder for receipts."""
+        return tmp_path_factory.mktemp("receipts")
+
+    def state(self, backend: Backend) -> object:
+        """Return everything that a plan may change; override it to look past the backend."""
+        knobs = {wish.knob for plan in self.plans() for wish in backend.wishes(plan)}
+        return {**show(backend), **{knob: backend.read(knob) for knob in sorted(knobs)}}
+
+    def test_it_is_named_and_placed(self, backend: Backend) -> None:
+        """A backend says its name and where its receipts are good."""
+        assert backend.name
+        assert backend.place()
+
+    def test_applied_is_read_back(self, backend: Backend, folder: object) -> None:
+        """After an apply the machine is as planned: nothing differs."""
+        receipt = _apply(self.plans()[0], backend, folder)
+        try:
+            assert diff(self.plans()[0], backend) == ()
+            assert receipt.state == "applied"
+            assert receipt.changes()
+        finally:
+            undo(receipt, backend)
+
+    def test_diff_changes_nothing(self, backend: Backend) -> None:
+        """Looking is free of effects."""
+        before = self.state(backend)
+
+        assert diff(self.plans()[0], backend)
+        assert self.state(backend) == before
+
+    def test_undone_is_as_found(self, backend: Backend, folder: object) -> None:
+        """Apply, then undo: to the byte; undoing again does nothing."""
+        before = self.state(backend)
+
+        receipt = _apply(self.plans()[0], backend, folder)
+        assert self.state(backend) != before
+        undo(receipt, backend)
+
+        assert self.state(backend) == before
+        assert undo(receipt, backend).restored == ()
+        assert receipt.state == "undone"
+
+    def test_one_receipt_for_many_plans(self, backend: Backend, folder: object) -> None:
+        """Plans applied one after the other on one receipt are undone at once."""
+        before = self.state(backend)
+        first, second = self.plans()
+
+        receipt = _apply(first, backend, folder)
+        for plan in (second, first, second):
+            apply(plan, backend, receipt=receipt)
+        undo(receipt, backend)
+
+        assert self.state(backend) == before
+
+    def test_receipts_on_top_of_each_other(self, backend: Backend, folder: object) -> None:
+        """Receipts undone newest first end where the first began."""
+        before = self.state(backend)
+
+        receipts = [_apply(plan, backend, folder) for plan in self.plans()]
+        for receipt in reversed(receipts):
+            undo(receipt, backend)
+
+        assert self.state(backend) == before
+
+    def test_a_receipt_survives_its_process(self, backend: Backend, folder: object) -> None:
+        """What was read from the disk undoes as well as what was kept."""
+        before = self.state(backend)
+        receipt = _apply(self.plans()[0], backend, folder)
+
+        undo(Receipt(receipt.path), backend)
+
+        assert self.state(backend) == before
+
+    def test_what_it_cannot_do_is_refused_whole(self, backend: Backend, folder: object) -> None:
+        """A plan that the machine cannot do raises an error with a hint and changes nothing."""
+        before = self.state(backend)
+
+        with pytest.raises(SlomoError) as caught:
+            _apply(self.refused_plan(), backend, folder)
+
+        assert caught.value.exit_code in (2, 3)
+        assert caught.value.hint
+        assert self.state(backend) == before
+
+
+def _apply(plan: EnforcementPlan, backend: Backend, folder: object) -> Receipt:
+    from pathlib import Path
+
+    return apply(plan, backend, receipts=Path(str(folder)))
