@@ -21,6 +21,7 @@ COMMANDS = {
     "evaluate": "Check every model against mixes that were never trained on.",
     "place": "Place network functions on a cluster so that they keep their SLOs.",
     "enforce": "Apply a plan to this machine, show, compare, and take it back.",
+    "chain": "Run service chains whose stages may share cores.",
     "dataset": "Import, show, list, export and merge datasets.",
     "nf": "List and show network functions.",
     "machine": "List and show machines.",

@@ -1,6 +1,7 @@
 /* slomo-nf: a tunable competitor and real network functions, one process, statistics as JSON lines. */
 #define _GNU_SOURCE
 #include "calibrate.h"
+#include "chain.h"
 #include "clock.h"
 #include "cores.h"
 #include "message.h"
@@ -131,6 +132,8 @@ int main(int argument_count, char **arguments)
 
 	for (unsigned i = 0; i < WORKERS_MOST; i++)
 		cpus[i] = UNPINNED;
+	if (options.chain)
+		return chain_run(&options);
 	nf_find(options.nf);
 	if (options.cores && cores_parse(options.cores, cpus, WORKERS_MOST) < count)
 		fail(EXIT_USAGE, "name one CPU per instance", "%u instances, but --cores is '%s'", count, options.cores);

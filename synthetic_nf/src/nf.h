@@ -5,6 +5,7 @@
 #include "options.h"
 #include "packet.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SLOMO_NF_VERSION "0.1.0"
@@ -42,6 +43,7 @@ struct nf {
 	/* Work on `count` packets: change bytes, length and verdict of each. */
 	void (*process)(struct nf_instance *self, struct packet *packets, uint32_t count);
 	void (*stop)(struct nf_instance *self);
+	bool needs_mbufs; /* works on packet->handle, and in the DPDK build only */
 };
 
 /* Add to a number that one thread writes and others read. */
@@ -59,7 +61,7 @@ static inline uint64_t counter_read(const uint64_t *counter)
 const struct nf *nf_find(const char *name);
 void nf_print_all(void);
 
-extern const struct nf nf_synthetic, nf_l2fwd, nf_router, nf_firewall, nf_flowstats, nf_nat, nf_maglev, nf_dpi;
+extern const struct nf nf_synthetic, nf_l2fwd, nf_router, nf_firewall, nf_flowstats, nf_nat, nf_maglev, nf_dpi, nf_compute;
 #ifdef SLOMO_DPDK
 extern const struct nf nf_ipsec;
 #endif

@@ -140,4 +140,5 @@ const struct nf nf_ipsec = {
 	.start = ipsec_start,
 	.process = ipsec_process,
 	.stop = ipsec_stop,
+	.needs_mbufs = true,
 };

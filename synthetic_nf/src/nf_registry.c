@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const struct nf *const NFS[] = {
-	&nf_synthetic, &nf_l2fwd, &nf_router, &nf_firewall, &nf_flowstats, &nf_nat, &nf_maglev, &nf_dpi,
+	&nf_synthetic, &nf_l2fwd, &nf_router, &nf_firewall, &nf_flowstats, &nf_nat, &nf_maglev, &nf_dpi, &nf_compute,
 #ifdef SLOMO_DPDK
 	&nf_ipsec,
 #endif

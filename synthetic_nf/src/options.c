@@ -51,6 +51,8 @@ static const struct setting SETTINGS[] = {
 	{ "regex", SETTING_FLAG, AT(regex), 0, 0, NULL, "dpi: the lines are regular expressions (hyperscan only)" },
 	{ "drop-matches", SETTING_FLAG, AT(drop_matches), 0, 0, NULL, "dpi: drop packets that match" },
 	{ "crypto-device", SETTING_TEXT, AT(crypto_device), 0, 0, NULL, "ipsec: DPDK vdev; default crypto_openssl0" },
+	{ "cycles", SETTING_TEXT, AT(cycles), 0, 0, NULL, "compute: cycles per packet, e.g. 550 or, drawn anew, 120,270,550" },
+	{ "chain", SETTING_TEXT, AT(chain), 0, 0, NULL, "run chains of processes by this plan, or by the file behind @" },
 	{ "die-with-parent", SETTING_FLAG, AT(die_with_parent), 0, 0, NULL, "end when the parent process ends" },
 	{ "calibrate", SETTING_FLAG, AT(calibrate), 0, 0, NULL, "compare the competitor with plain loops, then end" },
 };
@@ -228,7 +230,7 @@ static void answer_questions(const char *word)
 static struct options defaults(void)
 {
 	struct options options = {
-		.nf = "synthetic", .replay = "forever", .pages = "auto", .crypto_device = "crypto_openssl0",
+		.nf = "synthetic", .replay = "forever", .pages = "auto", .crypto_device = "crypto_openssl0", .cycles = "550",
 		.interval_s = 1, .memory_mib = 512, .flows = 1024, .seed = 1, .routes = 131072, .rules = 500,
 		.patterns = 3000, .backends = 8, .flow_capacity = 131072,
 	};

@@ -25,6 +25,8 @@ struct options {
 	const char *rules_file;
 	const char *patterns_file;
 	const char *crypto_device;
+	const char *cycles; /* compute: "550", or "120,270,550" to draw from */
+	const char *chain;  /* plan of a chain of processes; see chain_plan.h */
 	double packets; /* stop after so many per instance; 0: never */
 	double duration_s;
 	double interval_s;

@@ -119,6 +119,12 @@ class ManagedProcess:
         # A dead one is not reaped here: its id stays taken, so that its group can be killed safely.
         return self._exit_state() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """What it ended with; None while it runs, and where a signal ended it."""
+        state = self._exit_state()
+        return state.si_status if state is not None and state.si_code == os.CLD_EXITED else None
+
     def _exit_state(self) -> os.waitid_result | None:
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

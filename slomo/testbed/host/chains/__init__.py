@@ -1,0 +1,1 @@
+"""Chains of network functions on this machine: processes, rings between them, control groups over them."""

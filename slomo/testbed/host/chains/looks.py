@@ -1,0 +1,200 @@
+"""What the native manager says about its chains, a JSON line at a time.
+
+A look every ten milliseconds, unless nothing moved; at the end the counters since the warm-up.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from slomo.errors import TestbedError
+
+
+class StageLook(NamedTuple):
+    """One stage at one moment.
+
+    Attributes
+    ----------
+    arrivals : float
+        Packets that came for it per second, smoothed over 100 ms, those included that were dropped before it.
+    cost_cycles : float or None
+        Median cost of a packet over the last 100 ms [time-stamp cycles]; None without a sample.
+    lost, served : int
+        Packets since the start that found its ring full or its chain stopped, and that it worked on.
+    """
+
+    arrivals: float
+    cost_cycles: float | None
+    lost: int
+    served: int
+
+
+class ChainLook(NamedTuple):
+    """All stages at one moment, in the order of the plan; time since the first packet [s]."""
+
+    time_s: float
+    stages: tuple[StageLook, ...]
+    stopped: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class StageOutcome:
+    """One stage over the measured time; see the fields' names."""
+
+    name: str
+    arrived: int
+    lost: int
+    served: int
+    refused: int
+    sleeps: int
+    samples: int
+    processor_share: float
+    voluntary_switches: int
+    involuntary_switches: int
+    cost_cycles: float
+
+
+@dataclass(frozen=True)
+class ChainOutcome:
+    """One chain over the measured time.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    offered_mpps, delivered_mpps : float
+        What came, and what got through [Mpps].
+    lost_at_entry : int
+        Packets lost before any work was done on them.
+    lost_behind : int
+        Packets lost after the first stage worked on them.
+    wasted : float
+        `lost_behind` of those that got through or were lost behind, 0 to 1.
+    p50_us, p99_us : float
+        Time from arrival to leaving [us].
+    """
+
+    name: str
+    offered_mpps: float
+    delivered_mpps: float
+    lost_at_entry: int
+    lost_behind: int
+    wasted: float
+    p50_us: float
+    p99_us: float
+
+
+@dataclass(frozen=True)
+class HostChainResult:
+    """What a run of chains came to.
+
+    Attributes
+    ----------
+    seconds : float
+        Measured time [s].
+    stages, chains : tuple
+        Outcomes.
+    manager_share, control_share : float
+        Processor time of the manager (traffic included) and of this process, of one core.
+    weight_writes : int
+        How often a weight changed.
+    notes : tuple of str
+        What could not be had, and what to grant.
+    """
+
+    seconds: float
+    stages: tuple[StageOutcome, ...]
+    chains: tuple[ChainOutcome, ...]
+    manager_share: float
+    control_share: float = 0.0
+    weight_writes: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def delivered_mpps(self) -> float:
+        """All chains together [Mpps]."""
+        return sum(chain.delivered_mpps for chain in self.chains)
+
+    @property
+    def wasted(self) -> float:
+        """Share of the packets worked on that were lost afterwards."""
+        lost = sum(chain.lost_behind for chain in self.chains)
+        worked = lost + sum(chain.delivered_mpps for chain in self.chains) * self.seconds * 1e6
+        return lost / worked if worked else 0.0
+
+    @property
+    def fairness(self) -> float:
+        """Jain's index of output over input of the chains; 1 where all get the same share of what they are offered."""
+        shares = [chain.delivered_mpps / chain.offered_mpps for chain in self.chains if chain.offered_mpps]
+        squares = sum(share**2 for share in shares)
+        return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
+
+
+def parse_line(text: str) -> dict[str, Any] | None:
+    """Return a line of the manager; None for what is no line of its."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    return line if isinstance(line, dict) and "event" in line else None
+
+
+def look_of(line: dict[str, Any]) -> ChainLook:
+    """Return a look from its line.
+
+    Examples
+    --------
+    >>> look_of({"time_s": 0.01, "stages": [[5000, 550, 10, 40]], "stopped": [0]}).stages[0].cost_cycles
+    550
+    """
+    stages = tuple(StageLook(arrivals, cost or None, lost, served) for arrivals, cost, lost, served in line["stages"])
+    return ChainLook(line["time_s"], stages, tuple(map(bool, line["stopped"])))
+
+
+def result_of(line: dict[str, Any]) -> HostChainResult:
+    """Return the result from the last line.
+
+    Raises
+    ------
+    TestbedError
+        If nothing was measured.
+    """
+    seconds = float(line["seconds"])
+    if seconds <= 0.0:
+        raise TestbedError("the chains ended before anything was measured", hint="run them longer: --seconds 2")
+    return HostChainResult(
+        seconds=seconds,
+        stages=tuple(_stage(item, seconds) for item in line["stages"]),
+        chains=tuple(_chain(item, seconds) for item in line["chains"]),
+        manager_share=float(line["manager_s"]) / seconds,
+    )
+
+
+def _stage(item: dict[str, Any], seconds: float) -> StageOutcome:
+    return StageOutcome(
+        name=item["name"],
+        arrived=item["offered"],
+        lost=item["lost"],
+        served=item["served"],
+        refused=item["refused"],
+        sleeps=item["sleeps"],
+        samples=item["samples"],
+        processor_share=item["processor_s"] / seconds,
+        voluntary_switches=item["voluntary_switches"],
+        involuntary_switches=item["involuntary_switches"],
+        cost_cycles=float(item["cost_cycles"]),
+    )
+
+
+def _chain(item: dict[str, Any], seconds: float) -> ChainOutcome:
+    behind, delivered = item["lost_behind"], item["delivered"]
+    return ChainOutcome(
+        name=item["name"],
+        offered_mpps=item["offered"] / seconds / 1e6,
+        delivered_mpps=delivered / seconds / 1e6,
+        lost_at_entry=item["refused"] + item["entry_lost"],
+        lost_behind=behind,
+        wasted=behind / (behind + delivered) if behind else 0.0,
+        p50_us=item["latency_us"]["p50"],
+        p99_us=item["latency_us"]["p99"],
+    )

@@ -1,0 +1,166 @@
+"""What the native manager is told: settings of a run, and the plan it reads, a statement per line.
+
+`synthetic_nf/src/chain_plan.h` says what may stand in a plan; what cannot be run on a host is refused here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from slomo.errors import InvalidValueError
+from slomo.testbed.host.chains.stage_flags import stage_flags
+from slomo.testbed.host.cores import available_cores
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.service_chains import ChainSystem, ServiceChain
+
+Scheduler = Literal["normal", "batch", "rr"]
+#: NFVnice, section 3: weights are decided every 10 ms.
+LOOK_MS = 10.0
+_LONGEST_FRAME_B = 1514
+_LONGEST_NAME = 31
+
+
+@dataclass(frozen=True)
+class ChainRunSettings:
+    """How chains are run.
+
+    Attributes
+    ----------
+    scheduler : {'normal', 'batch', 'rr'}
+        Of the stages.
+    pressure, local : bool
+        Back-pressure to a chain's entry; stages that stop at a full ring instead of dropping.
+    waiting_us : float
+        How long packets must wait before a ring presses [us].
+    seconds, warm_up_ms : float
+        Measured time [s], and before it [ms].
+    sample_us : float
+        How often costs are sampled [us]; 0 for never.
+    flow_count : int
+        Flows of each chain's traffic.
+    manager_core : int or None
+        CPU of the manager; one without a stage where None.
+    build : {'portable', 'dpdk'}
+        Which build of the native program.
+    looks : bool
+        Whether somebody wants to see the stages every 10 ms.
+    """
+
+    scheduler: Scheduler = "normal"
+    pressure: bool = False
+    local: bool = False
+    waiting_us: float = 100.0
+    seconds: float = 2.0
+    warm_up_ms: float = 300.0
+    sample_us: float = 1000.0
+    flow_count: int = 1024
+    manager_core: int | None = None
+    build: Literal["portable", "dpdk"] = "portable"
+    looks: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.seconds < float("inf"):
+            raise InvalidValueError(f"chains would run for {self.seconds:g} s, needed above 0")
+
+
+def render_plan(
+    system: ChainSystem,
+    settings: ChainRunSettings,
+    parent: Path | None = None,
+    groups: Mapping[str, Path] | None = None,
+) -> str:
+    r"""Return the plan of a run.
+
+    Parameters
+    ----------
+    system : ChainSystem
+        Stages and chains.
+    settings : ChainRunSettings
+        How they are run.
+    parent, groups : optional
+        Control group of the run, and each stage's in it.
+
+    Raises
+    ------
+    InvalidValueError
+        For a core there is not, and for what is only simulated: TCP sources, storage, a time table.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.service_chains import parse_chains
+    >>> system = parse_chains("stages: {nat: {cycles: 270, core: 0}}\nchains: {web: {stages: [nat], mpps: 1}}")
+    >>> print(render_plan(system, ChainRunSettings(manager_core=0)).splitlines()[-1])
+    chain web 1 1024 64 nat
+    """
+    require_runnable(system)
+    manager = settings.manager_core if settings.manager_core is not None else manager_core(system)
+    look_ms = LOOK_MS if settings.looks else 1000.0
+    lines = [
+        f"ring {system.queue_capacity}",
+        f"buffer {system.buffer_b}",
+        f"high {system.high_water:g}",
+        f"low {system.low_water:g}",
+        f"wait_us {settings.waiting_us:g}",
+        f"pressure {int(settings.pressure)}",
+        f"local {int(settings.local)}",
+        f"sample_us {settings.sample_us:g}",
+        f"observe_ms {look_ms:g}",
+        f"warm_up_ms {settings.warm_up_ms:g}",
+        f"seconds {settings.seconds:g}",
+        f"manager {manager}",
+    ]
+    if parent is not None and groups is not None:
+        lines += [f"group {path}" for path in (parent, *groups.values())]
+    for stage in system.stages:
+        group = "-" if groups is None else str(groups[stage.name])
+        words = " ".join(stage_flags(stage))
+        lines.append(f"stage {stage.name} {stage.core} {settings.scheduler} {group} {words}")
+    for chain in system.chains:
+        rate = offered_mpps(chain, system)
+        path = ",".join(chain.stages)
+        lines.append(f"chain {chain.name} {rate:g} {settings.flow_count} {chain.packet_size_b} {path}")
+    return "\n".join(lines)
+
+
+def offered_mpps(chain: ServiceChain, system: ChainSystem) -> float:
+    """Return what a chain is offered [Mpps]; the line rate of the system's machine where it says nothing."""
+    return load_machine(system.machine).line_rate_mpps(chain.packet_size_b) if chain.mpps is None else chain.mpps
+
+
+def manager_core(system: ChainSystem) -> int:
+    """Return the lowest CPU without a stage, or the lowest of all."""
+    cores, taken = available_cores(), {stage.core for stage in system.stages}
+    return next((core for core in cores if core not in taken), cores[0])
+
+
+def require_runnable(system: ChainSystem) -> None:
+    """Refuse what a host cannot run.
+
+    Raises
+    ------
+    InvalidValueError
+        Naming stage or chain.
+    """
+    cores = available_cores()
+    for stage in system.stages:
+        if stage.core not in cores:
+            raise InvalidValueError(
+                f"stage '{stage.name}' is on core {stage.core}, this process may use {', '.join(map(str, cores))}",
+                hint="change core: in the document, or see taskset -p $$",
+            )
+        if stage.storage is not None:
+            raise InvalidValueError(f"stage '{stage.name}' writes to storage, which is simulated only")
+    for chain in system.chains:
+        if chain.responsive or chain.from_ms > 0.0 or chain.to_ms != float("inf"):
+            what = "a TCP source" if chain.responsive else "a time to send from or to"
+            raise InvalidValueError(
+                f"chain '{chain.name}' has {what}, which is simulated only", hint="slomo chain simulate"
+            )
+        if chain.packet_size_b > _LONGEST_FRAME_B:
+            raise InvalidValueError(
+                f"chain '{chain.name}' sends {chain.packet_size_b} B, a frame here has at most {_LONGEST_FRAME_B} B"
+            )
+    for name in (*(stage.name for stage in system.stages), *(chain.name for chain in system.chains)):
+        if len(name) > _LONGEST_NAME:
+            raise InvalidValueError(f"name '{name}' is longer than {_LONGEST_NAME} letters")

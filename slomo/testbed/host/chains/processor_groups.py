@@ -1,0 +1,179 @@
+"""Control groups of a chain's stages: one per stage, in one per run, under where this process is itself.
+
+Version 1 has ``cpu.shares`` (2 to 262144), version 2 ``cpu.weight`` (1 to 10000); only ratios within a parent count.
+The groups are made and removed by the native program, whose watcher outlives whoever is killed; here they are named,
+found and written.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from slomo.errors import InvalidValueError, TestbedError
+from slomo.testbed.host.processes.marker import RunMark
+from slomo.vocabulary.service_chains import DEFAULT_SHARES, LEAST_SHARES, MOST_SHARES
+
+_RANGES = {1: (LEAST_SHARES, MOST_SHARES), 2: (1, 10_000)}
+_FILES = {1: "cpu.shares", 2: "cpu.weight"}
+
+
+@dataclass(frozen=True)
+class ProcessorTree:
+    """Where control groups of the processor can be made.
+
+    Attributes
+    ----------
+    root : Path
+        Group of this process.
+    version : int
+        1 or 2.
+    """
+
+    root: Path
+    version: int
+
+    @property
+    def file(self) -> str:
+        """Name of the file that holds a group's weight."""
+        return _FILES[self.version]
+
+    @property
+    def most(self) -> int:
+        """Largest weight a group takes."""
+        return _RANGES[self.version][1]
+
+    def weight_of(self, shares: int) -> int:
+        """Return the weight that stands for so many ``cpu.shares``; version 2's default is 100 where theirs is 1024.
+
+        Examples
+        --------
+        >>> ProcessorTree(Path("/sys/fs/cgroup"), 2).weight_of(2048)
+        200
+        """
+        return shares if self.version == 1 else min(max(round(shares * 100 / DEFAULT_SHARES), 1), self.most)
+
+    def paths(self, mark: RunMark, stages: Iterable[str]) -> tuple[Path, dict[str, Path]]:
+        """Return the run's own group and each stage's in it."""
+        parent = self.root / mark.text
+        return parent, {name: parent / name for name in stages}
+
+    def checked(self, name: str, weight: int) -> int:
+        """Return the weight if a group takes it.
+
+        Raises
+        ------
+        InvalidValueError
+            If it is out of the kernel's range.
+
+        Examples
+        --------
+        >>> ProcessorTree(Path("/sys/fs/cgroup/cpu"), 1).checked("nat", 300_000)
+        Traceback (most recent call last):
+        slomo.errors.InvalidValueError: stage 'nat': cpu.shares of 300000, the kernel takes 2 to 262144
+        hint: only ratios count: divide all weights by the same number
+        """
+        least, most = _RANGES[self.version]
+        if not least <= weight <= most:
+            raise InvalidValueError(
+                f"stage '{name}': {self.file} of {weight}, the kernel takes {least} to {most}",
+                hint="only ratios count: divide all weights by the same number",
+            )
+        return weight
+
+
+def processor_tree(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> ProcessorTree:
+    """Find the tree of the processor controller; version 1 where there are both.
+
+    Parameters
+    ----------
+    root : Path
+        Where control groups are mounted.
+    membership : Path
+        Which groups this process is in.
+
+    Raises
+    ------
+    TestbedError
+        Where there is none, or this user may make no group in it: says what to grant.
+    """
+    tree = _find(root, membership)
+    if tree is None:
+        raise TestbedError(
+            f"there is no control group with a processor controller under '{root}'",
+            hint="mount one: mount -t cgroup2 none /sys/fs/cgroup",
+        )
+    if not os.access(tree.root, os.W_OK):
+        raise TestbedError(
+            f"control group '{tree.root}' may not be written",
+            hint="run as root, or have it delegated: systemd-run --user -p Delegate=yes, or chown the directory",
+        )
+    return tree
+
+
+def _find(root: Path, membership: Path) -> ProcessorTree | None:
+    own: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        for line in membership.read_text(encoding="ascii").splitlines():
+            _, controllers, place = line.split(":", 2)
+            own |= dict.fromkeys(controllers.split(","), place)
+    for folder in ("cpu", "cpu,cpuacct"):
+        for path in (root / folder / own.get("cpu", "/").lstrip("/"), root / folder):
+            if (path / "cpu.shares").exists():
+                return ProcessorTree(path, 1)
+    for path in (root / own.get("", "/").lstrip("/"), root):
+        with contextlib.suppress(OSError):
+            if "cpu" in (path / "cgroup.controllers").read_text(encoding="ascii").split():
+                return ProcessorTree(path, 2)
+    return None
+
+
+class GroupWeights:
+    """Writes stages' weights, over files kept open.
+
+    Parameters
+    ----------
+    tree : ProcessorTree
+        Whose groups they are.
+    groups : mapping of str to Path
+        Name of a stage -> its group.
+    """
+
+    def __init__(self, tree: ProcessorTree, groups: dict[str, Path]) -> None:
+        self.tree = tree
+        self._files: dict[str, int] = {}
+        self._written: dict[str, int] = {}
+        self.changes = 0
+        for name, path in groups.items():
+            self._files[name] = os.open(path / tree.file, os.O_WRONLY | os.O_CLOEXEC)
+
+    def write(self, name: str, weight: int) -> bool:
+        """Set a stage's weight; return whether it changed."""
+        if self._written.get(name) == weight:
+            return False
+        os.pwrite(self._files[name], b"%d" % self.tree.checked(name, weight), 0)
+        self._written[name] = weight
+        self.changes += 1
+        return True
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._files:
+            os.close(self._files.popitem()[1])
+
+
+def remove_orphan_groups(tree: ProcessorTree) -> tuple[str, ...]:
+    """Remove groups of runs whose process is gone, should even the watcher have been killed; return their paths."""
+    removed = []
+    for path in tree.root.glob("slomo-*"):
+        mark = RunMark.parse(path.name)
+        if mark is None or mark.owner_is_alive():
+            continue
+        with contextlib.suppress(OSError):
+            for inner in path.iterdir():
+                if inner.is_dir():
+                    inner.rmdir()
+            path.rmdir()
+            removed.append(str(path))
+    return tuple(removed)

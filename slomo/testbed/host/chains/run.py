@@ -1,0 +1,200 @@
+"""Run chains on this machine: start the native manager, hand its looks on, and leave nothing behind.
+
+OpenNetVM and NFVnice (SIGCOMM'17): the manager is a process beside the stages, the weights come from outside.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import TestbedError, UsageError
+from slomo.testbed.host.build import slomo_nf_binary
+from slomo.testbed.host.chains.looks import ChainLook, HostChainResult, look_of, parse_line, result_of
+from slomo.testbed.host.chains.plan import ChainRunSettings, render_plan
+from slomo.testbed.host.chains.processor_groups import (
+    GroupWeights,
+    ProcessorTree,
+    processor_tree,
+    remove_orphan_groups,
+)
+from slomo.testbed.host.cores import available_cores
+from slomo.testbed.host.orphans import kill_marked, remove_files_of, remove_orphans
+from slomo.testbed.host.processes.marker import RunMark, new_mark
+from slomo.testbed.host.processes.process import ManagedProcess
+from slomo.vocabulary.service_chains import ChainSystem
+
+#: Called with every look and with what writes weights; None where there are no control groups.
+Watcher = Callable[[ChainLook, GroupWeights | None], None]
+_START_LIMIT_S = 60.0
+_END_LIMIT_S = 5.0
+_USAGE = 2
+
+
+def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher | None = None) -> HostChainResult:
+    """Run chains for a while.
+
+    Parameters
+    ----------
+    system : ChainSystem
+        Stages and chains.
+    settings : ChainRunSettings
+        How they are run.
+    watch : callable, optional
+        Called every 10 ms with what is seen, and with what writes weights.
+
+    Raises
+    ------
+    TestbedError
+        If the program cannot be built or started, or a stage ends before its time.
+    InvalidValueError
+        For what a host cannot run.
+    """
+    remove_orphans()
+    mark = new_mark()
+    tree, notes = _tree(settings)
+    parent, groups = (None, None) if tree is None else tree.paths(mark, [stage.name for stage in system.stages])
+    plan = render_plan(system, replace(settings, looks=watch is not None), parent, groups)
+    run = _Run(system, settings, watch, tree, parent, groups)
+    words = [str(slomo_nf_binary(settings.build)), "--die-with-parent", "--chain", plan]
+    process = ManagedProcess("chains", words, available_cores(), mark)
+    try:
+        process.on_line("stdout", run.take)
+        process.listen()
+        run.wait(process)
+    finally:
+        process.stop(limit_s=_END_LIMIT_S)
+        run.close()
+        _clean(mark, parent)
+    if run.last is None:
+        raise _failure(process)
+    return replace(run.result(), notes=(*notes, *run.notes))
+
+
+def _failure(process: ManagedProcess) -> Exception:
+    text = process.last_words().strip()
+    if process.exit_code == _USAGE:  # a stage's setting that the program does not have; it says which
+        return UsageError(f"the chains' program refuses what it is told. {text}", hint="correct the stages' settings")
+    return TestbedError(f"the chains ended without a result. {text}", hint="see `slomo doctor`")
+
+
+def _tree(settings: ChainRunSettings) -> tuple[ProcessorTree | None, tuple[str, ...]]:
+    """Return where groups can be made; none under a real-time scheduler, which takes no weights."""
+    if settings.scheduler == "rr":
+        return None, ()
+    try:
+        tree = processor_tree()
+    except TestbedError as problem:
+        return None, (f"running without weights: {problem.message} ({problem.hint})",)
+    remove_orphan_groups(tree)
+    return tree, ()
+
+
+def _clean(mark: RunMark, parent: Path | None) -> None:
+    """Wait for the watcher to remove the groups; then nothing carries our mark any more."""
+    deadline = time.monotonic() + _END_LIMIT_S
+    while parent is not None and parent.exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    kill_marked(mark)
+    remove_files_of(mark)
+
+
+class _Run:
+    """One run as its lines come in."""
+
+    def __init__(
+        self,
+        system: ChainSystem,
+        settings: ChainRunSettings,
+        watch: Watcher | None,
+        tree: ProcessorTree | None,
+        parent: Path | None,
+        groups: dict[str, Path] | None,
+    ) -> None:
+        self._system, self._settings, self._watch = system, settings, watch
+        self._tree, self._parent, self._groups = tree, parent, groups
+        self._weights: GroupWeights | None = None
+        self._begun_s = self._control_s = 0.0
+        self._done = threading.Event()
+        self.notes: list[str] = []
+        self.last: dict[str, Any] | None = None
+        self.problem: BaseException | None = None
+
+    def take(self, _: float, text: str) -> None:
+        """Take a line; called by the thread that reads them, which a fault must not end."""
+        if self._watch is None and '"observe"' in text[:20]:
+            return
+        line = parse_line(text)
+        try:
+            if line is not None:
+                self._handle(line)
+        except BaseException as problem:
+            self.problem = problem
+            self._done.set()
+
+    def _handle(self, line: dict[str, Any]) -> None:
+        if line["event"] == "observe":
+            if self._watch is not None:
+                self._watch(look_of(line), self._weights)
+        elif line["event"] == "ready":
+            self._begin(line)
+        elif line["event"] == "end":
+            self._control_s = time.process_time() - self._begun_s
+            self.last = line
+            self._done.set()
+
+    def _begin(self, line: dict[str, Any]) -> None:
+        self.notes += [note for stage in line["stages"] for note in scheduler_notes(stage, self._settings.scheduler)]
+        if self._tree is not None and self._parent is not None and self._groups is not None:
+            self._weights = GroupWeights(self._tree, {"": self._parent, **self._groups})
+            # a chain's cores are given to it: what else runs there gets what it leaves
+            self._weights.write("", self._tree.most)
+            for stage in self._system.stages:
+                self._weights.write(stage.name, self._tree.weight_of(stage.shares))
+        self._begun_s = time.process_time()
+
+    def wait(self, process: ManagedProcess) -> None:
+        """Wait for the end, or for something to go wrong."""
+        limit_s = _START_LIMIT_S + self._settings.warm_up_ms / 1e3 + self._settings.seconds
+        deadline = time.monotonic() + limit_s
+        while not self._done.wait(0.2):
+            if not process.alive:
+                self._done.wait(0.5)
+                break
+            if time.monotonic() > deadline:
+                raise TestbedError(f"the chains did not end within {limit_s:.0f} s.{process.last_words()}")
+        if self.problem is not None:
+            raise self.problem
+
+    def result(self) -> HostChainResult:
+        """Return what came of it."""
+        assert self.last is not None
+        found = result_of(self.last)
+        whole_s = found.seconds + self._settings.warm_up_ms / 1e3
+        changes = 0 if self._weights is None else self._weights.changes
+        return replace(found, control_share=self._control_s / whole_s, weight_writes=changes)
+
+    def close(self) -> None:
+        """Let the groups' files go."""
+        if self._weights is not None:
+            self._weights.close()
+
+
+def scheduler_notes(stage: dict[str, Any], scheduler: str) -> Sequence[str]:
+    """Return what to grant where the kernel refused a stage its scheduler.
+
+    Examples
+    --------
+    >>> scheduler_notes({"name": "nat", "scheduler_error": 1}, "rr")[0][:64]
+    "stage 'nat' runs under the normal scheduler, not rr: Operation n"
+    """
+    number = stage["scheduler_error"]
+    if not number:
+        return ()
+    return (
+        f"stage '{stage['name']}' runs under the normal scheduler, not {scheduler}: {os.strerror(number)} "
+        "(grant CAP_SYS_NICE, for instance `setcap cap_sys_nice+ep` on slomo-nf, or rtprio 1 in limits.conf)",
+    )

@@ -1,0 +1,77 @@
+"""How a stage is started: the flags of our native program, from the network function's own description.
+
+Only our own functions can be stages, for a stage takes its packets from a ring of ours.
+"""
+
+from slomo.errors import ConfigurationError, SlomoError, UnknownNameError
+from slomo.testbed.host.nf.definition import HostDefinition, host_definition
+from slomo.vocabulary.service_chains import ChainStage
+from slomo.vocabulary.workload import Workload
+
+#: What `slomo-nf --list-nfs` prints; `ipsec` is in the DPDK build only.
+NATIVE = ("synthetic", "l2fwd", "router", "firewall", "flowstats", "nat", "maglev", "dpi", "ipsec", "compute")
+_PROGRAMS = ("{slomo_nf}", "{slomo_nf_dpdk}")
+#: Flags whose values the chain decides.
+_DECIDED = ("--cores", "--pcap", "--rate-mpps", "--interval-s", "--packet-size-b", "--packet-buffers", "--vdev")
+
+
+def stage_flags(stage: ChainStage) -> tuple[str, ...]:
+    """Return the words that start a stage.
+
+    Raises
+    ------
+    UnknownNameError
+        For a network function that is neither shipped nor one of ours.
+    ConfigurationError
+        For one that another program is.
+
+    Examples
+    --------
+    >>> stage_flags(ChainStage("light", 0, cycles=(120.0, 270.0)))
+    ('--nf', 'compute', '--cycles', '120,270')
+    >>> stage_flags(ChainStage("fw", 0, workload=Workload("firewall", {"rules": 100})))
+    ('--nf', 'firewall', '--rules', '100')
+    """
+    if stage.workload is None:
+        return ("--nf", "compute", "--cycles", ",".join(f"{cycles:g}" for cycles in stage.cycles))
+    described = _described(stage.workload)
+    if described is not None and described.command[0] in _PROGRAMS:
+        return _from_description(stage, described)
+    if stage.workload.nf in NATIVE:
+        return ("--nf", stage.workload.nf, *_settings(stage.workload))
+    if described is None:
+        raise UnknownNameError(f"network function of stage '{stage.name}'", stage.workload.nf, NATIVE)
+    raise ConfigurationError(
+        f"stage '{stage.name}': '{stage.workload.nf}' is run by '{described.command[0]}', "
+        "which takes no packets from a chain's ring",
+        hint=f"take one of ours: {', '.join(NATIVE)}",
+    )
+
+
+def _described(workload: Workload) -> HostDefinition | None:
+    try:
+        return host_definition(workload.nf)
+    except SlomoError:
+        return None
+
+
+def _settings(workload: Workload) -> tuple[str, ...]:
+    return tuple(
+        word
+        for name, value in workload.configuration.items()
+        for word in (f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value))
+    )
+
+
+def _from_description(stage: ChainStage, described: HostDefinition) -> tuple[str, ...]:
+    assert stage.workload is not None
+    values = {f"{{{name}}}": value for name, value in described.configured(stage.workload).items()}
+    words: list[str] = []
+    pairs = iter(described.command[1:])
+    for flag in pairs:
+        text = next(pairs, "")
+        if flag in _DECIDED:
+            continue
+        value = values.get(text, text)
+        words += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
+    return tuple(words)

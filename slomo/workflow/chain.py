@@ -1,0 +1,105 @@
+"""Run service chains on this machine under a policy: NFVnice's controller joined to the processes it controls.
+
+NFVnice (SIGCOMM'17): weights from arrivals and costs every ten milliseconds; marks are set in the manager, which sees
+a ring within fifty microseconds.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from slomo.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from slomo.testbed.host.chains.looks import ChainLook, HostChainResult
+    from slomo.testbed.host.chains.plan import ChainRunSettings
+    from slomo.testbed.host.chains.processor_groups import GroupWeights
+    from slomo.vocabulary.service_chains import ChainSystem
+
+Policy = Literal["nfvnice", "cfs", "batch", "rr"]
+HOST_POLICIES: tuple[Policy, ...] = ("nfvnice", "cfs", "batch", "rr")
+_SCHEDULERS: "dict[str, Literal['normal', 'batch', 'rr']]" = {"cfs": "normal", "batch": "batch", "rr": "rr"}
+#: What a policy's parts are switched by, for looking at them one by one.
+Part = Literal["shares", "pressure", "local"]
+PARTS: tuple[Part, ...] = ("shares", "pressure", "local")
+
+
+def run_chains_on_host(
+    system: "ChainSystem | str",
+    policy: str = "nfvnice",
+    *,
+    scheduler: str | None = None,
+    without: tuple[str, ...] = (),
+    settings: "ChainRunSettings | None" = None,
+) -> "HostChainResult":
+    """Run chains of processes on this machine under a policy.
+
+    Parameters
+    ----------
+    system : ChainSystem or str
+        Stages and chains, or the document that holds them.
+    policy : {'nfvnice', 'cfs', 'batch', 'rr'}
+        ``cfs``, ``batch`` and ``rr`` are the kernel's schedulers SCHED_OTHER, SCHED_BATCH and SCHED_RR alone;
+        ``nfvnice`` adds weights by arrivals and costs, and back-pressure.
+    scheduler : {'cfs', 'batch', 'rr'}, optional
+        Under which ``nfvnice`` works, ``cfs`` by default. Under ``rr`` there are no weights.
+    without : tuple of {'shares', 'pressure', 'local'}
+        Parts of ``nfvnice`` to leave out.
+    settings : ChainRunSettings, optional
+        Length of the run and so on; scheduler and back-pressure are the policy's.
+
+    Returns
+    -------
+    HostChainResult
+        Rates, losses, waiting times, processor shares, and what the control costs.
+
+    Raises
+    ------
+    UnknownNameError
+        For a policy, scheduler or part there is not.
+    InvalidValueError
+        For chains that no host can run.
+    TestbedError
+        If they do not start, or a stage ends before its time.
+    """
+    from dataclasses import replace
+
+    from slomo.testbed.host.chains.plan import ChainRunSettings
+    from slomo.testbed.host.chains.run import run_on_host
+    from slomo.vocabulary.service_chains import load_chains
+
+    for kind, name, names in (
+        ("policy", policy, HOST_POLICIES),
+        ("scheduler", scheduler or "cfs", tuple(_SCHEDULERS)),
+        *(("part of nfvnice", part, PARTS) for part in without),
+    ):
+        if name not in names:
+            raise UnknownNameError(kind, name, names)
+    if isinstance(system, str):
+        system = load_chains(system)
+    nice = policy == "nfvnice"
+    chosen = replace(
+        settings or ChainRunSettings(),
+        scheduler=_SCHEDULERS[scheduler or "cfs"] if nice else _SCHEDULERS[policy],
+        pressure=nice and "pressure" not in without,
+        local=nice and "local" not in without,
+    )
+    watch = shares_loop(system) if nice and "shares" not in without else None
+    return run_on_host(system, chosen, watch)
+
+
+def shares_loop(system: "ChainSystem") -> "Callable[[ChainLook, GroupWeights | None], None]":
+    """Return what turns looks into weights: NFVnice's controller."""
+    from slomo.control.cpu_shares import NFObservation, cpu_shares, cpu_weights
+
+    def watch(look: "ChainLook", weights: "GroupWeights | None") -> None:
+        if weights is None:
+            return
+        observations = [
+            NFObservation(stage.name, stage.core, seen.arrivals, seen.cost_cycles, stage.priority)
+            for stage, seen in zip(system.stages, look.stages, strict=True)
+        ]
+        scale = cpu_shares if weights.tree.version == 1 else cpu_weights
+        for name, weight in scale(observations).items():
+            weights.write(name, weight)
+
+    return watch

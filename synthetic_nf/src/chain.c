@@ -1,0 +1,229 @@
+/*
+ * The manager of chains: OpenNetVM's and NFVnice's (SIGCOMM'17) in one loop. It brings traffic in and out, sets marks,
+ * wakes stages, asks for a sample of their costs every millisecond, and says every ten what it sees; the weights of the
+ * stages are decided by whoever reads that, and written into their control groups.
+ */
+#define _GNU_SOURCE
+#include "chain.h"
+
+#include "chain_groups.h"
+#include "chain_report.h"
+#include "chain_stage.h"
+#include "clock.h"
+#include "message.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MANAGER_PRIORITY 2 /* above the stages' 1 */
+#define TIMER_SLACK_NS 1000
+#define END_ROUNDS 1000
+
+struct manager {
+	struct chain_memory *memory;
+	struct chain_source *source;
+	struct chain_marks marks;
+	struct chain_snapshot first, last;
+	struct chain_looks looks;
+	uint64_t begin, next_sample, next_observation, warm;
+	bool warmed;
+	int code;
+};
+
+static volatile sig_atomic_t stop_requested;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stop_requested = 1;
+}
+
+static void catch_signals(bool die_with_parent)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	if (die_with_parent) {
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		if (getppid() == 1)
+			stop_requested = 1;
+	}
+}
+
+static void start_stage(struct chain_memory *memory, unsigned number, pid_t manager)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		fail(EXIT_TESTBED, "see `ulimit -u`", "a stage cannot start: %s", strerror(errno));
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != manager)
+			_Exit(EXIT_TESTBED);
+		chain_groups_let_go();
+		chain_stage_run(memory, number);
+	}
+	memory->stages[number].pid = pid;
+}
+
+/* The exit code of a stage that ended before its time; 0 while all run. */
+static int ended_stage(void)
+{
+	int status;
+	pid_t pid = waitpid(-1, &status, WNOHANG);
+
+	if (pid <= 0)
+		return 0;
+	if (WIFEXITED(status))
+		return WEXITSTATUS(status) ? WEXITSTATUS(status) : EXIT_FAULT;
+	note("stage process %d was killed by signal %d", (int)pid, WTERMSIG(status));
+	return EXIT_TESTBED;
+}
+
+/* Close to the clock whatever else runs here; without the right to it, as the kernel sees fit. */
+static bool go_first(int cpu)
+{
+	struct sched_param parameter = { .sched_priority = MANAGER_PRIORITY };
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET((unsigned)cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set) != 0)
+		fail(EXIT_TESTBED, "`nproc` says how many there are", "the manager cannot run on CPU %d: %s", cpu, strerror(errno));
+	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+	return sched_setscheduler(0, SCHED_FIFO, &parameter) == 0;
+}
+
+static bool await_stages(struct manager *manager)
+{
+	const struct timespec pause = { 0, 1000000 };
+
+	for (unsigned s = 0; s < manager->memory->plan->stage_count; s++)
+		while (!__atomic_load_n(&manager->memory->stages[s].ready, __ATOMIC_ACQUIRE)) {
+			manager->code = ended_stage();
+			if (manager->code || stop_requested)
+				return false;
+			nanosleep(&pause, NULL);
+		}
+	return true;
+}
+
+static void want_samples(const struct manager *manager)
+{
+	for (unsigned s = 0; s < manager->memory->plan->stage_count; s++)
+		__atomic_store_n(&manager->memory->stages[s].sample_wanted, 1, __ATOMIC_RELAXED);
+}
+
+static uint64_t ticks(double seconds)
+{
+	return (uint64_t)(seconds * clock_hz());
+}
+
+/* What is done less often than every look: samples, observations, the end of the warm-up, ended stages. */
+static void do_seldom(struct manager *manager, uint64_t now)
+{
+	const struct chain_plan *plan = manager->memory->plan;
+
+	if (plan->sample_us > 0 && now >= manager->next_sample) {
+		manager->next_sample = now + ticks(plan->sample_us / 1e6);
+		want_samples(manager);
+	}
+	if (!manager->warmed && now >= manager->warm) {
+		manager->warmed = true;
+		chain_snapshot_take(&manager->first, manager->memory, manager->source, &manager->marks);
+	}
+	if (now >= manager->next_observation) {
+		manager->next_observation += ticks(plan->observe_ms / 1e3);
+		chain_report_observation(&manager->looks, manager->memory, &manager->marks,
+					 (double)(now - manager->begin) / clock_hz());
+		manager->code = ended_stage();
+	}
+}
+
+static void look(struct manager *manager)
+{
+	static const bool NONE[CHAINS_MOST];
+	uint64_t now = clock_ticks();
+
+	if (manager->memory->plan->pressure)
+		chain_marks_update(&manager->marks, manager->memory, now);
+	chain_source_collect(manager->source);
+	chain_source_offer(manager->source, now, manager->memory->plan->pressure ? manager->marks.pressed : NONE);
+	chain_marks_wake(&manager->marks, manager->memory);
+	do_seldom(manager, now);
+}
+
+static void manage(struct manager *manager)
+{
+	const struct chain_plan *plan = manager->memory->plan;
+	const struct timespec pause = { 0, (long)(plan->poll_us * 1e3) };
+	uint64_t end;
+
+	manager->begin = manager->next_sample = clock_ticks();
+	manager->warm = manager->begin + ticks(plan->warm_up_ms / 1e3);
+	manager->next_observation = manager->begin + ticks(plan->observe_ms / 1e3);
+	end = manager->warm + ticks(plan->seconds);
+	chain_source_start(manager->source, manager->begin);
+	while (!stop_requested && !manager->code && !ferror(stdout) && clock_ticks() < end) {
+		look(manager);
+		nanosleep(&pause, NULL);
+	}
+	if (!manager->warmed)
+		chain_snapshot_take(&manager->first, manager->memory, manager->source, &manager->marks);
+	chain_snapshot_take(&manager->last, manager->memory, manager->source, &manager->marks);
+}
+
+/* Ask all stages to end, and kill those that do not. */
+static void end_stages(struct chain_memory *memory)
+{
+	const struct timespec pause = { 0, 1000000 };
+
+	memory->stop = 1;
+	for (unsigned round = 0; round < END_ROUNDS; round++) {
+		chain_marks_wake_all(memory);
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+		if (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
+			return;
+		nanosleep(&pause, NULL);
+	}
+	for (unsigned s = 0; s < memory->plan->stage_count; s++)
+		kill(memory->stages[s].pid, SIGKILL);
+	while (waitpid(-1, NULL, 0) > 0)
+		;
+}
+
+int chain_run(const struct options *options)
+{
+	struct chain_plan *plan = chain_plan_read(options->chain);
+	static struct manager manager;
+	pid_t self = getpid();
+	bool first;
+
+	catch_signals(options->die_with_parent);
+	clock_hz(); /* measured once, before the processes part */
+	manager.memory = chain_memory_create(plan);
+	manager.marks = chain_marks_of(plan);
+	chain_groups_make(plan);
+	for (unsigned s = 0; s < plan->stage_count; s++)
+		start_stage(manager.memory, s, self);
+	manager.source = chain_source_create(manager.memory);
+	first = go_first(plan->manager_cpu);
+	if (await_stages(&manager)) {
+		chain_report_ready(manager.memory, first);
+		manage(&manager);
+		if (!manager.code)
+			chain_report_end(manager.memory, &manager.first, &manager.last);
+	}
+	end_stages(manager.memory);
+	chain_groups_remove(plan);
+	return manager.code ? manager.code : ferror(stdout) ? EXIT_TESTBED : 0;
+}

@@ -1,0 +1,27 @@
+/* Back-pressure and wake-ups: which chains get no more packets, which stages hold back, whom to wake. */
+#ifndef SLOMO_CHAIN_MARKS_H
+#define SLOMO_CHAIN_MARKS_H
+
+#include "chain_memory.h"
+
+struct chain_marks {
+	bool pressed[CHAINS_MOST];               /* the chain's entry drops */
+	bool full[CHAINS_MOST][HOPS_MOST];       /* this ring is why */
+	uint32_t high, low;                      /* packets */
+	uint64_t wait_ticks;
+	uint64_t presses;                        /* how often a chain was stopped */
+	uint64_t wakes;
+};
+
+struct chain_marks chain_marks_of(const struct chain_plan *plan);
+
+/* Look at all rings, and set or clear the marks. */
+void chain_marks_update(struct chain_marks *marks, struct chain_memory *memory, uint64_t now_ticks);
+
+/* Wake every stage that sleeps and has something to do. */
+void chain_marks_wake(struct chain_marks *marks, struct chain_memory *memory);
+
+/* Wake all, so that they see the end. */
+void chain_marks_wake_all(struct chain_memory *memory);
+
+#endif

@@ -1,0 +1,149 @@
+/* Traffic of the chains, as a NIC would bring it: at a constant rate, whatever becomes of it. */
+#include "chain_source.h"
+
+#include "clock.h"
+#include "message.h"
+#include "traffic.h"
+
+#include <string.h>
+
+#define AT_A_TIME 64
+
+struct chain_entry {
+	struct traffic traffic[SIZES_MOST];
+	unsigned next_size;
+	uint32_t next_frame;
+	double ticks_per_packet;
+	uint64_t begun, due;
+	struct chain_counters counters;
+	struct histogram latency;
+};
+
+struct chain_source {
+	struct chain_memory *memory;
+	struct chain_buffer **unused; /* the buffer used last goes out first: it may still be in a cache */
+	uint32_t unused_count;
+	struct chain_entry entries[CHAINS_MOST];
+};
+
+struct chain_source *chain_source_create(struct chain_memory *memory)
+{
+	const struct chain_plan *plan = memory->plan;
+	struct chain_source *source = allocate(1, sizeof(*source));
+
+	source->memory = memory;
+	source->unused = allocate(memory->buffer_count, sizeof(struct chain_buffer *));
+	for (uint32_t i = memory->buffer_count; i-- > 0;)
+		source->unused[source->unused_count++] = chain_buffer_at(memory, i);
+	for (unsigned c = 0; c < plan->chain_count; c++) {
+		struct chain_entry *entry = &source->entries[c];
+
+		entry->ticks_per_packet = clock_hz() / (plan->chains[c].rate_mpps * 1e6);
+		for (unsigned i = 0; i < plan->chains[c].size_count; i++)
+			entry->traffic[i] = traffic_generate(plan->chains[c].flows, plan->chains[c].sizes[i], c + 1);
+	}
+	return source;
+}
+
+void chain_source_start(struct chain_source *source, uint64_t now_ticks)
+{
+	for (unsigned c = 0; c < source->memory->plan->chain_count; c++)
+		source->entries[c].begun = now_ticks;
+}
+
+static void fill(struct chain_entry *entry, const struct plan_chain *chain, struct chain_buffer *buffer, uint64_t now)
+{
+	const struct traffic *traffic = &entry->traffic[entry->next_size];
+	const struct frame *frame = &traffic->frames[entry->next_frame];
+
+	buffer->length = frame->length;
+	buffer->offset = HEADROOM;
+	buffer->arrived_ticks = buffer->queued_ticks = now;
+	memcpy(buffer->bytes + HEADROOM, traffic->bytes + frame->offset, frame->length);
+	if (++entry->next_size == chain->size_count) {
+		entry->next_size = 0;
+		entry->next_frame = entry->next_frame + 1 == traffic->count ? 0 : entry->next_frame + 1;
+	}
+}
+
+/* As many of `count` packets as find room. */
+static uint64_t let_in(struct chain_source *source, unsigned number, uint64_t count, uint64_t now)
+{
+	struct hop *hop = &source->memory->hops[number][0];
+	const struct plan_chain *chain = &source->memory->plan->chains[number];
+	uint64_t put = 0, room = chain_ring_room(hop->ring);
+	void *burst[AT_A_TIME];
+
+	count = count < room ? count : room;
+	count = count < source->unused_count ? count : source->unused_count;
+	while (put < count) {
+		uint32_t some = count - put < AT_A_TIME ? (uint32_t)(count - put) : AT_A_TIME;
+
+		for (uint32_t i = 0; i < some; i++) {
+			struct chain_buffer *buffer = source->unused[--source->unused_count];
+
+			fill(&source->entries[number], chain, buffer, now);
+			burst[i] = buffer;
+		}
+		put += chain_ring_put(hop->ring, burst, some);
+	}
+	return put;
+}
+
+void chain_source_offer(struct chain_source *source, uint64_t now_ticks, const bool *pressed)
+{
+	for (unsigned c = 0; c < source->memory->plan->chain_count; c++) {
+		struct chain_entry *entry = &source->entries[c];
+		struct hop *hop = &source->memory->hops[c][0];
+		uint64_t due = (uint64_t)((double)(now_ticks - entry->begun) / entry->ticks_per_packet);
+		uint64_t count = due - entry->due, put;
+
+		entry->due = due;
+		entry->counters.offered += count;
+		hop->offered += count;
+		if (pressed[c]) {
+			entry->counters.refused += count;
+			hop->lost += count;
+			continue;
+		}
+		put = let_in(source, c, count, now_ticks);
+		entry->counters.entry_lost += count - put;
+		hop->lost += count - put;
+	}
+}
+
+void chain_source_collect(struct chain_source *source)
+{
+	struct chain_memory *memory = source->memory;
+	void *burst[AT_A_TIME];
+	uint32_t count;
+
+	for (unsigned c = 0; c < memory->plan->chain_count; c++) {
+		struct chain_entry *entry = &source->entries[c];
+
+		while ((count = chain_ring_take(memory->exits[c], burst, AT_A_TIME)) > 0) {
+			for (uint32_t i = 0; i < count; i++) {
+				struct chain_buffer *buffer = burst[i];
+
+				histogram_add(&entry->latency, buffer->left_ticks - buffer->arrived_ticks, 1);
+				entry->counters.delivered_bytes += buffer->length;
+				source->unused[source->unused_count++] = buffer;
+			}
+			entry->counters.delivered += count;
+		}
+	}
+	for (unsigned s = 0; s < memory->plan->stage_count; s++)
+		while ((count = chain_ring_take(memory->stages[s].returned, burst, AT_A_TIME)) > 0)
+			for (uint32_t i = 0; i < count; i++)
+				source->unused[source->unused_count++] = burst[i];
+}
+
+const struct chain_counters *chain_source_counters(const struct chain_source *source, unsigned chain)
+{
+	return &source->entries[chain].counters;
+}
+
+const struct histogram *chain_source_latency(const struct chain_source *source, unsigned chain)
+{
+	return &source->entries[chain].latency;
+}

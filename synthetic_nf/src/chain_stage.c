@@ -1,0 +1,228 @@
+/* One stage of the chains, as NFVnice's libnf (SIGCOMM'17, section 3): bursts, a look at the flags between them, sleep when idle. */
+#define _GNU_SOURCE
+#include "chain_stage.h"
+
+#include "chain_mbufs.h"
+#include "clock.h"
+#include "message.h"
+#include "nf.h"
+#include "platform.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ROUND_ROBIN_PRIORITY 1
+
+struct stage {
+	struct chain_memory *memory;
+	const struct plan_stage *plan;
+	struct stage_state *state;
+	struct nf_instance nf;
+	uint32_t burst, most_behind, room;
+	bool mbufs;
+};
+
+bool hop_may_run(const struct chain_plan *plan, const struct hop *hop, uint32_t most_behind)
+{
+	if (__atomic_load_n(&hop->held, __ATOMIC_RELAXED) || chain_ring_count(hop->ring) == 0)
+		return false;
+	return !plan->local || hop->last || chain_ring_count(hop->next) <= most_behind;
+}
+
+static void join_group(const struct plan_stage *plan)
+{
+	char path[PLAN_PATH_BYTES + 16];
+	int file;
+
+	if (!plan->group[0])
+		return;
+	snprintf(path, sizeof(path), "%s/cgroup.procs", plan->group);
+	file = open(path, O_WRONLY | O_CLOEXEC);
+	if (file < 0 || write(file, "0", 1) != 1)
+		fail(EXIT_TESTBED, "run as root, or have the group delegated to you", "stage '%s' cannot join '%s': %s", plan->name,
+		     plan->group, strerror(errno));
+	close(file);
+}
+
+static void take_place(const struct stage *stage)
+{
+	const struct plan_stage *plan = stage->plan;
+	struct sched_param parameter = { .sched_priority = 0 };
+	int policy = SCHED_OTHER;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET((unsigned)plan->cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set) != 0)
+		fail(EXIT_TESTBED, "`nproc` says how many there are", "stage '%s' cannot run on CPU %d: %s", plan->name, plan->cpu,
+		     strerror(errno));
+	join_group(plan);
+	if (strcmp(plan->scheduler, "batch") == 0)
+		policy = SCHED_BATCH;
+	if (strcmp(plan->scheduler, "rr") == 0) {
+		policy = SCHED_RR;
+		parameter.sched_priority = ROUND_ROBIN_PRIORITY;
+	}
+	if (sched_setscheduler(0, policy, &parameter) != 0)
+		stage->state->scheduler_error = errno;
+}
+
+/* Hand on what was not refused; what does not fit is lost, and the work with it. */
+static void hand_on(const struct stage *stage, struct hop *hop, struct chain_buffer **buffers, const struct packet *packets,
+		    uint32_t count)
+{
+	void *onward[BURST_MOST], *back[BURST_MOST];
+	uint32_t passed = 0, dropped = 0, put;
+	uint64_t now = clock_ticks();
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct chain_buffer *buffer = buffers[i];
+
+		if (packets[i].verdict != VERDICT_SEND) {
+			back[dropped++] = buffer;
+			continue;
+		}
+		buffer->offset = (uint32_t)(packets[i].data - buffer->bytes);
+		buffer->length = packets[i].length;
+		if (hop->last)
+			buffer->left_ticks = now;
+		else
+			buffer->queued_ticks = now;
+		onward[passed++] = buffer;
+	}
+	counter_add(&stage->state->refused, dropped);
+	put = chain_ring_put(hop->next, onward, passed);
+	if (!hop->last) {
+		counter_add(&hop[1].offered, passed);
+		counter_add(&hop[1].lost, passed - put);
+	}
+	for (uint32_t i = put; i < passed; i++)
+		back[dropped++] = onward[i];
+	if (dropped)
+		chain_ring_put(stage->state->returned, back, dropped);
+}
+
+static uint32_t work(struct stage *stage, struct hop *hop)
+{
+	void *entries[BURST_MOST];
+	struct packet packets[BURST_MOST];
+	struct chain_buffer *buffers[BURST_MOST];
+	uint32_t count = chain_ring_take(hop->ring, entries, stage->burst);
+
+	for (uint32_t i = 0; i < count; i++) {
+		buffers[i] = entries[i];
+		__builtin_prefetch(buffers[i], 1);
+		__builtin_prefetch(buffers[i]->bytes + HEADROOM, 1);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		packets[i] = (struct packet){ .data = buffers[i]->bytes + buffers[i]->offset, .length = buffers[i]->length,
+					      .verdict = VERDICT_SEND, .port = (uint16_t)hop->chain };
+	if (count == 0)
+		return 0;
+	if (stage->mbufs)
+		chain_mbufs_lend(packets, buffers, count, stage->room);
+	stage->nf.nf->process(&stage->nf, packets, count);
+	hand_on(stage, hop, buffers, packets, count);
+	counter_add(&hop->taken, count);
+	counter_add(&stage->state->served, count);
+	return count;
+}
+
+/* What a packet of this burst cost, since the manager asked. */
+static void keep_sample(struct stage_state *state, uint64_t begin, uint32_t count)
+{
+	uint64_t now = clock_ticks();
+	struct cost_sample *sample = &state->samples[state->samples_taken % SAMPLES];
+
+	__atomic_store_n(&sample->ticks_per_packet, (now - begin) / count, __ATOMIC_RELAXED);
+	__atomic_store_n(&sample->at_ticks, now, __ATOMIC_RELAXED);
+	__atomic_store_n(&state->samples_taken, state->samples_taken + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&state->sample_wanted, 0, __ATOMIC_RELAXED);
+}
+
+static uint32_t work_and_sample(struct stage *stage, struct hop *hop)
+{
+	uint64_t begin;
+	uint32_t count;
+
+	if (!__atomic_load_n(&stage->state->sample_wanted, __ATOMIC_RELAXED))
+		return work(stage, hop);
+	begin = clock_ticks();
+	count = work(stage, hop);
+	if (count)
+		keep_sample(stage->state, begin, count);
+	return count;
+}
+
+static bool something_to_do(const struct stage *stage)
+{
+	for (unsigned h = 0; h < stage->state->hop_count; h++)
+		if (hop_may_run(stage->memory->plan, stage->state->hops[h], stage->most_behind))
+			return true;
+	return stage->memory->stop;
+}
+
+/* Sleep until the manager finds something for us. It clears the word; a look in between keeps a wake-up from being lost. */
+static void sleep_until_woken(const struct stage *stage)
+{
+	uint32_t *word = &stage->state->asleep;
+
+	__atomic_store_n(word, 1, __ATOMIC_SEQ_CST);
+	if (something_to_do(stage)) {
+		__atomic_store_n(word, 0, __ATOMIC_SEQ_CST);
+		return;
+	}
+	counter_add(&stage->state->sleeps, 1);
+	while (__atomic_load_n(word, __ATOMIC_ACQUIRE))
+		syscall(SYS_futex, word, FUTEX_WAIT, 1, NULL, NULL, 0);
+}
+
+static void serve(struct stage *stage)
+{
+	const struct chain_plan *plan = stage->memory->plan;
+
+	while (!stage->memory->stop) {
+		bool idle = true;
+
+		for (unsigned h = 0; h < stage->state->hop_count; h++)
+			if (hop_may_run(plan, stage->state->hops[h], stage->most_behind) &&
+			    work_and_sample(stage, stage->state->hops[h]))
+				idle = false;
+		if (idle)
+			sleep_until_woken(stage);
+	}
+}
+
+_Noreturn void chain_stage_run(struct chain_memory *memory, unsigned number)
+{
+	const struct chain_plan *plan = memory->plan;
+	struct stage stage = { .memory = memory, .plan = &plan->stages[number], .state = &memory->stages[number] };
+	struct options *options = (struct options *)&plan->stages[number].options;
+
+	prctl(PR_SET_NAME, stage.plan->name);
+	signal(SIGINT, SIG_IGN); /* the manager ends us; Ctrl-C reaches the whole group */
+	signal(SIGTERM, SIG_DFL);
+	stage.nf = (struct nf_instance){ .nf = nf_find(options->nf), .options = options, .number = 0, .data_pages = "" };
+	stage.burst = (uint32_t)knob_integer(options, KNOB_BURST);
+	stage.room = (uint32_t)(memory->buffer_stride - sizeof(struct chain_buffer));
+	stage.most_behind = plan->ring - 1 > stage.burst ? plan->ring - 1 - stage.burst : 0;
+	take_place(&stage);
+	platform_start(options);
+	stage.mbufs = stage.nf.nf->needs_mbufs;
+	if (stage.mbufs)
+		chain_mbufs_take();
+	stage.nf.nf->start(&stage.nf);
+	__atomic_store_n(&stage.state->ready, 1, __ATOMIC_RELEASE);
+	serve(&stage);
+	platform_stop();
+	_Exit(0);
+}

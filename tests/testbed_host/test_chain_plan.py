@@ -1,0 +1,167 @@
+"""What a host is told of chains, what it refuses, and where control groups are found."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
+from slomo.testbed.host.chains.looks import parse_line, result_of
+from slomo.testbed.host.chains.plan import ChainRunSettings, render_plan
+from slomo.testbed.host.chains.processor_groups import (
+    GroupWeights,
+    ProcessorTree,
+    processor_tree,
+    remove_orphan_groups,
+)
+from slomo.testbed.host.chains.run import scheduler_notes
+from slomo.testbed.host.chains.stage_flags import stage_flags
+from slomo.testbed.host.processes.marker import RunMark, new_mark
+from slomo.vocabulary.service_chains import ChainStage, ServiceChain, parse_chains
+from slomo.vocabulary.workload import Workload
+
+CORE = min(os.sched_getaffinity(0))
+
+
+def document(stage: str = "{cycles: 270, core: CORE}", chain: str = "{stages: [nat], mpps: 1}") -> str:
+    return f"stages: {{nat: {stage}}}\nchains: {{web: {chain}}}".replace("CORE", str(CORE))
+
+
+def test_a_plan_says_everything() -> None:
+    """Rings, marks, stages with their groups and flags, and chains stand in the plan."""
+    system = parse_chains(document("{nf: 'stateless-firewall(rules=100)', core: CORE}"))
+    settings = ChainRunSettings(scheduler="batch", pressure=True, manager_core=CORE)
+
+    lines = render_plan(system, settings, Path("/g"), {"nat": Path("/g/nat")}).splitlines()
+
+    assert "ring 4096" in lines
+    assert "pressure 1" in lines
+    assert "local 0" in lines
+    assert lines[-4:-2] == ["group /g", "group /g/nat"]
+    assert lines[-2] == f"stage nat {CORE} batch /g/nat --nf firewall --rules 100"
+    assert lines[-1] == "chain web 1 1024 64 nat"
+
+
+def test_flags_come_from_the_description() -> None:
+    """A shipped function's own settings become flags; what the chain decides is left out."""
+    words = stage_flags(ChainStage("c", 0, workload=Workload("synthetic", {"data_size_mib": 8})))
+
+    assert words[words.index("--data-size-mib") + 1] == "8"
+    assert "--rate-mpps" not in words
+    assert "--packet-size-b" not in words
+    assert stage_flags(ChainStage("d", 0, workload=Workload("dpi", {"patterns": 50}))) == (
+        "--nf", "dpi", "--patterns", "50",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stage", "chain", "kind", "message"),
+    [
+        ("{nf: nothing, core: CORE}", "{stages: [nat], mpps: 1}", UnknownNameError, "network function of stage 'nat'"),
+        ("{cycles: 9, core: 4000}", "{stages: [nat], mpps: 1}", InvalidValueError, "stage 'nat' is on core 4000"),
+        ("{cycles: 9, core: CORE}", "{stages: [nat], kind: tcp, mpps: 1}", InvalidValueError, "has a TCP source"),
+        ("{cycles: 9, core: CORE}", "{stages: [nat], mpps: 1, to_ms: 5}", InvalidValueError, "time to send from"),
+        ("{cycles: 9, core: CORE}", "{stages: [nat, nat], mpps: 1}", InvalidValueError, "comes back to nat"),
+        ("{cycles: 9, core: CORE}", "{stages: [net], mpps: 1}", UnknownNameError, "did you mean 'nat'"),
+        ("{cycles: 9, core: CORE, shares: 300000}", "{stages: [nat], mpps: 1}", InvalidValueError, "2 to 262144"),
+        (
+            "{cycles: 9, core: CORE}",
+            "{stages: [nat], mpps: 1, packet_size_b: 4000}",
+            InvalidValueError,
+            "a buffer holds 2048 B",
+        ),
+    ],
+)
+def test_what_no_host_runs_is_refused(stage: str, chain: str, kind: type[Exception], message: str) -> None:
+    """Unknown functions and stages, missing cores, TCP, time tables, cycles, weights and sizes beyond limits."""
+    with pytest.raises(kind) as refused:
+        render_plan(parse_chains(document(stage, chain)), ChainRunSettings(manager_core=CORE))
+    assert message in str(refused.value)
+
+
+def test_a_function_of_another_program_is_refused(tmp_path: Path) -> None:
+    """A stage must take its packets from our ring, so a function that another program is cannot be one."""
+    file = tmp_path / "other.yaml"
+    host = "{command: [other, '{core}'], throughput: {source: json-lines, packets: packets}}"
+    file.write_text(f"description: another program\nsimulated: {{compute_cycles: 9, instructions: 9}}\nhost: {host}\n")
+
+    with pytest.raises(ConfigurationError, match="takes no packets from a chain's ring"):
+        stage_flags(ChainStage("x", 0, workload=Workload(str(file))))
+
+
+def test_odd_rings_and_long_names_are_refused() -> None:
+    """A ring is a power of two, a name fits the program's tables."""
+    with pytest.raises(InvalidValueError, match="a ring of 1000 packets, needed a power of two"):
+        parse_chains("queue: {capacity: 1000}\n" + document())
+    system = parse_chains(document())
+    long = type(system)(system.stages, (ServiceChain("w" * 40, ("nat",), mpps=1.0),))
+    with pytest.raises(InvalidValueError, match="longer than 31 letters"):
+        render_plan(long, ChainRunSettings(manager_core=CORE))
+
+
+def fake_tree(folder: Path, version: int) -> tuple[Path, Path]:
+    membership = folder / "membership"
+    inner = folder / "cpu" / "own" if version == 1 else folder / "own"
+    inner.mkdir(parents=True)
+    if version == 1:
+        (inner / "cpu.shares").write_text("1024\n")
+        membership.write_text("3:cpu,cpuacct:/own\n0::/\n")
+    else:
+        (inner / "cgroup.controllers").write_text("cpuset cpu io\n")
+        membership.write_text("0::/own\n")
+    return folder, membership
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_tree_is_found_where_this_process_is(tmp_path: Path, version: int) -> None:
+    """Groups are made below our own one, of the version that is mounted, and weights are written as it wants them."""
+    tree = processor_tree(*fake_tree(tmp_path, version))
+    mark = new_mark()
+    parent, groups = tree.paths(mark, ["nat"])
+
+    assert tree.version == version
+    assert tree.root.name == "own"
+    assert parent.name == mark.text
+    groups["nat"].mkdir(parents=True)
+    (groups["nat"] / tree.file).write_text("")
+    weights = GroupWeights(tree, groups)
+    assert weights.write("nat", 512)
+    assert not weights.write("nat", 512)
+    with pytest.raises(InvalidValueError, match="the kernel takes"):
+        weights.write("nat", tree.most + 1)
+    weights.close()
+    assert (groups["nat"] / tree.file).read_text() == "512"
+    assert weights.changes == 1
+
+
+def test_no_tree_says_what_to_grant(tmp_path: Path) -> None:
+    """Without a controller, or without the right to write, the error says what to do."""
+    with pytest.raises(TestbedError, match="no control group with a processor controller"):
+        processor_tree(tmp_path, tmp_path / "nothing")
+
+
+def test_groups_of_dead_runs_are_removed(tmp_path: Path) -> None:
+    """Groups whose maker is gone go; those of living makers, and those of others, stay."""
+    dead, alive = RunMark("00000000", 1, 1, 0), new_mark()
+    for name in (dead.text, alive.text, "slomo-elsewhere", "system.slice"):
+        (tmp_path / name / "nat").mkdir(parents=True)
+
+    removed = remove_orphan_groups(ProcessorTree(tmp_path, 1))
+
+    assert removed == (str(tmp_path / dead.text),)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([alive.text, "slomo-elsewhere", "system.slice"])
+
+
+def test_a_refused_scheduler_is_said_with_what_to_grant() -> None:
+    """The note names stage, scheduler, the kernel's reason and the right that is missing."""
+    assert scheduler_notes({"name": "nat", "scheduler_error": 0}, "rr") == ()
+    (text,) = scheduler_notes({"name": "nat", "scheduler_error": 1}, "rr")
+    assert "CAP_SYS_NICE" in text
+
+
+def test_an_end_without_time_is_no_result() -> None:
+    """A run that was stopped before it measured anything is an error, and other lines are none of ours."""
+    assert parse_line("EAL: something") is None
+    assert parse_line("[1]") is None
+    with pytest.raises(TestbedError, match="before anything was measured"):
+        result_of({"seconds": 0.0})

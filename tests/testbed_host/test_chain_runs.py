@@ -1,0 +1,212 @@
+"""Chains for real: processes, rings and control groups, under every policy, and nothing left however they end."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slomo.errors import InvalidValueError, TestbedError, UnknownNameError, UsageError
+from slomo.testbed.host.chains.plan import ChainRunSettings
+from slomo.testbed.host.chains.processor_groups import ProcessorTree, processor_tree
+from slomo.testbed.host.orphans import marked_processes
+from slomo.vocabulary.service_chains import ChainSystem, parse_chains
+from slomo.workflow.chain import run_chains_on_host
+
+LAST_CORE = max(os.sched_getaffinity(0))
+NFS = ("l2fwd", "router(routes=1000)", "firewall(rules=50)", "flowstats", "nat", "maglev", "dpi(patterns=50)")
+KILLS = int(os.environ.get("SLOMO_CHAIN_KILLS", "4"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiler() -> None:
+    if shutil.which(os.environ.get("CC", "cc")) is None:
+        pytest.skip("there is no C compiler")
+
+
+@pytest.fixture
+def tree() -> ProcessorTree:
+    try:
+        return processor_tree()
+    except TestbedError as problem:
+        pytest.skip(problem.message)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    before = set(marked_processes())
+    yield
+    assert set(marked_processes()) <= before
+
+
+def chain(stages: str, *, mpps: float = 14.88) -> ChainSystem:
+    names = ", ".join(line.split(":")[0].strip() for line in stages.strip().splitlines())
+    text = f"queue: {{capacity: 1024}}\nstages:\n{stages}\nchains:\n  web: {{stages: [{names}], mpps: {mpps}}}"
+    return parse_chains(text.replace("CORE", str(LAST_CORE)))
+
+
+THREE = "  a: {cycles: 120, core: CORE}\n  b: {cycles: 270, core: CORE}\n  c: {cycles: 550, core: CORE}"
+
+
+def short(**changes: object) -> ChainRunSettings:
+    return ChainRunSettings(**{"seconds": 0.4, "warm_up_ms": 100.0, **changes})  # type: ignore[arg-type]
+
+
+def test_nfvnice_wastes_nothing_and_beats_the_scheduler_alone(tree: ProcessorTree) -> None:
+    """On one core NFVnice delivers more than CFS alone, and loses nothing behind the first stage."""
+    alone = run_chains_on_host(chain(THREE), "cfs", settings=short())
+    nice = run_chains_on_host(chain(THREE), "nfvnice", settings=short())
+
+    assert nice.delivered_mpps > alone.delivered_mpps
+    assert alone.wasted > 0.2
+    assert nice.wasted < 0.05
+    assert nice.weight_writes > len(nice.stages) + 1
+    assert [stage.samples > 0 for stage in nice.stages] == [True] * 3
+
+
+def test_weights_are_shares_of_the_core(tree: ProcessorTree) -> None:
+    """Fixed shares of 1 to 3 give that ratio of a saturated core, with costs that are told."""
+    stages = {"a": 512, "b": 1536}
+    text = "\n".join(f"  {name}: {{cycles: 500, core: CORE, shares: {share}}}" for name, share in stages.items())
+    system = parse_chains(
+        f"stages:\n{text}\nchains:\n  x: {{stages: [a], mpps: 10}}\n  y: {{stages: [b], mpps: 10}}".replace(
+            "CORE", str(LAST_CORE)
+        )
+    )
+
+    first, second = run_chains_on_host(system, "cfs", settings=short(seconds=0.8)).stages
+
+    assert 2.0 < second.processor_share / first.processor_share < 4.5
+    assert 450 < first.cost_cycles < 1500
+
+
+@pytest.mark.parametrize("policy", ["batch", "rr"])
+def test_the_other_schedulers_run(policy: str) -> None:
+    """Batch and round robin deliver; without the right to them a note says what to grant."""
+    result = run_chains_on_host(chain(THREE), policy, settings=short(seconds=0.2))
+
+    assert result.delivered_mpps > 0
+    assert not result.notes or os.geteuid() != 0 or "scheduler" in result.notes[0] or "weights" in result.notes[0]
+
+
+def test_all_functions_are_stages() -> None:
+    """Every function of the portable build works on packets in one chain, and none is lost."""
+    text = "\n".join(f"  s{i}: {{nf: '{nf}', core: CORE}}" for i, nf in enumerate(NFS))
+
+    result = run_chains_on_host(chain(text, mpps=0.005), "nfvnice", settings=short(seconds=0.6))
+
+    (web,) = result.chains
+    assert web.offered_mpps == pytest.approx(0.005, rel=0.1)
+    assert web.delivered_mpps == pytest.approx(web.offered_mpps, rel=0.2)
+    assert web.lost_behind == 0
+
+
+def test_a_cheap_chain_keeps_its_rate_beside_a_costly_one(tree: ProcessorTree) -> None:
+    """Back-pressure is per chain: the chain that does not pass the full stage loses nothing of what it is offered."""
+    text = (
+        "queue: {capacity: 1024}\nstages:\n  first: {cycles: 100, core: CORE}\n  costly: {cycles: 20000, core: CORE}\n"
+        "chains:\n  cheap: {stages: [first], mpps: 0.2}\n  dear: {stages: [first, costly], mpps: 2}"
+    )
+
+    result = run_chains_on_host(parse_chains(text.replace("CORE", str(LAST_CORE))), settings=short(seconds=0.8))
+
+    cheap, dear = result.chains
+    assert cheap.delivered_mpps == pytest.approx(cheap.offered_mpps, rel=0.1)
+    assert dear.delivered_mpps < 0.5 * dear.offered_mpps
+    assert dear.lost_behind == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ({"policy": "nfvnise"}, UnknownNameError),
+        ({"scheduler": "fifo"}, UnknownNameError),
+        ({"without": ("marks",)}, UnknownNameError),
+    ],
+)
+def test_unknown_names_are_refused(arguments: dict[str, object], kind: type[Exception]) -> None:
+    """Policies, schedulers and parts there are not are refused with the nearest name."""
+    with pytest.raises(kind):
+        run_chains_on_host(chain(THREE), **arguments)  # type: ignore[arg-type]
+
+
+def test_a_setting_the_program_lacks_is_a_usage_error() -> None:
+    """A stage's wrong setting ends with the program's own words, and as a mistake of the document."""
+    with pytest.raises(UsageError, match="there is no flag --rule"):
+        run_chains_on_host(chain("  fw: {nf: 'firewall(rule=5)', core: CORE}"), settings=short())
+    with pytest.raises(InvalidValueError, match="above 0"):
+        short(seconds=0.0)
+
+
+def test_a_stage_that_is_killed_ends_the_run_with_an_error() -> None:
+    """When a stage dies the run ends at once, says so, and leaves nothing."""
+    words = [sys.executable, "-c", RUNNER.format(seconds=20), str(LAST_CORE)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        stage = family_of(process.pid, 4)[-1]
+        os.kill(stage, signal.SIGKILL)
+        _, errors = process.communicate(timeout=30)
+
+    assert process.returncode == 1
+    assert "killed by signal 9" in errors
+
+
+RUNNER = """
+import sys
+from slomo.testbed.host.chains.plan import ChainRunSettings
+from slomo.vocabulary.service_chains import parse_chains
+from slomo.workflow.chain import run_chains_on_host
+core = sys.argv[1]
+text = "stages:\\n" + "".join(f"  s{{i}}: {{{{cycles: 300, core: {{core}}}}}}\\n" for i in range(3))
+system = parse_chains(text + "chains: {{web: {{stages: [s0, s1, s2], mpps: 5}}}}")
+run_chains_on_host(system, settings=ChainRunSettings(seconds={seconds}))
+"""
+
+
+def family_of(pid: int, least: int, limit_s: float = 60.0) -> list[int]:
+    """Return what a process started, its children's children included, once there are so many."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        family = [pid]
+        for member in family:
+            family += [child for child in children_of(member) if child not in family]
+        if len(family) > least:
+            return family[1:]
+        time.sleep(0.002)
+    raise AssertionError(f"process {pid} started nothing")
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def left_of(pid: int, tree: ProcessorTree) -> list[str]:
+    """Return processes and groups that carry the mark of a run that `pid` started."""
+    processes = [str(found) for found, mark in marked_processes().items() if mark.pid == pid]
+    return processes + [str(path) for path in tree.root.glob("slomo-*") if f"-{pid}-" in path.name]
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_leaves_nothing(tree: ProcessorTree) -> None:
+    """Whoever is killed, whenever, no process, ring or control group is left. SLOMO_CHAIN_KILLS says how often."""
+    draw = random.Random(7)
+    for number in range(KILLS):
+        words = [sys.executable, "-c", RUNNER.format(seconds=30), str(LAST_CORE)]
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            family = [process.pid, *family_of(process.pid, 1)]
+            time.sleep(draw.uniform(0.0, 0.5) if number else 0.0)
+            family = [process.pid, *family_of(process.pid, 1)]
+            os.kill(draw.choice(family), signal.SIGKILL)
+            process.wait(timeout=30)
+        deadline = time.monotonic() + 5.0
+        while (left := left_of(process.pid, tree)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert left == [], f"kill {number}"
