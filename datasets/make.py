@@ -26,7 +26,7 @@ NETWORK_FUNCTIONS = (
     "ip-router", "vpn", "flowstats", "stateless-firewall", "maglev", "snort", "suricata", "pfsense",
 )  # fmt: skip
 SEED = 2020
-CALIBRATION_MIXES = 200
+CALIBRATION_MIXES = 320
 REDUCED_MIXES = 60
 FOLDER = Path(__file__).parent
 

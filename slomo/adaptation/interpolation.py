@@ -15,6 +15,7 @@ from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
 from slomo.models.functions.regression import ridge
 from slomo.models.intervals import ConformalCalibration
+from slomo.models.neighbourhood import UNKNOWN
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.vector import MetricVector
@@ -197,7 +198,13 @@ def _wider(
 def _larger(one: ConformalCalibration, other: ConformalCalibration) -> ConformalCalibration:
     if not (one.count and other.count):
         return one if not one.count else other
-    return one if np.quantile(one.scores, 0.9) >= np.quantile(other.scores, 0.9) else other
+    return one if _reach(one) >= _reach(other) else other
+
+
+def _reach(calibration: ConformalCalibration) -> float:
+    """Return how far nine in ten errors stay, whatever the neighbourhood."""
+    errors = calibration.centre[UNKNOWN] + calibration.spread[UNKNOWN] * calibration.scores
+    return float(np.quantile(np.abs(errors), 0.9))
 
 
 def _alike(models: Sequence[SensitivityModel | None]) -> bool:

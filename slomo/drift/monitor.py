@@ -22,7 +22,7 @@ from slomo.drift.change_detection import (
 )
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.base import Floats
-from slomo.models.intervals import error_scale
+from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.training.calibration import MixRows, predict_mixes
 from slomo.vocabulary.vector import MetricVector
@@ -255,8 +255,10 @@ class DriftMonitor:
         )
         predicted = predict_mixes(self._models, rows, self._family)
         calibration = model.calibration.get(self._family)
-        error = abs(throughput_mpps - float(predicted[0])) / float(error_scale(predicted, model.solo_mpps)[0])
-        usual = calibration.scores if calibration is not None and calibration.source == "mixes" else np.zeros(0)
+        error, usual = 0.0, np.zeros(0)
+        if calibration is not None and calibration.source == "mixes":
+            score = calibration.standardised(rows.mpps, predicted, model.solo_mpps, beside(rows.members))
+            error, usual = abs(float(score[0])), np.sort(np.abs(calibration.scores))
         foretold = max(float(predicted[0]), 1e-6 * model.solo_mpps)
         self._judge("throughput", mix, throughput_mpps / foretold, error, usual)
 

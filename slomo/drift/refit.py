@@ -16,6 +16,7 @@ from slomo.models.base import Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.intervals import ConformalCalibration, calibrate
+from slomo.models.neighbourhood import UNKNOWN
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.sensitivity import ConstantSensitivity, LinearSensitivity, TreeSensitivity
 from slomo.training.features import Subject, subjects
@@ -198,7 +199,8 @@ def _calibration(model: NFModel, subject: Subject) -> dict[str, ConformalCalibra
         if not new.count or not old.count:
             found[name] = old
             continue
-        usual = max(float(np.median(old.scores)), 1e-12)
-        widened = max(1.0, float(np.median(new.scores)) / usual)
-        found[name] = replace(old, scores=old.scores * widened)
+        expected = old.centre[UNKNOWN] + old.spread[UNKNOWN] * old.scores
+        usual = max(float(np.median(np.abs(expected))), 1e-12)
+        widened = max(1.0, float(np.median(np.abs(new.scores))) / usual)
+        found[name] = replace(old, centre=old.centre * widened, spread=old.spread * widened)
     return found

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, Servers, come_to_rest, laid_out, load_of
-from slomo.equilibrium.tables import half_width_tables, kinds, read_mpps, tables, vector_tables
+from slomo.equilibrium.tables import bound_tables, kinds, read_mpps, tables, vector_tables
 from slomo.errors import ConfigurationError, InvalidValueError, MissingMetricError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
+from slomo.models.intervals import ends_mpps
+from slomo.models.neighbourhood import within
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
 from slomo.models.responses.server_response import ServerResponse
@@ -278,12 +280,12 @@ def _solved(
     alone = present & (present.sum(axis=1) == 1)[:, None]
     if alone.any():
         mpps[alone] = np.array([model.solo_mpps for model in models])[members[alone]]
-    width = np.where(alone, 0.0, _half_widths(models, responses, members, mpps, asked.coverage))
+    below, above = _ends(models, responses, members, mpps, asked.coverage)
     spread = _arrivals(responses, members, offered, asked)
     most = servers.offered
     load = np.where(present, load_of(most, mpps), 0.0)
-    low = np.maximum(np.minimum(mpps - width, most - spread), 0.0)
-    high = np.minimum(mpps + width, most + spread)
+    low = np.maximum(np.minimum(below, most - spread), 0.0)
+    high = np.minimum(above, most + spread)
     bound, proven = _bounds(servers, rest, prove=asked.prove)
     served = np.minimum(mpps, most)
     return Joint(pressure, load, served, low, high, rest.converged, rest.rounds, rest.ratio, bound, proven)
@@ -301,18 +303,21 @@ def _bounds(servers: Servers, rest: Rest, *, prove: bool) -> tuple[Floats, NDArr
     return np.where(np.isfinite(certain), certain, bound), np.isfinite(certain)
 
 
-def _half_widths(
+def _ends(
     models: Sequence[NFModel],
     responses: tuple[ServerResponse, ...],
     members: NDArray[np.int64],
     mpps: Floats,
     coverage: float,
-) -> Floats:
-    """Return half the width of each saturated NF's interval [Mpps], as `ConformalCalibration` gives it."""
-    score, floor = half_width_tables(responses, coverage)
-    solo = np.array([model.solo_mpps for model in models])[members]
-    scale = solo * (floor[members] + np.maximum(1.0 - mpps / solo, 0.0))
-    return np.where(members >= 0, np.minimum(score[members] * scale, solo), 0.0)
+) -> tuple[Floats, Floats]:
+    """Return both ends of each saturated NF's interval [Mpps], as `ConformalCalibration` gives them."""
+    low, high, floor = bound_tables(responses, coverage)
+    kind, present = within(members), members >= 0
+    solo = np.where(present, np.array([model.solo_mpps for model in models])[members], 1.0)
+    alone = present.sum(axis=1, keepdims=True) == 1
+    scores = [np.where(alone, 0.0, table[members, kind]) for table in (low, high)]
+    below, above = ends_mpps(mpps, solo, floor[members], (scores[0], scores[1]))
+    return np.where(present, below, 0.0), np.where(present, above, 0.0)
 
 
 def _arrivals(

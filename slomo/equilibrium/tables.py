@@ -114,10 +114,14 @@ def covered(responses: tuple[ServerResponse, ...], who: NDArray[np.int64], press
 
 
 @lru_cache(maxsize=128)
-def half_width_tables(responses: tuple[ServerResponse, ...], coverage: float) -> tuple[Floats, Floats]:
-    """Return each NF's conformal score at `coverage`, infinite where there are too few, and its floor."""
+def bound_tables(responses: tuple[ServerResponse, ...], coverage: float) -> tuple[Floats, Floats, Floats]:
+    """Return each NF's scores at both ends of an interval, shape (NFs, neighbourhoods), and its floor.
+
+    Infinite where there are too few scores for `coverage`.
+    """
     found = [response.calibration for response in responses]
-    return np.array([item.score(coverage) for item in found]), np.array([item.floor for item in found])
+    ends = np.array([item.bounds(coverage) for item in found])
+    return ends[:, 0], ends[:, 1], np.array([item.floor for item in found])
 
 
 @dataclass(frozen=True, eq=False)

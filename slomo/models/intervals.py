@@ -1,102 +1,251 @@
-"""Split-conformal prediction intervals: a width that holds the stated share of new mixes, whatever the model.
+"""Split-conformal prediction intervals: bounds that hold the stated share of new mixes, whatever the model.
 
-Vovk et al., Algorithmic Learning in a Random World (2005); normalised scores as in Papadopoulos et al. (2008). With n
-calibration scores exchangeable with the new one, coverage is at least `coverage` and at most coverage + 1/(n + 1).
+Vovk et al., Algorithmic Learning in a Random World (2005); scores are signed, so that one bound is a promise and two
+are a report (Romano et al. 2019 for bounds at both ends), and normalised as in Papadopoulos et al. (2008): by the size
+of the loss, and by where and how far errors of this NF lie in this kind of neighbourhood. With n calibration scores
+exchangeable with the new one, coverage is at least what is asked, and at most 2/(n + 1) more.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.checked_json import array, finite, text
+from slomo.models.neighbourhood import NEIGHBOURHOODS, UNKNOWN
 
 #: Smallest error scale, as a share of solo throughput: even an NF that nobody slows down is measured with some noise.
 FLOOR = 0.02
+#: No bound is nearer to a prediction than this share of solo throughput: repeats of one run differ by as much (median).
+LEAST = 5e-4
+#: What all scores of other kinds of neighbourhood together count, in scores of the kind asked about.
+POOLED = 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class ConformalCalibration:
-    """Sorted scores of held-out predictions, from which the width for any coverage follows.
+    """Signed scores of held-out predictions, from which the bounds of any coverage follow.
+
+    An error [Mpps] is scale x (centre + spread x score), where scale = solo x (floor + predicted loss), and centre and
+    spread belong to the kind of neighbourhood.
 
     Parameters
     ----------
     scores : ndarray, shape (n,)
-        ``|measured - predicted| / scale`` in ascending order, where scale = solo x (floor + predicted slowdown).
+        Standardised errors in ascending order; above 0 where more was measured than predicted.
     source : str
         ``"mixes"`` where the scores come from whole composed predictions, ``"cross-validation"`` where they come from
         the sensitivity model alone (then composition's share of the error is not in the width), ``"none"`` without any.
     floor : float
         Share of solo throughput that the scale never goes below.
+    centre, spread : ndarray, shape (neighbourhoods,)
+        Where errors lie and how far they reach, by `slomo.models.neighbourhood.NEIGHBOURHOODS`.
+    kinds : ndarray of int, shape (n,)
+        Kind of neighbourhood of each score; those of a kind count in full for it, all others together as much as
+        :data:`POOLED` of them. None, by default, where that is not known.
 
     Examples
     --------
-    >>> calibration = ConformalCalibration(np.arange(1, 100) / 100, "mixes")
-    >>> calibration.half_width_mpps(np.array([9.0]), 10.0, coverage=0.9).round(4).tolist()
-    [1.08]
+    >>> calibration = ConformalCalibration(np.arange(-99, 100) / 100, "mixes")
+    >>> low, high = calibration.interval_mpps(np.array([9.0]), 10.0, coverage=0.9)
+    >>> low.round(3).tolist(), high.round(3).tolist()
+    ([7.92], [10.08])
+    >>> calibration.lower_bound_mpps(np.array([9.0]), 10.0, confidence=0.95).round(3).tolist()
+    [7.92]
     """
 
     scores: Floats
     source: str
     floor: float = FLOOR
+    centre: Floats = field(default_factory=lambda: np.zeros(len(NEIGHBOURHOODS)))
+    spread: Floats = field(default_factory=lambda: np.ones(len(NEIGHBOURHOODS)))
+    kinds: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def count(self) -> int:
         """Number of calibration scores."""
         return len(self.scores)
 
-    def half_width_mpps(self, predicted_mpps: Floats, solo_mpps: float, coverage: float) -> Floats:
-        """Return the half width [Mpps] of the interval around each prediction.
+    def interval_mpps(
+        self,
+        predicted_mpps: Floats,
+        solo_mpps: float | Floats,
+        coverage: float,
+        kind: NDArray[np.int64] | int = UNKNOWN,
+    ) -> tuple[Floats, Floats]:
+        """Return both ends [Mpps] of the interval of each prediction, for reports.
 
-        With too few scores for the coverage asked, the interval is everything an NF can do: its solo throughput wide.
+        With too few scores for the coverage asked, the interval is everything an NF can do: its solo throughput to
+        either side.
+
+        Parameters
+        ----------
+        predicted_mpps : ndarray
+            Predictions.
+        solo_mpps : float or ndarray
+            Solo throughput.
+        coverage : float
+            Probability to lie between the ends, above 0 and below 1.
+        kind : ndarray of int or int
+            Kind of neighbourhood of each prediction (`slomo.models.neighbourhood`).
 
         Raises
         ------
         InvalidValueError
             For a coverage outside 0 to 1.
         """
-        width: Floats = np.minimum(self.score(coverage) * error_scale(predicted_mpps, solo_mpps, self.floor), solo_mpps)
-        return width
+        low, high = self.bounds(coverage)
+        return ends_mpps(predicted_mpps, solo_mpps, self.floor, (low[kind], high[kind]))
 
-    def score(self, coverage: float) -> float:
-        """Return the score that new mixes stay below with probability `coverage`; infinite with too few scores.
+    def lower_bound_mpps(
+        self,
+        predicted_mpps: Floats,
+        solo_mpps: float | Floats,
+        confidence: float,
+        kind: NDArray[np.int64] | int = UNKNOWN,
+    ) -> Floats:
+        """Return what each NF serves at the least with probability `confidence` [Mpps], for promises; at least 0.
+
+        Parameters are those of :meth:`interval_mpps`. The lower end of an interval of coverage c is the bound of
+        confidence (1 + c) / 2.
+
+        Raises
+        ------
+        InvalidValueError
+            For a confidence outside 0 to 1.
+        """
+        _check(confidence, "confidence")
+        low = self.centre + self.spread * _below(self, 1.0 - confidence)
+        unbounded = np.full(len(NEIGHBOURHOODS), np.inf)
+        return ends_mpps(predicted_mpps, solo_mpps, self.floor, (low[kind], unbounded[kind]))[0]
+
+    def bounds(self, coverage: float) -> tuple[Floats, Floats]:
+        """Return the scores between which new mixes lie with probability `coverage`, by kind of neighbourhood.
+
+        Infinite with too few scores; with too few for two sides, one bound on the size of the error serves for both.
 
         Raises
         ------
         InvalidValueError
             For a coverage outside 0 to 1.
         """
-        if not 0.0 < coverage < 1.0:
-            raise InvalidValueError(f"coverage is {coverage}, needed between 0 and 1", hint="0.9 is usual")
-        rank = math.ceil((self.count + 1) * coverage - 1e-9)
-        return math.inf if rank > self.count else float(self.scores[rank - 1])
+        _check(coverage, "coverage")
+        below, above = _below(self, (1.0 - coverage) / 2.0), _above(self, (1.0 - coverage) / 2.0)
+        if not (np.isfinite(below).all() and np.isfinite(above).all()):
+            size = _size(self, coverage)
+            below, above = -size, size
+        return self.centre + self.spread * below, self.centre + self.spread * above
+
+    def missing(self, coverage: float) -> int:
+        """Return how many more scores an interval of `coverage` needs to be narrower than everything.
+
+        Examples
+        --------
+        >>> ConformalCalibration(np.zeros(5), "mixes").missing(0.9)
+        4
+        """
+        return max(math.ceil(coverage / (1.0 - coverage) - 1e-9) - self.count, 0)
+
+    def quantiles_mpps(self, predicted_mpps: float, solo_mpps: float, levels: Floats, kind: int = UNKNOWN) -> Floats:
+        """Return quantiles of the throughput that one prediction stands for [Mpps], to compose with other errors.
+
+        Parameters
+        ----------
+        predicted_mpps, solo_mpps : float
+            Prediction and solo throughput.
+        levels : ndarray, shape (n,)
+            Levels, each above 0 and below 1; beyond what the scores tell, the outermost score.
+        kind : int
+            Kind of neighbourhood.
+
+        Examples
+        --------
+        >>> calibration = ConformalCalibration(np.array([-1.0, 0.0, 1.0]), "mixes")
+        >>> calibration.quantiles_mpps(9.0, 10.0, np.array([0.5])).tolist()
+        [9.0]
+        """
+        if not self.count:
+            return predicted_mpps + (2.0 * np.asarray(levels) - 1.0) * solo_mpps
+        places = (np.arange(self.count) + 1.0) / (self.count + 1.0)
+        score = self.centre[kind] + self.spread[kind] * np.interp(levels, places, self.scores)
+        scale = error_scale(np.array([predicted_mpps]), solo_mpps, self.floor)[0]
+        answer: Floats = np.maximum(predicted_mpps + scale * score, 0.0)
+        return answer
+
+    def standardised(
+        self,
+        measured_mpps: Floats,
+        predicted_mpps: Floats,
+        solo_mpps: float | Floats,
+        kind: NDArray[np.int64] | int = UNKNOWN,
+    ) -> Floats:
+        """Return the score of each measurement: where it would stand among :attr:`scores`."""
+        error = (measured_mpps - predicted_mpps) / error_scale(predicted_mpps, solo_mpps, self.floor)
+        found: Floats = (error - self.centre[kind]) / self.spread[kind]
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {"scores": self.scores.tolist(), "source": self.source, "floor": self.floor}
+        arrays = {name: getattr(self, name).tolist() for name in ("scores", "centre", "spread", "kinds")}
+        return {**arrays, "source": self.source, "floor": self.floor}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ConformalCalibration":
-        """Rebuild from :meth:`to_dict`'s mapping.
+        """Rebuild from :meth:`to_dict`'s mapping, or from that of a version that knew only the size of errors.
 
         Raises
         ------
         ConfigurationError
-            For scores that are negative or not in ascending order.
+            For scores that are not in ascending order, or spreads that are not above 0.
         """
-        scores, floor = array(data, "scores", 1), finite(data, "floor")
-        if (np.diff(scores) < 0).any() or (scores < 0).any() or floor <= 0:
+        scores, floor, source = array(data, "scores", 1), finite(data, "floor"), text(data, "source")
+        if (np.diff(scores) < 0).any() or floor <= 0:
+            raise ConfigurationError("conformal scores must be in ascending order", hint="train the model again")
+        if "centre" not in data:
+            if (scores < 0).any():
+                raise ConfigurationError("sizes of errors must be positive", hint="train the model again")
+            return symmetric(scores, source, floor)
+        centre, spread, kinds = (array(data, name, 1) for name in ("centre", "spread", "kinds"))
+        if len(kinds) not in (0, len(scores)) or not np.isin(kinds, np.arange(len(NEIGHBOURHOODS))).all():
+            raise ConfigurationError("kinds of neighbourhood do not belong to the scores", hint="train the model again")
+        if not centre.shape == spread.shape == (len(NEIGHBOURHOODS),) or (spread <= 0).any():
             raise ConfigurationError(
-                "conformal scores must be positive and in ascending order", hint="train the model again"
+                f"conformal centres and spreads are no tables of {len(NEIGHBOURHOODS)} neighbourhoods, above 0",
+                hint="train the model again",
             )
-        return cls(scores, text(data, "source"), floor)
+        return cls(scores, source, floor, centre, spread, kinds.astype(np.int64))
 
 
-def error_scale(predicted_mpps: Floats, solo_mpps: float, floor: float = FLOOR) -> Floats:
+def symmetric(sizes: Floats, source: str, floor: float = FLOOR) -> ConformalCalibration:
+    """Return the calibration of errors whose size alone is known.
+
+    Examples
+    --------
+    >>> symmetric(np.array([1.0, 2.0]), "mixes").scores.tolist()
+    [-2.0, -1.0, 1.0, 2.0]
+    """
+    sizes = np.sort(sizes)
+    return ConformalCalibration(np.concatenate([-sizes[::-1], sizes]), source, floor)
+
+
+def ends_mpps(
+    predicted_mpps: Floats, solo_mpps: float | Floats, floor: float | Floats, bounds: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """Return both ends [Mpps] of intervals from the scores at their ends; never of no width, never below 0."""
+    predicted = np.asarray(predicted_mpps, dtype=float)
+    scale = error_scale(predicted, solo_mpps, floor)
+    least = LEAST * np.asarray(solo_mpps)
+    low, high = (np.clip(scale * bound, -np.asarray(solo_mpps), solo_mpps) for bound in bounds)
+    return np.maximum(predicted + np.minimum(low, -least), 0.0), predicted + np.maximum(high, least)
+
+
+def error_scale(predicted_mpps: Floats, solo_mpps: float | Floats, floor: float | Floats = FLOOR) -> Floats:
     """Return the scale of errors [Mpps]: a floor plus the predicted loss, as errors grow with the slowdown.
 
     Examples
@@ -105,13 +254,14 @@ def error_scale(predicted_mpps: Floats, solo_mpps: float, floor: float = FLOOR) 
     [0.2, 5.2]
     """
     loss: Floats = np.maximum(1.0 - np.asarray(predicted_mpps) / solo_mpps, 0.0)
-    return solo_mpps * (floor + loss)
+    scale: Floats = solo_mpps * (floor + loss)
+    return scale
 
 
 def calibrate(
     measured_mpps: Floats, predicted_mpps: Floats, solo_mpps: float | Floats, source: str
 ) -> ConformalCalibration:
-    """Return the calibration that held-out measurements and their predictions give.
+    """Return the calibration that held-out measurements and their predictions give, whatever the neighbourhood.
 
     Parameters
     ----------
@@ -125,9 +275,51 @@ def calibrate(
     Examples
     --------
     >>> calibrate(np.array([9.0]), np.array([10.0]), 10.0, "mixes").scores.tolist()
-    [5.0]
+    [-5.0]
     """
     measured, predicted, solo = np.broadcast_arrays(measured_mpps, predicted_mpps, solo_mpps)
     known = np.isfinite(predicted) & np.isfinite(measured)
-    scale = np.array(solo[known]) * (FLOOR + np.maximum(1.0 - predicted[known] / solo[known], 0.0))
-    return ConformalCalibration(np.sort(np.abs(measured[known] - predicted[known]) / scale), source)
+    errors = (measured[known] - predicted[known]) / error_scale(predicted[known], np.array(solo[known]))
+    return ConformalCalibration(np.sort(errors), source)
+
+
+@lru_cache(maxsize=4096)
+def _below(calibration: ConformalCalibration, share: float) -> Floats:
+    """Return, by kind, the score that at most a share of new ones lies below; minus infinity with too few to say."""
+    return np.array([_quantile(calibration.scores, weights, share) for weights in _weights(calibration)])
+
+
+@lru_cache(maxsize=4096)
+def _above(calibration: ConformalCalibration, share: float) -> Floats:
+    turned = -calibration.scores[::-1]
+    return np.array([-_quantile(turned, weights[::-1], share) for weights in _weights(calibration)])
+
+
+def _size(calibration: ConformalCalibration, coverage: float) -> Floats:
+    """Return the size that a share `coverage` of all scores stays below; infinite with too few to say."""
+    turned = -np.sort(np.abs(calibration.scores))[::-1]
+    return np.full(len(NEIGHBOURHOODS), -_quantile(turned, np.ones(len(turned)), 1.0 - coverage))
+
+
+def _weights(calibration: ConformalCalibration) -> list[Floats]:
+    """Return what each score counts, by kind of neighbourhood."""
+    everything = np.ones(calibration.count)
+    if not len(calibration.kinds):
+        return [everything] * len(NEIGHBOURHOODS)
+    found = []
+    for kind in range(len(NEIGHBOURHOODS)):
+        own = calibration.kinds == kind
+        others = calibration.count - int(own.sum())
+        found.append(np.where(own, 1.0, min(POOLED / max(others, 1), 1.0)) if own.any() else everything)
+    return found
+
+
+def _quantile(ascending: Floats, weights: Floats, share: float) -> float:
+    """Return the largest score up to which a new one, of weight 1 beside theirs, lies with at most this probability."""
+    rank = int(np.searchsorted(np.cumsum(weights), (weights.sum() + 1.0) * share + 1e-9, side="right"))
+    return float(ascending[rank - 1]) if rank >= 1 else -math.inf
+
+
+def _check(share: float, what: str) -> None:
+    if not 0.0 < share < 1.0:
+        raise InvalidValueError(f"{what} is {share}, needed between 0 and 1", hint="0.9 is usual")

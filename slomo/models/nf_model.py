@@ -22,7 +22,8 @@ from slomo.vocabulary.display import html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
-SCHEMA_VERSION = 1
+#: 2: intervals know the sign of errors and the kind of neighbourhood. Files of version 1 read as before.
+SCHEMA_VERSION, OLDEST_READABLE = 2, 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from slomo.models.applicability import Applicability
 from slomo.models.checked_json import HINT, check_version, field, finite, mapping, parse_object, read_text, text
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
-from slomo.models.nf_model import SCHEMA_VERSION, NFModel
+from slomo.models.nf_model import OLDEST_READABLE, SCHEMA_VERSION, NFModel
 from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.sensitivity import is_known_kind, sensitivity_from_dict
@@ -96,7 +96,7 @@ def read_index(directory: Path) -> list[Entry]:
     """Return the entries of a library's index."""
     path = directory / INDEX
     data = parse_object(read_text(path), str(path))
-    check_version(data, SCHEMA_VERSION, str(path))
+    check_version(data, SCHEMA_VERSION, str(path), oldest=OLDEST_READABLE)
     entries = []
     for row in field(data, "models", list):
         if not isinstance(row, dict):
@@ -115,7 +115,7 @@ def read_model(entry: Entry) -> NFModel:
     """
     path = entry.folder / MANIFEST
     manifest = parse_object(read_text(path), str(path))
-    check_version(manifest, SCHEMA_VERSION, str(path))
+    check_version(manifest, SCHEMA_VERSION, str(path), oldest=OLDEST_READABLE)
     try:
         files = {_safe(name, path): str(digest) for name, digest in mapping(manifest, "files").items()}
         if MODEL not in files:

@@ -15,8 +15,9 @@ from slomo.equilibrium.competition import mix_features
 from slomo.equilibrium.server import solve_joint
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.base import TRAFFIC_PREFIX
+from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
-from slomo.prediction.composed import half_width_mpps
+from slomo.prediction.composed import interval_mpps, measured_alone_mpps
 from slomo.prediction.equilibrium import NAME
 from slomo.prediction.manner import Manner
 from slomo.prediction.members import Indices, Members
@@ -182,19 +183,20 @@ def _composed(members: Members, rows: Indices, how: Manner, order: Indices) -> R
     """Predict the targets of mixes `rows` by composing, and return them in another order."""
     part = Members(members.tenants, members.target[rows], members.places[rows])
     count = len(rows)
-    mpps, width = np.full(count, np.nan), np.zeros(count)
+    mpps, low, high = (np.full(count, np.nan) for _ in range(3))
+    kind = beside(part.places)
     for here, targets in _groups(part, how.model):
         features = _features(part, here, how)
         for number, mine in targets:
             subject = part.tenants[number].model
             at = here[mine]
             mpps[at] = subject.model(how.model).predict_mpps(features[mine])
-            width[at] = half_width_mpps(subject, how.model, mpps[at], how.coverage)
+            low[at], high[at] = interval_mpps(subject, how.model, mpps[at], how.coverage, kind[at])
     solo = np.array([tenant.model.solo_mpps for tenant in part.tenants] or [np.nan])[part.target]
     alone = (part.places < 0).all(axis=1)
-    mpps[alone], width[alone] = solo[alone], 0.0
-    found = Rates(mpps, np.maximum(mpps - width, 0.0), mpps + width)
-    return Rates(found.mpps[order], found.low[order], found.high[order])
+    mpps[alone] = solo[alone]
+    low[alone], high[alone] = measured_alone_mpps(solo[alone])
+    return Rates(mpps[order], low[order], high[order])
 
 
 def _groups(members: Members, model: str) -> Iterator[tuple[Indices, list[tuple[int, slice]]]]:

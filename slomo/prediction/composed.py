@@ -4,10 +4,12 @@ SLOMO (SIGCOMM'20) section 4: P = M(compose(V_1 ... V_n)), slowdown = 1 - P / P_
 training calibrated on (`slomo.equilibrium.competition`).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.compose.composition import Composition, compose
 from slomo.compose.operators import rule_of
@@ -16,6 +18,8 @@ from slomo.equilibrium.competition import competitor_vectors, mix_features
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.base import CompositionKind, Floats
+from slomo.models.intervals import ConformalCalibration, ends_mpps
+from slomo.models.neighbourhood import UNKNOWN, neighbourhood
 from slomo.models.nf_model import NFModel
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.explanation import explain as divide_loss
@@ -89,7 +93,7 @@ def read(
     verdict, reasons = _judged(subject, seen)
     if np.isnan(mpps[0]):
         raise _refused(case, reasons, vector)
-    width = half_width_mpps(subject, manner.model, mpps, manner.coverage)[0]
+    low, high = interval_mpps(subject, manner.model, mpps, manner.coverage, _kind(case.competitors))
     return Prediction(
         target=subject.workload,
         competitors=case.competitors,
@@ -97,7 +101,7 @@ def read(
         model=manner.model,
         solo_mpps=subject.solo_mpps,
         throughput_mpps=float(mpps[0]),
-        interval=(max(0.0, float(mpps[0] - width)), float(mpps[0] + width)),
+        interval=(float(low[0]), float(high[0])),
         coverage=manner.coverage,
         verdict=verdict,
         reasons=reasons,
@@ -108,17 +112,35 @@ def read(
     )
 
 
-def half_width_mpps(subject: NFModel, model: str, predicted_mpps: Floats, coverage: float) -> Floats:
-    """Return half the width of each interval [Mpps]; the whole solo throughput for a model without calibration."""
-    found = subject.calibration.get(model)
-    if found is None:
-        return np.full(len(predicted_mpps), subject.solo_mpps)
-    return found.half_width_mpps(predicted_mpps, subject.solo_mpps, coverage)
+def interval_mpps(
+    subject: NFModel,
+    model: str,
+    predicted_mpps: Floats,
+    coverage: float,
+    kind: NDArray[np.int64] | int = UNKNOWN,
+) -> tuple[Floats, Floats]:
+    """Return both ends of each interval [Mpps]; solo throughput to either side for a model without calibration."""
+    calibration = subject.calibration.get(model) or ConformalCalibration(np.zeros(0), "none")
+    return calibration.interval_mpps(predicted_mpps, subject.solo_mpps, coverage, kind)
+
+
+def measured_alone_mpps(solo_mpps: Floats) -> tuple[Floats, Floats]:
+    """Return both ends of the interval of an NF without neighbours [Mpps]: repeats of its run differ a little."""
+    return ends_mpps(solo_mpps, solo_mpps, 1.0, (np.zeros(1), np.zeros(1)))
+
+
+def _kind(competitors: Sequence[Workload]) -> int:
+    """Return the kind of neighbourhood; unknown where only a vector was given."""
+    if not competitors:
+        return UNKNOWN
+    most = max(Counter(workload.key for workload in competitors).values())
+    return int(neighbourhood(np.array([len(competitors)]), np.array([most]))[0])
 
 
 def _alone(case: Case) -> Prediction:
-    """Answer with what was measured solo: slowdown exactly 0, nothing uncertain."""
+    """Answer with what was measured solo: slowdown exactly 0, and hardly anything uncertain."""
     subject, manner = case.subject, case.manner
+    low, high = measured_alone_mpps(np.array([subject.solo_mpps]))
     reads = subject.model(manner.model).composition != "none"
     return Prediction(
         target=subject.workload,
@@ -127,7 +149,7 @@ def _alone(case: Case) -> Prediction:
         model=manner.model,
         solo_mpps=subject.solo_mpps,
         throughput_mpps=subject.solo_mpps,
-        interval=(subject.solo_mpps, subject.solo_mpps),
+        interval=(float(low[0]), float(high[0])),
         coverage=manner.coverage,
         verdict=Verdict.SUPPORTED,
         explanation=Explanation(0.0, {}, 0.0) if manner.explain else None,

@@ -16,7 +16,7 @@ from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.prediction.accelerated import shares_accelerator, with_accelerator
-from slomo.prediction.composed import composed, half_width_mpps
+from slomo.prediction.composed import composed, interval_mpps
 from slomo.prediction.equilibrium import NAME, Solved
 from slomo.prediction.latency import latency_of, offered_load
 from slomo.prediction.latency_result import LatencyPrediction
@@ -311,18 +311,18 @@ class Answers:
             return found
         interval = found.interval
         if tenant.adapted and not found.competitors and tenant.offered_mpps is None:
-            mpps = found.throughput_mpps
-            width = self._half_width_mpps(number, mpps)
-            interval = (max(0.0, mpps - width), mpps + width)
+            interval = self._interval_mpps(number, found.throughput_mpps)
         verdict = _at_most_extrapolated(found.verdict)
         return replace(found, verdict=verdict, reasons=(*reasons, *found.reasons), interval=interval)
 
-    def _half_width_mpps(self, number: int, mpps: float) -> float:
-        subject = self.server.tenants[number].model
+    def _interval_mpps(self, number: int, mpps: float) -> tuple[float, float]:
+        subject, coverage = self.server.tenants[number].model, self.how.coverage
         if self.solved is not None and subject.response is not None:
             calibration = subject.response.calibration
-            return float(calibration.half_width_mpps(np.array([mpps]), subject.solo_mpps, self.how.coverage)[0])
-        return float(half_width_mpps(subject, self.how.model, np.array([mpps]), self.how.coverage)[0])
+            low, high = calibration.interval_mpps(np.array([mpps]), subject.solo_mpps, coverage)
+        else:
+            low, high = interval_mpps(subject, self.how.model, np.array([mpps]), coverage)
+        return float(low[0]), float(high[0])
 
 
 def _latency(server: Server, how: Manner) -> LatencyPrediction:

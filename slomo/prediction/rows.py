@@ -139,12 +139,12 @@ def predict_rows(
     names = model.model(family).feature_names
     inputs = np.column_stack([_column(model, rows, name) for name in names]) if names else np.zeros((len(rows), 0))
     memory = model.model(family).predict_mpps(inputs)
-    width = model.calibration[family].half_width_mpps(memory, model.solo_mpps, coverage)
+    ends = model.calibration[family].interval_mpps(memory, model.solo_mpps, coverage)
     stage = np.full(len(rows), np.inf)
     if accelerator is not None:
         stage = accelerator.shared_mpps(_feature(rows, DENSITY), _others_us(rows, accelerator))
     base_us = 0.0 if accelerator is None or base_density is None else float(accelerator.time_us(base_density))
-    bounds = (memory, np.maximum(memory - width, 1e-9), memory + width)
+    bounds = (memory, np.maximum(ends[0], 1e-9), ends[1])
     middle, low, high = (_composed(each, stage, pattern, base_us) for each in bounds)
     checked = model.applicability.feature_names
     verdicts, _ = model.applicability.check(np.column_stack([_column(model, rows, name) for name in checked]))

@@ -94,11 +94,11 @@ def assess(
 
     guess = held_out(fit, folds(subject.groups[rows], seed))  # type: ignore[arg-type]
     errors = np.abs(guess - mpps) / solo
-    width = calibrate(mpps, guess, solo, "cross-validation").half_width_mpps(guess, solo, coverage)
+    low, high = calibrate(mpps, guess, solo, "cross-validation").interval_mpps(guess, solo, coverage)
     return Assessment(
         rows=len(mpps),
         error=float(errors.mean()),
         uncertainty=float(errors.std(ddof=1) / math.sqrt(len(errors))),
-        half_width=float(np.median(width) / solo),
+        half_width=float(np.median(high - low) / 2.0 / solo),
         coverage=coverage,
     )

@@ -1,8 +1,8 @@
 """Calibrate intervals on whole mixes: competitors composed, throughput predicted, compared with what was measured.
 
 Mixes are never fitted, so their errors are those a new mix will have: of the sensitivity model, of the contentiousness
-profiles and of composition together. Scores are pooled over the NFs of a machine, or kept per NF where there are
-enough (Mondrian; Vovk et al. 2005, section 4.5).
+profiles and of composition together. Where errors lie is learned per NF and kind of neighbourhood, the scores that
+remain are pooled over the NFs of a machine (`slomo.training.conformal_fit`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from slomo.equilibrium.competition import mix_features
 from slomo.models.base import Floats
-from slomo.models.intervals import ConformalCalibration, calibrate
+from slomo.models.intervals import ConformalCalibration
+from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
+from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
 from slomo.vocabulary.workload import Workload
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-#: An NF with this many scores of its own is calibrated on them alone.
-ENOUGH_OF_ONE = 100
 #: Fewer pooled scores than this say less than cross-validation does.
 ENOUGH_IN_ALL = 30
 #: What a row says about its target, its competitors and the outcome.
@@ -112,21 +112,33 @@ def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str
     """Return calibrations by model index and family; empty where there are too few mixes."""
     rows = rows.saturated()  # composition knows full load only
     names = sorted({name for model in models for name in model.sensitivity})
-    solo = np.array([model.solo_mpps for model in models])
     result: dict[int, dict[str, ConformalCalibration]] = {number: {} for number in range(len(models))}
     for name in names:
         predicted = predict_mixes(models, rows, name)
-        if np.isfinite(predicted).sum() < ENOUGH_IN_ALL:
-            continue
-        pooled = calibrate(rows.mpps, predicted, solo[rows.target], "mixes")
-        for number, model in enumerate(models):
-            if name in model.sensitivity:
-                here = (rows.target == number) & np.isfinite(predicted)
-                enough = here.sum() >= ENOUGH_OF_ONE
-                result[number][name] = (
-                    calibrate(rows.mpps[here], predicted[here], model.solo_mpps, "mixes") if enough else pooled
-                )
+        for number, calibration in enumerate(calibrated_on(models, rows, predicted)):
+            if name in models[number].sensitivity:
+                result[number][name] = calibration
     return result
+
+
+def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floats) -> list[ConformalCalibration]:
+    """Return the calibration of each model from predictions of mixes; none where there are too few of them."""
+    if np.isfinite(predicted_mpps).sum() < ENOUGH_IN_ALL:
+        return []
+    rows, predicted_mpps = _once(rows, predicted_mpps)
+    solo = np.array([model.solo_mpps for model in models])[rows.target]
+    tenants = np.sort(np.column_stack([rows.target, rows.members]), axis=1)
+    run = np.unique(tenants, axis=0, return_inverse=True)[1].ravel()
+    held_out = HeldOutMixes(rows.mpps, predicted_mpps, solo, rows.target, beside(rows.members), run)
+    return fit_calibrations(held_out, len(models))
+
+
+def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
+    """Return equal rows once, with their mean throughput: seven NFs alike in one mix are no seven mixes."""
+    every = np.column_stack([rows.target, np.sort(rows.members, axis=1)])
+    _, first, place = np.unique(every, axis=0, return_index=True, return_inverse=True)
+    mean = np.bincount(place.ravel(), weights=rows.mpps) / np.bincount(place.ravel())
+    return MixRows(rows.target[first], rows.members[first], mean), predicted_mpps[first]
 
 
 def summary(calibration: Mapping[str, ConformalCalibration]) -> dict[str, dict[str, object]]:

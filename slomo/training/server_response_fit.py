@@ -22,7 +22,7 @@ from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import BUSIEST, arrival_scores
 from slomo.models.responses.sensitivity import TreeSensitivity, sensitivity_from_dict
 from slomo.models.responses.server_response import ServerResponse
-from slomo.training.calibration import ENOUGH_IN_ALL, ENOUGH_OF_ONE, MixRows, mix_rows
+from slomo.training.calibration import ENOUGH_IN_ALL, MixRows, calibrated_on, mix_rows
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.features import Subject
 from slomo.training.response_fit import PRESSURES, half_saturation, solo_vector
@@ -126,7 +126,13 @@ def widened(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
     found = solve_joint(models, members, offered)
     own_load = offered[:, 0]
     full, served = np.isnan(own_load), np.isfinite(own_load) & (found.load[:, 0] < BUSIEST)
-    result = _calibrated(models, rows.target[full], rows.mpps[full], found.throughput_mpps[full, 0])
+    saturated = MixRows(rows.target[full], rows.members[full], rows.mpps[full])
+    scored = calibrated_on(models, saturated, found.throughput_mpps[full, 0])
+    result = (
+        [_answering(model, calibration=item) for model, item in zip(models, scored, strict=True)]
+        if scored
+        else list(models)
+    )
     if served.sum() < ENOUGH_IN_ALL:
         return result
     scores = arrival_scores(rows.mpps[served], own_load[served])
@@ -149,23 +155,6 @@ def recalibrated(library: ModelLibrary, dataset: "ProfileDataset") -> ModelLibra
         models = [library[owner, key] for owner, key in library if owner == machine]
         finished += widened(models, mix_rows(dataset, models, machine))
     return ModelLibrary(finished)
-
-
-def _calibrated(
-    models: Sequence[NFModel], target: NDArray[np.int64], measured_mpps: Floats, predicted_mpps: Floats
-) -> list[NFModel]:
-    """Give each model the scores of its own rows, or of all rows where its own are few."""
-    if len(target) < ENOUGH_IN_ALL:
-        return list(models)
-    solo = np.array([model.solo_mpps for model in models])[target]
-    pooled = calibrate(measured_mpps, predicted_mpps, solo, "mixes")
-    result = []
-    for number, model in enumerate(models):
-        here = target == number
-        enough = here.sum() >= ENOUGH_OF_ONE
-        own = calibrate(measured_mpps[here], predicted_mpps[here], model.solo_mpps, "mixes") if enough else pooled
-        result.append(_answering(model, calibration=own))
-    return result
 
 
 def _answering(model: NFModel, **changed: Any) -> NFModel:

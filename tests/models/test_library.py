@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError, UnknownNameError, UsageError
-from slomo.models.intervals import ConformalCalibration
+from slomo.models.intervals import symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.workload import Traffic, Workload
@@ -61,8 +61,8 @@ def test_save_load_predict_gives_the_same_numbers(toy_library: ModelLibrary, sav
             )
             for coverage in (0.5, 0.9, 0.99):
                 np.testing.assert_array_equal(
-                    loaded[key].calibration[name].half_width_mpps(rows[:, :1] / 100, 5.0, coverage),
-                    model.calibration[name].half_width_mpps(rows[:, :1] / 100, 5.0, coverage),
+                    loaded[key].calibration[name].interval_mpps(rows[:, :1] / 100, 5.0, coverage),
+                    model.calibration[name].interval_mpps(rows[:, :1] / 100, 5.0, coverage),
                 )
         pressure = random.gamma(1.0, 100.0, (50, len(model.contentiousness.pressure_names)))
         np.testing.assert_array_equal(
@@ -158,9 +158,9 @@ def test_every_field_of_a_model_is_checked(toy_library: ModelLibrary, tmp_path: 
     """Putting nonsense into any field of model.json ends in a ConfigurationError, never in a traceback."""
     model = toy_library.find("lpm")
     kept = {name: model.sensitivity[name] for name in ("dobrescu", "none")}
-    copy = ModelLibrary(
-        [replace(model, sensitivity=kept, calibration={"none": ConformalCalibration(np.ones(3), "mixes")})]
-    ).save(tmp_path)
+    copy = ModelLibrary([replace(model, sensitivity=kept, calibration={"none": symmetric(np.ones(3), "mixes")})]).save(
+        tmp_path
+    )
     folder = _folder(copy)
     original = (folder / "model.json").read_text()
     tried = 0

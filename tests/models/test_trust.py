@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from slomo.errors import InvalidValueError
 from slomo.models.applicability import Verdict, applicability
-from slomo.models.intervals import ConformalCalibration, calibrate
+from slomo.models.intervals import ConformalCalibration, calibrate, symmetric
 from slomo.models.library import ModelLibrary
 from slomo.training.cross_validation import folds
 
@@ -15,44 +15,92 @@ from slomo.training.cross_validation import folds
 def test_conformal_theory_holds() -> None:
     """Over many calibrations, coverage averages at least the nominal one and at most 1/(n + 1) more."""
     random = np.random.default_rng(0)
-    n, solo = 50, 10.0
+    n, solo = 50, 100.0
     held = []
     for _ in range(2000):
-        predicted = random.uniform(4, 10, n + 1)
-        measured = predicted + random.standard_t(3, n + 1) * (10.2 - predicted)
-        calibration = calibrate(measured[:n], predicted[:n], 1e3 * solo, "mixes")
-        width = calibration.half_width_mpps(predicted[n:], 1e3 * solo, 0.9)[0]
-        held.append(abs(measured[n] - predicted[n]) <= width)
-    assert 0.9 - 0.02 < np.mean(held) < 0.9 + 1 / (n + 1) + 0.02
+        predicted = random.uniform(40, 90, n + 1)
+        measured = predicted + random.normal(size=n + 1) * (102 - predicted) / 8
+        calibration = calibrate(measured[:n], predicted[:n], solo, "mixes")
+        low, high = calibration.interval_mpps(predicted[n:], solo, 0.9)
+        held.append(low[0] <= measured[n] <= high[0])
+    assert 0.9 - 0.02 < np.mean(held) < 0.9 + 2 / (n + 1) + 0.02
+
+
+@pytest.mark.parametrize("bias", [-0.5, -0.2, 0.0])
+def test_one_sided_bounds_hold_whatever_the_bias(bias: float) -> None:
+    """A promise of 95 % holds about 95 %, where a model promises too much and where it does not."""
+    random = np.random.default_rng(1)
+    held = []
+    for _ in range(1000):
+        predicted = random.uniform(4, 9, 101)
+        measured = predicted + bias + random.normal(0.0, 0.2, 101)
+        calibration = calibrate(measured[:100], predicted[:100], 10.0, "mixes")
+        held.append(measured[100] >= calibration.lower_bound_mpps(predicted[100:], 10.0, 0.95)[0])
+    assert 0.93 < np.mean(held) < 0.98
+
+
+def test_no_interval_is_of_no_width() -> None:
+    """Where no calibration mix was off at all, both bounds still keep the distance at which repeats differ."""
+    calibration = symmetric(np.zeros(99), "mixes")
+    low, high = calibration.interval_mpps(np.array([9.0, 0.0]), 10.0, 0.9)
+    assert low[0] < 9.0 < high[0]
+    assert low[1] == 0.0 < high[1]
+
+
+def test_missing_scores_are_counted() -> None:
+    """A calibration says how many scores more it needs, and with them the interval is finite."""
+    calibration = symmetric(np.arange(2.0), "mixes")
+    short = calibration.missing(0.9)
+    more = ConformalCalibration(np.sort(np.append(calibration.scores, np.zeros(short))), "mixes")
+    assert short == 5
+    assert np.isfinite(more.bounds(0.9)).all()
+    assert not np.isfinite(calibration.bounds(0.9)).any()
+
+
+def test_a_file_that_knew_sizes_only_still_reads() -> None:
+    """Sizes of errors, as files before signed scores held them, give an interval of the same width on both sides."""
+    sizes = [size / 100 for size in range(1, 100)]
+    old = ConformalCalibration.from_dict({"scores": sizes, "source": "mixes", "floor": 0.02})
+    low, high = old.interval_mpps(np.array([9.0]), 10.0, 0.9)
+    assert high[0] - 9.0 == pytest.approx(9.0 - low[0])
+    assert 9.0 - low[0] == pytest.approx(0.9 * 1.2, rel=0.03)
+
+
+def test_quantiles_are_those_of_the_interval() -> None:
+    """The quantiles that composition with other errors reads are the ends that reports show, about."""
+    calibration = calibrate(9.0 + np.random.default_rng(0).normal(size=999) / 9, np.full(999, 9.0), 10.0, "mixes")
+    low, high = calibration.interval_mpps(np.array([9.0]), 10.0, 0.9)
+    ends = calibration.quantiles_mpps(9.0, 10.0, np.array([0.05, 0.95]))
+    np.testing.assert_allclose(ends, [low[0], high[0]], rtol=5e-3)
 
 
 @given(st.floats(0.01, 0.98), st.integers(0, 300))
 @settings(max_examples=60, deadline=None)
 def test_more_coverage_never_narrows(coverage: float, count: int) -> None:
     """A higher coverage never gives a narrower interval, and no interval is wider than the NF's solo throughput."""
-    calibration = ConformalCalibration(np.sort(np.random.default_rng(count).exponential(0.5, count)), "mixes")
-    narrow, wide = (calibration.half_width_mpps(np.array([4.0]), 5.0, c)[0] for c in (coverage, coverage + 0.01))
-    assert 0.0 <= narrow <= wide <= 5.0
+    calibration = ConformalCalibration(np.sort(np.random.default_rng(count).normal(0.5, 0.5, count)), "mixes")
+    narrow, wide = (calibration.interval_mpps(np.array([4.0]), 5.0, c) for c in (coverage, coverage + 0.01))
+    assert 0.0 <= wide[0][0] <= narrow[0][0] < 4.0 < narrow[1][0] <= wide[1][0] <= 9.0
 
 
 def test_too_few_scores_admit_it() -> None:
     """With fewer scores than the coverage needs, the interval is the whole range."""
-    calibration = ConformalCalibration(np.array([0.1, 0.2]), "mixes")
-    assert calibration.half_width_mpps(np.array([4.0]), 5.0, 0.9).tolist() == [5.0]
-    assert ConformalCalibration(np.zeros(0), "none").half_width_mpps(np.array([4.0]), 5.0, 0.5).tolist() == [5.0]
+    for calibration in (ConformalCalibration(np.array([0.1, 0.2]), "mixes"), ConformalCalibration(np.zeros(0), "none")):
+        low, high = calibration.interval_mpps(np.array([4.0]), 5.0, 0.9)
+        assert (low.tolist(), high.tolist()) == ([0.0], [9.0])
 
 
 @pytest.mark.parametrize("coverage", [0.0, 1.0, -1.0, 90.0, float("nan")])
 def test_impossible_coverage_is_refused(coverage: float) -> None:
     """A coverage that is no share is refused."""
     with pytest.raises(InvalidValueError, match="needed between 0 and 1"):
-        ConformalCalibration(np.array([0.1]), "mixes").half_width_mpps(np.array([4.0]), 5.0, coverage)
+        ConformalCalibration(np.array([0.1]), "mixes").interval_mpps(np.array([4.0]), 5.0, coverage)
 
 
 def test_width_grows_with_the_slowdown() -> None:
     """A mix that slows the NF down more gets a wider interval."""
-    width = ConformalCalibration(np.full(99, 0.1), "mixes").half_width_mpps(np.array([5.0, 3.0]), 5.0, 0.9)
-    assert width[0] < width[1]
+    low, high = symmetric(np.full(99, 0.1), "mixes").interval_mpps(np.array([5.0, 3.0]), 5.0, 0.9)
+    assert high[0] - low[0] < high[1] - low[1]
 
 
 def test_verdicts_and_their_reasons() -> None:

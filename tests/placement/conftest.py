@@ -7,7 +7,7 @@ import pytest
 
 from slomo.models.applicability import applicability
 from slomo.models.contentiousness import constant_profile
-from slomo.models.intervals import ConformalCalibration
+from slomo.models.intervals import symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.placement.problem.cluster import Cluster
@@ -46,7 +46,7 @@ def nf_model(nf, machine=MACHINE, spread=0.0):
     vector = MetricVector({"L2MISS": accesses}, scope=Scope.CORE)
     lines = {"slomo-xgb": Line(solo, slope, "slomo-xgb"), "dobrescu": Line(solo, 2.0 * slope, "dobrescu")}
     # the error scale is at least 2 % of solo and grows with the loss; equal scores make it the only thing that varies
-    scores = ConformalCalibration(np.full(99, spread / 0.02), "mixes")
+    scores = symmetric(np.full(99, spread / 0.02), "mixes")
     return NFModel(
         workload=Workload(nf),
         machine=machine,

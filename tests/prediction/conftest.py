@@ -7,7 +7,7 @@ import pytest
 
 from slomo.models.applicability import applicability
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size
-from slomo.models.intervals import ConformalCalibration
+from slomo.models.intervals import symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.sensitivity import ConstantSensitivity, LinearSensitivity
@@ -48,7 +48,7 @@ def nf_model(nf, solo_mpps, car, occupancy, read, machine=MACHINE):
         NAMES, NAMES, solo, {1: solo, 3: solo}, **tables, weights=weights, low=0.5 * values, high=values
     )
     seen = np.random.default_rng(0).uniform(0.0, 1.0, (50, 3)) * np.array([300.0, 9000.0, 40.0])
-    scores = ConformalCalibration(np.arange(1, 100) / 500.0, "mixes")
+    scores = symmetric(np.arange(1, 100) / 500.0, "mixes")
     lines = {
         "dobrescu": LinearSensitivity("dobrescu", ("L2MISS",), "solo", solo_mpps, -0.002 * solo_mpps),
         "none": ConstantSensitivity("none", solo_mpps),

@@ -131,7 +131,6 @@ def test_the_front_door_interpolates_traffic_and_says_so(timed):
 
 
 def test_alone_at_other_traffic_is_no_measurement(timed):
-    """Extrapolated solo throughput has an interval, unlike a measured one."""
+    """Extrapolated solo throughput has a wider interval than a measured one."""
     near, exact = (predict(f"lpm@64B,{flows}f", [], timed, machine=MACHINE) for flows in (110_000, 100_000))
-    assert near.interval[0] < near.throughput_mpps < near.interval[1]
-    assert exact.interval == (exact.throughput_mpps, exact.throughput_mpps)
+    assert near.interval[0] < exact.interval[0] < exact.throughput_mpps < exact.interval[1] < near.interval[1]

@@ -40,10 +40,11 @@ def test_vectors_of_whole_servers_are_predicted_closely(models, toy_mixes):
 
 
 def test_intervals_hold_what_they_promise(models, toy_mixes):
-    """Intervals calibrated on other mixes hold close to 90 % of new ones."""
+    """Intervals calibrated on other mixes hold 90 % of new ones; of many that are equal to those, more."""
     found, _, measured = solved(models, toy_mixes)
     inside = (found.low_mpps[:, 0] <= measured) & (measured <= found.high_mpps[:, 0])
-    assert 0.84 <= inside.mean() <= 0.96
+    assert 0.87 <= inside.mean() <= 0.99
+    assert np.median(found.high_mpps[:, 0] - found.low_mpps[:, 0]) < 0.1 * np.median(measured)
     assert all(model.response.calibration.source == "mixes" for model in models)
 
 

@@ -6,7 +6,7 @@ them (section 6). Mixes that calibrate and mixes that test never meet.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from slomo.vocabulary.workload import Workload
 Stream = Literal["calibration", "test"]
 STREAMS: tuple[Stream, ...] = ("calibration", "test")
 _DRAWS = 200  # tries for one mix that is new and in the stream
+_SMALL = 2  # neighbours: the commonest questions, and few different mixes, of few rows each
 
 
 def solo_plan(
@@ -89,14 +90,16 @@ def mixes_plan(
     sizes: Sequence[int] = tuple(range(1, MOST_INSTANCES + 1)),
     *,
     stream: Stream = "test",
+    like: bool | None = None,
     replicates: int = 1,
     seed: int = 0,
 ) -> ExperimentPlan:
-    """Return a plan of random mixes: each a target beside 1 to 7 unlike competitors.
+    """Return a plan of random mixes: each a target beside 1 to 7 competitors.
 
-    Competitors of a mix are of different kinds as long as there are enough kinds. Whether a mix tests or calibrates is
-    decided by the mix itself (a fingerprint of its tenants, whoever of them is the target), so that the two
-    streams never share one, whatever their seeds.
+    Competitors of a mix are of different kinds as long as there are enough kinds; where like ones are wanted, about
+    every second mix has neighbours of one kind, and mixes of one and two neighbours come twice as often. Whether a mix
+    tests or calibrates is decided by the mix itself (a fingerprint of its tenants, whoever of them is the target), so
+    that the two streams never share one, whatever their seeds.
 
     Parameters
     ----------
@@ -110,6 +113,9 @@ def mixes_plan(
         Numbers of competitors, taken in turn; those the machine has no cores for are left out.
     stream : {'test', 'calibration'}
         Which half of all mixes to draw from.
+    like : bool, optional
+        Whether mixes with several neighbours of one kind are among them; by default where they calibrate, since the
+        errors beside like and few neighbours are others than those in a crowd.
     replicates, seed : int
         As in `ExperimentPlan`; the seed also draws the mixes.
 
@@ -134,13 +140,13 @@ def mixes_plan(
     kinds = _workloads(nfs)
     generator = np.random.default_rng([seed, 0x6D6978])
     found: dict[str, Colocation] = {}
-    open_sizes = list(fitting)
-    while open_sizes and len(found) < count:
-        for size in tuple(open_sizes)[: count - len(found)]:
-            mixes = (random_mix(kinds, chosen.name, size, generator) for _ in range(_DRAWS))
+    wanted = _shapes(fitting, like=stream == "calibration" if like is None else like)
+    while wanted and len(found) < count:
+        for shape in tuple(wanted)[: count - len(found)]:
+            mixes = (random_mix(kinds, chosen.name, shape.size, generator, like=shape.like) for _ in range(_DRAWS))
             fresh = next((mix for mix in mixes if stream_of(mix) == stream and mix.key not in found), None)
             if fresh is None:
-                open_sizes.remove(size)  # (almost) all mixes of this size are taken
+                wanted.remove(shape)  # (almost) all mixes of this shape are taken
             else:
                 found[fresh.key] = fresh
     if len(found) == count:
@@ -166,8 +172,28 @@ def stream_of(colocation: Colocation) -> Stream:
     return STREAMS[hashlib.sha256(tenants.encode()).digest()[0] % len(STREAMS)]
 
 
-def random_mix(kinds: Sequence[Workload], machine: str, size: int, generator: np.random.Generator) -> Colocation:
+@dataclass(frozen=True)
+class _Shape:
+    """How many neighbours a mix has, and whether all are of one kind."""
+
+    size: int
+    like: bool
+
+
+def _shapes(sizes: Sequence[int], *, like: bool) -> list[_Shape]:
+    """Return the shapes that are drawn in turn; with like neighbours, the smallest mixes twice."""
+    if not like:
+        return [_Shape(size, like=False) for size in sizes]
+    small = [size for size in sizes if size <= _SMALL]
+    return [_Shape(size, like=one) for size in (*small, *sizes) for one in (False, True) if size > 1 or not one]
+
+
+def random_mix(
+    kinds: Sequence[Workload], machine: str, size: int, generator: np.random.Generator, *, like: bool = False
+) -> Colocation:
     """Return one random mix of a target and `size` competitors, which differ in kind while there are kinds left.
+
+    With `like`, all competitors are of one kind, which may be the target's.
 
     Examples
     --------
@@ -176,6 +202,8 @@ def random_mix(kinds: Sequence[Workload], machine: str, size: int, generator: np
     ['lpm', 'stats']
     """
     target = kinds[int(generator.integers(len(kinds)))]
+    if like:
+        return Colocation(machine, target, (kinds[int(generator.integers(len(kinds)))],) * size)
     chosen = generator.choice(len(kinds), size, replace=size > len(kinds))
     others = sorted((kinds[int(index)] for index in chosen), key=lambda workload: workload.key)
     return Colocation(machine, target, tuple(others))

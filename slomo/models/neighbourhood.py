@@ -1,0 +1,70 @@
+"""What decides how far a prediction may be off, besides who is asked about: how many neighbours, and like or unlike.
+
+One neighbour presses little and the profile has few settings so gentle; many of one kind press in step. Errors are
+counted apart for each of these kinds of neighbourhood (Mondrian conformal prediction; Vovk et al. 2005, section 4.5).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Kinds of neighbourhood, in the order of every table over them.
+NEIGHBOURHOODS = ("1", "2 unlike", "2 like", "3-4 unlike", "3-4 like", "5+ unlike", "5+ like", "unknown")
+#: Nobody said who the neighbours are: all errors count.
+UNKNOWN = len(NEIGHBOURHOODS) - 1
+
+Kinds = NDArray[np.int64]
+
+
+def neighbourhood(count: NDArray[np.integer], most: NDArray[np.integer]) -> Kinds:
+    """Return the kind of each neighbourhood, an index of :data:`NEIGHBOURHOODS`.
+
+    Parameters
+    ----------
+    count : ndarray of int
+        Neighbours; none count as unknown.
+    most : ndarray of int
+        Neighbours of the commonest kind; they are like ones where these are more than two thirds.
+
+    Examples
+    --------
+    >>> kinds = neighbourhood(np.array([0, 1, 2, 4, 7]), np.array([0, 1, 2, 1, 6]))
+    >>> [NEIGHBOURHOODS[kind] for kind in kinds]
+    ['unknown', '1', '2 like', '3-4 unlike', '5+ like']
+    """
+    size = np.searchsorted([1, 2, 3, 5], count, side="right")
+    kind: Kinds = np.where(size < 2, 0, 2 * size - 3 + (3 * most > 2 * count))
+    return np.where(size == 0, UNKNOWN, kind).astype(np.int64)
+
+
+def beside(members: NDArray[np.integer]) -> Kinds:
+    """Return the neighbourhood of targets whose competitors are `members`, shape ``(n, places)``, -1 for an empty one.
+
+    Examples
+    --------
+    >>> [NEIGHBOURHOODS[kind] for kind in beside(np.array([[3, 3, -1], [3, 4, -1], [0, -1, -1]]))]
+    ['2 like', '2 unlike', '1']
+    """
+    places = members.shape[1]
+    if places == 0:
+        return np.full(len(members), UNKNOWN, dtype=np.int64)
+    count = (members >= 0).sum(axis=1)
+    # who is more than half is in the middle of all in order
+    middle = np.minimum(places - count + count // 2, places - 1)
+    candidate = np.take_along_axis(np.sort(members, axis=1), middle[:, None], axis=1)
+    return neighbourhood(count, (members == candidate).sum(axis=1))
+
+
+def within(members: NDArray[np.integer]) -> Kinds:
+    """Return the neighbourhood of every NF of servers `members`, shape ``(servers, places)``, -1 for an empty place.
+
+    Examples
+    --------
+    >>> [NEIGHBOURHOODS[kind] for kind in within(np.array([[3, 3, 5]]))[0]]
+    ['2 unlike', '2 unlike', '2 like']
+    """
+    present = members >= 0
+    equal = (members[:, :, None] == members[:, None, :]) & present[:, None, :]
+    others = equal.sum(axis=2)[:, None, :] - equal  # of each one's kind, without the one who is asked about
+    most = np.where(present[:, None, :], others, 0).max(axis=2, initial=0)
+    count = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1, members.shape)
+    return np.where(present, neighbourhood(np.maximum(count, 0), most), UNKNOWN)
