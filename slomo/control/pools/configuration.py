@@ -1,0 +1,220 @@
+"""RMD's configuration, read as it is: ``rmd.toml`` and ``policy.yaml``.
+
+Intel's Resource Management Daemon (github.com/intel/rmd, docs/ConfigurationGuide.md): groups for the operating system
+and the infrastructure, and a cache pool divided into guarantee, besteffort (burstable) and shared.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slomo.errors import ConfigurationError
+from slomo.testbed.host.cores import parse_cpu_list
+from slomo.vocabulary.documents import read_document
+
+MBA_MODES = ("none", "percentage", "mbps")
+#: The policies that RMD ships (etc/rmd/policy.yaml, broadwell): maximum and minimum ways.
+SHIPPED_POLICIES = {"gold": (2, 2), "silver": (2, 1), "bronze": (0, 0)}
+
+
+@dataclass(frozen=True)
+class ReservedGroup:
+    """Ways and members of the operating system's or the infrastructure's group.
+
+    Attributes
+    ----------
+    ways : int
+        Cache ways.
+    cores : tuple of int
+        CPUs.
+    tasks : tuple of str
+        Globs of the names of its processes.
+    """
+
+    ways: int
+    cores: tuple[int, ...] = ()
+    tasks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A name for what a workload gets.
+
+    Attributes
+    ----------
+    name : str
+        For instance ``"gold"``.
+    max_ways, min_ways : int
+        Equal and above 0: guaranteed; more than the minimum: burstable; both 0: shared.
+    memory_bandwidth : float or None
+        In the unit of `PoolConfiguration.mba_mode`.
+    """
+
+    name: str
+    max_ways: int
+    min_ways: int
+    memory_bandwidth: float | None = None
+
+
+@dataclass(frozen=True)
+class PoolConfiguration:
+    """What ``rmd.toml`` says.
+
+    Attributes
+    ----------
+    system : ReservedGroup
+        ``[OSGroup]``.
+    infrastructure : ReservedGroup or None
+        ``[InfraGroup]``; its ways lie over the pools, as OVS-DPDK's over its VMs'.
+    guarantee, besteffort, shared : int
+        Ways of each pool.
+    max_allowed_shared : int
+        Workloads that may share the last.
+    shrink : bool
+        Whether burstable workloads give up what is above their minimum when others come.
+    mba_mode : {'none', 'percentage', 'mbps'}
+        Whether and in what memory bandwidth may be asked for.
+    policies : mapping of str to Policy
+        By name.
+
+    Examples
+    --------
+    >>> configuration_from({"OSGroup": {"cacheways": 1}, "CachePool": {"guarantee": 5, "besteffort": 3}}).shared
+    0
+    """
+
+    system: ReservedGroup
+    infrastructure: ReservedGroup | None
+    guarantee: int
+    besteffort: int
+    shared: int
+    max_allowed_shared: int = 10
+    shrink: bool = False
+    mba_mode: str = "none"
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+
+    @property
+    def pool_ways(self) -> int:
+        """Ways of all pools together."""
+        return self.guarantee + self.besteffort + self.shared
+
+    @property
+    def ways(self) -> int:
+        """Ways that the cache must have at least."""
+        return self.system.ways + self.pool_ways
+
+
+def read_rmd_toml(
+    path: str | Path, policies: str | Path | None = None, *, way_mib: float | None = None
+) -> PoolConfiguration:
+    """Read RMD's configuration file as it is.
+
+    Parameters
+    ----------
+    path : str or path
+        ``rmd.toml``.
+    policies : str or path, optional
+        ``policy.yaml``; RMD's shipped gold, silver and bronze if not given.
+    way_mib : float, optional
+        MiB of a way, for files that give sizes (``guaranteed = 15`` of ``total = 55``, as in the talk).
+
+    Raises
+    ------
+    ConfigurationError
+        For what is no configuration of RMD.
+    """
+    try:
+        data = tomllib.loads(read_document(Path(path)))
+    except tomllib.TOMLDecodeError as problem:
+        raise ConfigurationError(f"{path}: is no TOML: {problem}") from None
+    try:
+        named = _policies(policies) if policies is not None else None
+        return configuration_from(data, named, way_mib=way_mib)
+    except ConfigurationError as problem:
+        raise ConfigurationError(f"{path}: {problem.message}", hint=problem.hint) from None
+
+
+def configuration_from(
+    data: Mapping[str, Any], policies: Mapping[str, Policy] | None = None, *, way_mib: float | None = None
+) -> PoolConfiguration:
+    """Return the configuration in a mapping shaped as ``rmd.toml``.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``[OSGroup]`` or ``[CachePool]`` is missing, or a value makes no sense.
+    """
+    for section in ("OSGroup", "CachePool"):
+        if not isinstance(data.get(section), Mapping):
+            raise ConfigurationError(f"no section [{section}]", hint="RMD needs [OSGroup] and [CachePool]")
+    pool = data["CachePool"]
+    in_mib = "total" in pool or "guaranteed" in pool
+    if in_mib and way_mib is None:
+        raise ConfigurationError("sizes in MiB, but how large is a way?", hint="name the machine")
+    scale = way_mib if in_mib else None
+    guarantee = pool.get("guarantee", pool.get("guaranteed", 0))
+    burst = pool.get("burstable", pool.get("besteffort", 0))
+    shared = pool.get("besteffort", 0) if "burstable" in pool else pool.get("shared", 0)
+    mode = str((data.get("rdt") or {}).get("mbaMode", data.get("mbaMode", "none"))).lower()
+    if mode not in MBA_MODES:
+        raise ConfigurationError(f"mbaMode is '{mode}'", hint=f"one of {', '.join(MBA_MODES)}")
+    infrastructure = data.get("InfraGroup")
+    return PoolConfiguration(
+        _group(data["OSGroup"], scale, "OSGroup"),
+        None if infrastructure is None else _group(infrastructure, scale, "InfraGroup"),
+        _ways(guarantee, scale, "CachePool"),
+        _ways(burst, scale, "CachePool"),
+        _ways(shared, scale, "CachePool"),
+        max_allowed_shared=_ways(pool.get("max_allowed_shared", 10), None, "max_allowed_shared"),
+        shrink=bool(pool.get("shrink", False)),
+        mba_mode=mode,
+        policies=policies or {name: Policy(name, *pair) for name, pair in SHIPPED_POLICIES.items()},
+    )
+
+
+def _group(section: Mapping[str, Any], scale: float | None, name: str) -> ReservedGroup:
+    value = section.get("cacheways", section.get("cache"))
+    if value is None:
+        raise ConfigurationError(f"[{name}] has no cacheways", hint="say how many ways it gets")
+    ways = _ways(value, None if "cacheways" in section else scale, name)
+    tasks = section.get("tasks") or ()
+    return ReservedGroup(ways, parse_cpu_list(str(section.get("cpuset", ""))), tuple(str(task) for task in tasks))
+
+
+def _ways(value: Any, scale: float | None, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 20:
+        raise ConfigurationError(f"{where}: {value!r} is no number of ways")
+    ways = value if scale is None else round(value / scale)
+    if ways != int(ways):
+        raise ConfigurationError(f"{where}: {value!r} ways", hint="whole ways; sizes in MiB need total = ...")
+    return int(ways)
+
+
+def _policies(path: str | Path) -> dict[str, Policy]:
+    """Read ``policy.yaml``: policies at the top, or below an architecture."""
+    try:
+        data = yaml.safe_load(read_document(Path(path)))
+        table = data.get("catpolicy", data)
+        first = next(iter(table.values()))
+        if not any(key in first for key in ("cache", "MaxCache", "rdt")) and not isinstance(first, list):
+            table = first
+        return {str(name): _policy(str(name), entry) for name, entry in table.items()}
+    except (yaml.YAMLError, RecursionError, AttributeError, TypeError, ValueError, KeyError, StopIteration):
+        raise ConfigurationError(f"{path}: is no policy file of RMD", hint="gold: {cache: {max: 2, min: 2}}") from None
+
+
+def _policy(name: str, entry: Any) -> Policy:
+    words: dict[str, Any] = {}
+    for part in entry if isinstance(entry, list) else [entry]:
+        words |= part
+    words |= words.get("rdt", {})
+    cache = words.get("cache", words)
+    highest = cache.get("max", cache.get("MaxCache", 0))
+    lowest = cache.get("min", cache.get("MinCache", 0))
+    mba = words.get("mba") or {}
+    bandwidth = mba.get("percentage", mba.get("mbps"))
+    return Policy(name, int(highest), int(lowest), None if bandwidth is None else float(bandwidth))

@@ -1,0 +1,133 @@
+"""Where each pool's ways lie, and who gets which: pure functions over masks.
+
+From the lowest way up: operating system, shared, besteffort, guarantee; the ways that devices fill (DDIO) are the
+highest of the cache. The infrastructure's group lies over the pools.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from slomo.control.pools.configuration import PoolConfiguration
+from slomo.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class PoolLayout:
+    """Masks of the groups and pools of one cache.
+
+    Attributes
+    ----------
+    system, infrastructure, shared, besteffort, guarantee : int
+        Way masks; 0 where there is none.
+    """
+
+    system: int
+    infrastructure: int
+    shared: int
+    besteffort: int
+    guarantee: int
+
+
+def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
+    """Lay pools over a cache.
+
+    Raises
+    ------
+    ConfigurationError
+        If they need more ways than it has.
+
+    Examples
+    --------
+    >>> from slomo.control.pools.configuration import configuration_from
+    >>> pools = {"guarantee": 5, "besteffort": 3, "shared": 3}
+    >>> layout = lay_out(configuration_from({"OSGroup": {"cacheways": 9}, "CachePool": pools}), 20)
+    >>> f"{layout.guarantee:05x} {layout.besteffort:05x} {layout.shared:05x} {layout.system:05x}"
+    'f8000 07000 00e00 001ff'
+    """
+    if configuration.ways > cache_ways:
+        raise ConfigurationError(
+            f"operating system and pools need {configuration.ways} ways, the cache has {cache_ways}",
+            hint="make a pool smaller",
+        )
+    shared = configuration.system.ways
+    besteffort = shared + configuration.shared
+    guarantee = besteffort + configuration.besteffort
+    infrastructure = configuration.infrastructure
+    if infrastructure is not None and infrastructure.ways > cache_ways:
+        raise ConfigurationError(f"InfraGroup needs {infrastructure.ways} ways, the cache has {cache_ways}")
+    return PoolLayout(
+        block(configuration.system.ways, 0),
+        0 if infrastructure is None else block(infrastructure.ways, cache_ways - infrastructure.ways),
+        block(configuration.shared, shared),
+        block(configuration.besteffort, besteffort),
+        block(configuration.guarantee, guarantee),
+    )
+
+
+def block(ways: int, first: int) -> int:
+    """Return a mask of adjacent ways.
+
+    Examples
+    --------
+    >>> hex(block(3, 2))
+    '0x1c'
+    """
+    return ((1 << ways) - 1) << first
+
+
+def free_block(pool: int, taken: Iterable[int], ways: int) -> int | None:
+    """Return the lowest free block of so many ways in a pool; None where there is none.
+
+    Examples
+    --------
+    >>> hex(free_block(0xFF, [0x3, 0x30], 2)), free_block(0xFF, [0x3, 0x30], 4)
+    ('0xc', None)
+    """
+    used = 0
+    for mask in taken:
+        used |= mask
+    for first in range(pool.bit_length()):
+        candidate = block(ways, first)
+        if candidate & pool == candidate and not candidate & used:
+            return candidate
+    return None
+
+
+def share_out(pool: int, wishes: Iterable[tuple[str, int, int]]) -> dict[str, int] | None:
+    """Divide a pool among burstable workloads: everybody the minimum, then way by way up to the maximum.
+
+    Parameters
+    ----------
+    pool : int
+        Mask of one block of ways.
+    wishes : iterable of (name, maximum, minimum)
+        In the order in which they came.
+
+    Returns
+    -------
+    dict or None
+        Name -> mask; None where the minima do not fit.
+
+    Examples
+    --------
+    >>> {name: hex(mask) for name, mask in share_out(0xF, [("a", 4, 1), ("b", 2, 1)]).items()}
+    {'a': '0x3', 'b': '0xc'}
+    """
+    listed = list(wishes)
+    ways = {name: least for name, _, least in listed}
+    left = pool.bit_count() - sum(ways.values())
+    if left < 0:
+        return None
+    while left:
+        hungry = [(name, most) for name, most, _ in listed if ways[name] < most]
+        if not hungry:
+            break
+        poorest = min(hungry, key=lambda item: ways[item[0]])[0]
+        ways[poorest] += 1
+        left -= 1
+    masks: dict[str, int] = {}
+    first = (pool & -pool).bit_length() - 1 if pool else 0
+    for name, count in ways.items():
+        masks[name] = block(count, first)
+        first += count
+    return masks

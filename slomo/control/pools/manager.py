@@ -1,0 +1,412 @@
+"""Admits workloads to RMD's cache pools, keeps the machine so, and says how hospitable it is.
+
+Rules of Intel's Resource Management Daemon: maximum = minimum > 0 is guaranteed ways of one's own; maximum > minimum
+> 0 bursts and may be shrunk; both 0 shares a pool with others. A policy's values override explicit ones.
+"""
+
+import fnmatch
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from slomo.control.pools.configuration import PoolConfiguration
+from slomo.control.pools.layout import PoolLayout, free_block, lay_out, share_out
+from slomo.control.pools.request import PoolRequest, parse_request
+from slomo.enforce.change import Backend
+from slomo.enforce.executor import apply, undo
+from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
+from slomo.enforce.receipt import Receipt
+from slomo.errors import InvalidValueError, TestbedError, UnknownNameError
+
+#: Processes of this host: id -> name.
+Processes = Callable[[], Mapping[int, str]]
+
+
+@dataclass(frozen=True)
+class PoolWorkload:
+    """A workload that was admitted.
+
+    Attributes
+    ----------
+    identifier, uuid : str
+        As RMD numbers and names them.
+    request : PoolRequest
+        What was asked for, with the policy's values.
+    pool : {'guarantee', 'besteffort', 'shared'}
+        Where it is.
+    mask : int
+        Its cache ways.
+    """
+
+    identifier: str
+    uuid: str
+    request: PoolRequest
+    pool: str
+    mask: int
+
+    @property
+    def class_name(self) -> str:
+        """Name of its class, as RMD forms it: cores or tasks, and the pool."""
+        members = self.request.core_ids or self.request.task_ids
+        return f"{'_'.join(map(str, members))}-{self.pool}" if self.pool != "shared" else "shared"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return RMD's shape of a workload."""
+        request = self.request
+        cache = {"max": request.max_ways, "min": request.min_ways}
+        unit = "mbps" if request.bandwidth_unit == "MB/s" else "percentage"
+        mba = {} if request.memory_bandwidth is None else {"mba": {unit: request.memory_bandwidth}}
+        members = {
+            "core_ids": [str(core) for core in request.core_ids],
+            "task_ids": [str(task) for task in request.task_ids],
+        }
+        return {
+            "id": self.identifier,
+            "uuid": self.uuid,
+            **{name: ids for name, ids in members.items() if ids},
+            **({"policy": request.policy} if request.policy else {}),
+            "cos_name": self.class_name,
+            "status": "Successful",
+            "rdt": {"cache": cache, **mba},
+            "origin": "REST",
+        }
+
+
+#: Predicted share of its solo throughput of each tenant in a plan, 0 to 1, by tenant; None where nothing is known.
+Estimator = Callable[[EnforcementPlan, Mapping[str, PoolRequest]], Mapping[str, float | None]]
+
+
+class PoolManager:
+    """Keeps workloads in pools.
+
+    Parameters
+    ----------
+    configuration : PoolConfiguration
+        Pools and policies.
+    cache_ways : int
+        Ways of the last-level cache.
+    caches : tuple of int
+        Identifiers of the last-level caches; all are divided alike.
+    backend : Backend, optional
+        Who enforces; without one it only computes.
+    receipts : path, optional
+        Folder of receipts.
+    estimator : callable, optional
+        Predicts what a plan gives everybody; then `hospitality` is answered from predictions.
+    processes : callable, optional
+        Names of processes, for the infrastructure's globs and the liveness of workloads.
+
+    Examples
+    --------
+    >>> from slomo.control.pools.configuration import configuration_from
+    >>> pools = {"guarantee": 10, "besteffort": 7, "shared": 2}
+    >>> manager = PoolManager(configuration_from({"OSGroup": {"cacheways": 1}, "CachePool": pools}), 20)
+    >>> manager.admit({"core_ids": ["4", "5"], "policy": "gold"}).to_dict()["cos_name"]
+    '4_5-guarantee'
+    >>> manager.hospitality({"max_cache": 2, "min_cache": 2})
+    {'score': {'l3': {'0': 100}}}
+    """
+
+    def __init__(
+        self,
+        configuration: PoolConfiguration,
+        cache_ways: int,
+        *,
+        caches: tuple[int, ...] = (0,),
+        backend: Backend | None = None,
+        receipts: Path | None = None,
+        estimator: Estimator | None = None,
+        processes: Processes | None = None,
+    ) -> None:
+        self.configuration, self.cache_ways, self.caches = configuration, cache_ways, caches
+        self.layout: PoolLayout = lay_out(configuration, cache_ways)
+        self._backend, self._receipts, self._estimator = backend, receipts, estimator
+        self._processes = processes or processes_of_this_host
+        self._workloads: dict[str, PoolWorkload] = {}
+        self._receipt: Receipt | None = None
+        self._count = 0
+        self._lock = threading.RLock()
+
+    @property
+    def workloads(self) -> tuple[PoolWorkload, ...]:
+        """Workloads that are admitted, in the order they came."""
+        return tuple(self._workloads.values())
+
+    def workload(self, identifier: str) -> PoolWorkload:
+        """Return one.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is none of that identifier.
+        """
+        if identifier not in self._workloads:
+            raise UnknownNameError("workload", identifier, self._workloads)
+        return self._workloads[identifier]
+
+    def admit(self, data: Mapping[str, Any]) -> PoolWorkload:
+        """Take a workload in and enforce it.
+
+        Parameters
+        ----------
+        data : mapping
+            RMD's body of ``POST /v1/workloads``, or the flat one of v0.1.
+
+        Raises
+        ------
+        InvalidValueError
+            For a body that makes no sense.
+        TestbedError
+            If no pool has room, or the machine refuses.
+        """
+        request = parse_request(data, self.configuration)
+        with self._lock:
+            self._require_free(request)
+            self._count += 1
+            placed = self._placed({**self._workloads}, str(self._count), request)
+            self._enforce(placed)
+            return self._workloads[str(self._count)]
+
+    def change(self, identifier: str, data: Mapping[str, Any]) -> PoolWorkload:
+        """Change a workload, as RMD's ``PATCH`` does; on refusal it stays as it was.
+
+        Raises
+        ------
+        SlomoError
+            As `admit`.
+        """
+        with self._lock:
+            old = self.workload(identifier)
+            merged = {**old.request.to_dict(), **data}
+            request = parse_request(merged, self.configuration)
+            others = {key: value for key, value in self._workloads.items() if key != identifier}
+            self._require_free(request, others)
+            placed = self._placed(others, identifier, request, old.uuid)
+            self._enforce(dict(sorted(placed.items(), key=lambda item: int(item[0]))))
+            return self._workloads[identifier]
+
+    def remove(self, identifier: str) -> None:
+        """Let a workload go; its ways are free again.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is none.
+        """
+        with self._lock:
+            self.workload(identifier)
+            self._enforce({key: value for key, value in self._workloads.items() if key != identifier})
+
+    def validate(self) -> tuple[PoolWorkload, ...]:
+        """Let go of workloads whose processes all ended, and return them; RMD looks every 30 s."""
+        alive = set(self._processes())
+        with self._lock:
+            gone = tuple(w for w in self.workloads if w.request.task_ids and not alive & set(w.request.task_ids))
+            if gone:
+                kept = {key: value for key, value in self._workloads.items() if value not in gone}
+                self._enforce(kept)
+        return gone
+
+    def close(self) -> None:
+        """Leave the machine as it was found."""
+        with self._lock:
+            if self._receipt is not None and self._backend is not None:
+                undo(self._receipt, self._backend)
+            self._receipt = None
+            self._workloads = {}
+
+    def plan(self) -> EnforcementPlan:
+        """Return what the machine is to do."""
+        return self._plan(self._workloads)
+
+    def caches_report(self) -> dict[str, Any]:
+        """Return RMD's answer to ``GET /v1/cache/l3``: ways by cache and pool, and which are free."""
+        taken = [workload.mask for workload in self.workloads]
+        used = 0
+        for mask in taken:
+            used |= mask
+        pools = {
+            "guarantee": self.layout.guarantee & ~used,
+            "besteffort": self.layout.besteffort & ~used,
+            "shared": self.layout.shared,
+        }
+        table = {
+            "cache_level": "L3",
+            "num_ways": self.cache_ways,
+            "available_ways": f"{(pools['guarantee'] | pools['besteffort'] | pools['shared']):x}",
+            "available_ways_pool": {name: f"{mask:x}" for name, mask in pools.items()},
+        }
+        return {
+            "number": len(self.caches),
+            "Caches": {str(cache): {"cache_id": cache, **table} for cache in self.caches},
+        }
+
+    def hospitality(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how well a workload would do here, 0 to 100, by cache.
+
+        With an estimator and a workload's ``nf``: 100 x predicted over solo throughput, 0 where anybody's SLO breaks.
+        Without: RMD's score from free ways.
+
+        Raises
+        ------
+        InvalidValueError
+            For a body that makes no sense.
+        """
+        request = parse_request({"core_ids": ["0"], **data}, self.configuration)
+        score = self._score(request)
+        asked = [int(data["cache_id"])] if "cache_id" in data else list(self.caches)
+        return {"score": {"l3": {str(cache): score for cache in asked}}}
+
+    def _score(self, request: PoolRequest) -> int:
+        try:
+            placed = self._placed({**self._workloads}, "asked", request)
+        except TestbedError:
+            return 0
+        predicted = self._predicted(placed)
+        if predicted is not None:
+            return predicted
+        mask = placed["asked"].mask
+        return round(100 * mask.bit_count() / request.max_ways) if request.pool == "besteffort" else 100
+
+    def _predicted(self, placed: Mapping[str, PoolWorkload]) -> int | None:
+        asked = placed["asked"].request
+        if self._estimator is None or asked.nf is None:
+            return None
+        shares = self._estimator(self._plan(placed), {key: workload.request for key, workload in placed.items()})
+        own = shares.get("asked")
+        if own is None:
+            return None
+        for key, workload in placed.items():
+            share, promised = shares.get(key), workload.request.slo_share
+            if promised is not None and share is not None and share < promised:
+                return 0
+        return max(0, min(100, round(100 * own)))
+
+    def _require_free(self, request: PoolRequest, others: Mapping[str, PoolWorkload] | None = None) -> None:
+        for workload in (self._workloads if others is None else others).values():
+            both = {*request.core_ids} & {*workload.request.core_ids} | {*request.task_ids} & {
+                *workload.request.task_ids
+            }
+            if both:
+                raise InvalidValueError(
+                    f"core or task {min(both)} belongs to workload {workload.identifier} already",
+                    hint="change or remove that workload",
+                )
+        missing = sorted(set(request.task_ids) - set(self._processes())) if request.task_ids else []
+        if missing:
+            raise TestbedError(f"task {missing[0]} is not running", hint="name tasks that run")
+
+    def _placed(
+        self, others: dict[str, PoolWorkload], identifier: str, request: PoolRequest, name: str | None = None
+    ) -> dict[str, PoolWorkload]:
+        """Return all workloads with one more, or raise where its pool has no room."""
+        fresh = PoolWorkload(identifier, name or str(uuid.uuid4()), request, request.pool, 0)
+        if request.pool == "guarantee":
+            taken = [workload.mask for workload in others.values() if workload.pool == "guarantee"]
+            mask = free_block(self.layout.guarantee, taken, request.max_ways)
+            if mask is None:
+                raise _no_room(request, self.layout.guarantee, taken)
+            return {**others, identifier: replace(fresh, mask=mask)}
+        if request.pool == "shared":
+            sharing = sum(workload.pool == "shared" for workload in others.values())
+            if not self.layout.shared or sharing >= self.configuration.max_allowed_shared:
+                raise TestbedError(
+                    f"{sharing} workloads share {self.layout.shared.bit_count()} ways, at most "
+                    f"{self.configuration.max_allowed_shared} may",
+                    hint="ask for ways of its own, or another host",
+                )
+            return {**others, identifier: replace(fresh, mask=self.layout.shared)}
+        return self._burst({**others, identifier: fresh})
+
+    def _burst(self, workloads: dict[str, PoolWorkload]) -> dict[str, PoolWorkload]:
+        bursting = {key: workload for key, workload in workloads.items() if workload.pool == "besteffort"}
+        if self.configuration.shrink:
+            wishes = [(key, w.request.max_ways, w.request.min_ways) for key, w in bursting.items()]
+            masks = share_out(self.layout.besteffort, wishes)
+        else:
+            masks = self._beside(bursting)
+        if masks is None:
+            newest = list(bursting.values())[-1].request
+            raise _no_room(newest, self.layout.besteffort, [w.mask for w in bursting.values()])
+        return {key: replace(w, mask=masks[key]) if key in masks else w for key, w in workloads.items()}
+
+    def _beside(self, bursting: Mapping[str, PoolWorkload]) -> dict[str, int] | None:
+        """Return masks where nobody is shrunk: the newest gets the largest free block between its limits."""
+        masks = {key: workload.mask for key, workload in bursting.items() if workload.mask}
+        for key, workload in bursting.items():
+            if workload.mask:
+                continue
+            sizes = range(workload.request.max_ways, workload.request.min_ways - 1, -1)
+            blocks = (free_block(self.layout.besteffort, masks.values(), ways) for ways in sizes)
+            mask = next((candidate for candidate in blocks if candidate is not None), None)
+            if mask is None:
+                return None
+            masks[key] = mask
+        return masks
+
+    def _plan(self, workloads: Mapping[str, PoolWorkload]) -> EnforcementPlan:
+        settings = [_setting(key, workload) for key, workload in workloads.items()]
+        busy = {core for setting in settings for core in setting.cores}
+        reserved = (
+            ("system", self.configuration.system, self.layout.system),
+            ("infrastructure", self.configuration.infrastructure, self.layout.infrastructure),
+        )
+        for name, group, mask in reserved:
+            if group is None or not mask:
+                continue
+            cores = tuple(core for core in group.cores if core not in busy)
+            tasks = tuple(
+                pid for pid, said in self._processes().items() if any(fnmatch.fnmatch(said, g) for g in group.tasks)
+            )
+            if cores:
+                settings.append(TenantSetting(name, cores=cores, llc_way_mask=mask))
+            if tasks:
+                settings.append(TenantSetting(f"{name}-tasks", process_ids=tasks, llc_way_mask=mask))
+        return EnforcementPlan("localhost", tuple(settings))
+
+    def _enforce(self, workloads: dict[str, PoolWorkload]) -> None:
+        if self._backend is not None:
+            plan = self._plan(workloads)
+            self._receipt = apply(plan, self._backend, receipts=self._receipts, receipt=self._receipt)
+        self._workloads = dict(workloads)
+
+
+def _setting(key: str, workload: PoolWorkload) -> TenantSetting:
+    request = workload.request
+    bandwidth = request.memory_bandwidth
+    return TenantSetting(
+        key,
+        cores=request.core_ids,
+        process_ids=request.task_ids,
+        llc_way_mask=workload.mask,
+        memory_bandwidth=None if bandwidth is None else MemoryBandwidth(bandwidth, request.bandwidth_unit),
+    )
+
+
+def _no_room(request: PoolRequest, pool: int, taken: Sequence[int]) -> TestbedError:
+    used = sum(mask.bit_count() for mask in taken)
+    return TestbedError(
+        f"pool {request.pool} has no {request.min_ways} adjacent ways left: {used} of {pool.bit_count()} are taken",
+        hint="remove a workload, ask for fewer ways, or for another pool",
+    )
+
+
+def processes_of_this_host() -> Mapping[int, str]:
+    """Return the names of this host's processes.
+
+    Examples
+    --------
+    >>> import os
+    >>> os.getpid() in processes_of_this_host()
+    True
+    """
+    names: dict[int, str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            names[int(folder.name)] = (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            continue
+    return names

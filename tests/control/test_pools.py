@@ -1,0 +1,214 @@
+"""RMD's pools: its files read as they are, its rules, and a machine kept so."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slomo.control.pools.configuration import read_rmd_toml
+from slomo.control.pools.manager import PoolManager
+from slomo.enforce.backends.resctrl import ResctrlBackend
+from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
+from tests.fake_resctrl.files import everything, fake_tree
+from tests.fake_resctrl.model import Flavour
+
+RMD = """
+title = "RMD Config"
+[default]
+address = "localhost"
+[rdt]
+mbaMode = "percentage"
+[OSGroup]
+cacheways = 1
+cpuset = "0"
+[InfraGroup]
+cacheways = 19
+cpuset = "2-3"
+tasks = ["ovs*"]
+[CachePool]
+shrink = %s
+max_allowed_shared = 2
+guarantee = 10
+besteffort = 7
+shared = 2
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def manager(tmp_path: Path, *, shrink: bool = False, **more: Any) -> PoolManager:
+    path = tmp_path / "rmd.toml"
+    path.write_text(RMD % str(shrink).lower())
+    more.setdefault("processes", lambda: {101: "nf", 102: "nf", 104: "ovs-vswitchd"})
+    return PoolManager(read_rmd_toml(path), 20, **more)
+
+
+def test_pools_of_the_talk_in_mebibytes(tmp_path: Path) -> None:
+    """15, 7.5 and 7.5 of 55 MB are 5, 3 and 3 of 20 ways; the system has 9, the infrastructure lies over the pools."""
+    path = tmp_path / "rmd.toml"
+    path.write_text(
+        "[CachePool]\ntotal = 55\nguaranteed = 15\nburstable = 7.5\nbesteffort = 7.5\n"
+        "[OSGroup]\ncache = 25\n[InfraGroup]\ncache = 30\n"
+    )
+    pools = PoolManager(read_rmd_toml(path, way_mib=55 / 20), 20)
+
+    assert [bin(m).count("1") for m in (pools.layout.guarantee, pools.layout.besteffort, pools.layout.shared)] == [
+        5,
+        3,
+        3,
+    ]
+    assert pools.layout.system == 0x1FF
+    assert pools.layout.infrastructure == 0xFFE00
+
+
+def test_the_three_pools(tmp_path: Path) -> None:
+    """Maximum = minimum is guaranteed, more is burstable, none is shared; guaranteed ways are nobody else's."""
+    pools = manager(tmp_path)
+    gold = pools.admit({"core_ids": ["4", "5"], "policy": "gold"})
+    burst = pools.admit({"core_ids": ["6"], "rdt": {"cache": {"max": 4, "min": 1}, "mba": {"percentage": 70}}})
+    bronze = pools.admit({"task_ids": ["101"], "max_cache": 0, "min_cache": 0})
+
+    assert [w.pool for w in (gold, burst, bronze)] == ["guarantee", "besteffort", "shared"]
+    assert [w.mask.bit_count() for w in (gold, burst, bronze)] == [2, 4, 2]
+    assert not gold.mask & (burst.mask | bronze.mask)
+    answer = gold.to_dict()
+    assert (answer["id"], answer["cos_name"], answer["status"]) == ("1", "4_5-guarantee", "Successful")
+    assert burst.to_dict()["rdt"] == {"cache": {"max": 4, "min": 1}, "mba": {"percentage": 70.0}}
+    json.dumps([w.to_dict() for w in pools.workloads])
+
+
+def test_a_full_pool_refuses(tmp_path: Path) -> None:
+    """Ten guaranteed ways are five golds; the sixth is told."""
+    pools = manager(tmp_path)
+    for core in range(5):
+        pools.admit({"core_ids": [str(10 + core)], "policy": "gold"})
+
+    with pytest.raises(TestbedError, match="pool guarantee has no 2 adjacent ways left: 10 of 10"):
+        pools.admit({"core_ids": ["20"], "policy": "gold"})
+    assert pools.hospitality({"policy": "gold"}) == {"score": {"l3": {"0": 0}}}
+    pools.remove("3")
+    assert pools.admit({"core_ids": ["20"], "policy": "gold"}).mask.bit_count() == 2
+
+
+def test_burstable_workloads_shrink_to_their_minimum(tmp_path: Path) -> None:
+    """With shrink, a second one takes what the first has above its minimum; without, it gets what is left."""
+    wish = {"rdt": {"cache": {"max": 6, "min": 1}}}
+    kept, shrunk = manager(tmp_path), manager(tmp_path, shrink=True)
+    for pools in (kept, shrunk):
+        pools.admit({"core_ids": ["4"], **wish})
+        pools.admit({"core_ids": ["5"], **wish})
+
+    assert [w.mask.bit_count() for w in kept.workloads] == [6, 1]
+    assert [w.mask.bit_count() for w in shrunk.workloads] == [4, 3]
+    assert kept.hospitality({"max_cache": 2, "min_cache": 1}) == {"score": {"l3": {"0": 0}}}
+
+
+def test_only_so_many_share(tmp_path: Path) -> None:
+    """max_allowed_shared is kept."""
+    pools = manager(tmp_path)
+    for core in ("4", "5"):
+        pools.admit({"core_ids": [core], "policy": "bronze"})
+
+    with pytest.raises(TestbedError, match="at most 2 may"):
+        pools.admit({"core_ids": ["6"], "policy": "bronze"})
+
+
+def test_the_machine_is_kept_so_and_given_back(tmp_path: Path) -> None:
+    """Masks stand in resctrl after each change; close leaves the tree as found."""
+    tree = fake_tree(tmp_path, Flavour(cpus=8, ways=20))
+    before = everything(tree)
+    pools = manager(tmp_path, backend=ResctrlBackend(tree, tmp_path), receipts=tmp_path / "receipts")
+
+    gold = pools.admit({"core_ids": ["4"], "policy": "gold"})
+    pools.admit({"task_ids": ["101"], "policy": "silver"})
+    assert tree.control_group_of(4) == "slomo-1"
+    assert f"L3:0={gold.mask:x}" in tree.read("slomo-1/schemata")
+    assert tree.control_group_of(2) == "slomo-infrastructure"
+    pools.change("1", {"policy": "bronze"})
+    assert f"L3:0={pools.layout.shared:x}" in tree.read("slomo-1/schemata")
+    pools.remove("2")
+    assert 101 in tree.tasks("")
+    pools.close()
+
+    assert everything(tree) == before
+
+
+def test_workloads_whose_tasks_ended_are_let_go(tmp_path: Path) -> None:
+    """Liveness is checked; cores do not die."""
+    alive = {101: "nf", 102: "nf"}
+    pools = manager(tmp_path, processes=lambda: alive)
+    pools.admit({"task_ids": ["101"], "policy": "gold"})
+    pools.admit({"task_ids": ["102"], "policy": "gold"})
+    pools.admit({"core_ids": ["4"], "policy": "gold"})
+    del alive[101]
+
+    assert [w.identifier for w in pools.validate()] == ["1"]
+    assert [w.identifier for w in pools.workloads] == ["2", "3"]
+
+
+def test_hospitality_is_answered_from_predictions(tmp_path: Path) -> None:
+    """100 x predicted over solo, and 0 where a resident's promise would break."""
+    shares = {"1": 0.95, "asked": 0.83}
+    pools = manager(tmp_path, estimator=lambda plan, requests: shares)
+    pools.admit({"core_ids": ["4"], "policy": "gold", "nf": "lpm", "slo_share": 0.9})
+
+    assert pools.hospitality({"policy": "gold", "nf": "stats"})["score"]["l3"]["0"] == 83
+    shares["1"] = 0.85
+    assert pools.hospitality({"policy": "gold", "nf": "stats"})["score"]["l3"]["0"] == 0
+    assert pools.hospitality({"policy": "gold"})["score"]["l3"]["0"] == 100
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"core_ids": ["1"], "task_ids": ["101"]},
+        {"core_ids": ["x"]},
+        {"core_ids": ["1", "1"]},
+        {"core_ids": ["1"], "max_cache": 1, "min_cache": 2},
+        {"core_ids": ["1"], "max_cache": 2, "min_cache": 0},
+        {"core_ids": ["1"], "what": 3},
+        {"core_ids": ["1"], "max_cache": 10**9, "min_cache": 1},
+        {"core_ids": ["1"], "rdt": {"mba": {"mbps": 3000}}},
+        {"core_ids": ["1"], "slo_share": 3, "policy": "gold"},
+    ],
+)
+def test_bodies_that_make_no_sense_are_refused(tmp_path: Path, body: dict[str, Any]) -> None:
+    """Every one with a message."""
+    with pytest.raises(InvalidValueError):
+        manager(tmp_path).admit(body)
+
+
+def test_cores_belong_to_one_workload(tmp_path: Path) -> None:
+    """A core that is taken is refused, and so is a policy there is not."""
+    pools = manager(tmp_path)
+    pools.admit({"core_ids": ["4"], "policy": "gold"})
+
+    with pytest.raises(InvalidValueError, match="belongs to workload 1"):
+        pools.admit({"core_ids": ["4"], "policy": "gold"})
+    with pytest.raises(UnknownNameError, match="platinum"):
+        pools.admit({"core_ids": ["5"], "policy": "platinum"})
+
+
+@pytest.mark.parametrize("text", ["", "[OSGroup]\n", "x = [", "[OSGroup]\ncacheways='a'\n[CachePool]\nguarantee=1\n"])
+def test_what_is_no_configuration_of_rmd_is_refused(tmp_path: Path, text: str) -> None:
+    """With the file's name."""
+    path = tmp_path / "rmd.toml"
+    path.write_text(text)
+
+    with pytest.raises(ConfigurationError, match=r"rmd\.toml"):
+        read_rmd_toml(path)
+
+
+def test_policies_are_read_from_a_file(tmp_path: Path) -> None:
+    """policy.yaml of RMD, below an architecture or not."""
+    (tmp_path / "rmd.toml").write_text(RMD % "false")
+    (tmp_path / "policy.yaml").write_text("skylake:\n  gold:\n    cache: {max: 4, min: 4}\n    mba: {percentage: 90}\n")
+
+    policies = read_rmd_toml(tmp_path / "rmd.toml", tmp_path / "policy.yaml").policies
+
+    assert (policies["gold"].max_ways, policies["gold"].memory_bandwidth) == (4, 90.0)
