@@ -22,6 +22,7 @@ COMMANDS = {
     "place": "Place network functions on a cluster so that they keep their SLOs.",
     "enforce": "Apply a plan to this machine, show, compare, and take it back.",
     "chain": "Run service chains whose stages may share cores.",
+    "serve": "Answer over HTTP, for orchestrators and for people.",
     "dataset": "Import, show, list, export and merge datasets.",
     "nf": "List and show network functions.",
     "machine": "List and show machines.",

@@ -18,12 +18,15 @@ SCHEMA_VERSION = 1
 
 def snapshot(state: State, policy: str) -> dict[str, Any]:
     """Return everything placed as a JSON-ready document."""
-    entries = []
-    for name, request in state.requests.items():
-        used: set[tuple[int, int]] = set()
-        pieces = [_spot_to_dict(state, name, spot, used) for spot in state.spots[name]]
-        entries.append({"request": request.to_dict(), "pieces": pieces})
+    entries = [entry(state, name) for name in state.requests]
     return {"schema_version": SCHEMA_VERSION, "policy": policy, "cluster": state.cluster.to_dict(), "placed": entries}
+
+
+def entry(state: State, request: str) -> dict[str, Any]:
+    """Return one placed request as a snapshot holds it."""
+    used: set[tuple[int, int]] = set()
+    pieces = [_spot_to_dict(state, request, spot, used) for spot in state.spots[request]]
+    return {"request": state.requests[request].to_dict(), "pieces": pieces}
 
 
 def _spot_to_dict(state: State, name: str, spot: Spot, used: set[tuple[int, int]]) -> dict[str, Any]:

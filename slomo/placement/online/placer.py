@@ -14,7 +14,7 @@ from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature
 from slomo.placement.feasibility.oracle import MixVerdict
 from slomo.placement.online.decisions import DecisionWriter
 from slomo.placement.online.moves import Move, consolidate
-from slomo.placement.online.persistence import restored, snapshot
+from slomo.placement.online.persistence import entry, restored, snapshot
 from slomo.placement.online.scaling import scale_out
 from slomo.placement.online.seating import seat_mixes, seat_requests
 from slomo.placement.online.state import Socket, Spot, State
@@ -219,6 +219,18 @@ class Placer:
         """Return everything placed as a JSON-ready document that :meth:`restore` reads."""
         with self._lock:
             return snapshot(self._state, self.policy.name)
+
+    def entry(self, request: str) -> dict[str, Any]:
+        """Return one placed request as a snapshot holds it, for those who write down what changes.
+
+        Raises
+        ------
+        UnknownNameError
+            For an id that is not placed.
+        """
+        with self._lock:
+            find_request("placed request", request, self._state.requests)
+            return entry(self._state, request)
 
     def restore(self, document: Mapping[str, Any]) -> None:
         """Replace everything placed by what a snapshot holds.

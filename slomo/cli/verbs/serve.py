@@ -1,0 +1,83 @@
+"""`slomo serve`: answer over HTTP, for orchestrators and for people; `--demo` brings something to look at."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from slomo.cli.options import models_option, settings
+from slomo.cli.output import note
+
+
+@click.command()
+@click.option("--demo", is_flag=True, help="Models, a cluster and requests of the shipped datasets, in memory.")
+@models_option
+@click.option("--state", metavar="FILE", type=click.Path(), help="SQLite file that keeps the cluster over restarts.")
+@click.option("--cluster", metavar="FILE", type=click.Path(), help="Cluster to begin with where the state has none.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen at.")
+@click.option("--port", default=8080, show_default=True, metavar="N", help="Port to listen at; 0 takes a free one.")
+@click.option("--token-file", metavar="FILE", type=click.Path(), help="NAME read|admin SECRET per line.")
+@click.option("--certificate", metavar="FILE", type=click.Path(), help="TLS certificate.")
+@click.option("--key", metavar="FILE", type=click.Path(), help="Its key.")
+@click.option("--client-ca", metavar="FILE", type=click.Path(), help="Authority that signs clients' certificates.")
+@click.option("--kubernetes", metavar="URL", help="API server to watch; `in-cluster` for a pod's own.")
+@click.option("--confidence", default=0.95, show_default=True, metavar="SHARE", help="Probability that all SLOs hold.")
+@click.option("--body-limit-mib", default=32, show_default=True, metavar="N", help="Largest body of a request.")
+@click.option("--backup", metavar="FILE", type=click.Path(), help="Copy the state, also while in use, and end.")
+def command(demo: bool, backup: str | None, body_limit_mib: int, **given: Any) -> None:
+    """Answer over HTTP: predictions, placement, the Kubernetes scheduler, and a page.
+
+    Listens at loopback; beyond it needs --token-file or --client-ca. The API is described at /openapi.json.
+
+    Example: slomo serve --demo
+    """
+    try:
+        from slomo.service.server import serve
+    except ModuleNotFoundError as missing:
+        from slomo.errors import ConfigurationError
+
+        raise ConfigurationError(f"{missing.name} is not installed", hint="pip install 'slomo[service]'") from None
+    from slomo.service.settings import ServiceSettings
+
+    if backup is not None:
+        _backup(given["state"], Path(backup))
+        return
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    models = _demo_models() if demo else Path(settings(models=given["models"]).models)
+    paths: dict[str, Any] = {
+        name: _path(given[name]) for name in ("state", "token_file", "certificate", "key", "client_ca")
+    }
+    plain = {name: given[name] for name in ("host", "port", "kubernetes", "confidence")}
+    cluster = _path(given["cluster"])
+    chosen = ServiceSettings(models, cluster=cluster, body_limit_b=body_limit_mib << 20, **paths, **plain)
+    serve(chosen, on_ready=lambda address: note(f"slomo answers at {address}"), begin=_fill if demo else None)
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _demo_models() -> Path:
+    from slomo.service.demo import demo_models
+
+    return demo_models(note)
+
+
+def _fill(service: Any) -> None:
+    """Put the demonstration's servers and requests into an empty service."""
+    from slomo.service.demo import fill
+
+    fill(service)
+
+
+def _backup(state: str | None, target: Path) -> None:
+    from slomo.errors import UsageError
+    from slomo.service.state.store import copy_state
+
+    if state is None:
+        hint = "slomo serve --state FILE --backup COPY"
+        raise UsageError("--backup needs --state: which state is to be copied?", hint=hint)
+    copy_state(Path(state), target)
+    note(f"copied to {target}")

@@ -1,0 +1,1 @@
+"""The operations of API v1, one file per subject."""

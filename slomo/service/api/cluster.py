@@ -1,0 +1,211 @@
+"""`/v1/place` and `/v1/cluster`: the cluster, what is placed on it, and the receipts of every change."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slomo.placement.problem.request import SLO, Request
+from slomo.service.door.bodies import Placement, PlacementRequest, Rebalance, Servers
+from slomo.service.door.operation import Answer, Call, Operation
+from slomo.service.door.problems import Problem
+from slomo.service.jobs import Tell
+from slomo.service.state import journal
+from slomo.service.state.clerk import etag, server_documents
+
+if TYPE_CHECKING:
+    from slomo.service.application import Service
+
+#: Requests of one batch of an asynchronous placement.
+CHUNK = 100
+
+
+def as_request(body: PlacementRequest) -> Request:
+    """Return a placement request as the library's value.
+
+    Raises
+    ------
+    InvalidValueError
+        For a chain that is empty or an SLO that contradicts itself.
+    """
+    chain = tuple(body.chain) or ((body.nf,) if body.nf else ())
+    slo = SLO(**msgspec.structs.asdict(body.slo))
+    affinity, anti = tuple(body.affinity), tuple(body.anti_affinity)
+    return Request(body.id, chain, slo, body.priority, affinity, anti, body.replicas)
+
+
+async def place(service: "Service", call: Call) -> Answer:
+    """Place requests, or say what would be decided."""
+    asked: Placement = call.body
+    requests = [as_request(item) for item in asked.requests]
+    if asked.what_if:
+        return Answer(await service.aside(lambda: _what_if(service, requests)))
+    if "respond-async" in call.headers.get("prefer", ""):
+        return await _place_later(service, call, requests)
+    caller = call.caller.name
+
+    def run() -> Answer:
+        return service.clerk.perform(
+            call, lambda connection: service.clerk.place(connection, requests, caller), "POST /v1/place"
+        )
+
+    answer = await service.writing(run)
+    _count(service, answer)
+    return answer
+
+
+def _what_if(service: "Service", requests: list[Request]) -> dict[str, Any]:
+    decisions = [service.clerk.placer.what_if(item) for item in requests]
+    fingerprint = service.shelf.answers.fingerprint
+    return {"decisions": [item.to_dict() for item in decisions], "what_if": True, "fingerprint": fingerprint}
+
+
+async def _place_later(service: "Service", call: Call, requests: list[Request]) -> Answer:
+    service.clerk.placer  # noqa: B018 - refuses where there is no cluster
+
+    async def work(tell: Tell) -> dict[str, int]:
+        accepted = refused = 0
+        for first in range(0, len(requests), CHUNK):
+            chunk = requests[first : first + CHUNK]
+            body, _ = await service.writing(
+                lambda some=chunk: service.store.write(  # type: ignore[misc]
+                    lambda connection: service.clerk.place(connection, some, call.caller.name)
+                ).result()
+            )
+            accepted, refused = accepted + body["accepted"], refused + body["refused"]
+            tell((first + len(chunk)) / len(requests), f"{accepted} placed, {refused} refused")
+        return {"accepted": accepted, "refused": refused}
+
+    job = await service.jobs.accept("place", work)
+    return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
+
+
+def _count(service: "Service", answer: Answer) -> None:
+    if answer.headers.get("Idempotency-Replayed"):
+        return
+    body = msgspec.json.decode(answer.body)
+    service.metrics.decisions.add(("accepted",), body["accepted"])
+    service.metrics.decisions.add(("refused",), body["refused"])
+    service.metrics.actions.add(("place",))
+
+
+async def cluster(service: "Service", call: Call) -> Answer:
+    """Show servers and what runs on them."""
+    tag = etag(service.clerk.revision)
+    if call.headers.get("if-none-match") == tag:
+        return Answer(None, 304, {"ETag": tag})
+    return Answer(await service.aside(lambda: _cluster(service)), headers={"ETag": tag})
+
+
+def _cluster(service: "Service") -> dict[str, Any]:
+    if not service.clerk.has_cluster:
+        return {"revision": service.clerk.revision, "servers": [], "servers_used": 0}
+    placer = service.clerk.placer
+    layout = placer.layout()
+    rows = [
+        {**server.to_dict(), "assignments": [msgspec.to_builtins(item) for item in layout.get(server.name, ())]}
+        for server in placer.cluster.servers
+    ]
+    return {"revision": service.clerk.revision, "servers": rows, "servers_used": placer.servers_used}
+
+
+async def add_servers(service: "Service", call: Call) -> Answer:
+    """Add servers."""
+    body: Servers = call.body
+    documents = server_documents(body.servers)
+    return await _changed(service, call, "add-servers", lambda c: service.clerk.add_servers(c, documents))
+
+
+async def remove_server(service: "Service", call: Call) -> Answer:
+    """Remove an empty server."""
+    name = call.path["name"]
+    return await _changed(service, call, f"remove-server {name}", lambda c: service.clerk.remove_server(c, name))
+
+
+async def requests(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """List what is placed."""
+    rows = [item.to_dict() for item in service.clerk.placer.requests] if service.clerk.has_cluster else []
+    return Answer({"requests": rows}, headers={"ETag": etag(service.clerk.revision)})
+
+
+async def decision(service: "Service", call: Call) -> Answer:
+    """Show where a request is, and its history."""
+    name = call.path["id"]
+
+    def read() -> dict[str, Any]:
+        history = service.store.read(lambda connection: journal.decisions(connection, 50, name))
+        if not history:
+            raise Problem(404, "there is no such request", hint="list /v1/cluster/requests")
+        placer = service.clerk.placer
+        placed = name in {item.id for item in placer.requests}
+        return {"decision": placer.decision(name).to_dict() if placed else None, "history": history}
+
+    return Answer(await service.aside(read))
+
+
+async def remove(service: "Service", call: Call) -> Answer:
+    """Take a request off."""
+    name, caller = call.path["id"], call.caller.name
+    return await _changed(service, call, f"remove {name}", lambda c: service.clerk.remove(c, name, caller))
+
+
+async def rebalance(service: "Service", call: Call) -> Answer:
+    """Empty servers by moving what runs on them."""
+    body: Rebalance = call.body
+    caller = call.caller.name
+    return await _changed(service, call, "rebalance", lambda c: service.clerk.rebalance(c, body.max_moves, caller))
+
+
+async def receipts(service: "Service", call: Call) -> Answer:
+    """List the latest changes."""
+    limit = _limit(call, 100)
+    return Answer({"receipts": service.store.read(lambda connection: journal.receipts(connection, limit))})
+
+
+async def undo(service: "Service", call: Call) -> Answer:
+    """Undo a change."""
+    text = call.path["number"]
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise Problem(404, "there is no such receipt", hint="list /v1/receipts")
+    caller = call.caller.name
+    return await _changed(service, call, f"undo {text}", lambda c: service.clerk.undo(c, int(text), caller))
+
+
+async def decisions(service: "Service", call: Call) -> Answer:
+    """List the latest decisions."""
+    limit = _limit(call, 100)
+    return Answer({"decisions": service.store.read(lambda connection: journal.decisions(connection, limit))})
+
+
+async def _changed(service: "Service", call: Call, verb: str, change: Any) -> Answer:
+    answer = await service.writing(lambda: service.clerk.perform(call, change, verb))
+    service.metrics.actions.add((verb.split()[0],))
+    return answer
+
+
+def _limit(call: Call, usual: int) -> int:
+    text = call.query.get("limit", str(usual))
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= 1000):
+        raise Problem(422, "limit must be a number from 1 to 1000")
+    return int(text)
+
+
+_LIMIT = {"limit": "How many, 1 to 1000."}
+_WRITES: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "cluster"}
+OPERATIONS = (
+    Operation("POST", "/v1/place", place, "Place requests, or say what would be decided.", body=Placement,
+              statuses=(202, 409), **_WRITES),
+    Operation("GET", "/v1/cluster", cluster, "Show servers and what runs on them.", statuses=(304,), tag="cluster"),
+    Operation("POST", "/v1/cluster/servers", add_servers, "Add servers.", body=Servers, success=201, statuses=(409,),
+              **_WRITES),
+    Operation("DELETE", "/v1/cluster/servers/{name}", remove_server, "Remove an empty server.", statuses=(404, 409),
+              **_WRITES),
+    Operation("GET", "/v1/cluster/requests", requests, "List what is placed.", tag="cluster"),
+    Operation("GET", "/v1/cluster/requests/{id}", decision, "Show where a request is, and its history.",
+              statuses=(404, 409), tag="cluster"),
+    Operation("DELETE", "/v1/cluster/requests/{id}", remove, "Take a request off.", statuses=(404, 409), **_WRITES),
+    Operation("POST", "/v1/cluster/rebalance", rebalance, "Empty servers by moving what runs on them.", body=Rebalance,
+              statuses=(409,), **_WRITES),
+    Operation("GET", "/v1/receipts", receipts, "List the latest changes.", query=_LIMIT, tag="cluster"),
+    Operation("POST", "/v1/receipts/{number}/undo", undo, "Undo a change.", statuses=(404, 409), **_WRITES),
+    Operation("GET", "/v1/decisions", decisions, "List the latest decisions.", query=_LIMIT, tag="cluster"),
+)  # fmt: skip

@@ -1,0 +1,41 @@
+"""`/healthz`, `/readyz`, `/metrics`, `/openapi.json`: for probes, Prometheus, and those who write clients."""
+
+from typing import TYPE_CHECKING
+
+from slomo.service.door.openapi import document
+from slomo.service.door.operation import Answer, Call, Operation
+from slomo.service.metrics import MEDIA_TYPE
+
+if TYPE_CHECKING:
+    from slomo.service.application import Service
+
+
+async def health(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """Say that the process answers."""
+    return Answer({"status": "ok"})
+
+
+async def ready(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """Say whether everything can be answered; degraded is ready, too, and says what is amiss."""
+    faults = service.faults()
+    status = {"status": "degraded" if faults else "ready", "fingerprint": service.shelf.answers.fingerprint}
+    return Answer({**status, "faults": faults})
+
+
+async def metrics(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """Return metrics in Prometheus' text format."""
+    text = await service.aside(service.metrics.exposition)
+    return Answer(text.encode(), media_type=MEDIA_TYPE)
+
+
+async def openapi(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """Return the OpenAPI document."""
+    return Answer(document(service.operations))
+
+
+OPERATIONS = (
+    Operation("GET", "/healthz", health, "Say that the process answers.", scope="open"),
+    Operation("GET", "/readyz", ready, "Say whether everything can be answered.", scope="open"),
+    Operation("GET", "/metrics", metrics, "Return metrics in Prometheus' text format.", media_type="text/plain"),
+    Operation("GET", "/openapi.json", openapi, "Return this document.", scope="open"),
+)

@@ -1,0 +1,79 @@
+"""`/v1/models`, `/v1/machines`, `/v1/nfs`: what the service knows."""
+
+from typing import TYPE_CHECKING, Any
+
+from slomo.errors import UnknownNameError
+from slomo.service.door.operation import Answer, Call, Operation
+from slomo.service.door.problems import Problem
+from slomo.vocabulary.machine import load_machine, machine_names
+from slomo.vocabulary.network_function import load_network_function, network_function_names
+
+if TYPE_CHECKING:
+    from slomo.service.application import Service
+
+
+async def models(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
+    """List the models in force."""
+    answers = service.shelf.answers
+    return Answer(await service.aside(lambda: _models(answers)), headers={"ETag": f'"{answers.fingerprint}"'})
+
+
+def _models(answers: Any) -> dict[str, Any]:
+    rows = []
+    for machine, key in answers.library:
+        found = answers.library[machine, key]
+        rows.append(
+            {
+                "machine": machine,
+                "workload": key,
+                "nf": found.workload.nf,
+                "solo_mpps": found.solo_mpps,
+                "families": sorted(found.sensitivity),
+                "equilibrium": found.response is not None,
+                "latency": found.latency is not None,
+            }
+        )
+    return {"fingerprint": answers.fingerprint, "models": rows}
+
+
+async def machines(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """List machine types."""
+    known = set(service.shelf.answers.library.machines)
+    rows = [{"name": name, "has_models": name in known} for name in sorted({*machine_names(), *known})]
+    return Answer({"machines": rows})
+
+
+async def machine(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """Show a machine type."""
+    name = call.path["name"]
+    if name not in machine_names():
+        raise Problem(404, f"unknown machine '{name[:100]}'", hint="list /v1/machines")
+    return Answer(load_machine(name).to_dict())
+
+
+async def network_functions(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """List network functions."""
+    known = {service.shelf.answers.library[key].workload.nf for key in service.shelf.answers.library}
+    names = sorted({*network_function_names(), *known})
+    return Answer({"nfs": [{"name": name, "has_models": name in known} for name in names]})
+
+
+async def network_function(service: "Service", call: Call) -> Answer:
+    """Show a network function, and where there are models of it."""
+    name, library = call.path["name"], service.shelf.answers.library
+    rows = [{"machine": m, "workload": key} for m, key in library if library[m, key].workload.nf == name]
+    if name not in network_function_names():
+        if not rows:
+            unknown = UnknownNameError("network function", name[:100], network_function_names())
+            raise Problem(404, unknown.message, hint=unknown.hint)
+        return Answer({"name": name, "models": rows})
+    return Answer({**load_network_function(name).to_dict(), "models": rows})
+
+
+OPERATIONS = (
+    Operation("GET", "/v1/models", models, "List the models in force.", tag="knowledge"),
+    Operation("GET", "/v1/machines", machines, "List machine types.", tag="knowledge"),
+    Operation("GET", "/v1/machines/{name}", machine, "Show a machine type.", statuses=(404,), tag="knowledge"),
+    Operation("GET", "/v1/nfs", network_functions, "List network functions.", tag="knowledge"),
+    Operation("GET", "/v1/nfs/{name}", network_function, "Show a network function.", statuses=(404,), tag="knowledge"),
+)

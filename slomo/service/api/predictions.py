@@ -1,0 +1,108 @@
+"""`/v1/predict`, `/v1/whatif`: one mix, many mixes, everybody on a socket."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slomo.errors import InvalidValueError
+from slomo.prediction.result import label
+from slomo.service.door.bodies import PredictionAnswer, PredictionColumns, Question, Questions, WhatIf
+from slomo.service.door.operation import Answer, Call, Operation
+from slomo.service.door.problems import Problem
+
+if TYPE_CHECKING:
+    from slomo.prediction.result import Prediction
+    from slomo.service.application import Service
+    from slomo.service.knowledge.questions import ServiceAnswers
+
+
+async def predict(service: "Service", call: Call) -> Answer:
+    """Answer one question; plain ones join the batch of the moment, others are asked aside."""
+    answers, question = service.shelf.answers, call.body
+    kept = answers.kept(call.raw)
+    if kept is not None:
+        return Answer(kept)
+    if answers.is_plain(question):
+        return Answer(await answers.ask(question, call.raw))
+    document = await service.aside(lambda: answers.of_library(question))
+    return Answer({**document, "fingerprint": answers.fingerprint})
+
+
+async def predict_many(service: "Service", call: Call) -> Answer:
+    """Answer many questions as columns, in a thread."""
+    asked: Questions = call.body
+    if len(asked.targets) > service.settings.batch_limit:
+        raise Problem(
+            413, f"{len(asked.targets)} questions, at most {service.settings.batch_limit} are answered at once"
+        )
+    answers = service.shelf.answers
+    return Answer(await service.aside(lambda: msgspec.json.encode(answers.columns(asked))))
+
+
+async def what_if(service: "Service", call: Call) -> Answer:
+    """Say what everybody on a socket loses, and who costs whom how much."""
+    asked: WhatIf = call.body
+    answers = service.shelf.answers
+    return Answer(await service.aside(lambda: together(answers, asked.tenants, asked.machine, asked.coverage)))
+
+
+def together(
+    answers: "ServiceAnswers", tenants: list[str], machine: str | None, coverage: float = 0.9
+) -> dict[str, Any]:
+    """Predict every tenant beside the others, and beside the others less one: what that one costs it.
+
+    Raises
+    ------
+    InvalidValueError
+        For more tenants than the socket has cores.
+    """
+    from slomo.prediction.predictor import Predictor
+    from slomo.workflow.names import named
+
+    names = [item for text in tenants for item in named(text)]
+    if len(names) > MOST_TENANTS:
+        raise InvalidValueError(f"{len(names)} tenants on one socket, at most {MOST_TENANTS} can be asked about")
+    predictor = Predictor(answers.library, machine)
+    alone = list(range(len(names)))
+    whole = [predictor.predict(names[i], [names[j] for j in alone if j != i], coverage, explain=False) for i in alone]
+    pairs = [(i, j) for i in alone for j in alone if i != j]
+    found = predictor.predict_batch(
+        [names[i] for i, _ in pairs],
+        [[names[k] for k in alone if k not in (i, j)] for i, j in pairs],
+        coverage,
+    )
+    costs = [[0.0] * len(alone) for _ in alone]
+    for (i, j), mpps in zip(pairs, found.throughput_mpps.tolist(), strict=True):
+        costs[j][i] = max(mpps - whole[i].throughput_mpps, 0.0)
+    return {
+        "machine": whole[0].machine,
+        "tenants": [_tenant(item) for item in whole],
+        "costs_mpps": costs,
+        "fingerprint": answers.fingerprint,
+    }
+
+
+#: Tenants of one question about a socket, at most: the question is answered tenant by tenant.
+MOST_TENANTS = 64
+
+
+def _tenant(found: "Prediction") -> dict[str, Any]:
+    return {
+        "target": label(found.target),
+        "solo_mpps": found.solo_mpps,
+        "throughput_mpps": found.throughput_mpps,
+        "slowdown": found.slowdown,
+        "interval": list(found.interval),
+        "verdict": str(found.verdict),
+        "reasons": list(found.reasons),
+    }
+
+
+OPERATIONS = (
+    Operation("POST", "/v1/predict", predict, "Predict what a network function loses beside others.", body=Question,
+              answers=PredictionAnswer, tag="predict"),
+    Operation("POST", "/v1/predict/batch", predict_many, "Predict many mixes in one request, answered as columns.",
+              body=Questions, answers=PredictionColumns, tag="predict"),
+    Operation("POST", "/v1/whatif", what_if, "Say what everybody on a socket loses, and who costs whom how much.",
+              body=WhatIf, tag="predict"),
+)  # fmt: skip

@@ -1,0 +1,78 @@
+"""`/v1/jobs` and `/v1/observations`: long work with progress, and what placed network functions were seen to do."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from slomo.errors import SlomoError
+from slomo.service.door.bodies import Observations
+from slomo.service.door.operation import Answer, Call, Operation
+from slomo.service.state import journal
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from slomo.service.application import Service
+
+
+async def jobs(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """List jobs."""
+    return Answer({"jobs": [asdict(job) for job in service.jobs.all()]})
+
+
+async def job(service: "Service", call: Call) -> Answer:
+    """Show a job."""
+    return Answer(asdict(service.jobs.get(call.path["id"])))
+
+
+async def events(service: "Service", call: Call) -> Answer:
+    """Send a job's progress as server-sent events."""
+    name = call.path["id"]
+    service.jobs.get(name)
+    return Answer(media_type="text/event-stream", stream=service.jobs.events(name))
+
+
+async def observe(service: "Service", call: Call) -> Answer:
+    """Take outcomes in: they are kept, compared with predictions, and watched for drift."""
+    body: Observations = call.body
+
+    def run() -> Answer:
+        outcomes = service.outcomes
+        judged: list[tuple[str, str, float] | SlomoError] = []
+        for item in body.observations:
+            try:
+                judged.append(outcomes.judge(item))
+            except SlomoError as error:
+                judged.append(error)
+
+        def write(connection: "sqlite3.Connection") -> tuple[dict[str, Any], int]:
+            rows: list[dict[str, Any]] = []
+            for item, found in zip(body.observations, judged, strict=True):
+                if isinstance(found, SlomoError):
+                    rows.append({"target": item.target, "error": found.message, "hint": found.hint})
+                    continue
+                machine, target, predicted = found
+                document = {name: getattr(item, name) for name in item.__struct_fields__}
+                journal.add_observation(connection, machine, target, document, predicted)
+                rows.append(outcomes.note(item, machine, target, predicted))
+            kept = sum("error" not in row for row in rows)
+            return {"kept": kept, "refused": len(rows) - kept, "observations": rows}, 200
+
+        return service.clerk.perform(call, write, "POST /v1/observations")
+
+    return await service.writing(run)
+
+
+async def drift(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """Show errors and alarms."""
+    return Answer(await service.aside(service.outcomes.report))
+
+
+OPERATIONS = (
+    Operation("GET", "/v1/jobs", jobs, "List jobs.", tag="work"),
+    Operation("GET", "/v1/jobs/{id}", job, "Show a job.", statuses=(404,), tag="work"),
+    Operation("GET", "/v1/jobs/{id}/events", events, "Send a job's progress as server-sent events.", statuses=(404,),
+              media_type="text/event-stream", tag="work"),
+    Operation("POST", "/v1/observations", observe, "Take outcomes in.", body=Observations, scope="admin", writes=True,
+              tag="work"),
+    Operation("GET", "/v1/drift", drift, "Show errors and alarms.", tag="work"),
+)  # fmt: skip

@@ -1,0 +1,222 @@
+"""One service: its models, its state, its jobs and its metrics, and the ASGI application over them."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from slomo.placement.problem.documents import read_cluster
+from slomo.service.door.access import Gate, read_tokens
+from slomo.service.door.endpoint import Endpoint, NotFound
+from slomo.service.door.operation import Caller, Operation
+from slomo.service.jobs import Jobs
+from slomo.service.knowledge.outcomes import Outcomes
+from slomo.service.knowledge.shelf import ModelShelf
+from slomo.service.kubernetes.service import KubernetesRoom
+from slomo.service.metrics import Gauge, Metrics
+from slomo.service.settings import ServiceSettings
+from slomo.service.state import journal
+from slomo.service.state.clerk import Clerk
+from slomo.service.state.store import Store
+from slomo.vocabulary.defaults import DEFAULT_MODEL
+
+Result = TypeVar("Result")
+_AUDIT = logging.getLogger("slomo.service.audit")
+#: How often the models' files are looked at [s].
+LOOK_EVERY_S = 2.0
+#: Series per node and network function, at most.
+MOST_PLACED_SERIES = 500
+
+
+class Service:
+    """Everything one service has.
+
+    Parameters
+    ----------
+    settings : ServiceSettings
+        How it runs.
+
+    Raises
+    ------
+    ConfigurationError, StoreError
+        For models, state, cluster or tokens that cannot be read.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.settings = settings
+        self.operations: tuple[Operation, ...] = ()
+        self.metrics = Metrics()
+        tokens = () if settings.token_file is None else read_tokens(settings.token_file)
+        self.gate = Gate(tokens, settings.debug_names, certificates=settings.client_ca is not None)
+        self.shelf = ModelShelf(settings.models)
+        self.store = Store(settings.state)
+        self.clerk = Clerk(self.store, self.shelf, settings.policy, settings.confidence)
+        if settings.cluster is not None and not self.clerk.has_cluster:
+            documents = [server.to_dict() for server in read_cluster(settings.cluster).servers]
+            self.store.write(lambda connection: self.clerk.add_servers(connection, documents)).result()
+        self.outcomes = Outcomes(self.shelf.answers.library)
+        self.outcomes.replay(self.store.read(lambda connection: journal.observations(connection, 20_000)))
+        self.kubernetes = KubernetesRoom(self.shelf, settings.confidence, self.metrics)
+        self.started = time.monotonic()
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="slomo-ask")
+        self._writers = ThreadPoolExecutor(MOST_WRITERS, thread_name_prefix="slomo-write")
+        self._jobs: Jobs | None = None
+        self.metrics.source(self._gauges)
+
+    @property
+    def jobs(self) -> Jobs:
+        """Long work."""
+        if self._jobs is None:
+            self._jobs = Jobs(self.store)
+        return self._jobs
+
+    async def aside(self, run: Callable[[], Result]) -> Result:
+        """Run something slow in a thread, so that others are answered meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+
+    async def writing(self, run: Callable[[], Result]) -> Result:
+        """Wait for the writer in a thread of its own kind, so that writes that wait never block reads."""
+        return await asyncio.get_running_loop().run_in_executor(self._writers, run)
+
+    def audit(self, method: str, path: str, actual: str, caller: Caller, request_id: str, status: int) -> None:
+        """Log who changed, or tried to change, what."""
+        if method not in ("GET", "HEAD") and not path.startswith(("/v1/predict", "/scheduler", "/v1/whatif")):
+            _AUDIT.info("%s %s %r by %r: %d", request_id, method, actual[:200], caller.name, status)
+
+    async def watch_models(self) -> None:
+        """Exchange the models when their files change."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            await self.look_at_models()
+
+    async def look_at_models(self) -> bool:
+        """Look once; return whether other models are in force now."""
+        fault = self.shelf.fault
+        if not await self.aside(self.shelf.refresh):
+            if self.shelf.fault and self.shelf.fault != fault:
+                self.metrics.reloads.add(("failed",))
+            return False
+        self.metrics.reloads.add(("done",))
+        await self.writing(self.clerk.exchange_models)
+        self.outcomes = Outcomes(self.shelf.answers.library)
+        self.kubernetes.exchange_models()
+        return True
+
+    async def close(self) -> None:
+        """End jobs and watches, then close the state."""
+        if self._jobs is not None:
+            await self._jobs.close()
+        await self.kubernetes.close()
+        self._writers.shutdown(wait=True)
+        self._pool.shutdown(wait=True)
+        self.store.close()
+
+    def backup(self, target: Path) -> None:
+        """Copy the state while it is in use."""
+        self.store.backup(target)
+
+    def _gauges(self) -> Iterable[Gauge]:
+        answers = self.shelf.answers
+        yield "slomo_up", "1 while the service answers.", (), {(): 1.0}
+        yield "slomo_ready", "1 while the service could answer everything.", (), {(): float(not self.faults())}
+        age = time.time() - self.shelf.loaded_at_s
+        yield "slomo_model_age_seconds", "Since the models in force were loaded.", (), {(): max(age, 0.0)}
+        yield "slomo_models_loaded", "Models in force.", (), {(): float(len(answers.library))}
+        yield "slomo_predictions_batched_total", "Questions answered together.", (), {(): float(answers.asked)}
+        yield "slomo_cluster_revision", "Changes of the cluster so far.", (), {(): float(self.clerk.revision)}
+        opened = float(self.store.read(journal.open_receipts))
+        yield "slomo_receipts_open", "Changes that could still be undone.", (), {(): opened}
+        errors = self.outcomes.errors()
+        ratios = {key: ratio for key, (ratio, _) in list(errors.items())[:MOST_PLACED_SERIES]}
+        text = "Observed over predicted throughput, running mean."
+        yield "slomo_prediction_error_ratio", text, ("machine", "nf"), ratios
+        drift = {key: abs(math.log(ratio)) if ratio > 0 else 10.0 for key, ratio in ratios.items()}
+        yield "slomo_drift", "Absolute logarithm of observed over predicted.", ("machine", "nf"), drift
+        yield from self._validation(answers.library)
+        if self.clerk.has_cluster:
+            yield from _placed(self.clerk)
+        yield from self.kubernetes.gauges()
+
+    def _validation(self, library: Any) -> Iterable[Gauge]:
+        values = {}
+        for key in list(library)[:MOST_PLACED_SERIES]:
+            found = library[key].manifest.get("errors", {})
+            error = found.get(DEFAULT_MODEL, {}).get("mape") if isinstance(found, dict) else None
+            if isinstance(error, (int, float)):
+                values[key] = float(error)
+        yield "slomo_model_validation_mape_ratio", "Error at training.", ("machine", "nf"), values
+
+    def faults(self) -> list[str]:
+        """Return what keeps the service from answering everything; empty where nothing does."""
+        found = [] if self.shelf.fault is None else [f"models: {self.shelf.fault}"]
+        return [*found, *self.kubernetes.faults()]
+
+
+#: Writes that may wait for the disk at a time; they share their transactions.
+MOST_WRITERS = 64
+
+
+def _placed(clerk: Clerk) -> Iterable[Gauge]:
+    """Yield what is predicted for what is placed, as far as the bound on series allows."""
+    throughput: dict[tuple[str, ...], float] = {}
+    slowdown: dict[tuple[str, ...], float] = {}
+    broken = left_out = 0
+    placer = clerk.placer
+    machines = {server.name: server.machine_type.name for server in placer.cluster.servers}
+    for server, assignments in placer.layout().items():
+        for item in assignments:
+            if item.predicted_mpps is None:
+                continue
+            broken += (item.low_mpps or 0.0) < item.needed_mpps
+            key = (server, item.workload.split("@")[0])
+            if key not in throughput and len(throughput) >= MOST_PLACED_SERIES:
+                left_out += 1
+                continue
+            throughput[key] = throughput.get(key, 0.0) + 1e6 * item.predicted_mpps
+            solo = placer.estimates.solo_mpps(machines[server], item.workload)
+            if solo:
+                lost = 1.0 - item.predicted_mpps / solo
+                slowdown[key] = max(slowdown.get(key, -1.0), lost)
+    names = ("node", "nf")
+    yield "slomo_predicted_throughput_pps", "Predicted throughput of what is placed.", names, throughput
+    yield "slomo_predicted_slowdown_ratio", "Worst predicted slowdown of what is placed.", names, slowdown
+    yield "slomo_slo_violation_predicted", "Placed network functions whose SLO may break.", (), {(): float(broken)}
+    yield "slomo_series_left_out", "Placed network functions beyond the bound on series.", (), {(): float(left_out)}
+    yield "slomo_servers_used", "Servers on which something runs.", (), {(): float(placer.servers_used)}
+    yield "slomo_servers", "Servers there are.", (), {(): float(len(placer.cluster))}
+    yield "slomo_requests_placed", "Requests placed.", (), {(): float(len(placer.requests))}
+
+
+def make_app(service: Service, operations: Iterable[Operation]) -> Starlette:
+    """Return the ASGI application over a service."""
+    by_path: dict[str, list[Operation]] = {}
+    service.operations = tuple(operations)
+    for item in service.operations:
+        by_path.setdefault(item.path, []).append(item)
+    routes = [Route(path, Endpoint(service, tuple(items))) for path, items in by_path.items()]
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        service.jobs  # noqa: B018 - finds jobs that were interrupted
+        tasks = [asyncio.create_task(service.watch_models())]
+        await service.kubernetes.start(service.settings.kubernetes)
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await service.close()
+
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.router.default = NotFound(service)
+    app.router.redirect_slashes = False
+    return app

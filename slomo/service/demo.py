@@ -1,0 +1,101 @@
+"""A service with something to show: models of the shipped datasets, a cluster of two machine types, requests on it.
+
+Everything is made once and kept in a folder of the user's cache; the next start takes a second.
+"""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slomo.errors import ConfigurationError
+from slomo.records.catalog import catalog
+from slomo.service.api.cluster import as_request
+from slomo.service.door.bodies import PlacementRequest
+from slomo.workflow.train import train
+
+if TYPE_CHECKING:
+    from slomo.service.application import Service
+
+#: Requests of the demonstration, and servers of each machine type.
+REQUESTS, SERVERS = 90, 14
+Say = Callable[[str], None]
+
+
+def demo_models(say: Say) -> Path:
+    """Return a folder of models of the shipped datasets, trained on the first call.
+
+    Raises
+    ------
+    ConfigurationError
+        Where the datasets are not there.
+    """
+    from importlib.metadata import version
+
+    folder = _cache() / f"demo-models-{version('slomo')}"
+    if (folder / "library.json").is_file():
+        return folder
+    datasets = [entry.load() for entry in catalog() if entry.name.startswith("slomo-")]
+    if not datasets:
+        raise ConfigurationError("the shipped datasets are not here", hint="set SLOMO_DATASETS to their folder")
+    say(f"training models of {len(datasets)} shipped datasets, once (about half a minute)")
+    library = train(datasets[0], models=["slomo-xgb"])
+    for dataset in datasets[1:]:
+        library = library.merge(train(dataset, models=["slomo-xgb"]))
+    library.save(folder)
+    return folder
+
+
+def demo_servers(machines: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return servers of each machine type, by racks of seven.
+
+    Examples
+    --------
+    >>> demo_servers(("e5-2620v4",))[7]["name"]
+    'rack2-e5-2620v4-1'
+    """
+    rows = []
+    rack = 0
+    for machine in machines:
+        for number in range(SERVERS):
+            rack += number % 7 == 0
+            rows.append({"name": f"rack{rack}-{machine}-{number % 7 + 1}", "machine": machine})
+    return rows
+
+
+def demo_requests(names: list[str], seed: int = 7) -> list[dict[str, Any]]:
+    """Return requests for some network functions, with promises of 55 to 95 % of what they do alone.
+
+    Examples
+    --------
+    >>> demo_requests(["lpm"])[0]["id"]
+    'lpm-1'
+    """
+    dice = random.Random(seed)  # noqa: S311 - a demonstration
+    rows: list[dict[str, Any]] = []
+    for number in range(REQUESTS):
+        name = dice.choice(names)
+        share = dice.choice((0.55, 0.65, 0.75, 0.85, 0.95))
+        slo = {"min_share": share} if number % 9 else {"kind": "on-demand"}
+        rows.append({"id": f"{name}-{number + 1}", "nf": name, "slo": slo})
+    return rows
+
+
+def fill(service: "Service") -> None:
+    """Put servers, requests and some outcomes into a service that has no cluster yet."""
+    if service.clerk.has_cluster:
+        return
+    library = service.shelf.answers.library
+    names = sorted({library[key].workload.nf for key in library})
+    servers = demo_servers(library.machines)
+    requests = [as_request(msgspec.convert(row, PlacementRequest)) for row in demo_requests(names)]
+    service.store.write(lambda connection: service.clerk.add_servers(connection, servers)).result()
+    service.store.write(lambda connection: service.clerk.place(connection, requests, "demo")).result()
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "slomo"

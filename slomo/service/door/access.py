@@ -1,0 +1,158 @@
+"""Who may ask: loopback by default, tokens with scopes or client certificates beyond.
+
+Tokens are kept as digests and compared in constant time. Without tokens the name in ``Host`` must be loopback's, so
+that a page of a stranger cannot reach the service by a name of its own (DNS rebinding).
+"""
+
+import hashlib
+import hmac
+import ipaddress
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from slomo.errors import ConfigurationError
+from slomo.service.door.operation import Caller, Scope
+from slomo.service.door.problems import Problem
+
+COOKIE = "slomo_token"
+_RANK: dict[Scope, int] = {"open": 0, "read": 1, "admin": 2}
+_SHORTEST = 16
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token: a name for the audit log, a scope, and the digest of the secret."""
+
+    name: str
+    scope: Scope
+    digest: bytes
+
+
+def read_tokens(path: Path) -> tuple[Token, ...]:
+    """Read a token file: one ``NAME SCOPE SECRET`` per line, scopes ``read`` and ``admin``, ``#`` begins a remark.
+
+    Raises
+    ------
+    ConfigurationError
+        For a file that others may read, a line that is no token, or a secret of fewer than 16 characters.
+    """
+    try:
+        mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read token file '{path}': {error}", hint="check the path") from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO) & ~stat.S_IRGRP:
+        raise ConfigurationError(f"token file '{path}' can be read by everybody", hint=f"chmod 600 {path}")
+    tokens = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        parts = line.split("#", 1)[0].split()
+        if not parts:
+            continue
+        if len(parts) != 3 or parts[1] not in ("read", "admin") or len(parts[2]) < _SHORTEST:
+            raise ConfigurationError(
+                f"token file '{path}', line {number}: this is no token",
+                hint=f"write NAME read|admin SECRET, the secret of {_SHORTEST} characters or more",
+            )
+        scope: Scope = "admin" if parts[1] == "admin" else "read"
+        tokens.append(Token(parts[0], scope, hashlib.sha256(parts[2].encode()).digest()))
+    if not tokens:
+        raise ConfigurationError(f"token file '{path}' holds no token", hint="write NAME read|admin SECRET")
+    return tuple(tokens)
+
+
+class Gate:
+    """Decides who is calling and whether that may be.
+
+    Parameters
+    ----------
+    tokens : tuple of Token
+        Empty: everybody who reaches the service may do everything (loopback, or a verified client certificate).
+    names : tuple of str
+        Host names, beside loopback's, that are accepted where there are no tokens.
+    certificates : bool
+        Whether TLS has verified the client.
+    """
+
+    def __init__(self, tokens: tuple[Token, ...] = (), names: tuple[str, ...] = (), *, certificates: bool = False):
+        self._tokens, self._names, self._certificates = tokens, frozenset(names), certificates
+
+    def caller(self, headers: Mapping[str, str]) -> Caller:
+        """Return who calls.
+
+        Raises
+        ------
+        Problem
+            401 for a wrong or missing token where there are tokens, 421 for a foreign host name where there are none.
+        """
+        if not self._tokens:
+            if not self._certificates:
+                self._check_name(headers.get("host", ""))
+            return Caller("certificate" if self._certificates else "loopback", "admin")
+        secret = _secret(headers)
+        if secret is None:
+            return Caller("nobody", "open")
+        digest = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+        matches = [token for token in self._tokens if hmac.compare_digest(token.digest, digest)]
+        if not matches:
+            raise Problem(401, "this token is not known", headers={"WWW-Authenticate": "Bearer"})
+        return Caller(matches[0].name, matches[0].scope)
+
+    def check(self, caller: Caller, scope: Scope) -> None:
+        """Refuse a caller that may not do that.
+
+        Raises
+        ------
+        Problem
+            401 or 403.
+        """
+        if _RANK[caller.scope] >= _RANK[scope]:
+            return
+        if caller.scope == "open":
+            hint = "send Authorization: Bearer TOKEN"
+            raise Problem(401, "this needs a token", hint=hint, headers={"WWW-Authenticate": "Bearer"})
+        raise Problem(
+            403, f"'{caller.name}' may {caller.scope}, this needs {scope}", hint="use a token with that scope"
+        )
+
+    def _check_name(self, host: str) -> None:
+        name = host.rsplit(":", 1)[0].strip("[]") if not host.endswith("]") else host.strip("[]")
+        if name in ("localhost", "", "testserver") or name in self._names:
+            return
+        try:
+            if ipaddress.ip_address(name).is_loopback:
+                return
+        except ValueError:
+            pass
+        raise Problem(421, "the service was called by a name that is not its own", hint="call it as 127.0.0.1")
+
+
+def check_origin(headers: Mapping[str, str]) -> None:
+    """Refuse writes that a page of somebody else makes a browser send.
+
+    Raises
+    ------
+    Problem
+        403 where ``Origin`` is not the host called.
+    """
+    origin = headers.get("origin")
+    if origin is None:
+        return
+    try:
+        same = urlsplit(origin).netloc == headers.get("host", "")
+    except ValueError:
+        same = False
+    if not same:
+        raise Problem(403, "a page from elsewhere may not change anything here")
+
+
+def _secret(headers: Mapping[str, str]) -> str | None:
+    given = headers.get("authorization", "")
+    if given[:7].lower() == "bearer ":
+        return given[7:].strip()
+    for part in headers.get("cookie", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE and value:
+            return value
+    return None

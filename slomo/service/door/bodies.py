@@ -1,0 +1,162 @@
+"""The schema of what callers send and get: msgspec structures, checked when they are decoded.
+
+Names and units are those of the library's own documents; a field that is not known is refused, so that a slip of the
+pen is not passed over.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+from slomo.vocabulary.defaults import DEFAULT_MODEL
+
+Name = Annotated[str, Meta(min_length=1, max_length=300)]
+Identifier = Annotated[str, Meta(min_length=1, max_length=200)]
+Coverage = Annotated[float, Meta(gt=0.0, lt=1.0)]
+Positive = Annotated[float, Meta(gt=0.0)]
+Document = dict[str, Any]
+
+
+class Question(Struct, forbid_unknown_fields=True):
+    """One mix: what a target loses beside competitors."""
+
+    target: Name
+    competitors: Annotated[list[Name], Meta(max_length=1024)] = []
+    machine: Name | None = None
+    model: Name = DEFAULT_MODEL
+    method: Literal["auto", "equilibrium", "composed"] = "auto"
+    offered_mpps: Positive | None = None
+    coverage: Coverage = 0.9
+    explain: bool = False
+    strict: bool = False
+
+
+class Questions(Struct, forbid_unknown_fields=True):
+    """Many mixes in one request; answered as columns."""
+
+    targets: list[Name]
+    mixes: list[list[Name]]
+    machine: Name | None = None
+    model: Name = DEFAULT_MODEL
+    coverage: Coverage = 0.9
+
+
+class WhatIf(Struct, forbid_unknown_fields=True):
+    """Everybody on one socket, together; without `leave_out`, also what each costs each other."""
+
+    tenants: Annotated[list[Name], Meta(min_length=1, max_length=256)]
+    machine: Name | None = None
+    coverage: Coverage = 0.9
+
+
+class Promise(Struct, forbid_unknown_fields=True):
+    """An SLO, as in the library."""
+
+    min_mpps: Positive | None = None
+    min_share: Positive | None = None
+    p95_us: Positive | None = None
+    p99_us: Positive | None = None
+    kind: Literal["reserved", "on-demand"] = "reserved"
+
+
+class PlacementRequest(Struct, forbid_unknown_fields=True):
+    """A network function, or a chain, with an SLO."""
+
+    id: Identifier
+    nf: Name | None = None
+    chain: Annotated[list[Name], Meta(max_length=32)] = []
+    slo: Promise = field(default_factory=Promise)
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    affinity: Annotated[list[Identifier], Meta(max_length=64)] = []
+    anti_affinity: Annotated[list[Identifier], Meta(max_length=64)] = []
+    replicas: Annotated[int, Meta(ge=1, le=1024)] = 1
+
+
+class Placement(Struct, forbid_unknown_fields=True):
+    """What to place; with `what_if` nothing is changed."""
+
+    requests: Annotated[list[PlacementRequest], Meta(min_length=1, max_length=20_000)]
+    what_if: bool = False
+
+
+class ServerBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One server; `machine` is the name of a machine type, never a file."""
+
+    name: Identifier
+    machine: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    cores_reserved: Annotated[int, Meta(ge=0, le=4096)] = 0
+    llc_ways_usable: Annotated[int, Meta(ge=1, le=64)] | None = None
+    nic_sockets: Annotated[list[Annotated[int, Meta(ge=0, le=63)]], Meta(max_length=64)] | None = None
+    sockets: Annotated[int, Meta(ge=1, le=64)] | None = None
+
+
+class Servers(Struct, forbid_unknown_fields=True):
+    """Servers to add."""
+
+    servers: Annotated[list[ServerBody], Meta(min_length=1, max_length=20_000)]
+
+
+class Rebalance(Struct, forbid_unknown_fields=True):
+    """How many moves a rebalance may take."""
+
+    max_moves: Annotated[int, Meta(ge=0, le=100_000)] = 100
+
+
+class Observation(Struct, forbid_unknown_fields=True):
+    """One outcome: what a placed network function was seen to do beside others."""
+
+    target: Name
+    throughput_mpps: Annotated[float, Meta(ge=0.0)]
+    competitors: Annotated[list[Name], Meta(max_length=1024)] = []
+    machine: Name | None = None
+    server: Identifier | None = None
+
+
+class Observations(Struct, forbid_unknown_fields=True):
+    """Outcomes, oldest first."""
+
+    observations: Annotated[list[Observation], Meta(min_length=1, max_length=10_000)]
+
+
+class PredictionAnswer(Struct):
+    """A prediction as the library writes it, with the fingerprint of the models that made it."""
+
+    schema_version: int
+    target: str
+    competitors: list[str]
+    machine: str
+    model: str
+    solo_mpps: float | None
+    throughput_mpps: float
+    slowdown: float | None
+    interval: list[float]
+    coverage: float
+    verdict: str
+    reasons: list[str]
+    fingerprint: str
+    workloads: list[Document] = []
+
+
+class PredictionColumns(Struct):
+    """Predictions of many mixes; row i of every column belongs to mix i, null where nothing can be said."""
+
+    machine: str
+    model: str
+    coverage: float
+    solo_mpps: list[float | None]
+    throughput_mpps: list[float | None]
+    low_mpps: list[float | None]
+    high_mpps: list[float | None]
+    verdict: list[str | None]
+    fingerprint: str
+
+
+class ProblemDocument(Struct):
+    """RFC 9457, with the library's hint."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    hint: str = ""

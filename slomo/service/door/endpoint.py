@@ -1,0 +1,215 @@
+"""One path of the API as an ASGI application: reads within limits, checks, calls, encodes, counts.
+
+Every answer carries a request id and headers that keep browsers from guessing; what fails becomes a problem document.
+"""
+
+import asyncio
+import logging
+import os
+import re
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from slomo.service.door.access import check_origin
+from slomo.service.door.operation import Answer, Call, Caller, Operation
+from slomo.service.door.problems import MEDIA_TYPE, Problem, problem_of
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from slomo.service.door.access import Gate
+    from slomo.service.metrics import Metrics
+    from slomo.service.settings import ServiceSettings
+
+_LOG = logging.getLogger("slomo.service")
+_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_SAFE: list[tuple[bytes, bytes]] = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+]
+_encode = msgspec.json.Encoder().encode
+
+
+class Served(Protocol):
+    """What an endpoint needs of the service behind it."""
+
+    settings: "ServiceSettings"
+    gate: "Gate"
+    metrics: "Metrics"
+
+    def audit(self, method: str, path: str, actual: str, caller: Caller, request_id: str, status: int) -> None:
+        """Log who changed, or tried to change, what."""
+
+
+class Endpoint:
+    """Answers all methods of one path.
+
+    Parameters
+    ----------
+    service : Served
+        What the handlers ask.
+    operations : sequence of Operation
+        One per method.
+    """
+
+    def __init__(self, service: Served, operations: "tuple[Operation, ...]") -> None:
+        self._service = service
+        self._operations = {item.method: item for item in operations}
+        if "GET" in self._operations:
+            self._operations.setdefault("HEAD", self._operations["GET"])
+        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
+            item.method: msgspec.json.Decoder(item.body) for item in operations if item.body is not None
+        }
+        self._path = operations[0].path
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Answer one request."""
+        begun = time.perf_counter()
+        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
+        given = headers.get("x-request-id", "")
+        request_id = given if _ID.fullmatch(given) else os.urandom(8).hex()
+        caller = Caller("nobody", "open")
+        method = scope["method"]
+        try:
+            operation = self._operations.get(method)
+            if operation is None:
+                allowed = ", ".join(sorted(self._operations))
+                raise Problem(405, f"{method} is not offered here", hint=f"use {allowed}", headers={"Allow": allowed})
+            caller = self._service.gate.caller(headers)
+            self._service.gate.check(caller, operation.scope)
+            raw = await self._body(receive, headers, operation)
+            body = self._decoders[operation.method].decode(raw) if operation.body is not None else None
+            query = dict(parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=20))
+            call = Call(scope.get("path_params", {}), query, headers, body, raw, caller, request_id)
+            if operation.writes:
+                check_origin(headers)
+            answer = await self._answered(operation, call)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            answer = self._problem(error, request_id)
+        self._service.audit(method, self._path, scope["path"], caller, request_id, answer.status)
+        await _send(send, answer, request_id, is_head=method == "HEAD")
+        self._service.metrics.requests.observe((self._path, method, str(answer.status)), time.perf_counter() - begun)
+
+    async def _answered(self, operation: Operation, call: Call) -> Answer:
+        limit_s = self._service.settings.time_limit_s
+        try:
+            return await asyncio.wait_for(operation.handle(self._service, call), limit_s)
+        except TimeoutError:
+            hint = "ask for less at once, or as a job (Prefer: respond-async)"
+            raise Problem(504, f"no answer within {limit_s:g} s", hint=hint) from None
+
+    def _problem(self, error: Exception, request_id: str) -> Answer:
+        status, document, headers = problem_of(error, request_id)
+        if status >= 500:
+            _LOG.exception("request %s failed", request_id, exc_info=error if status == 500 else None)
+        return Answer(document, status, headers, MEDIA_TYPE)
+
+    async def _body(self, receive: "Receive", headers: Mapping[str, str], operation: Operation) -> bytes:
+        settings = self._service.settings
+        declared = headers.get("content-length", "0")
+        if declared.isdigit() and int(declared) > settings.body_limit_b:
+            raise _too_large(settings.body_limit_b)
+        try:
+            raw = await asyncio.wait_for(_read(receive, settings.body_limit_b), settings.time_limit_s)
+        except TimeoutError:
+            raise Problem(408, f"the body did not arrive within {settings.time_limit_s:g} s") from None
+        if operation.body is None:
+            return raw
+        kind = headers.get("content-type", "application/json").split(";", 1)[0].strip().lower()
+        if kind != "application/json" and not kind.endswith("+json"):
+            raise Problem(415, "the body is not sent as JSON", hint="send Content-Type: application/json")
+        _check_depth(raw, settings.depth_limit)
+        return raw
+
+
+async def _read(receive: "Receive", limit_b: int) -> bytes:
+    message = await receive()
+    if not message.get("more_body", False):
+        body: bytes = message.get("body", b"")
+        if len(body) > limit_b:
+            raise _too_large(limit_b)
+        return body
+    parts, size = [message.get("body", b"")], len(message.get("body", b""))
+    while message.get("more_body", False):
+        message = await receive()
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit_b:
+            raise _too_large(limit_b)
+    return b"".join(parts)
+
+
+def _too_large(limit_b: int) -> Problem:
+    return Problem(413, f"the body is larger than {limit_b} bytes", hint="ask in several requests")
+
+
+def _check_depth(raw: bytes, limit: int) -> None:
+    """Refuse bodies nested deeper than `limit`; beyond a mebibyte the schema alone bounds the depth."""
+    if len(raw) > 1 << 20 or raw.count(b"[") + raw.count(b"{") <= limit:
+        return
+    depth = deepest = 0
+    for part in re.findall(rb"[\[{]+|[\]}]+", re.sub(rb'"(?:[^"\\]|\\.)*"', b"", raw)):
+        depth += len(part) if part[0] in b"[{" else -len(part)
+        deepest = max(deepest, depth)
+    if deepest > limit:
+        raise Problem(422, f"the body is nested {deepest} deep, at most {limit} are read")
+
+
+async def _send(send: "Send", answer: Answer, request_id: str, *, is_head: bool) -> None:
+    headers = [
+        (b"content-type", answer.media_type.encode()),
+        (b"x-request-id", request_id.encode()),
+        *((name.lower().encode(), value.encode("latin-1", "replace")) for name, value in answer.headers.items()),
+    ]
+    own = {name for name, _ in headers}
+    headers += [pair for pair in _SAFE if pair[0] not in own]
+    if answer.stream is not None:
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        async for chunk in answer.stream:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+        return
+    body = b"" if answer.body is None else answer.body if isinstance(answer.body, bytes) else _encode(answer.body)
+    if answer.status not in (204, 304):
+        headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if is_head or answer.status in (204, 304) else body})
+
+
+class NotFound:
+    """Answers paths there are none of, in the same shape as everything else.
+
+    Parameters
+    ----------
+    service : Served
+        For its metrics.
+    """
+
+    def __init__(self, service: Served) -> None:
+        self._service = service
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:  # noqa: ARG002 - ASGI's shape
+        """Answer with 404; other protocols than HTTP are closed."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        request_id = os.urandom(8).hex()
+        problem = Problem(404, "there is nothing here", hint="see /openapi.json for what there is")
+        status, document, _ = problem_of(problem, request_id)
+        await _send(send, Answer(document, status, {}, MEDIA_TYPE), request_id, is_head=scope["method"] == "HEAD")
+        self._service.metrics.requests.observe(("other", "any", "404"), 0.0)

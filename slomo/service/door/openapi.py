@@ -1,0 +1,111 @@
+"""The OpenAPI 3.1 document, from the operations and the schemas that requests are checked against."""
+
+import re
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from slomo.service.door.bodies import ProblemDocument
+from slomo.service.door.operation import Operation
+from slomo.service.door.problems import MEDIA_TYPE, TITLES
+
+Document = dict[str, Any]
+#: What every operation may answer, beside its own: access, a foreign name, size, time, a fault of the service.
+_ALWAYS = (400, 401, 403, 421, 500, 503, 504)
+_WITH_BODY = (408, 413, 415, 422)
+_WITH_WRITE = (409, 412, 422, 429, 507)
+
+
+def document(operations: Sequence[Operation]) -> Document:
+    """Return the document.
+
+    Examples
+    --------
+    >>> document([])["openapi"]
+    '3.1.0'
+    """
+    types = [item for operation in operations for item in (operation.body, operation.answers) if item is not None]
+    _, components = msgspec.json.schema_components(
+        [*types, ProblemDocument], ref_template="#/components/schemas/{name}"
+    )
+    paths: Document = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "slomo",
+            "version": version("slomo"),
+            "summary": "Predicts what network functions lose when they share a server, and places them.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(item: Operation) -> Document:
+    found: Document = {
+        "operationId": _name(item),
+        "summary": item.summary,
+        "tags": [item.tag],
+        "parameters": _parameters(item),
+        "responses": {str(item.success): _success(item), **_problems(item)},
+    }
+    if item.scope != "open":
+        found["security"] = [{"token": []}, {}]
+    if item.body is not None:
+        schema = {"$ref": f"#/components/schemas/{item.body.__name__}"}
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return found
+
+
+def _name(item: Operation) -> str:
+    return item.method.lower() + re.sub(r"[^A-Za-z0-9]+", "_", item.path).rstrip("_")
+
+
+def _parameters(item: Operation) -> list[Document]:
+    text = {"type": "string"}
+    found: list[Document] = [
+        {"name": name, "in": "path", "required": True, "schema": {**text, "minLength": 1}}
+        for name in re.findall(r"{(\w+)}", item.path)
+    ]
+    found += [
+        {"name": name, "in": "query", "required": False, "description": what, "schema": text}
+        for name, what in item.query.items()
+    ]
+    if item.writes:
+        found += [
+            {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {**text, "maxLength": 200},
+             "description": "A write with the same key happens once; the answer is the first one's."},
+            {"name": "If-Match", "in": "header", "required": False, "schema": text,
+             "description": "Entity tag of the cluster the decision was made on."},
+        ]  # fmt: skip
+    return found
+
+
+def _success(item: Operation) -> Document:
+    schema: Document = {"type": "object"}
+    if item.answers is not None:
+        schema = {"$ref": f"#/components/schemas/{item.answers.__name__}"}
+    elif item.media_type != "application/json":
+        schema = {"type": "string"}
+    return {"description": item.summary, "content": {item.media_type: {"schema": schema}}}
+
+
+def _problems(item: Operation) -> Document:
+    codes = {*_ALWAYS, *item.statuses}
+    codes |= set(_WITH_BODY) if item.body is not None else set()
+    codes |= set(_WITH_WRITE) if item.writes else set()
+    codes |= {422} if item.query else set()
+    problem = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}}
+    plain = {202: "Accepted; see Location", 304: "Nothing has changed"}
+    return {
+        str(code): {"description": plain[code]} if code in plain else {"description": TITLES.get(code, ""), **problem}
+        for code in sorted(codes)
+    }

@@ -1,0 +1,127 @@
+"""What one operation of the API is: method, path, the schema of its body, who may call it, and what it answers."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+#: Who may call: everybody, who may read, who may change things.
+Scope = Literal["open", "read", "admin"]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks.
+
+    Attributes
+    ----------
+    name : str
+        Name of the token, ``"loopback"`` or ``"certificate"``.
+    scope : str
+        The most it may do.
+    """
+
+    name: str
+    scope: Scope
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, checked.
+
+    Attributes
+    ----------
+    path, query, headers : mapping of str to str
+        Parameters; header names in lower case.
+    body : object
+        The body as the operation's type.
+    raw : bytes
+        The body as it came.
+    caller : Caller
+        Who asks.
+    id : str
+        Identifies the request in answers and logs.
+    """
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Any
+    raw: bytes
+    caller: Caller
+    id: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is sent back.
+
+    Attributes
+    ----------
+    body : object
+        Encoded as JSON; bytes are sent as they are.
+    status : int
+        HTTP status.
+    headers : dict
+        Beside those every answer has.
+    media_type : str
+        Of the body.
+    stream : callable or None
+        Instead of a body, an asynchronous iterator of chunks.
+    """
+
+    body: Any = None
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    media_type: str = "application/json"
+    stream: Any = None
+
+
+#: Takes the service and a call.
+Handler = Callable[[Any, Call], Awaitable[Answer]]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation.
+
+    Attributes
+    ----------
+    method, path : str
+        ``"POST"``, ``"/v1/predict"``; parameters of the path in braces.
+    handle : callable
+        Answers.
+    summary : str
+        One sentence for the OpenAPI document.
+    scope : str
+        Who may call it.
+    body : type or None
+        Schema of the body; None for none.
+    answers : type or None
+        Schema of the answer; None where it is described in words only.
+    success : int
+        Status where all goes well.
+    statuses : tuple of int
+        Further statuses it may have.
+    query : dict
+        Query parameter -> what it means.
+    media_type : str
+        Of the answer.
+    tag : str
+        Group in the OpenAPI document.
+    writes : bool
+        Whether it changes state: then it takes ``Idempotency-Key`` and ``If-Match``, and is written to the audit log.
+    """
+
+    method: str
+    path: str
+    handle: Handler
+    summary: str
+    scope: Scope = "read"
+    body: Any = None
+    answers: Any = None
+    success: int = 200
+    statuses: tuple[int, ...] = ()
+    query: dict[str, str] = field(default_factory=dict)
+    media_type: str = "application/json"
+    tag: str = "service"
+    writes: bool = False

@@ -1,0 +1,98 @@
+"""What placed network functions were seen to do, against what was predicted: error ratios, and drift with alarms.
+
+The monitor is the library's (`slomo.drift.monitor`); it is fed again from the state after a restart, so that a restart
+forgets nothing.
+"""
+
+import math
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from slomo.drift.monitor import DriftMonitor
+from slomo.errors import SlomoError
+from slomo.models.library import ModelLibrary
+from slomo.prediction.predictor import Predictor
+from slomo.service.door.bodies import Observation
+
+#: Weight of the newest outcome in the running error: half of it is forgotten after about fourteen outcomes.
+_WEIGHT = 0.05
+
+
+class Outcomes:
+    """Judges outcomes.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        The models in force.
+    """
+
+    def __init__(self, library: ModelLibrary) -> None:
+        self._lock = threading.Lock()
+        self._library = library
+        self._predictors: dict[str, Predictor] = {}
+        self._monitors: dict[str, DriftMonitor] = {}
+        self._ratios: dict[tuple[str, str], float] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def judge(self, item: Observation) -> tuple[str, str, float]:
+        """Return machine, workload key and what was predicted for an outcome [Mpps].
+
+        Raises
+        ------
+        SlomoError
+            Where nothing can be predicted for it.
+        """
+        subject = self._library.find(item.target, item.machine)
+        with self._lock:
+            predictor = self._predictors.setdefault(subject.machine, Predictor(self._library, subject.machine))
+            found = predictor.predict(item.target, item.competitors, explain=False)
+        return subject.machine, subject.workload.key, found.throughput_mpps
+
+    def note(self, item: Observation, machine: str, target: str, predicted_mpps: float) -> dict[str, Any]:
+        """Take an outcome in; return what it says."""
+        with self._lock:
+            key = (machine, target)
+            ratio = item.throughput_mpps / predicted_mpps if predicted_mpps > 0.0 else math.nan
+            if math.isfinite(ratio):
+                before = self._ratios.get(key, ratio)
+                self._ratios[key] = before + _WEIGHT * (ratio - before)
+                self._counts[key] = self._counts.get(key, 0) + 1
+            alarm = self._observed(machine, target, item)
+        return {"target": target, "machine": machine, "predicted_mpps": predicted_mpps,
+                "throughput_mpps": item.throughput_mpps, "ratio": ratio, "alarm": alarm}  # fmt: skip
+
+    def replay(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Take in what the state holds."""
+        for row in rows:
+            item = Observation(**row["document"])
+            if row["predicted_mpps"] is not None:
+                self.note(item, row["machine"], row["target"], row["predicted_mpps"])
+
+    def errors(self) -> dict[tuple[str, str], tuple[float, int]]:
+        """Return, per machine and workload, the running ratio of observed over predicted, and how many were seen."""
+        with self._lock:
+            return {key: (ratio, self._counts[key]) for key, ratio in self._ratios.items()}
+
+    def report(self) -> dict[str, Any]:
+        """Return errors and alarms of every machine."""
+        rows = [
+            {"machine": machine, "target": target, "ratio": ratio, "observations": count}
+            for (machine, target), (ratio, count) in sorted(self.errors().items())
+        ]
+        with self._lock:
+            drift = {machine: monitor.report().to_dict() for machine, monitor in sorted(self._monitors.items())}
+        return {"errors": rows, "drift": drift}
+
+    def _observed(self, machine: str, target: str, item: Observation) -> str | None:
+        try:
+            monitor = self._monitors.get(machine)
+            if monitor is None:
+                models = [self._library[key] for key in self._library if key[0] == machine]
+                monitor = self._monitors[machine] = DriftMonitor(models)
+            beside = [self._library.find(name, machine).workload.key for name in item.competitors]
+            alarm = monitor.observe(target, beside, item.throughput_mpps)
+        except SlomoError:
+            return None
+        return None if alarm is None else str(alarm)

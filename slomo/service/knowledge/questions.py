@@ -1,0 +1,326 @@
+"""Questions to the models of one library: those that wait are answered together, by the equilibria of mixes kept.
+
+A cluster repeats few distinct mixes, and a mix costs a tenth in company of what it costs alone. Questions that arrive
+while the service is at work are therefore answered in one batch (language model servers call it continuous batching;
+nobody waits for a timer), and equilibria are kept by mix (`slomo.equilibrium.memo`). The numbers are those of
+`slomo.prediction.question`, to the last bit; what is not plain (loads, explanations, traffic never profiled,
+accelerators, another model) is asked there.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.equilibrium.memo import JointMemo
+from slomo.equilibrium.server import Joint
+from slomo.errors import InvalidValueError, SlomoError
+from slomo.models.library import ModelLibrary
+from slomo.models.nf_model import NFModel
+from slomo.prediction.equilibrium import NAME
+from slomo.prediction.predictor import Predictor
+from slomo.prediction.result import SCHEMA_VERSION, label
+from slomo.prediction.tenants import check_cores, tenant_of
+from slomo.service.door.bodies import Question, Questions
+from slomo.vocabulary.defaults import DEFAULT_MODEL
+
+#: Encoded answers that are kept, at most; the oldest go first.
+MOST_KEPT = 20_000
+#: Mixes whose equilibria are kept per machine and coverage: about 20 MB.
+MOST_MIXES = 100_000
+#: Questions that are answered in one batch on the event loop, at most.
+MOST_TOGETHER = 128
+VERDICTS = ("supported", "extrapolated", "unsupported")
+_encode = msgspec.json.Encoder().encode
+Key = tuple[str | None, float]
+
+
+@dataclass
+class _Waiting:
+    """One question and who waits for its answer."""
+
+    question: Question
+    raw: bytes
+    answer: "asyncio.Future[bytes]"
+
+
+class ServiceAnswers:
+    """What one library says.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        Trained models.
+    fingerprint : str
+        Names the library in every answer.
+    """
+
+    def __init__(self, library: ModelLibrary, fingerprint: str) -> None:
+        self.library, self.fingerprint = library, fingerprint
+        self._machines: dict[str | None, _PlainMachine] = {}
+        self._kept: dict[bytes, bytes] = {}
+        self._waiting: list[_Waiting] = []
+        self.batches = 0
+        self.asked = 0
+
+    def kept(self, raw: bytes) -> bytes | None:
+        """Return the answer to the same question asked before."""
+        return self._kept.get(raw)
+
+    def is_plain(self, question: Question) -> bool:
+        """Say whether a question can join a batch."""
+        if question.method == "composed" or question.offered_mpps is not None or question.explain:
+            return False
+        return question.model == DEFAULT_MODEL and self._machine(question.machine).knows(
+            (question.target, *question.competitors)
+        )
+
+    async def ask(self, question: Question, raw: bytes) -> bytes:
+        """Answer a plain question, together with all that wait."""
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(question, raw, loop.create_future())
+        self._waiting.append(waiting)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._flush)
+        return await waiting.answer
+
+    def columns(self, asked: Questions) -> dict[str, Any]:
+        """Answer many mixes as columns.
+
+        Raises
+        ------
+        InvalidValueError, UnknownNameError
+            As for `Predictor.predict_batch`.
+        """
+        if len(asked.targets) != len(asked.mixes):
+            raise InvalidValueError(f"{len(asked.targets)} targets for {len(asked.mixes)} mixes, needed one per mix")
+        self.batches, self.asked = self.batches + 1, self.asked + len(asked.targets)
+        machine = self._machine(asked.machine)
+        named = {*asked.targets, *chain.from_iterable(asked.mixes)}
+        if asked.model != DEFAULT_MODEL or not machine.knows(named):
+            return self._columns_of_library(asked)
+        found = machine.solve(asked.targets, asked.mixes, asked.coverage)
+        if not found.joint.converged.all():
+            return self._columns_of_library(asked)
+        return {
+            "machine": machine.name,
+            "model": NAME,
+            "coverage": asked.coverage,
+            "solo_mpps": found.solo_mpps.tolist(),
+            "throughput_mpps": found.joint.throughput_mpps[:, 0].tolist(),
+            "low_mpps": found.joint.low_mpps[:, 0].tolist(),
+            "high_mpps": found.joint.high_mpps[:, 0].tolist(),
+            "verdict": np.array(VERDICTS, dtype=object)[found.codes].tolist(),
+            "fingerprint": self.fingerprint,
+        }
+
+    def _columns_of_library(self, asked: Questions) -> dict[str, Any]:
+        """Let the library answer; batches of its are not judged by what was profiled."""
+        predictor = Predictor(self.library, asked.machine, asked.model)
+        found = predictor.predict_batch(asked.targets, asked.mixes, asked.coverage)
+        numbers = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps")
+        return {
+            **{name: getattr(found, name) for name in ("machine", "model", "coverage")},
+            **{name: getattr(found, name).tolist() for name in numbers},
+            "verdict": [None] * len(found),
+            "fingerprint": self.fingerprint,
+        }
+
+    def _machine(self, name: str | None) -> "_PlainMachine":
+        if name not in self._machines:
+            if name is not None and name not in self.library.machines:
+                return _PlainMachine(self.library, name)  # knows nobody; never kept, for callers choose the name
+            self._machines[name] = _PlainMachine(self.library, name)
+        return self._machines[name]
+
+    def _flush(self) -> None:
+        batch, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._flush)
+        groups: dict[Key, list[_Waiting]] = {}
+        for item in batch:
+            if not item.answer.done():
+                groups.setdefault((item.question.machine, item.question.coverage), []).append(item)
+        for key, items in groups.items():
+            answers = self._together(key, [item.question for item in items])
+            for item, answer in zip(items, answers, strict=True):
+                if isinstance(answer, BaseException):
+                    item.answer.set_exception(answer)
+                else:
+                    self._keep(item.raw, answer)
+                    item.answer.set_result(answer)
+
+    def _keep(self, raw: bytes, answer: bytes) -> None:
+        if len(self._kept) >= MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[raw] = answer
+
+    def _together(self, key: Key, questions: Sequence[Question]) -> list[bytes | Exception]:
+        """Answer questions of one machine and coverage; one that cannot be answered spoils no other."""
+        try:
+            machine = self._machine(key[0])
+            found = machine.solve([q.target for q in questions], [q.competitors for q in questions], key[1])
+        except SlomoError as error:
+            if len(questions) == 1:
+                return [error]
+            return [self._together(key, [question])[0] for question in questions]
+        except Exception as fault:  # a fault of ours is told to all of them, and ends nobody else's wait
+            return [fault] * len(questions)
+        self.batches, self.asked = self.batches + 1, self.asked + len(questions)
+        return [self._answer(machine, found, row, question) for row, question in enumerate(questions)]
+
+    def _answer(self, machine: "_PlainMachine", found: "_Solved", row: int, question: Question) -> bytes | Exception:
+        strictly = question.strict and found.codes[row] == 2
+        if strictly or not found.joint.converged[row]:
+            try:
+                return _encode({**self.of_library(question), "fingerprint": self.fingerprint})
+            except SlomoError as error:
+                return error
+        return _encode({**machine.document(found, row), "coverage": question.coverage, "fingerprint": self.fingerprint})
+
+    def of_library(self, question: Question) -> dict[str, Any]:
+        """Answer in any way the library can: loads, explanations, traffic never profiled.
+
+        Raises
+        ------
+        SlomoError
+            As the library says.
+        """
+        from slomo.workflow.predict import predict
+
+        found = predict(
+            question.target,
+            question.competitors,
+            self.library,
+            machine=question.machine,
+            strict=question.strict,
+            offered_mpps=question.offered_mpps,
+            method=question.method,
+            model=question.model,
+            coverage=question.coverage,
+            explain=question.explain,
+        )
+        document = found.to_dict()
+        if not question.explain:
+            document.update(composition=None)
+        return document
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """Mixes solved, each with its target in the first place; 0, 1, 2 per target for what its profile supports."""
+
+    members: NDArray[np.int64]
+    joint: Joint
+    codes: NDArray[np.int8]
+    solo_mpps: NDArray[np.float64]
+
+
+class _PlainMachine:
+    """The network functions of one machine that arrays know how to treat, numbered."""
+
+    def __init__(self, library: ModelLibrary, name: str | None) -> None:
+        self.name = name or (library.machines[0] if len(library.machines) == 1 else "")
+        models = [library[key] for key in library if key[0] == self.name]
+        self.models = tuple(model for model in models if model.response is not None and model.accelerator is None)
+        self._library = library
+        self._at = {id(model): number for number, model in enumerate(self.models)}
+        self._numbers: dict[str, int] = {}
+        self._memos: dict[float, JointMemo] = {}
+        capacities = self.models[0].capacities if self.models else None
+        self._places = capacities.cores if capacities is not None else 16
+        self._solo = np.array([model.solo_mpps for model in self.models] or [np.nan])
+        self._labels = [label(model.workload) for model in self.models]
+        self._spelled = [model.workload.to_dict() for model in self.models]
+
+    def knows(self, names: "set[str] | tuple[str, ...]") -> bool:
+        """Whether every name stands for one of the functions numbered here."""
+        return bool(self.models) and all(self._number(name) >= 0 for name in names)
+
+    def solve(self, targets: Sequence[str], mixes: Sequence[Sequence[str]], coverage: float) -> _Solved:
+        """Solve mixes of names known here.
+
+        Raises
+        ------
+        InvalidValueError
+            For a mix that needs more cores than the machine has.
+        """
+        sizes = np.fromiter(map(len, mixes), dtype=np.int64, count=len(mixes))
+        widest = int(sizes.max(initial=0))
+        if widest + 1 > self._places:
+            row = int(sizes.argmax())
+            check_cores(self.models[self._number(targets[row])], widest + 1)
+        members = np.full((len(mixes), max(self._places, widest + 1)), -1, dtype=np.int64)
+        numbers = self._numbers
+        members[:, 0] = np.fromiter(map(numbers.__getitem__, targets), dtype=np.int64, count=len(targets))
+        flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(mixes)), dtype=np.int64, count=int(sizes.sum()))
+        members[:, 1:][np.arange(members.shape[1] - 1) < sizes[:, np.newaxis]] = flat
+        joint = self._memo(coverage).solve(members)
+        return _Solved(members, joint, self._codes(members, joint), self._solo[members[:, 0]])
+
+    def document(self, found: _Solved, row: int) -> dict[str, Any]:
+        """Return one prediction as the library writes it."""
+        members = [number for number in found.members[row].tolist() if number >= 0]
+        joint, code, solo = found.joint, int(found.codes[row]), float(found.solo_mpps[row])
+        mpps = float(joint.throughput_mpps[row, 0])
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "target": self._labels[members[0]],
+            "competitors": [self._labels[number] for number in members[1:]],
+            "machine": self.name,
+            "model": NAME,
+            "solo_mpps": solo,
+            "throughput_mpps": mpps,
+            "slowdown": 1.0 - mpps / solo if solo > 0.0 else None,
+            "interval": [float(joint.low_mpps[row, 0]), float(joint.high_mpps[row, 0])],
+            "verdict": VERDICTS[code],
+            "reasons": list(self._reasons(members[0], joint.pressure[row, 0])) if code else [],
+            "carrier": None,
+            "explanation": None,
+            "composition": None,
+            "latency": None,
+            "workloads": [self._spelled[number] for number in members],
+        }
+
+    def _number(self, name: str) -> int:
+        found = self._numbers.get(name)
+        if found is not None:
+            return found
+        number = -1
+        if not any(sign in name for sign in "@(:"):
+            try:
+                tenant = tenant_of(self._library, name, self.name)
+                number = -1 if tenant.adapted or tenant.offered_mpps else self._at.get(id(tenant.model), -1)
+            except SlomoError:
+                return -1  # not kept: callers choose names
+        if number >= 0:
+            self._numbers[name] = number
+        return number
+
+    def _memo(self, coverage: float) -> JointMemo:
+        if coverage not in self._memos:
+            if len(self._memos) >= 4:
+                self._memos.pop(next(iter(self._memos)))
+            self._memos[coverage] = JointMemo(self.models, coverage=coverage, most=MOST_MIXES)
+        return self._memos[coverage]
+
+    def _codes(self, members: NDArray[np.int64], joint: Joint) -> NDArray[np.int8]:
+        """Judge every target by the pressure it feels; alone, it is a measurement."""
+        codes = np.zeros(len(members), dtype=np.int8)
+        has_company = (members[:, 1:] >= 0).any(axis=1)
+        for number in np.unique(members[:, 0]).tolist():
+            rows = np.flatnonzero((members[:, 0] == number) & has_company)
+            response = self.models[number].response
+            if len(rows) and response is not None:
+                codes[rows] = response.applicability.codes(joint.pressure[rows, 0])
+        return codes
+
+    def _reasons(self, number: int, pressure: NDArray[np.float64]) -> tuple[str, ...]:
+        model: NFModel = self.models[number]
+        assert model.response is not None
+        return model.response.applicability.check(pressure[np.newaxis])[1][0]

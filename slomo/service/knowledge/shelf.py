@@ -1,0 +1,86 @@
+"""The models a service answers from: loaded whole, named by a fingerprint, exchanged at once when the files change.
+
+A library that is half written, or damaged, never takes the place of one that works: it is read and checked whole before
+the exchange, and until then the old one answers and `fault` says what is wrong with the new one.
+"""
+
+import hashlib
+import threading
+import time
+from pathlib import Path
+
+from slomo.errors import SlomoError
+from slomo.models.library import ModelLibrary
+from slomo.service.knowledge.questions import ServiceAnswers
+
+
+def fingerprint_of(directory: Path) -> str:
+    """Return what tells one state of a library's files from another: a digest over its index and manifests.
+
+    Examples
+    --------
+    >>> fingerprint_of(Path("/nowhere"))
+    ''
+    """
+    digest = hashlib.sha256()
+    files = sorted([*directory.glob("library.json"), *directory.glob("*/manifest.json")])
+    for path in files:
+        try:
+            digest.update(path.name.encode() + b"\0" + path.parent.name.encode() + b"\0" + path.read_bytes())
+        except OSError:
+            return ""
+    return digest.hexdigest()[:16] if files else ""
+
+
+class ModelShelf:
+    """Holds the answers of the newest library that could be read.
+
+    Parameters
+    ----------
+    directory : Path
+        Directory of saved models.
+
+    Attributes
+    ----------
+    answers : ServiceAnswers
+        Of the library in force.
+    fault : str or None
+        Why the files there now are not in force.
+    loaded_at_s : float
+        When the library in force was loaded [s since the epoch].
+
+    Raises
+    ------
+    ConfigurationError
+        Where there is no library that can be read.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._lock = directory, threading.Lock()
+        self._seen = fingerprint_of(directory)
+        self.fault: str | None = None
+        self.answers = self._read(self._seen)
+        self.loaded_at_s = time.time()
+
+    def refresh(self) -> bool:
+        """Load the library anew where its files changed; return whether another one is in force now."""
+        with self._lock:
+            now = fingerprint_of(self._directory)
+            if now in (self._seen, ""):
+                self.fault = None if now else "the library's files cannot be read"
+                return False
+            try:
+                fresh = self._read(now)
+            except (SlomoError, OSError, ValueError) as error:
+                self.fault = str(error)
+                return False
+            if fingerprint_of(self._directory) != now:
+                return False  # still being written
+            self.answers, self._seen, self.fault, self.loaded_at_s = fresh, now, None, time.time()
+            return True
+
+    def _read(self, fingerprint: str) -> ServiceAnswers:
+        library = ModelLibrary.load(self._directory)
+        for key in library:
+            library[key]  # reads and checks
+        return ServiceAnswers(library, fingerprint)

@@ -1,0 +1,171 @@
+"""The room of Kubernetes: view, judge, watch, and what was said about each pod."""
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+from slomo.service.knowledge.shelf import ModelShelf
+from slomo.service.kubernetes.judging import STALE, Judged, NodeJudge
+from slomo.service.kubernetes.pods import PodNeed, need_of
+from slomo.service.kubernetes.view import ClusterView
+from slomo.service.kubernetes.watch import Watch
+from slomo.service.kubernetes.wire import Node, Pod
+from slomo.service.metrics import Gauge, Metrics
+
+#: Pods whose judgements are kept for `/v1/explain`.
+MOST_EXPLAINED = 300
+#: What prioritise may answer, at most.
+MOST_SCORE = 10
+
+
+class KubernetesRoom:
+    """Answers the scheduler.
+
+    Parameters
+    ----------
+    shelf : ModelShelf
+        The models.
+    confidence : float
+        Probability with which all SLOs of a socket must hold.
+    metrics : Metrics
+        What is counted.
+    """
+
+    def __init__(self, shelf: ModelShelf, confidence: float, metrics: Metrics) -> None:
+        self._shelf, self._confidence, self._metrics = shelf, confidence, metrics
+        self.view = ClusterView()
+        self.judge = NodeJudge(shelf.answers.library, confidence)
+        self.watch: Watch | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._said: OrderedDict[str, dict[str, Any]] = OrderedDict()
+
+    def exchange_models(self) -> None:
+        """Judge by the newest models from now on."""
+        self.judge = NodeJudge(self._shelf.answers.library, self._confidence)
+
+    async def start(self, address: str | None) -> None:
+        """Begin to watch an API server."""
+        if address is None:
+            return
+        self.watch = Watch(address, self.view)
+        self._tasks = [asyncio.create_task(self.watch.follow(kind)) for kind in ("nodes", "pods")]
+
+    async def close(self) -> None:
+        """Stop watching."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.watch is not None:
+            await self.watch.close()
+
+    def faults(self) -> list[str]:
+        """Return what is amiss."""
+        if self.watch is None or self.view.is_fresh:
+            return []
+        return [f"kubernetes: {STALE}; pods pass through unjudged ({self.watch.trouble or 'not listed yet'})"]
+
+    def gauges(self) -> Iterable[Gauge]:
+        """Yield what is watched."""
+        if self.watch is None and not self.view.nodes:
+            return
+        view = self.view
+        yield "slomo_kubernetes_nodes", "Nodes in view.", (), {(): float(len(view.nodes))}
+        yield "slomo_kubernetes_pods", "Pods in view that slomo judges.", (), {(): float(len(view.pods))}
+        yield "slomo_kubernetes_holds", "Places held between score and bind.", (), {(): float(len(view.holds))}
+        yield "slomo_kubernetes_view_fresh", "1 while the view is fresh.", (), {(): float(view.is_fresh)}
+
+    def filter(self, pod: Pod, names: list[str], nodes: dict[str, Node]) -> tuple[list[str], dict[str, str]]:
+        """Return the nodes that pass, and why the others do not."""
+        need = self._ready(pod, nodes)
+        if need is None:
+            return names, {}
+        judged = self.judge.judge(need, pod.metadata.uid, names, self.view)
+        self._remember(pod, need, judged)
+        passed = [name for name in names if judged[name].ok]
+        if len(passed) == 1:  # then prioritise is never called
+            self.view.hold(pod.metadata.uid, need, passed[0])
+        return passed, {name: found.why for name, found in judged.items() if not found.ok}
+
+    def prioritise(self, pod: Pod, names: list[str], nodes: dict[str, Node]) -> list[dict[str, Any]]:
+        """Score nodes: one alone is best, and is held for the pod until it is bound."""
+        need = self._ready(pod, nodes)
+        if need is None:
+            return [{"Host": name, "Score": 0} for name in names]
+        judged = self.judge.judge(need, pod.metadata.uid, names, self.view)
+        ranks = {name: found.rank for name, found in judged.items() if found.is_judged and found.ok}
+        if not ranks:
+            return [{"Host": name, "Score": 0} for name in names]
+        best = max(ranks, key=lambda name: (ranks[name], name))
+        self.view.hold(pod.metadata.uid, need, best)
+        order = {value: place for place, value in enumerate(sorted(set(ranks.values())))}
+        steps = max(len(order) - 1, 1)
+        scores = {name: math.floor(1 + 8 * order[value] / steps) for name, value in ranks.items()}
+        scores[best] = MOST_SCORE
+        return [{"Host": name, "Score": scores.get(name, 0)} for name in names]
+
+    def explain(self, name: str) -> dict[str, Any] | None:
+        """Return the numbers behind the last judgement of a pod, by name, ``namespace/name`` or uid."""
+        kept = self._said.get(name) or next(
+            (item for item in reversed(self._said.values()) if name in (item["name"], item["pod"])), None
+        )
+        if kept is None:
+            return None
+        rows = [self._row(node, found) for node, found in kept["judged"].items()]
+        return {key: kept[key] for key in ("pod", "uid", "nf", "passed_through")} | {"nodes": rows}
+
+    def _ready(self, pod: Pod, nodes: dict[str, Node]) -> PodNeed | None:
+        """Return what a pod needs, or None where it passes through; and say why."""
+        self.view.expire()
+        for node in nodes.values():  # `Nodes` mode brings labels along
+            self.view.node_seen(node)
+        need = need_of(pod)
+        reason = ""
+        if need is None:
+            annotated = "slomo.io/nf" in (pod.metadata.annotations or {})
+            reason = "annotation cannot be read" if annotated else "pod names no network function"
+        elif self.watch is not None and not self.view.is_fresh:
+            reason = STALE
+        elif not self.judge.knows(need):
+            reason = "network function without a model"
+        if not reason:
+            return need
+        self._metrics.degraded.add((reason,))
+        self._remember(pod, need, {}, reason)
+        return None
+
+    def _remember(self, pod: Pod, need: PodNeed | None, judged: dict[str, Judged], passed_through: str = "") -> None:
+        key = pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
+        self._said.pop(key, None)
+        self._said[key] = {
+            "pod": f"{pod.metadata.namespace}/{pod.metadata.name}",
+            "name": pod.metadata.name,
+            "uid": pod.metadata.uid,
+            "nf": None if need is None else need.nf,
+            "passed_through": passed_through or None,
+            "judged": judged,
+            "judge": self.judge,
+        }
+        while len(self._said) > MOST_EXPLAINED:
+            self._said.popitem(last=False)
+
+    def _row(self, node: str, found: Judged) -> dict[str, Any]:
+        row: dict[str, Any] = {"node": node, "ok": found.ok, "judged": found.is_judged, "reason": found.why or None}
+        if found.host is None or not found.is_judged:
+            return row
+        verdict = self.judge.verdict(found.host, found.mix) if self._is_current(found) else None
+        row["machine"] = found.host.machine
+        if verdict is None:
+            return row
+        row["headroom"] = verdict.headroom if math.isfinite(verdict.headroom) else None
+        row["rates_mpps"] = {key: list(rate) for key, rate in verdict.rates.items()}
+        if verdict.breach is not None:
+            breach = verdict.breach
+            row["breach"] = {"workload": breach.workload, "what": breach.what, "needed": breach.needed,
+                             "possible": breach.possible}  # fmt: skip
+        row["unknown_tenants"] = self.judge.strangers(node, self.view)
+        return row
+
+    def _is_current(self, found: Judged) -> bool:
+        return all(number < len(self.judge.pieces) for number in found.mix)

@@ -1,0 +1,162 @@
+"""What is known of the cluster's nodes and pods: who runs where, and who will in a moment.
+
+Between the score and the bind the scheduler goes on to the next pod. A reservation holds the place until the binding is
+seen, the pod is gone, or the time is up (by a clock that is never set back).
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from slomo.placement.feasibility.mixes import Host
+from slomo.service.kubernetes.pods import PodNeed, host_on, is_over, need_of
+from slomo.service.kubernetes.wire import Node, Pod
+
+#: How long a place is held for a pod that was scored there [s].
+HOLD_S = 30.0
+#: How long the view may be without news from the API server before it counts as stale [s]; bookmarks come every minute.
+STALE_S = 150.0
+
+
+@dataclass
+class NodeView:
+    """One node: its kind of socket, and what runs there by pod."""
+
+    host: Host | None = None
+    exists: bool = False
+    tenants: dict[str, PodNeed] = field(default_factory=dict)
+    held: dict[str, PodNeed] = field(default_factory=dict)
+    #: Changes whenever what runs there does; what was made of it is remembered until then.
+    version: int = 0
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A place held for a pod."""
+
+    node: str
+    until_s: float
+
+
+class ClusterView:
+    """Nodes and pods, kept by events.
+
+    Parameters
+    ----------
+    clock : callable
+        Returns the time, never going back [s].
+
+    Attributes
+    ----------
+    nodes : dict of str to NodeView
+        By name.
+    pods : dict of str to str
+        Pod uid -> node.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.nodes: dict[str, NodeView] = {}
+        self.pods: dict[str, str] = {}
+        self.holds: dict[str, Hold] = {}
+        self.heard_at_s: dict[str, float] = {}
+        self._clock = clock
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether both pods and nodes were listed, and heard of lately."""
+        now = self._clock()
+        return len(self.heard_at_s) == 2 and all(now - at < STALE_S for at in self.heard_at_s.values())
+
+    def heard(self, kind: str) -> None:
+        """Note that the API server has spoken of a kind."""
+        self.heard_at_s[kind] = self._clock()
+
+    def node_seen(self, node: Node) -> None:
+        """Take in a node that was added or changed."""
+        view = self.nodes.setdefault(node.metadata.name, NodeView())
+        host = host_on(node)
+        if view.host != host or not view.exists:
+            view.host, view.exists, view.version = host, True, view.version + 1
+
+    def node_gone(self, name: str) -> None:
+        """Forget a node; pods still said to run there are forgotten when they are said to be gone."""
+        view = self.nodes.get(name)
+        if view is not None:
+            view.exists, view.version = False, view.version + 1
+            if not view.tenants and not view.held:
+                del self.nodes[name]
+
+    def pod_seen(self, pod: Pod) -> None:
+        """Take in a pod that was added or changed."""
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        need = need_of(pod)
+        if need is None or is_over(pod):
+            self.pod_gone(uid)
+            return
+        if not node:
+            return
+        self.release(uid)
+        before = self.pods.get(uid)
+        view = self.nodes.setdefault(node, NodeView())
+        if before == node and view.tenants.get(uid) == need:
+            return
+        if before is not None:
+            self._leave(uid, before)
+        view.tenants[uid] = need
+        view.version += 1
+        self.pods[uid] = node
+
+    def pod_gone(self, uid: str) -> None:
+        """Forget a pod."""
+        self.release(uid)
+        node = self.pods.pop(uid, None)
+        if node is not None:
+            self._leave(uid, node)
+
+    def _leave(self, uid: str, node: str) -> None:
+        view = self.nodes[node]
+        if view.tenants.pop(uid, None) is not None:
+            view.version += 1
+        if not view.exists and not view.tenants and not view.held:
+            del self.nodes[node]
+
+    def replace_nodes(self, nodes: list[Node]) -> None:
+        """Take in a whole list of nodes: those not in it are gone."""
+        names = {node.metadata.name for node in nodes}
+        for name in [name for name, view in self.nodes.items() if view.exists and name not in names]:
+            self.node_gone(name)
+        for node in nodes:
+            self.node_seen(node)
+
+    def replace_pods(self, pods: list[Pod]) -> None:
+        """Take in a whole list of pods: those not in it are gone."""
+        uids = {pod.metadata.uid for pod in pods}
+        for uid in [uid for uid in self.pods if uid not in uids]:
+            self.pod_gone(uid)
+        for pod in pods:
+            self.pod_seen(pod)
+
+    def hold(self, uid: str, need: PodNeed, node: str) -> None:
+        """Hold a place for a pod."""
+        if not uid or self.pods.get(uid) == node:
+            return
+        self.release(uid)
+        view = self.nodes.setdefault(node, NodeView())
+        view.held[uid] = need
+        view.version += 1
+        self.holds[uid] = Hold(node, self._clock() + HOLD_S)
+
+    def release(self, uid: str) -> None:
+        """Give a held place up."""
+        hold = self.holds.pop(uid, None)
+        if hold is None:
+            return
+        view = self.nodes[hold.node]
+        if view.held.pop(uid, None) is not None:
+            view.version += 1
+
+    def expire(self) -> None:
+        """Give up the places whose time is up."""
+        now = self._clock()
+        for uid in [uid for uid, hold in self.holds.items() if hold.until_s <= now]:
+            self.release(uid)

@@ -1,0 +1,217 @@
+"""List and watch Pods and Nodes of an API server: resume, bookmarks, and a new list where the past is gone (410).
+
+A watch is resumed from the last version seen; bookmarks move that version on while nothing happens. Only where the
+server has forgotten it (410) is everything listed again, in pages.
+"""
+
+import asyncio
+import os
+import random
+import ssl
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+from msgspec import Raw, Struct
+
+from slomo.errors import ConfigurationError
+from slomo.service.kubernetes.view import ClusterView
+from slomo.service.kubernetes.wire import Metadata, Node, Pod
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+PAGE = 500
+#: How long one watch is asked to last [s]; ends of watches are normal.
+WATCH_S = 240
+#: Longest pause between attempts [s].
+LONGEST_PAUSE_S = 15.0
+
+
+class _Page(Struct):
+    """One page of a list."""
+
+    items: list[Raw] = []
+    metadata: "_ListMetadata" = msgspec.field(default_factory=lambda: _ListMetadata())
+
+
+class _ListMetadata(Struct):
+    """Where a list stands."""
+
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    carry_on: str = msgspec.field(default="", name="continue")
+
+
+class _Event(Struct):
+    """One event of a watch."""
+
+    type: str
+    object: Raw
+
+
+class _Status(Struct):
+    """What the server says where it cannot go on."""
+
+    code: int = 0
+    message: str = ""
+
+
+class _Versioned(Struct):
+    """The version of any object."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+
+
+class Gone(Exception):  # noqa: N818 - the server's word for it
+    """The version asked for is forgotten."""
+
+
+class Watch:
+    """Follows one API server.
+
+    Parameters
+    ----------
+    address : str
+        ``"http://..."``, ``"https://..."``, or ``"in-cluster"``.
+    view : ClusterView
+        What is told.
+
+    Attributes
+    ----------
+    trouble : str
+        What went wrong last; empty while all is well.
+    lists : int
+        Lists read so far.
+    """
+
+    def __init__(self, address: str, view: ClusterView) -> None:
+        self._view = view
+        self._token_file, verify = _credentials(address)
+        self._base = _base(address)
+        self.trouble = ""
+        self.lists = 0
+        timeout = httpx.Timeout(10.0, read=WATCH_S + 30.0)
+        self._client = httpx.AsyncClient(verify=verify, timeout=timeout, trust_env=False)
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._client.aclose()
+
+    async def follow(self, kind: str) -> None:
+        """List, then watch a kind (``"pods"`` or ``"nodes"``) for ever."""
+        pause_s, version = 0.2, ""
+        while True:
+            try:
+                if not version:
+                    version = await self._list(kind)
+                version = await self._watch(kind, version)
+                pause_s, self.trouble = 0.2, ""
+            except Gone:
+                version = ""
+            except (httpx.HTTPError, msgspec.MsgspecError, OSError) as error:
+                self.trouble = f"{kind}: {type(error).__name__}: {str(error)[:200]}"
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries
+                pause_s = min(2.0 * pause_s, LONGEST_PAUSE_S)
+
+    async def _list(self, kind: str) -> str:
+        """Read everything in pages; return the version of the list."""
+        items: list[Raw] = []
+        carry_on = version = ""
+        while True:
+            query: dict[str, Any] = {"limit": PAGE, **({"continue": carry_on} if carry_on else {})}
+            answer = await self._client.get(f"{self._base}/api/v1/{kind}", params=query, headers=self._headers())
+            if answer.status_code == 410:
+                raise Gone
+            answer.raise_for_status()
+            page = msgspec.json.decode(answer.content, type=_Page)
+            items += page.items
+            version, carry_on = page.metadata.resource_version, page.metadata.carry_on
+            if not carry_on:
+                break
+        if kind == "nodes":
+            self._view.replace_nodes([msgspec.json.decode(item, type=Node) for item in items])
+        else:
+            self._view.replace_pods([msgspec.json.decode(item, type=Pod) for item in items])
+        self._view.heard(kind)
+        self.lists += 1
+        return version
+
+    async def _watch(self, kind: str, version: str) -> str:
+        """Follow from a version until the server ends the watch; return the version to go on from."""
+        query = {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(WATCH_S),
+        }
+        request = self._client.stream("GET", f"{self._base}/api/v1/{kind}", params=query, headers=self._headers())
+        try:
+            async with request as answer:
+                if answer.status_code == 410:
+                    raise Gone
+                answer.raise_for_status()
+                self._view.heard(kind)
+                async for line in answer.aiter_lines():
+                    if line.strip():
+                        version = self._told(kind, msgspec.json.decode(line, type=_Event)) or version
+        except httpx.ReadTimeout:
+            return version
+        except httpx.RemoteProtocolError as error:  # the server went away in the middle: resume from here
+            self.trouble = f"{kind}: {error}"
+            await asyncio.sleep(0.2)
+        return version
+
+    def _told(self, kind: str, event: _Event) -> str:
+        """Take an event in; return its version."""
+        self._view.heard(kind)
+        if event.type == "ERROR":
+            status = msgspec.json.decode(event.object, type=_Status)
+            if status.code == 410:
+                raise Gone
+            raise httpx.RemoteProtocolError(f"watch error {status.code}: {status.message[:200]}")
+        if event.type == "BOOKMARK":
+            return msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
+        if kind == "nodes":
+            node = msgspec.json.decode(event.object, type=Node)
+            if event.type == "DELETED":
+                self._view.node_gone(node.metadata.name)
+            else:
+                self._view.node_seen(node)
+            return node.metadata.resource_version
+        pod = msgspec.json.decode(event.object, type=Pod)
+        if event.type == "DELETED":
+            self._view.pod_gone(pod.metadata.uid)
+        else:
+            self._view.pod_seen(pod)
+        return pod.metadata.resource_version
+
+    def _headers(self) -> dict[str, str]:
+        if self._token_file is None:
+            return {}
+        try:  # read anew each time: the kubelet exchanges it
+            return {"Authorization": f"Bearer {self._token_file.read_text(encoding='utf-8').strip()}"}
+        except OSError:
+            return {}
+
+
+def _base(address: str) -> str:
+    if address != "in-cluster":
+        return address.rstrip("/")
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise ConfigurationError("this is no pod: KUBERNETES_SERVICE_HOST is not set", hint="give --kubernetes URL")
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _credentials(address: str) -> tuple[Path | None, ssl.SSLContext | bool]:
+    """Return where the token is, and whom to trust: a pod's own, or what the environment names."""
+    folder = ACCOUNT if address == "in-cluster" else None
+    token = os.environ.get("SLOMO_KUBE_TOKEN_FILE")
+    authority = os.environ.get("SLOMO_KUBE_CA_FILE")
+    token_file = Path(token) if token else folder / "token" if folder else None
+    ca_file = Path(authority) if authority else folder / "ca.crt" if folder else None
+    if ca_file is None:
+        return token_file, True
+    try:
+        return token_file, ssl.create_default_context(cafile=str(ca_file))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read '{ca_file}': {error}", hint="check SLOMO_KUBE_CA_FILE") from None

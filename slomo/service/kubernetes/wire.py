@@ -1,0 +1,103 @@
+"""The scheduler extender's JSON, as `pkg/scheduler/extender.go` writes and reads it.
+
+Go structures without tags: names verbatim, the unused one of ``Nodes`` and ``NodeNames`` null. Go's decoder takes any
+case, so lower-case keys are taken here, too; fields that are not needed are passed over without being decoded.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+
+class Metadata(Struct):
+    """What is read of an object's metadata."""
+
+    name: str = ""
+    namespace: str = "default"
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    deletion_timestamp: str | None = msgspec.field(default=None, name="deletionTimestamp")
+
+
+class PodSpec(Struct):
+    """What is read of a pod's specification."""
+
+    node_name: str = msgspec.field(default="", name="nodeName")
+    scheduler_name: str = msgspec.field(default="", name="schedulerName")
+
+
+class PodStatus(Struct):
+    """What is read of a pod's status."""
+
+    phase: str = ""
+
+
+class Pod(Struct):
+    """A pod."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+
+class Node(Struct):
+    """A node."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+
+
+class NodeList(Struct):
+    """Nodes as they came, to be sent back as they came."""
+
+    items: list[Raw] | None = None
+
+
+KubernetesPod = Pod
+
+
+class ExtenderArgs(Struct):
+    """What the scheduler asks, in either mode and either case."""
+
+    Pod: "KubernetesPod | None" = None
+    Nodes: NodeList | None = None
+    NodeNames: list[str] | None = None
+    pod: "KubernetesPod | None" = None
+    nodes: NodeList | None = None
+    nodenames: list[str] | None = None
+    nodeNames: list[str] | None = None  # noqa: N815 - Go's decoder takes any case
+
+
+def candidates(args: ExtenderArgs) -> tuple[Pod, list[str], dict[str, Raw] | None, dict[str, Node]]:
+    """Return the pod, the nodes' names in order, and, in ``Nodes`` mode, nodes as they came and as read."""
+    pod = args.Pod or args.pod or Pod()
+    names = next((item for item in (args.NodeNames, args.nodenames, args.nodeNames) if item is not None), None)
+    if names is not None:
+        return pod, names, None, {}
+    given = (args.Nodes or args.nodes or NodeList()).items or []
+    read = [_decode_node(item) for item in given]
+    order = [item.metadata.name for item in read]
+    return pod, order, dict(zip(order, given, strict=True)), {item.metadata.name: item for item in read}
+
+
+def filter_answer(passed: list[str], failed: dict[str, str], raw: dict[str, Raw] | None) -> dict[str, Any]:
+    """Return the answer to ``filter``, in the mode of the question.
+
+    Examples
+    --------
+    >>> filter_answer(["n1"], {"n2": "no"}, None)["NodeNames"]
+    ['n1']
+    """
+    nodes = None if raw is None else {"metadata": {}, "items": [raw[name] for name in passed]}
+    return {
+        "Nodes": nodes,
+        "NodeNames": passed if raw is None else None,
+        "FailedNodes": failed,
+        "FailedAndUnresolvableNodes": {},
+        "Error": "",
+    }
+
+
+_decode_node = msgspec.json.Decoder(Node).decode

@@ -1,0 +1,135 @@
+"""Counters, gauges and histograms in Prometheus' text format, with few series whatever callers send.
+
+Labels take values of the service's own (paths as they are declared, verbs, states), never a caller's text; what is said
+per node is cut off at a bound, and how much was cut off is a series itself. Names are those of the ecosystem:
+base units, a unit as suffix, ``_total`` for counters.
+"""
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+#: Series per metric, at most; what comes after is counted under "other".
+MOST_SERIES = 400
+Labels = tuple[str, ...]
+
+
+@dataclass
+class Counter:
+    """Counts events by label."""
+
+    name: str
+    help: str
+    labels: Labels
+    values: dict[Labels, float] = field(default_factory=dict)
+
+    def add(self, labels: Labels, amount: float = 1.0) -> None:
+        """Count."""
+        key = labels if labels in self.values or len(self.values) < MOST_SERIES else ("other",) * len(labels)
+        self.values[key] = self.values.get(key, 0.0) + amount
+
+    def lines(self) -> Iterable[str]:
+        """Yield the exposition."""
+        return _lines(self.name, self.help, "counter", self.labels, self.values.items())
+
+
+@dataclass
+class Histogram:
+    """Times by label."""
+
+    name: str
+    help: str
+    labels: Labels
+    values: dict[Labels, list[float]] = field(default_factory=dict)
+
+    def observe(self, labels: Labels, seconds: float) -> None:
+        """Note one time [s]."""
+        row = self.values.get(labels)
+        if row is None:
+            key = labels if len(self.values) < MOST_SERIES else ("other",) * len(labels)
+            row = self.values.setdefault(key, [0.0] * (len(BUCKETS_S) + 2))
+        row[bisect_left(BUCKETS_S, seconds)] += 1.0
+        row[-1] += seconds
+
+    def lines(self) -> Iterable[str]:
+        """Yield the exposition."""
+        yield f"# HELP {self.name} {self.help}"
+        yield f"# TYPE {self.name} histogram"
+        for labels, row in list(self.values.items()):
+            total = 0.0
+            for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), row[:-1], strict=True):
+                total += count
+                yield f"{self.name}_bucket{_labels((*self.labels, 'le'), (*labels, bound))} {total:g}"
+            yield f"{self.name}_sum{_labels(self.labels, labels)} {row[-1]:.9g}"
+            yield f"{self.name}_count{_labels(self.labels, labels)} {total:g}"
+
+
+#: A gauge's name, help, labels, and values.
+Gauge = tuple[str, str, Labels, Mapping[Any, float]]
+
+
+class Metrics:
+    """All metrics of one service."""
+
+    def __init__(self) -> None:
+        self.requests = Histogram(
+            "slomo_http_request_duration_seconds", "Time of requests by declared path.", ("path", "method", "code")
+        )
+        self.extender = Histogram(
+            "slomo_extender_request_duration_seconds", "Time of the scheduler extender's answers.", ("verb",)
+        )
+        self.extender_requests = Counter(
+            "slomo_extender_requests_total", "Answers of the scheduler extender.", ("verb", "code")
+        )
+        self.degraded = Counter(
+            "slomo_extender_passed_through_total", "Pods let pass without a judgement, by reason.", ("reason",)
+        )
+        self.decisions = Counter("slomo_placement_decisions_total", "Placement decisions.", ("verdict",))
+        self.actions = Counter("slomo_control_actions_total", "Changes made to the cluster or to hosts.", ("verb",))
+        self.reloads = Counter("slomo_model_reloads_total", "Exchanges of the models in force.", ("outcome",))
+        self._sources: list[Callable[[], Iterable[Gauge]]] = []
+        self._lock = threading.Lock()
+
+    def source(self, gauges: Callable[[], Iterable[Gauge]]) -> None:
+        """Add something that is read when metrics are asked for."""
+        self._sources.append(gauges)
+
+    def exposition(self) -> str:
+        """Return all metrics as text.
+
+        Examples
+        --------
+        >>> "slomo_control_actions_total" in Metrics().exposition()
+        True
+        """
+        families = (self.requests, self.extender, self.extender_requests, self.degraded, self.decisions, self.actions,
+                    self.reloads)  # fmt: skip
+        lines = [line for family in families for line in family.lines()]
+        for read in self._sources:
+            for name, text, labels, values in read():
+                lines += _lines(name, text, "gauge", labels, values.items())
+        return "\n".join(lines) + "\n"
+
+
+def _lines(
+    name: str, text: str, kind: str, names: Sequence[str], values: Iterable[tuple[Labels, float]]
+) -> Iterable[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in list(values):
+        yield f"{name}{_labels(names, labels)} {value:.9g}"
+
+
+def _labels(names: Sequence[str], values: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True)) + "}"
+
+
+def _escaped(value: str) -> str:
+    """Return a label's value as the format wants it: quotes, backslashes and line ends escaped."""
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

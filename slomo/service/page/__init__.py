@@ -1,0 +1,1 @@
+"""The page at ``/``: rendered on the server, no build step, nothing from elsewhere."""

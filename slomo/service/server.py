@@ -1,0 +1,84 @@
+"""Run a service under uvicorn: one process, one event loop, one writer."""
+
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from slomo.errors import ConfigurationError
+from slomo.service.api.every import OPERATIONS
+from slomo.service.application import Service, make_app
+from slomo.service.settings import ServiceSettings
+
+_LOG = logging.getLogger("slomo.service")
+
+
+def serve(
+    settings: ServiceSettings,
+    on_ready: Callable[[str], None] | None = None,
+    begin: Callable[[Service], None] | None = None,
+) -> None:
+    """Answer until a signal ends it.
+
+    Parameters
+    ----------
+    settings : ServiceSettings
+        How the service runs.
+    on_ready : callable, optional
+        Called with the address once the service listens.
+    begin : callable, optional
+        Called with the service before it answers.
+
+    Raises
+    ------
+    ConfigurationError
+        For an address that cannot be listened at, or anything of the service that cannot be read.
+    """
+    listener = _listener(settings)
+    service = Service(settings)
+    if begin is not None:
+        begin(service)
+    app = make_app(service, OPERATIONS)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        timeout_keep_alive=75,
+        h11_max_incomplete_event_size=65536,
+        limit_concurrency=2048,
+        timeout_graceful_shutdown=5,
+        ssl_certfile=_text(settings.certificate),
+        ssl_keyfile=_text(settings.key),
+        ssl_ca_certs=_text(settings.client_ca),
+        ssl_cert_reqs=ssl.CERT_REQUIRED if settings.client_ca else ssl.CERT_NONE,
+    )
+    if on_ready is not None:
+        scheme = "https" if settings.certificate else "http"
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        on_ready(f"{scheme}://{host}:{listener.getsockname()[1]}")
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _listener(settings: ServiceSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((settings.host, settings.port))
+    except OSError as error:
+        made.close()
+        raise ConfigurationError(
+            f"cannot listen at {settings.host}:{settings.port}: {error.strerror}",
+            hint="choose another --port; 0 takes a free one",
+        ) from None
+    made.listen(1024)
+    return made

@@ -1,0 +1,1 @@
+"""State that survives: SQLite with one writer."""

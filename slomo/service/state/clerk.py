@@ -1,0 +1,314 @@
+"""Keeps the cluster: every change is decided in memory and on disk before it is answered, or is in neither.
+
+All changes run in the writer's thread, one after the other. A change that fails leaves the placer as it was; where a
+whole transaction is lost (disk full), the placer is rebuilt from what is on disk.
+"""
+
+import hashlib
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from slomo.errors import InvalidValueError, SlomoError
+from slomo.placement.online.placer import Placer
+from slomo.placement.problem.cluster import Cluster, Server
+from slomo.placement.problem.decision import Decision
+from slomo.placement.problem.request import Request
+from slomo.service.door.operation import Answer, Call
+from slomo.service.door.problems import Problem
+from slomo.service.knowledge.shelf import ModelShelf
+from slomo.service.state import journal
+from slomo.service.state.journal import Entry
+from slomo.service.state.store import Store
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Clerk:
+    """Decides and writes down.
+
+    Parameters
+    ----------
+    store : Store
+        The state.
+    shelf : ModelShelf
+        The models.
+    policy : str
+        Placement policy.
+    confidence : float
+        Probability with which all SLOs of a socket must hold.
+    """
+
+    def __init__(self, store: Store, shelf: ModelShelf, policy: str = "predicted", confidence: float = 0.95) -> None:
+        self.store, self.shelf, self.policy, self.confidence = store, shelf, policy, confidence
+        self._lock = threading.RLock()
+        self.revision = 0
+        self.fault: str | None = None
+        self._placer: Placer | None = None
+        store.on_lost = self.reload
+        self.reload()
+
+    @property
+    def placer(self) -> Placer:
+        """The cluster in force.
+
+        Raises
+        ------
+        Problem
+            409 while there is no cluster.
+        """
+        found = self._placer
+        if found is None:
+            raise Problem(409, "there are no servers yet", hint="POST /v1/cluster/servers")
+        return found
+
+    @property
+    def has_cluster(self) -> bool:
+        """Whether there are servers."""
+        return self._placer is not None
+
+    def reload(self) -> None:
+        """Rebuild the placer from what is on disk, with the models in force."""
+        with self._lock:
+            documents, placed, number = self.store.read(_everything)
+            self._placer = self._made(documents, placed)
+            self.revision = number
+
+    def _made(self, documents: Sequence[Entry], placed: Sequence[Entry]) -> Placer | None:
+        if not documents:
+            return None
+        cluster = Cluster(tuple(Server.from_dict(item) for item in documents))
+        library = self.shelf.answers.library
+        made = Placer(library, cluster, self.policy, confidence=self.confidence)
+        made.restore({"schema_version": 1, "policy": self.policy, "cluster": cluster.to_dict(), "placed": list(placed)})
+        return made
+
+    def perform(self, call: Call, change: Callable[[sqlite3.Connection], tuple[Any, int]], verb: str) -> Answer:
+        """Make a change durable, once per idempotency key, and only on the revision the caller knows.
+
+        Raises
+        ------
+        Problem
+            412 for another revision, 422 for a key used for something else.
+        """
+        return self.store.write(lambda connection: self._once(connection, call, change, verb)).result()
+
+    def _once(
+        self,
+        connection: sqlite3.Connection,
+        call: Call,
+        change: Callable[[sqlite3.Connection], tuple[Any, int]],
+        verb: str,
+    ) -> Answer:
+        key = call.headers.get("idempotency-key")
+        digest = hashlib.sha256(verb.encode() + b"\0" + call.raw).hexdigest()
+        if key is not None:
+            repeated = self._repeated(connection, key, digest)
+            if repeated is not None:
+                return repeated
+        _check_revision(call.headers.get("if-match"), journal.revision(connection))
+        body, status = change(connection)
+        encoded = _encode(body)
+        headers = {"ETag": etag(self.revision)}
+        if key is not None:
+            journal.remember(connection, key, digest, status, headers, encoded)
+        journal.add_audit(connection, call.caller.name, verb, call.id, status)
+        return Answer(encoded, status, headers)
+
+    def _repeated(self, connection: sqlite3.Connection, key: str, digest: str) -> Answer | None:
+        if not 1 <= len(key) <= 200:
+            raise Problem(422, f"Idempotency-Key of {len(key)} characters, needed 1 to 200")
+        kept = journal.remembered(connection, key)
+        if kept is None:
+            return None
+        if kept[0] != digest:
+            raise Problem(422, "this Idempotency-Key was used for another request", hint="take a new key")
+        return Answer(kept[3], kept[1], {**kept[2], "Idempotency-Replayed": "true"})
+
+    def place(
+        self, connection: sqlite3.Connection, requests: Sequence[Request], caller: str
+    ) -> tuple[dict[str, Any], int]:
+        """Place a batch; what is accepted is written, what is refused says why."""
+        placer = self.placer
+        decisions = placer.place_all(requests)
+        try:
+            fingerprint = self.shelf.answers.fingerprint
+            after = {item.request: placer.entry(item.request) for item in decisions if item.accepted}
+            journal.put_entries(connection, after)
+            for item in decisions:
+                journal.add_decision(connection, "place", item.request, item.to_dict(), fingerprint)
+            number = None
+            if after:
+                self._advance(connection)
+                number = journal.add_receipt(connection, "place", caller, dict.fromkeys(after), after)
+        except BaseException:
+            for item in decisions:
+                if item.accepted:
+                    placer.remove(item.request)
+            raise
+        return _placed(decisions, number, fingerprint), 200
+
+    def remove(self, connection: sqlite3.Connection, request: str, caller: str) -> tuple[dict[str, Any], int]:
+        """Take a request off."""
+        placer = self.placer
+        if request not in {item.id for item in placer.requests}:
+            raise Problem(404, f"request '{request}' is not placed", hint="list /v1/cluster/requests")
+        before = placer.entry(request)
+        document = placer.decision(request).to_dict()
+        journal.put_entries(connection, {request: None})
+        journal.add_decision(connection, "remove", request, document, self.shelf.answers.fingerprint)
+        self._advance(connection)
+        number = journal.add_receipt(connection, "remove", caller, {request: before}, {request: None})
+        placer.remove(request)  # last: nothing after it can fail but the disk, and then all is read anew
+        return {"removed": document, "receipt": number}, 200
+
+    def rebalance(self, connection: sqlite3.Connection, max_moves: int, caller: str) -> tuple[dict[str, Any], int]:
+        """Empty servers by moving pieces."""
+        placer = self.placer
+        held = {item.id: placer.entry(item.id) for item in placer.requests}
+        moves = placer.rebalance(max_moves)
+        after: dict[str, Entry | None] = {name: placer.entry(name) for name in {move.request for move in moves}}
+        number = None
+        if moves:
+            before: dict[str, Entry | None] = {name: held[name] for name in after}
+            try:
+                number = self._written(connection, "rebalance", caller, before, after)
+            except BaseException:
+                self._restore([*held.values()])
+                raise
+        rows = [{"request": move.request, "source": move.source, "target": move.target} for move in moves]
+        return {"moves": rows, "receipt": number}, 200
+
+    def undo(self, connection: sqlite3.Connection, number: int, caller: str) -> tuple[dict[str, Any], int]:
+        """Put back what a receipt's change had found; only where nobody has changed the same since."""
+        found = journal.receipt(connection, number)
+        if found is None:
+            raise Problem(404, f"there is no receipt {number}", hint="list /v1/receipts")
+        if found["undone_by"] is not None:
+            raise Problem(409, f"receipt {number} was undone by receipt {found['undone_by']}")
+        placer = self.placer
+        held = {item.id: placer.entry(item.id) for item in placer.requests}
+        moved = [name for name, entry in found["after"].items() if held.get(name) != entry]
+        if moved:
+            raise Problem(409, f"'{moved[0]}' has changed since receipt {number}", hint="undo the later receipt first")
+        wanted = {**held, **found["before"]}
+        try:
+            self._restore([entry for entry in wanted.values() if entry is not None])
+        except SlomoError as error:
+            self._restore([*held.values()])
+            raise Problem(409, f"receipt {number} cannot be undone: {error.message}") from None
+        made = self._written(connection, f"undo {found['verb']}", caller, found["after"], found["before"])
+        journal.mark_undone(connection, number, made)
+        return {"undone": number, "receipt": made, "requests": sorted(found["before"])}, 200
+
+    def _written(
+        self,
+        connection: sqlite3.Connection,
+        verb: str,
+        caller: str,
+        before: Mapping[str, Entry | None],
+        after: Mapping[str, Entry | None],
+    ) -> int:
+        journal.put_entries(connection, after)
+        self._advance(connection)
+        for name in after:
+            journal.add_decision(connection, verb, name, {"entry": after[name]}, self.shelf.answers.fingerprint)
+        return journal.add_receipt(connection, verb, caller, before, after)
+
+    def _advance(self, connection: sqlite3.Connection) -> int:
+        self.revision = journal.advance(connection)
+        return self.revision
+
+    def _restore(self, placed: Iterable[Entry]) -> None:
+        placer = self.placer
+        document = {"policy": self.policy, "cluster": placer.cluster.to_dict(), "placed": list(placed)}
+        placer.restore({"schema_version": 1, **document})
+
+    def add_servers(self, connection: sqlite3.Connection, documents: Sequence[Entry]) -> tuple[dict[str, Any], int]:
+        """Add servers."""
+        held = {item["name"] for item in journal.servers(connection)}
+        twice = [item["name"] for item in documents if item["name"] in held]
+        if twice:
+            raise Problem(409, f"there is a server '{twice[0]}' already", hint="remove it first")
+        made = self._made([*journal.servers(connection), *documents], journal.entries(connection))
+        journal.put_servers(connection, documents)
+        number = self._advance(connection)
+        self._placer = made
+        return {"servers": len(held) + len(documents), "revision": number}, 201
+
+    def remove_server(self, connection: sqlite3.Connection, name: str) -> tuple[dict[str, Any], int]:
+        """Remove a server on which nothing runs."""
+        documents = journal.servers(connection)
+        if name not in {item["name"] for item in documents}:
+            raise Problem(404, f"there is no server '{name}'", hint="list /v1/cluster")
+        busy = self.placer.layout().get(name, ())
+        if busy:
+            raise Problem(409, f"{len(busy)} network functions run on '{name}'", hint="remove or move them first")
+        left = [item for item in documents if item["name"] != name]
+        made = self._made(left, journal.entries(connection))
+        journal.drop_server(connection, name)
+        number = self._advance(connection)
+        self._placer = made
+        return {"servers": len(left), "revision": number}, 200
+
+    def exchange_models(self) -> None:
+        """Take the newest models into the cluster, between two changes."""
+
+        def rebuilt(connection: sqlite3.Connection) -> None:
+            self._placer = self._made(journal.servers(connection), journal.entries(connection))
+
+        self.store.write(rebuilt).result()
+
+
+def etag(revision: int) -> str:
+    """Return the entity tag of a revision of the cluster.
+
+    Examples
+    --------
+    >>> etag(3)
+    '"r3"'
+    """
+    return f'"r{revision}"'
+
+
+def _check_revision(given: str | None, revision: int) -> None:
+    if given is None or given.strip() == "*":
+        return
+    if etag(revision) not in {part.strip().removeprefix("W/") for part in given.split(",")}:
+        raise Problem(
+            412, f"the cluster is at {etag(revision)}, not at {given[:80]}", hint="read it again, then decide again"
+        )
+
+
+def _placed(decisions: Sequence[Decision], receipt: int | None, fingerprint: str) -> dict[str, Any]:
+    return {
+        "decisions": [item.to_dict() for item in decisions],
+        "accepted": sum(item.accepted for item in decisions),
+        "refused": sum(not item.accepted for item in decisions),
+        "receipt": receipt,
+        "fingerprint": fingerprint,
+    }
+
+
+def _everything(connection: sqlite3.Connection) -> tuple[list[Entry], list[Entry], int]:
+    return journal.servers(connection), journal.entries(connection), journal.revision(connection)
+
+
+def server_documents(bodies: Iterable[Any]) -> list[Entry]:
+    """Check servers as the library does, and return them as documents.
+
+    Raises
+    ------
+    InvalidValueError
+        For a machine named by a file, which a request may never do.
+    """
+    documents = []
+    for body in bodies:
+        document: Entry = msgspec.to_builtins(body)
+        if document["machine"].endswith((".yaml", ".yml")):
+            raise InvalidValueError(f"server '{document['name']}': a machine is named by its type, not by a file")
+        documents.append(Server.from_dict(document).to_dict())
+    return documents

@@ -1,0 +1,200 @@
+"""What is written into the tables, and read back: cluster, placements, decisions, receipts, jobs, observations.
+
+Order is by number, never by time: a clock that is set back changes what is shown, not what happened.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+Entry = dict[str, Any]
+#: Answers to idempotency keys that are kept, newest first.
+KEPT_KEYS = 100_000
+
+
+def now() -> str:
+    """Return the time, for people to read."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def revision(connection: sqlite3.Connection) -> int:
+    """Return how often the cluster has changed."""
+    return int(connection.execute("SELECT number FROM revision").fetchone()[0])
+
+
+def advance(connection: sqlite3.Connection) -> int:
+    """Count one change more; return the revision."""
+    connection.execute("UPDATE revision SET number = number + 1")
+    return revision(connection)
+
+
+def servers(connection: sqlite3.Connection) -> list[Entry]:
+    """Return the servers in order."""
+    rows = connection.execute("SELECT document FROM cluster ORDER BY position")
+    return [json.loads(row[0]) for row in rows]
+
+
+def put_servers(connection: sqlite3.Connection, documents: Iterable[Entry]) -> None:
+    """Add or replace servers."""
+    for document in documents:
+        connection.execute(
+            "INSERT INTO cluster (name, document) VALUES (?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET document = excluded.document",
+            (document["name"], json.dumps(document)),
+        )
+
+
+def drop_server(connection: sqlite3.Connection, name: str) -> None:
+    """Remove a server."""
+    connection.execute("DELETE FROM cluster WHERE name = ?", (name,))
+
+
+def entries(connection: sqlite3.Connection) -> list[Entry]:
+    """Return what is placed, in the order it was."""
+    rows = connection.execute("SELECT entry FROM placed ORDER BY position")
+    return [json.loads(row[0]) for row in rows]
+
+
+def put_entries(connection: sqlite3.Connection, changed: Mapping[str, Entry | None]) -> None:
+    """Write placements; None removes one."""
+    for request, entry in changed.items():
+        if entry is None:
+            connection.execute("DELETE FROM placed WHERE request = ?", (request,))
+            continue
+        connection.execute(
+            "INSERT INTO placed (request, entry) VALUES (?, ?)"
+            " ON CONFLICT (request) DO UPDATE SET entry = excluded.entry",
+            (request, json.dumps(entry)),
+        )
+
+
+def add_decision(
+    connection: sqlite3.Connection, verb: str, request: str, document: Mapping[str, Any], fingerprint: str
+) -> None:
+    """Write what was decided."""
+    connection.execute(
+        "INSERT INTO decisions (at, request, verb, fingerprint, document) VALUES (?, ?, ?, ?, ?)",
+        (now(), request, verb, fingerprint, json.dumps(document)),
+    )
+
+
+def decisions(connection: sqlite3.Connection, limit: int, request: str | None = None) -> list[Entry]:
+    """Return the latest decisions, newest first."""
+    where, values = ("WHERE request = ?", [request]) if request is not None else ("", [])
+    rows = connection.execute(
+        f"SELECT number, at, request, verb, fingerprint, document FROM decisions {where} ORDER BY number DESC LIMIT ?",  # noqa: S608 - no text of a caller
+        [*values, limit],
+    )
+    names = ("number", "at", "request", "verb", "fingerprint")
+    return [{**dict(zip(names, row, strict=False)), "decision": json.loads(row[5])} for row in rows]
+
+
+def add_receipt(
+    connection: sqlite3.Connection,
+    verb: str,
+    caller: str,
+    before: Mapping[str, Entry | None],
+    after: Mapping[str, Entry | None],
+) -> int:
+    """Write what a change has changed, so that it can be undone; return the receipt's number."""
+    cursor = connection.execute(
+        "INSERT INTO receipts (at, verb, caller, before, after) VALUES (?, ?, ?, ?, ?)",
+        (now(), verb, caller, json.dumps(before), json.dumps(after)),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def receipts(connection: sqlite3.Connection, limit: int) -> list[Entry]:
+    """Return the latest receipts, newest first."""
+    rows = connection.execute(
+        "SELECT number, at, verb, caller, before, after, undone_by FROM receipts ORDER BY number DESC LIMIT ?", (limit,)
+    )
+    return [_receipt(row) for row in rows]
+
+
+def receipt(connection: sqlite3.Connection, number: int) -> Entry | None:
+    """Return one receipt."""
+    row = connection.execute(
+        "SELECT number, at, verb, caller, before, after, undone_by FROM receipts WHERE number = ?", (number,)
+    ).fetchone()
+    return None if row is None else _receipt(row)
+
+
+def open_receipts(connection: sqlite3.Connection) -> int:
+    """Return how many receipts could still be undone."""
+    return int(connection.execute("SELECT COUNT(*) FROM receipts WHERE undone_by IS NULL").fetchone()[0])
+
+
+def mark_undone(connection: sqlite3.Connection, number: int, by: int) -> None:
+    """Note which receipt undid another."""
+    connection.execute("UPDATE receipts SET undone_by = ? WHERE number = ?", (by, number))
+
+
+def _receipt(row: Sequence[Any]) -> Entry:
+    names = ("number", "at", "verb", "caller", "before", "after", "undone_by")
+    return {**dict(zip(names, row, strict=True)), "before": json.loads(row[4]), "after": json.loads(row[5])}
+
+
+def put_job(connection: sqlite3.Connection, job: Mapping[str, Any]) -> None:
+    """Write a job's state."""
+    result = None if job["result"] is None else json.dumps(job["result"])
+    connection.execute(
+        "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+        " state = excluded.state, done = excluded.done, message = excluded.message, result = excluded.result",
+        (job["id"], job["at"], job["kind"], job["state"], job["done"], job["message"], result),
+    )
+
+
+def jobs(connection: sqlite3.Connection, limit: int = 100) -> list[Entry]:
+    """Return jobs, newest first."""
+    rows = connection.execute("SELECT * FROM jobs ORDER BY at DESC, id LIMIT ?", (limit,))
+    names = ("id", "at", "kind", "state", "done", "message", "result")
+    return [{**dict(zip(names, row, strict=True)), "result": row[6] and json.loads(row[6])} for row in rows]
+
+
+def add_observation(
+    connection: sqlite3.Connection, machine: str, target: str, document: Entry, predicted_mpps: float | None
+) -> None:
+    """Write one outcome."""
+    connection.execute(
+        "INSERT INTO observations (at, machine, target, document, predicted_mpps, throughput_mpps)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (now(), machine, target, json.dumps(document), predicted_mpps, document["throughput_mpps"]),
+    )
+
+
+def observations(connection: sqlite3.Connection, limit: int) -> list[Entry]:
+    """Return outcomes, oldest first, the latest `limit` of them."""
+    rows = connection.execute(
+        "SELECT number, at, machine, target, document, predicted_mpps, throughput_mpps FROM observations"
+        " ORDER BY number DESC LIMIT ?",
+        (limit,),
+    ).fetchall()
+    names = ("number", "at", "machine", "target", "document", "predicted_mpps", "throughput_mpps")
+    return [{**dict(zip(names, row, strict=True)), "document": json.loads(row[4])} for row in reversed(rows)]
+
+
+def remembered(connection: sqlite3.Connection, key: str) -> tuple[str, int, Entry, bytes] | None:
+    """Return digest, status, headers and body of the answer to an idempotency key."""
+    row = connection.execute("SELECT digest, status, headers, body FROM idempotency WHERE key = ?", (key,)).fetchone()
+    return None if row is None else (row[0], row[1], json.loads(row[2]), row[3])
+
+
+def remember(connection: sqlite3.Connection, key: str, digest: str, status: int, headers: Entry, body: bytes) -> None:
+    """Keep the answer to an idempotency key."""
+    cursor = connection.execute(
+        "INSERT INTO idempotency (key, digest, status, headers, body) VALUES (?, ?, ?, ?, ?)",
+        (key, digest, status, json.dumps(headers), body),
+    )
+    connection.execute("DELETE FROM idempotency WHERE position <= ?", ((cursor.lastrowid or 0) - KEPT_KEYS,))
+
+
+def add_audit(connection: sqlite3.Connection, caller: str, verb: str, request_id: str, status: int) -> None:
+    """Write who did what."""
+    connection.execute(
+        "INSERT INTO audit (at, caller, verb, request_id, status) VALUES (?, ?, ?, ?, ?)",
+        (now(), caller, verb, request_id, status),
+    )

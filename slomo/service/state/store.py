@@ -1,0 +1,209 @@
+"""SQLite with one writer: what was answered is on disk before it is answered.
+
+Write-ahead log, ``synchronous=FULL``. Writes that wait are put into one transaction, each behind a savepoint of its
+own: one fsync for all of them, and one that fails takes no other with it. Readers have connections of their own and
+never wait for the writer.
+"""
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from slomo.errors import ConfigurationError, StoreError
+from slomo.service.state.schema import migrate
+
+Result = TypeVar("Result")
+#: Writes of one transaction, at most.
+MOST_TOGETHER = 64
+
+
+@dataclass
+class _Write(Generic[Result]):
+    """One write that waits."""
+
+    run: Callable[[sqlite3.Connection], Result]
+    future: "Future[Result]" = field(default_factory=Future)
+
+
+class Store:
+    """The state file.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file; None keeps everything in memory.
+    on_lost : callable, optional
+        Called by the writer after a transaction was lost, before those who wait are told: what was kept in memory
+        must follow what is on disk.
+
+    Raises
+    ------
+    ConfigurationError
+        For a file that is no state, or of a newer version.
+    StoreError
+        Where another service has it open for writing.
+
+    Examples
+    --------
+    >>> store = Store(None)
+    >>> store.write(lambda connection: connection.execute("SELECT number FROM revision").fetchone()[0]).result()
+    0
+    >>> store.close()
+    """
+
+    def __init__(self, path: Path | None, on_lost: Callable[[], None] | None = None) -> None:
+        self.path = path
+        self.on_lost = on_lost or (lambda: None)
+        self._name = "file:slomo-state?mode=memory" if path is None else str(path)
+        self._waiting: queue.SimpleQueue[_Write[Any] | None] = queue.SimpleQueue()
+        self._readers = threading.local()
+        self._guard: sqlite3.Connection | None = None
+        self._connection = self._opened()
+        self._read_lock = threading.RLock()
+        self._thread = threading.Thread(target=self._work, name="slomo-state", daemon=True)
+        self._thread.start()
+
+    def _opened(self) -> sqlite3.Connection:
+        try:
+            if self.path is not None:
+                self._guard = _guard(self.path)
+            name = ":memory:" if self.path is None else str(self.path)
+            connection = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=5.0)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            migrate(connection)
+        except sqlite3.DatabaseError as error:
+            raise ConfigurationError(f"'{self.path}' is no state of slomo: {error}", hint="name another file") from None
+        return connection
+
+    def write(self, run: Callable[[sqlite3.Connection], Result]) -> "Future[Result]":
+        """Queue a write; its future ends once it is on disk, or with what went wrong, and then nothing of it is."""
+        item = _Write(run)
+        self._waiting.put(item)
+        return item.future
+
+    def read(self, run: Callable[[sqlite3.Connection], Result]) -> Result:
+        """Read what is on disk."""
+        if self.path is None:
+            with self._read_lock:
+                return run(self._connection)
+        connection = getattr(self._readers, "connection", None)
+        if connection is None:
+            connection = sqlite3.connect(str(self.path), isolation_level=None, timeout=5.0)
+            connection.execute("PRAGMA query_only = 1")
+            self._readers.connection = connection
+        return run(connection)
+
+    def backup(self, target: Path) -> None:
+        """Copy the state while it is in use; the copy is whole.
+
+        Raises
+        ------
+        StoreError
+            Where the copy cannot be written.
+        """
+        if self.path is None:
+            raise StoreError("the state is kept in memory", hint="start with --state FILE")
+        copy_state(self.path, target)
+
+    def close(self) -> None:
+        """Finish what waits, then close."""
+        self._waiting.put(None)
+        self._thread.join()
+        self._connection.close()
+        if self._guard is not None:
+            self._guard.close()
+
+    def _work(self) -> None:
+        while True:
+            item = self._waiting.get()
+            batch = [] if item is None else [item]
+            is_last = item is None
+            while not is_last and len(batch) < MOST_TOGETHER:
+                try:
+                    more = self._waiting.get_nowait()
+                except queue.Empty:
+                    break
+                is_last = more is None
+                batch += [] if more is None else [more]
+            if batch:
+                with self._read_lock:
+                    self._together(batch)
+            if is_last:
+                return
+
+    def _together(self, batch: list[_Write[Any]]) -> None:
+        done: list[tuple[_Write[Any], Any]] = []
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for item in batch:
+                self._one(item, done)
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            self._lost(error, batch)
+            return
+        for item, result in done:
+            item.future.set_result(result)
+
+    def _one(self, item: _Write[Any], done: list[tuple[_Write[Any], Any]]) -> None:
+        """Run one write behind its savepoint; what it did is undone where it fails, the others go on."""
+        self._connection.execute("SAVEPOINT one")
+        try:
+            result = item.run(self._connection)
+        except sqlite3.Error:
+            raise  # the file, not the question: nothing of this transaction can be trusted
+        except BaseException as error:
+            self._connection.execute("ROLLBACK TO one")
+            self._connection.execute("RELEASE one")
+            item.future.set_exception(error)
+            return
+        self._connection.execute("RELEASE one")
+        done.append((item, result))
+
+    def _lost(self, error: BaseException, batch: list[_Write[Any]]) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            pass
+        try:
+            self.on_lost()
+        finally:
+            for item in batch:
+                if not item.future.done():
+                    item.future.set_exception(error)
+
+
+def copy_state(path: Path, target: Path) -> None:
+    """Copy a state file, also while a service writes to it; the copy is whole.
+
+    Raises
+    ------
+    StoreError
+        Where there is no state, or the copy cannot be written.
+    """
+    if not path.is_file():
+        raise StoreError(f"there is no state at '{path}'", hint="check --state")
+    try:
+        with closing(sqlite3.connect(str(target))) as copy, closing(sqlite3.connect(str(path))) as source:
+            source.backup(copy, pages=256, sleep=0.005)
+    except sqlite3.Error as error:
+        raise StoreError(f"cannot back up to '{target}': {error}", hint="name a file that can be written") from None
+
+
+def _guard(path: Path) -> sqlite3.Connection:
+    """Hold a lock beside the state for as long as the service runs, so that there is one writer."""
+    guard = sqlite3.connect(f"{path}.writer", isolation_level=None, timeout=0.2, check_same_thread=False)
+    try:
+        guard.execute("PRAGMA locking_mode = EXCLUSIVE")
+        guard.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError:
+        guard.close()
+        raise StoreError(f"another service writes to '{path}'", hint="stop it, or name another --state") from None
+    return guard

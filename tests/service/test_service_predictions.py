@@ -1,0 +1,125 @@
+"""The service predicts what the library predicts, and says in one shape what it cannot."""
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from slomo.models.library import ModelLibrary
+from slomo.workflow.predict import predict
+
+WRONG = "invalid-value"
+NAMES = ("lpm", "nat", "ids")
+
+
+def test_service_answers_what_the_library_answers(client: TestClient, toy_library: ModelLibrary) -> None:
+    """One question gets the same numbers from the service as from the library, to the last bit."""
+    dice = np.random.default_rng(4)
+    for _ in range(25):
+        target, beside = str(dice.choice(NAMES)), [str(n) for n in dice.choice(NAMES, size=dice.integers(0, 6))]
+        own = predict(target, beside, toy_library).to_dict()
+        told = client.post("/v1/predict", json={"target": target, "competitors": beside}).json()
+
+        same = (
+            "throughput_mpps",
+            "interval",
+            "solo_mpps",
+            "slowdown",
+            "verdict",
+            "reasons",
+            "workloads",
+            "competitors",
+        )
+        assert {key: told[key] for key in same} == {key: own[key] for key in same}
+
+
+@pytest.mark.parametrize(
+    "extra", [{"method": "composed"}, {"model": "dobrescu"}, {"offered_mpps": 1.0}, {"explain": True}]
+)
+def test_questions_that_are_not_plain_get_the_librarys_answer(
+    client: TestClient, toy_library: ModelLibrary, extra: dict[str, object]
+) -> None:
+    """Equilibria, loads and explanations come from the library's own verb."""
+    if "offered_mpps" in extra:
+        told = client.post("/v1/predict", json={"target": "lpm", "competitors": ["nat"], **extra})
+        assert told.json()["throughput_mpps"] <= 1.0
+        return
+    options = {key: value for key, value in extra.items() if key != "explain"}
+    own = predict("lpm", ["nat"], toy_library, **options).to_dict()  # type: ignore[arg-type]
+    told = client.post("/v1/predict", json={"target": "lpm", "competitors": ["nat"], **extra}).json()
+
+    assert told["throughput_mpps"] == own["throughput_mpps"]
+    assert (told["explanation"] is not None) == ("explain" in extra)
+
+
+def test_batch_is_the_same_as_one_by_one(client: TestClient) -> None:
+    """Columns of a batch hold what single questions are answered."""
+    targets, mixes = ["lpm", "nat", "ids", "lpm"], [["nat", "ids"], [], ["ids"] * 5, ["lpm"]]
+    columns = client.post("/v1/predict/batch", json={"targets": targets, "mixes": mixes}).json()
+
+    for row, (target, mix) in enumerate(zip(targets, mixes, strict=True)):
+        one = client.post("/v1/predict", json={"target": target, "competitors": mix}).json()
+        assert columns["throughput_mpps"][row] == one["throughput_mpps"]
+        assert [columns["low_mpps"][row], columns["high_mpps"][row]] == one["interval"]
+        assert columns["verdict"][row] == one["verdict"]
+
+
+def test_every_answer_names_models_and_request(client: TestClient) -> None:
+    """A request id of the caller comes back, and the fingerprint is that of the models in force."""
+    answer = client.post("/v1/predict", json={"target": "lpm"}, headers={"X-Request-Id": "mine-1"})
+
+    assert answer.headers["x-request-id"] == "mine-1"
+    assert answer.json()["fingerprint"] == client.get("/v1/models").json()["fingerprint"]
+    assert client.get("/healthz", headers={"X-Request-Id": "no\tgood " * 30}).headers["x-request-id"] != "no"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind"),
+    [
+        ('{"target": "lpn"}', 422, "unknown-name"),
+        ('{"target": "lpm", "competitors": ["nat", "nat", "nat", "nat", "ids", "ids", "ids", "ids"]}', 422, WRONG),
+        ('{"target": "lpm", "coverage": 2}', 422, "schema"),
+        ('{"target": "lpm", "colour": "red"}', 422, "schema"),
+        ('{"target": ', 400, "malformed"),
+        ('{"target": "../../etc/passwd"}', 422, WRONG),
+        ('{"target": "lpm", "model": "nope"}', 422, "unknown-name"),
+        ('{"target": "lpm", "machine": "/etc/passwd.yaml"}', 422, "unknown-name"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_a_problem_document(client: TestClient, body: str, status: int, kind: str) -> None:
+    """Errors have status, type, detail and the library's hint."""
+    answer = client.post("/v1/predict", content=body, headers={"Content-Type": "application/json"})
+
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["type"] == f"urn:slomo:problem:{kind}"
+    assert answer.json()["status"] == status
+
+
+def test_one_wrong_question_does_not_spoil_those_beside_it(client: TestClient) -> None:
+    """Questions that are answered together fail one by one."""
+    import asyncio
+
+    from slomo.errors import SlomoError
+    from slomo.service.door.bodies import Question
+
+    answers = client.service.shelf.answers  # type: ignore[attr-defined]
+
+    async def both() -> list[object]:
+        good, crowded = Question("lpm", ["nat"]), Question("lpm", ["nat"] * 9)
+        assert answers.is_plain(good)
+        assert answers.is_plain(crowded)
+        return await asyncio.gather(answers.ask(good, b"1"), answers.ask(crowded, b"2"), return_exceptions=True)
+
+    first, second = asyncio.run(both())
+
+    assert isinstance(first, bytes)
+    assert isinstance(second, SlomoError)
+
+
+def test_what_if_says_who_costs_whom(client: TestClient) -> None:
+    """Costs are what a tenant would gain if another left; nobody costs itself anything."""
+    told = client.post("/v1/whatif", json={"tenants": ["lpm", "nat:2", "ids"]}).json()
+
+    assert [item["target"] for item in told["tenants"]] == ["lpm", "nat", "nat", "ids"]
+    assert all(told["costs_mpps"][i][i] == 0.0 for i in range(4))
+    assert sum(map(sum, told["costs_mpps"])) > 0.0
