@@ -1,0 +1,89 @@
+"""`slomo drift`: do the models still hold, and bring them up to date by a few runs."""
+
+from typing import Any
+
+import click
+
+from slomo.cli.options import complete_models, json_option, machine_option, models_option, seed_option, settings
+from slomo.cli.output import emit_json, emit_table, emit_text, note
+
+
+@click.group()
+def command() -> None:
+    """Check live measurements against models, and bring models up to date."""
+
+
+@command.command("check")
+@click.argument("readings", type=click.Path(), metavar="DATASET")
+@models_option
+@machine_option
+@click.option("--model", metavar="NAME", shell_complete=complete_models, help="Model that foretells. [setting: model]")
+@click.option(
+    "--false-alarm-every", type=float, metavar="N", default=1000.0, show_default=True,
+    help="Readings of one network function between false alarms, on average.",
+)
+@click.option(
+    "--noise", type=float, metavar="SHARE", default=0.02, show_default=True,
+    help="Relative standard deviation of one reading.",
+)
+@click.option(
+    "--reference", metavar="DATASET", type=click.Path(), help="Dataset the models were trained on: pressure is judged, too."
+)
+@seed_option
+@json_option
+def check(readings: str, models: str | None, machine: str | None, seed: int | None, as_json: bool, **given: Any) -> None:
+    """Judge the mixes of DATASET, in their order, by the models: who suffers, or presses, otherwise than foretold?
+
+    One alarm is raised by chance per so many readings of a network function as --false-alarm-every says.
+    """
+    from slomo.records.catalog import find_dataset
+    from slomo.workflow.drift import check_drift
+
+    chosen = settings(models=models, machine=machine, seed=seed, model=given.pop("model"))
+    reference = given.pop("reference")
+    checked = check_drift(
+        chosen.models,
+        find_dataset(readings),
+        machine=machine,
+        model=chosen.model,
+        reference=None if reference is None else find_dataset(reference),
+        seed=chosen.seed,
+        **given,
+    )
+    if as_json:
+        emit_json({**checked.report.to_dict(), "read": checked.read, "passed_over": checked.passed_over})
+        return
+    emit_text(f"{checked.report}\n")
+    note(f"{checked.read} readings judged, {checked.passed_over} of or beside others passed over")
+
+
+@command.command("refit")
+@click.argument("runs", type=click.Path(), metavar="DATASET")
+@models_option
+@click.option("--target", "targets", multiple=True, metavar="NF", help="Refit this network function only, repeatable.")
+@json_option
+def refit(runs: str, models: str | None, targets: tuple[str, ...], as_json: bool) -> None:
+    """Bring models up to date by the few runs of DATASET, and save them where they were.
+
+    One run alone and a handful beside the synthetic competitor do: slomo profile NF --plan pressure --design sobol --runs 7.
+    """
+    from slomo.records.catalog import find_dataset
+    from slomo.workflow.drift import refit_models
+    from slomo.workflow.train import load_library
+
+    chosen = settings(models=models)
+    library = load_library(chosen.models)
+    updated = refit_models(library, find_dataset(runs), targets=targets or None)
+    library.merge(updated).save(chosen.models)
+    factors = {key: dict(model.manifest["refit"]) for key, model in updated.items()}
+    if as_json:
+        listed = [{"machine": machine, "target": key, **refit} for (machine, key), refit in factors.items()]
+        emit_json({"models": chosen.models, "refit": listed})
+        return
+    rows = [(*key, found["rows"], found["solo_ratio"], _span(found["loss_factors"])) for key, found in factors.items()]
+    emit_table(("machine", "target", "runs", "solo, new to old", "losses, new to old"), rows)
+    note(f"{len(rows)} models saved in {chosen.models}")
+
+
+def _span(factors: dict[str, float]) -> str:
+    return f"{min(factors.values()):.2f} to {max(factors.values()):.2f}"

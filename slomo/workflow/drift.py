@@ -1,0 +1,136 @@
+"""Drift: check live measurements against models that were trained before, and bring models up to date by a few runs.
+
+SLOMO (SIGCOMM'20) section 4.1: a model belongs to an NF's version, configuration, traffic and machine.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slomo.drift.monitor import DriftMonitor, DriftReport
+from slomo.drift.refit import refit
+from slomo.errors import InvalidValueError
+from slomo.models.library import ModelLibrary
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+from slomo.workflow.names import DEFAULT_MODEL, host_of
+from slomo.workflow.train import opened
+
+if TYPE_CHECKING:
+    from slomo.records.dataset import ProfileDataset
+    from slomo.vocabulary.machine import Machine
+
+
+@dataclass(frozen=True)
+class DriftCheck:
+    """What a dataset of live measurements says about models.
+
+    Attributes
+    ----------
+    report : DriftReport
+        Alarms, and whom to profile again.
+    read, passed_over : int
+        Rows that were judged, and rows of or beside workloads without a model.
+    """
+
+    report: DriftReport
+    read: int
+    passed_over: int
+
+
+def check_drift(
+    library: "ModelLibrary | str | Path",
+    readings: "ProfileDataset",
+    *,
+    machine: "str | Machine | None" = None,
+    model: str = DEFAULT_MODEL,
+    false_alarm_every: float = 1000.0,
+    noise: float = 0.02,
+    reference: "ProfileDataset | None" = None,
+    seed: int = 0,
+) -> DriftCheck:
+    """Judge live measurements of mixes, in the order they were made, by the models.
+
+    Parameters
+    ----------
+    library : ModelLibrary or path
+        Trained models, or the directory they were saved in.
+    readings : ProfileDataset
+        Rows of network functions alone or beside each other; one row is one reading.
+    machine : str or Machine, optional
+        Needed where the library has models of several machines.
+    model, false_alarm_every, noise, reference, seed
+        As for `slomo.drift.monitor.DriftMonitor`.
+
+    Raises
+    ------
+    InvalidValueError
+        Where no row is of, and beside, workloads with models.
+    """
+    models = opened(library)
+    host = host_of(models, machine).name
+    watched = [models.find(key, host) for key in models.workloads(host)]
+    monitor = DriftMonitor(
+        watched, model, false_alarm_every=false_alarm_every, noise=noise, reference=reference, seed=seed
+    )
+    here = readings.select(machine=host)
+    keys, read = {item.workload.key for item in watched}, 0
+    for row, (target, competitors) in enumerate(_tenants(here)):
+        if keys.issuperset((target, *competitors)):
+            read += 1
+            own, beside = _vector(here, "own", row, Scope.CORE), _vector(here, "beside", row, Scope.SOCKET)
+            monitor.observe(target, competitors, float(here.throughput[row]), own=own, beside=beside)
+    if not read:
+        raise InvalidValueError(
+            f"none of {len(here)} rows on {host} is of and beside workloads with models: {', '.join(sorted(keys))}",
+            hint="measure mixes of them: slomo profile NF NF --plan mixes",
+        )
+    return DriftCheck(monitor.report(), read, len(here) - read)
+
+
+def refit_models(
+    library: "ModelLibrary | str | Path", runs: "ProfileDataset", *, targets: Sequence[str] | None = None
+) -> ModelLibrary:
+    """Return the models of the workloads that were run again, brought up to date (`slomo.drift.refit`).
+
+    Parameters
+    ----------
+    library : ModelLibrary or path
+        Models that no longer hold.
+    runs : ProfileDataset
+        New runs: of each workload one alone, and a few beside the synthetic competitor.
+    targets : sequence of str, optional
+        Workload keys or NF names; all that were run and have a model by default.
+
+    Raises
+    ------
+    InvalidValueError
+        Where nothing that was run has a model.
+    """
+    models = opened(library)
+    selected = runs.profiled_targets if targets is None else [runs.select(target=t).profiled_targets[0] for t in targets]
+    updated = [
+        refit(models[machine, key], runs.select(machine=machine, target=key))
+        for machine in runs.machines
+        for key in selected
+        if (machine, key) in models
+    ]
+    if not updated:
+        raise InvalidValueError(
+            f"none of the workloads that were run has a model: {', '.join(selected)} on {', '.join(runs.machines)}",
+            hint="a refit brings a trained model up to date; train one with slomo train",
+        )
+    return ModelLibrary(updated)
+
+
+def _tenants(readings: "ProfileDataset") -> Iterator[tuple[str, list[str]]]:
+    for row, target in enumerate(readings.frame["target"]):
+        yield str(target), [workload.key for workload in readings.competitors(row)]
+
+
+def _vector(readings: "ProfileDataset", prefix: str, row: int, scope: Scope) -> MetricVector | None:
+    """Return one measured vector of a row; None where nothing of it was measured."""
+    columns = readings.vectors(prefix)
+    values = columns.iloc[row].dropna().to_dict() if len(columns.columns) else {}
+    return MetricVector(values, scope=scope) if values else None
