@@ -13,7 +13,7 @@ import click
 
 from slomo.cli import faults
 
-#: sub-command -> the line `slomo --help` shows; the file is slomo/cli/<name>.py, its object `command`.
+#: sub-command -> the line `slomo --help` shows; the file is verbs/<name>.py or verbs/inventory/<name>.py.
 COMMANDS = {
     "profile": "Measure network functions alone, under pressure and in mixes.",
     "train": "Fit one sensitivity model per network function of a dataset.",
@@ -23,6 +23,8 @@ COMMANDS = {
     "enforce": "Apply a plan to this machine, show, compare, and take it back.",
     "chain": "Run service chains whose stages may share cores.",
     "serve": "Answer over HTTP, for orchestrators and for people.",
+    "drift": "Check live measurements against models, and bring models up to date.",
+    "probes": "Predict applications from probes alone, without counters.",
     "dataset": "Import, show, list, export and merge datasets.",
     "nf": "List and show network functions.",
     "machine": "List and show machines.",
@@ -31,6 +33,24 @@ COMMANDS = {
     "demo": "Profile, train, predict and check, on the simulator, with a report.",
     "completion": "Print the script that completes names in a shell.",
 }
+
+
+#: Commands that list and show what there is.
+INVENTORY = frozenset(("dataset", "nf", "machine", "plugin", "doctor", "completion"))
+
+
+def load_command(name: str) -> click.Command:
+    """Import and return the command `name`.
+
+    Examples
+    --------
+    >>> load_command("nf").name
+    'command'
+    """
+    room = "slomo.cli.verbs.inventory" if name in INVENTORY else "slomo.cli.verbs"
+    command = importlib.import_module(f"{room}.{name}").command
+    assert isinstance(command, click.Command)
+    return command
 
 
 class LazyGroup(click.Group):
@@ -44,9 +64,7 @@ class LazyGroup(click.Group):
         """Import and return the command `cmd_name`."""
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"slomo.cli.verbs.{cmd_name}").command
-        assert isinstance(command, click.Command)
-        return command
+        return load_command(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

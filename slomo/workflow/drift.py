@@ -12,9 +12,10 @@ from slomo.drift.monitor import DriftMonitor, DriftReport
 from slomo.drift.refit import refit
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
-from slomo.workflow.names import DEFAULT_MODEL, host_of
+from slomo.workflow.names import host_of
 from slomo.workflow.train import opened
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def refit_models(
         Where nothing that was run has a model.
     """
     models = opened(library)
-    selected = runs.profiled_targets if targets is None else [runs.select(target=t).profiled_targets[0] for t in targets]
+    selected = [key for name in targets or (None,) for key in runs.select(target=name).profiled_targets]
     updated = [
         refit(models[machine, key], runs.select(machine=machine, target=key))
         for machine in runs.machines
@@ -132,5 +133,5 @@ def _tenants(readings: "ProfileDataset") -> Iterator[tuple[str, list[str]]]:
 def _vector(readings: "ProfileDataset", prefix: str, row: int, scope: Scope) -> MetricVector | None:
     """Return one measured vector of a row; None where nothing of it was measured."""
     columns = readings.vectors(prefix)
-    values = columns.iloc[row].dropna().to_dict() if len(columns.columns) else {}
+    values = {str(name): float(value) for name, value in columns.iloc[row].dropna().items()}
     return MetricVector(values, scope=scope) if values else None

@@ -1,6 +1,5 @@
 """The frame of the command line: help, errors, exit codes, completion."""
 
-import importlib
 import json
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 
 from slomo import errors
 from slomo.cli import faults
-from slomo.cli.main import COMMANDS, main
+from slomo.cli.main import COMMANDS, load_command, main
 from slomo.errors import SlomoError
 
 HEAVY = ("numpy", "pandas", "rich", "numba", "sklearn", "xgboost", "scipy", "matplotlib", "yaml")
@@ -33,7 +32,7 @@ def test_help_imports_nothing_heavy() -> None:
 def test_every_command_is_what_help_says() -> None:
     """Each name in the table leads to a click command with a help text of its own."""
     for name in COMMANDS:
-        command = importlib.import_module(f"slomo.cli.verbs.{name}").command
+        command = load_command(name)
         assert isinstance(command, click.Command)
         assert command.help
 
@@ -41,7 +40,7 @@ def test_every_command_is_what_help_says() -> None:
 def test_every_leaf_command_speaks_json() -> None:
     """There is no command without --json."""
     for name in COMMANDS:
-        command = importlib.import_module(f"slomo.cli.verbs.{name}").command
+        command = load_command(name)
         leaves = command.commands.values() if isinstance(command, click.Group) else [command]
         assert all(any("--json" in option.opts for option in leaf.params) for leaf in leaves), name
 

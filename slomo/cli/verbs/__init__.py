@@ -1,1 +1,1 @@
-"""One file per command."""
+"""One file per command; those that list and show what there is in `inventory`."""

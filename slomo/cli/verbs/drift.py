@@ -19,22 +19,36 @@ def command() -> None:
 @machine_option
 @click.option("--model", metavar="NAME", shell_complete=complete_models, help="Model that foretells. [setting: model]")
 @click.option(
-    "--false-alarm-every", type=float, metavar="N", default=1000.0, show_default=True,
+    "--false-alarm-every",
+    type=float,
+    metavar="N",
+    default=1000.0,
+    show_default=True,
     help="Readings of one network function between false alarms, on average.",
 )
 @click.option(
-    "--noise", type=float, metavar="SHARE", default=0.02, show_default=True,
+    "--noise",
+    type=float,
+    metavar="SHARE",
+    default=0.02,
+    show_default=True,
     help="Relative standard deviation of one reading.",
 )
 @click.option(
-    "--reference", metavar="DATASET", type=click.Path(), help="Dataset the models were trained on: pressure is judged, too."
+    "--reference",
+    metavar="DATASET",
+    type=click.Path(),
+    help="Dataset the models were trained on: pressure is judged, too.",
 )
 @seed_option
 @json_option
-def check(readings: str, models: str | None, machine: str | None, seed: int | None, as_json: bool, **given: Any) -> None:
-    """Judge the mixes of DATASET, in their order, by the models: who suffers, or presses, otherwise than foretold?
+def check(
+    readings: str, models: str | None, machine: str | None, seed: int | None, as_json: bool, **given: Any
+) -> None:
+    """Judge the mixes of DATASET, in their order, by the models.
 
-    One alarm is raised by chance per so many readings of a network function as --false-alarm-every says.
+    It names who suffers, or presses, otherwise than foretold. One alarm is raised by chance per so many readings of a
+    network function as --false-alarm-every says.
     """
     from slomo.records.catalog import find_dataset
     from slomo.workflow.drift import check_drift
@@ -65,7 +79,8 @@ def check(readings: str, models: str | None, machine: str | None, seed: int | No
 def refit(runs: str, models: str | None, targets: tuple[str, ...], as_json: bool) -> None:
     """Bring models up to date by the few runs of DATASET, and save them where they were.
 
-    One run alone and a handful beside the synthetic competitor do: slomo profile NF --plan pressure --design sobol --runs 7.
+    One run alone and a handful beside the synthetic competitor do:
+    slomo profile NF --plan pressure --design sobol --runs 7.
     """
     from slomo.records.catalog import find_dataset
     from slomo.workflow.drift import refit_models

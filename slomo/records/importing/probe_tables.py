@@ -18,6 +18,7 @@ level. They hold run times, so that less is better.
 (('lbm',), [0.0, 8.0, 16.0], 15.0)
 """
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,9 +30,11 @@ from numpy.typing import NDArray
 
 import slomo.records.tables as tables
 from slomo.errors import ConfigurationError
+from slomo.records.shipped import mapping_file
 from slomo.vocabulary.documents import parse_document, read_document, validate
 
 MOST_ROWS = 10_000
+SCHEMA_VERSION = 1
 _TABLE: Mapping[str, Any] = {
     "type": "object",
     "properties": {
@@ -89,6 +92,69 @@ class ProbeTables:
         """Applications, in the table's order."""
         return tuple(self.beside)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        curves = {name: [levels.tolist(), times.tolist()] for name, (levels, times) in self.sensitivity.items()}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "machine": self.machine,
+            "levels": self.levels.tolist(),
+            "reporter": self.reporter.tolist(),
+            "beside": dict(self.beside),
+            "sensitivity": curves,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ProbeTables":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        curves = {name: (np.array(levels), np.array(times)) for name, (levels, times) in data["sensitivity"].items()}
+        levels, reporter = np.array(data["levels"], dtype=float), np.array(data["reporter"], dtype=float)
+        beside = {str(name): float(time) for name, time in data["beside"].items()}
+        return cls(str(data["machine"]), levels, reporter, beside, curves)
+
+
+def save_probe_tables(probed: ProbeTables, path: str | Path) -> None:
+    """Write probe tables as one JSON file.
+
+    Raises
+    ------
+    StoreError
+        Where it cannot be written.
+    """
+    text = json.dumps(probed.to_dict(), indent=1, allow_nan=False) + "\n"
+    tables.write_atomically(Path(path), lambda file: file.write(text.encode()))
+
+
+def load_probe_tables(path: str | Path) -> ProbeTables:
+    """Read what :func:`save_probe_tables` wrote.
+
+    Raises
+    ------
+    ConfigurationError
+        For a file that holds no probe tables.
+    """
+    hint = "make one: slomo dataset import FOLDER --mapping MAP.yaml --out probes.json, with a mapping of kind probes"
+    try:
+        data = json.loads(read_document(Path(path)))
+        if data["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"schema version {data['schema_version']}, needed {SCHEMA_VERSION}")
+        probed = ProbeTables.from_dict(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigurationError(f"{path}: holds no probe tables: {error}", hint=hint) from None
+    return probed
+
+
+def is_probe_mapping(mapping: str | Path) -> bool:
+    """Return whether a mapping's file says that it is of kind ``probes``.
+
+    Examples
+    --------
+    >>> is_probe_mapping("spec-pairs"), is_probe_mapping("yala-regex")
+    (True, False)
+    """
+    file = mapping_file(mapping)
+    return parse_document(read_document(file), str(file))[0].get("kind") == "probes"
+
 
 def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any]) -> ProbeTables:
     """Read a folder of probe measurements.
@@ -117,8 +183,9 @@ def _document(mapping: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(mapping, Mapping):
         validate(mapping, _SCHEMA, "mapping", {})
         return mapping
-    data, lines = parse_document(read_document(Path(mapping)), str(mapping))
-    validate(data, _SCHEMA, str(mapping), lines)
+    file = mapping_file(mapping)
+    data, lines = parse_document(read_document(file), str(file))
+    validate(data, _SCHEMA, str(file), lines)
     return data
 
 

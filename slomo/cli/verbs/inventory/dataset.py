@@ -32,13 +32,34 @@ def command() -> None:
 def import_dataset(file: tuple[str, ...], mapping: str, out: str, as_json: bool) -> None:
     """Turn measured tables, or recordings of `pcm -csv`, into a dataset.
 
-    Several FILEs are merged. What the mapping says, and examples, stand in docs/guides/import-your-data.md.
+    Several FILEs are merged. With a mapping of kind `probes`, FILE is the folder of run times beside probes, and OUT
+    the .json that `slomo probes` reads. What the mapping says, and examples, stand in docs/guides/import-your-data.md.
     """
     from slomo.records.importing.door import import_table
+    from slomo.records.importing.probe_tables import is_probe_mapping
     from slomo.records.storage import save_dataset
 
+    if is_probe_mapping(mapping):
+        _import_probes(file, mapping, out, as_json)
+        return
     parts = [import_table(path, mapping) for path in file]
     _report(_merged(parts), out, as_json, save_dataset)
+
+
+def _import_probes(folders: tuple[str, ...], mapping: str, out: str, as_json: bool) -> None:
+    from slomo.errors import UsageError
+    from slomo.records.importing.probe_tables import read_probe_tables, save_probe_tables
+
+    if len(folders) != 1 or not out.endswith(".json"):
+        raise UsageError(
+            f"probe tables of {len(folders)} folders to {out}", hint="needed one folder, and --out probes.json"
+        )
+    probed = read_probe_tables(folders[0], mapping)
+    save_probe_tables(probed, out)
+    if as_json:
+        emit_json({"out": out, "machine": probed.machine, "applications": list(probed.names)})
+    else:
+        note(f"probes of {len(probed.names)} applications on {probed.machine} written to {out}")
 
 
 @command.command("show")

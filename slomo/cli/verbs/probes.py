@@ -1,0 +1,36 @@
+"""`slomo probes`: performance of applications beside each other from probes alone, without counters.
+
+Bubble-Up (MICRO'11) section 3; `slomo.prediction.probes` says how the doubt that phases leave is bounded.
+"""
+
+from dataclasses import asdict
+
+import click
+
+from slomo.cli.options import json_option
+from slomo.cli.output import emit_json, emit_table
+
+
+@click.command()
+@click.argument("tables", type=click.Path(), metavar="PROBES.json")
+@click.option("--target", metavar="NAME", help="Application asked about; every one by default.")
+@click.option("--with", "beside", metavar="NAME", help="Application beside it; every one by default.")
+@json_option
+def command(tables: str, target: str | None, beside: str | None, as_json: bool) -> None:
+    """Predict how fast applications run beside one other, from what a dial and a reporter probe measured.
+
+    PROBES.json comes from `slomo dataset import FOLDER --mapping MAP --out PROBES.json`, MAP being of kind `probes`.
+    Performance is speed over speed alone; the range is what phases of the competitor leave open.
+    """
+    from slomo.prediction.probes import ProbeModel
+    from slomo.records.importing.probe_tables import load_probe_tables
+
+    model = ProbeModel(load_probe_tables(tables))
+    targets = model.tables.names if target is None else (target,)
+    competitors = model.tables.names if beside is None else (beside,)
+    answers = [model.predict(one, other) for one in targets for other in competitors]
+    if as_json:
+        emit_json([{**asdict(answer), "verdict": str(answer.verdict)} for answer in answers])
+        return
+    rows = [(a.target, a.competitor, a.performance, f"{a.low:.3f} to {a.high:.3f}", str(a.verdict)) for a in answers]
+    emit_table(("target", "beside", "performance", "range", "verdict"), rows)

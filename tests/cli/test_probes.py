@@ -1,0 +1,50 @@
+"""`slomo probes`: run times beside probes are imported once, and pairs predicted from them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slomo.cli.main import main
+
+MAPPING = """
+kind: probes
+machine: m
+reporter: {file: reporter.csv}
+beside: {file: beside.csv}
+sensitivity: {file: "{name}.csv"}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Write the tables of one application."""
+    tables = {
+        "reporter.csv": " mean\n0 10\n8 15\n16 20\n",
+        "beside.csv": " mean\nlbm 15\n",
+        "lbm.csv": "level time\n0 40\n8 60\n16 80\n",
+        "map.yaml": MAPPING,
+    }
+    for name, text in tables.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_imported_probes_answer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A target like the reporter is two thirds as fast beside a competitor the reporter feels so."""
+    out = str(folder / "probes.json")
+    assert main(["dataset", "import", str(folder), "--mapping", str(folder / "map.yaml"), "--out", out]) == 0
+    assert "1 applications on m" in capsys.readouterr().err
+    assert main(["probes", out, "--target", "lbm", "--with", "lbm", "--json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)
+
+    assert answer["performance"] == pytest.approx(2 / 3)
+    assert answer["verdict"] == "supported"
+
+
+def test_what_holds_no_probes_is_told_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither another file's content nor another suffix passes for probe tables."""
+    assert main(["probes", str(folder / "map.yaml")]) == 2
+    assert "holds no probe tables" in capsys.readouterr().err
+    line = ["dataset", "import", str(folder), "--mapping", str(folder / "map.yaml"), "--out", str(folder / "a.parquet")]
+    assert main(line) == 2
