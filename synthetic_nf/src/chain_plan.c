@@ -50,6 +50,7 @@ static void copy_text(char *place, size_t room, const char *text)
 static void read_stage(struct chain_plan *plan, struct words *words)
 {
 	struct plan_stage *stage = &plan->stages[plan->stage_count];
+	char **flags;
 
 	if (plan->stage_count == STAGES_MOST || words->count < 5)
 		fail(EXIT_USAGE, HINT, "a stage needs a name, CPU, scheduler and group, and there may be %d", STAGES_MOST);
@@ -57,7 +58,9 @@ static void read_stage(struct chain_plan *plan, struct words *words)
 	stage->cpu = (int)number_of("a stage's CPU", words->at[2], 0, 4095);
 	copy_text(stage->scheduler, sizeof(stage->scheduler), words->at[3]);
 	copy_text(stage->group, sizeof(stage->group), strcmp(words->at[4], "-") == 0 ? "" : words->at[4]);
-	stage->options = options_parse(words->count - 4, words->at + 4); /* the group stands for the program's name */
+	flags = allocate((unsigned long)words->count, sizeof(char *)); /* stay: options point into them */
+	memcpy(flags, words->at, (size_t)words->count * sizeof(char *));
+	stage->options = options_parse(words->count - 4, flags + 4); /* the group stands for the program's name */
 	plan->stage_count++;
 }
 

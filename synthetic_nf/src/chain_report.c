@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define LONGEST_SILENCE_S 0.1
+#define BUSY 0.5 /* of a core's time: with more to spare, weights decide nothing */
 #define WINDOW_S 0.1 /* NFVnice: costs are medians over 100 ms; arrivals are smoothed over as much */
 #define LONG(number) ((unsigned long long)(number))
 
@@ -134,6 +135,8 @@ static bool has_moved(const struct chain_memory *memory, const struct chain_look
 				now += loads[other];
 				before += looks->said[other];
 			}
+		if (now < BUSY * clock_hz())
+			continue;
 		now = now > 0 ? loads[s] / now : 0;
 		before = before > 0 ? looks->said[s] / before : 0;
 		if (now > before * (1 + plan->observe_change) || now < before * (1 - plan->observe_change))

@@ -217,6 +217,7 @@ _Noreturn void chain_stage_run(struct chain_memory *memory, unsigned number)
 	stage.most_behind = plan->ring - 1 > stage.burst ? plan->ring - 1 - stage.burst : 0;
 	take_place(&stage);
 	platform_start(options);
+	platform_hide();
 	stage.mbufs = stage.nf.nf->needs_mbufs;
 	if (stage.mbufs)
 		chain_mbufs_take();

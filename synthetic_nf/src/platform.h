@@ -12,6 +12,9 @@ struct worker;
 void platform_start(const struct options *options);
 void platform_stop(void);
 
+/* Remove at once what would stay behind if this process were killed; it is no longer seen by telemetry clients then. */
+void platform_hide(void);
+
 /* Offer the workers' counters on the DPDK telemetry socket as /slomo/nf,<instance>. */
 void platform_publish(struct worker *workers, unsigned count);
 

@@ -193,6 +193,11 @@ void platform_stop(void)
 	remove_runtime();
 }
 
+void platform_hide(void)
+{
+	remove_runtime();
+}
+
 void platform_enter_thread(void)
 {
 	rte_thread_register();

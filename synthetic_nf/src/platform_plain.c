@@ -17,6 +17,10 @@ void platform_stop(void)
 {
 }
 
+void platform_hide(void)
+{
+}
+
 void platform_publish(struct worker *workers, unsigned count)
 {
 	(void)workers;
