@@ -19,8 +19,8 @@ import sys
 import time
 from pathlib import Path
 
+from slomo.evaluation.evaluate import Evaluation, evaluate
 from slomo.models.library import ModelLibrary
-from slomo.prediction.evaluation import Evaluation, evaluate
 from slomo.prediction.predictor import Predictor
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan

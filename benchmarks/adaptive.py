@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from slomo.prediction.evaluation import evaluate
+from slomo.evaluation.evaluate import evaluate
 from slomo.profiling.adaptive.campaign import adaptive_plan, run_adaptive
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slomo.prediction.evaluation import evaluate
+from slomo.evaluation.evaluate import evaluate
 from slomo.profiling.campaign.run import IncompleteCampaignError, run_campaign
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.records.dataset import ProfileDataset

@@ -1,7 +1,7 @@
 """Pairs of SPEC applications predicted from probes alone, beside the predictions published with the measurements.
 
 The published way takes the one level of the dial that the reporter takes the competitor for; slomo takes the mixture of
-levels of most entropy (`slomo.prediction.probes`). Nothing is fitted: the measured pairs are only judged by. The rule
+levels of most entropy (`slomo.evaluation.probes`). Nothing is fitted: the measured pairs are only judged by. The rule
 was chosen without them: where two probes were run, each is predicted from what the other feels beside each application
 (first table), and the rule with the least error there is slomo's.
 Goal: at most the published predictions' error, mean and 95th percentile, in every setting.
@@ -21,7 +21,7 @@ import yaml
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
-from slomo.prediction.probes import ProbeModel, hull_slice, likeliest, rising
+from slomo.evaluation.probes import ProbeModel, hull_slice, likeliest, rising
 from slomo.records.importing.probe_tables import ProbeTables, read_probe_tables
 
 ROOT = Path(__file__).resolve().parent.parent

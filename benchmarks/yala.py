@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from slomo.prediction.rows import best_family, predict_rows
+from slomo.evaluation.rows import best_family, predict_rows
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.door import import_table
 from slomo.training.cross_validation import held_out

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from slomo.errors import SlomoError
+    from slomo.evaluation.evaluate import Evaluation
     from slomo.models.library import ModelLibrary
     from slomo.models.nf_model import NFModel
     from slomo.placement.online.placer import Placer
     from slomo.placement.problem.cluster import Cluster
     from slomo.placement.problem.request import SLO, Request
-    from slomo.prediction.evaluation import Evaluation
     from slomo.prediction.predictor import Predictor
     from slomo.prediction.result import Prediction
     from slomo.records.dataset import ProfileDataset
@@ -68,7 +68,7 @@ __all__ = [
 _HOME = {
     "Cluster": "slomo.placement.problem.cluster",
     "Colocation": "slomo.vocabulary.colocation",
-    "Evaluation": "slomo.prediction.evaluation",
+    "Evaluation": "slomo.evaluation.evaluate",
     "Machine": "slomo.vocabulary.machine",
     "MetricVector": "slomo.vocabulary.vector",
     "ModelLibrary": "slomo.models.library",

@@ -15,7 +15,7 @@ from slomo.report.html import Section
 from slomo.report.tables import Table, accuracy_per_nf_table, accuracy_table, learning_table, mixes_table
 
 if TYPE_CHECKING:
-    from slomo.prediction.evaluation import Evaluation
+    from slomo.evaluation.evaluate import Evaluation
     from slomo.prediction.predictor import Predictor
     from slomo.prediction.result import Prediction
     from slomo.records.dataset import ProfileDataset

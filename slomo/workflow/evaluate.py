@@ -14,8 +14,8 @@ from slomo.workflow.profile import profile
 from slomo.workflow.train import opened
 
 if TYPE_CHECKING:
+    from slomo.evaluation.evaluate import Evaluation
     from slomo.models.library import ModelLibrary
-    from slomo.prediction.evaluation import Evaluation
     from slomo.profiling.campaign.progress import Progress
     from slomo.records.dataset import ProfileDataset
     from slomo.testbed.base import Testbed
@@ -73,8 +73,8 @@ def evaluate(
     UnknownNameError
         For a model that was not trained, or a network function that cannot be run because `own` lacks it.
     """
-    from slomo.prediction.error_sources import explained
-    from slomo.prediction.evaluation import evaluate as judge
+    from slomo.evaluation.error_sources import explained
+    from slomo.evaluation.evaluate import evaluate as judge
 
     known = opened(library)
     if dataset is None:
@@ -150,7 +150,7 @@ def learning_curve(
     UsageError
         Where a machine has to be named.
     """
-    from slomo.prediction.error_sources import COMPARED, learning_curves
+    from slomo.evaluation.error_sources import COMPARED, learning_curves
 
     learned = dataset if machine is None else dataset.select(machine=machine_name(machine))
     host = _only_machine(learned)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
-from slomo.prediction.error_sources import PUBLISHED
+from slomo.evaluation.error_sources import PUBLISHED
 from slomo.training.families.registry import model_names
 
 

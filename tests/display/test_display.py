@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from slomo.compose.composition import Composition
+from slomo.evaluation.evaluate import Errors, Evaluation
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import Request
-from slomo.prediction.evaluation import Errors, Evaluation
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.result import Prediction, PredictionBatch
 from slomo.prediction.server_result import Convergence, ServerPrediction, TenantPrediction

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import slomo
 from slomo.cli.main import main
+from slomo.evaluation.evaluate import evaluate
 from slomo.models.applicability import applicability
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size
 from slomo.models.intervals import ConformalCalibration
@@ -21,7 +22,6 @@ from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.sensitivity import LinearSensitivity
 from slomo.models.responses.server_response import ServerResponse
 from slomo.placement.feasibility.estimates import ThroughputEstimates
-from slomo.prediction.evaluation import evaluate
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.question import solve_server
 from slomo.records.dataset import ProfileDataset
@@ -145,12 +145,12 @@ def test_placement_and_evaluation_say_what_prediction_says(house, mix, manner):
     """What placement promises and what evaluation judges are the numbers of `slomo.predict`."""
     method, model = manner
     found = slomo.predict(mix[0], mix[1:], house.library, method=method, model=model)
-    estimates = ThroughputEstimates(house.library, model, risk=0.95, method=method)
+    estimates = ThroughputEstimates(house.library, model, confidence=0.95, method=method)
     keys = tuple(sorted(item.key for item in mix))
     assert estimates.rates(MACHINE, [keys], [1])[0][mix[0].key] == pytest.approx(numbers(found), rel=0, abs=0)
     name = "equilibrium" if method == "equilibrium" else model
-    asked = slomo.predict(mix[0], mix[1:], house.library, method="equilibrium" if method == "equilibrium" else "composed",
-                          model=model)  # fmt: skip
+    one_of_two = "equilibrium" if method == "equilibrium" else "composed"  # auto is none of an evaluation's names
+    asked = slomo.predict(mix[0], mix[1:], house.library, method=one_of_two, model=model)
     rows = evaluate(house.library, judged(mix), [name]).rows
     assert (rows["predicted_mpps"][0], rows["low_mpps"][0], rows["high_mpps"][0]) == numbers(asked)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.prediction.evaluation import evaluate, judged_mixes
+from slomo.evaluation.evaluate import evaluate, judged_mixes
 from slomo.prediction.question import solve_server
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import solo_plan, stream_of

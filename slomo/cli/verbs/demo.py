@@ -16,8 +16,8 @@ from slomo.cli.options import jobs_option, json_option, machine_option, seed_opt
 from slomo.cli.output import emit_json, emit_table, note
 
 if TYPE_CHECKING:
+    from slomo.evaluation.evaluate import Evaluation
     from slomo.models.library import ModelLibrary
-    from slomo.prediction.evaluation import Evaluation
     from slomo.prediction.result import Prediction
     from slomo.records.dataset import ProfileDataset
 

@@ -20,7 +20,7 @@ from slomo.cli.options import (
 from slomo.cli.output import emit_json, emit_table, note
 
 if TYPE_CHECKING:
-    from slomo.prediction.evaluation import Evaluation
+    from slomo.evaluation.evaluate import Evaluation
 
 
 @click.command()

@@ -1,6 +1,6 @@
 """`slomo probes`: performance of applications beside each other from probes alone, without counters.
 
-Bubble-Up (MICRO'11) section 3; `slomo.prediction.probes` says how the doubt that phases leave is bounded.
+Bubble-Up (MICRO'11) section 3; `slomo.evaluation.probes` says how the doubt that phases leave is bounded.
 """
 
 from dataclasses import asdict
@@ -22,7 +22,7 @@ def command(tables: str, target: str | None, beside: str | None, as_json: bool) 
     PROBES.json comes from `slomo dataset import FOLDER --mapping MAP --out PROBES.json`, MAP being of kind `probes`.
     Performance is speed over speed alone; the range is what phases of the competitor leave open.
     """
-    from slomo.prediction.probes import ProbeModel
+    from slomo.evaluation.probes import ProbeModel
     from slomo.records.importing.probe_tables import load_probe_tables
 
     model = ProbeModel(load_probe_tables(tables))

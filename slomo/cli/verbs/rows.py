@@ -23,7 +23,7 @@ def show_rows(
     as_json: bool,
 ) -> None:
     """Print the prediction of every row, and how far off it is."""
-    from slomo.prediction.rows import predict_rows
+    from slomo.evaluation.rows import predict_rows
     from slomo.records.catalog import find_dataset
     from slomo.training.service_time_fit import service_time_of
     from slomo.workflow.train import load_library

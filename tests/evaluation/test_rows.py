@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from slomo.errors import MissingMetricError, UnsupportedPredictionError
+from slomo.evaluation.rows import best_family, predict_rows
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.service_time import ServiceTime
-from slomo.prediction.rows import best_family, predict_rows
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.door import import_table
 from slomo.training.service_time_fit import service_time_of

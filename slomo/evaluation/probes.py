@@ -8,16 +8,13 @@ mixture that assumes nothing else, the one of most entropy with that mean (Jayne
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import UnknownNameError
 from slomo.models.applicability import Verdict
-
-if TYPE_CHECKING:
-    from slomo.records.importing.probe_tables import ProbeTables  # loads pandas, which predicting does without
+from slomo.records.importing.probe_tables import ProbeTables
 
 Floats = NDArray[np.float64]
 #: Weights of neighbouring levels differ by no more than e to this power; halved until a double cannot tell.
@@ -72,7 +69,7 @@ class ProbeModel:
     (0.667, 0.741, 0.952, 8.0)
     """
 
-    tables: "ProbeTables"
+    tables: ProbeTables
 
     def predict(self, target: str, competitor: str) -> ProbePrediction:
         """Return the performance of `target` beside `competitor`.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, UnknownNameError
-from slomo.prediction.evaluation import errors, evaluate
+from slomo.evaluation.evaluate import errors, evaluate
 from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
 from slomo.records.measurement import Measurement, Stability

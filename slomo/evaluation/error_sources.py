@@ -6,18 +6,16 @@ the model can be asked about the vector that was there instead of the one compos
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.evaluation.evaluate import Evaluation, evaluate, judged_mixes, predictor_of
 from slomo.models.library import ModelLibrary
 from slomo.prediction.equilibrium import NAME as EQUILIBRIUM
-from slomo.prediction.evaluation import Evaluation, evaluate, judged_mixes, predictor_of
-
-if TYPE_CHECKING:
-    from slomo.records.dataset import ProfileDataset
+from slomo.records.dataset import ProfileDataset
+from slomo.training.training import train
 
 #: SLOMO with the published rule of composition, too; everything else of it is `slomo`.
 PUBLISHED = "slomo as published"
@@ -60,7 +58,7 @@ class ErrorSources:
         return dict(self.__dict__)
 
 
-def error_sources(library: ModelLibrary, dataset: "ProfileDataset", model: str) -> ErrorSources:
+def error_sources(library: ModelLibrary, dataset: ProfileDataset, model: str) -> ErrorSources:
     """Split the error of a model on mixes into its sources.
 
     Parameters
@@ -128,7 +126,7 @@ def _percent(difference: Floats, reference: Floats) -> float:
 
 
 def reliability(
-    library: ModelLibrary, dataset: "ProfileDataset", model: str, levels: Sequence[float] = LEVELS
+    library: ModelLibrary, dataset: ProfileDataset, model: str, levels: Sequence[float] = LEVELS
 ) -> dict[float, float]:
     """Return what share of measured throughputs lay inside intervals of each nominal coverage.
 
@@ -152,7 +150,7 @@ def reliability(
     return {level: evaluation.models[model].coverage / 100.0 for level, evaluation in found.items()}
 
 
-def explained(library: ModelLibrary, dataset: "ProfileDataset", evaluation: Evaluation) -> Evaluation:
+def explained(library: ModelLibrary, dataset: ProfileDataset, evaluation: Evaluation) -> Evaluation:
     """Return the evaluation with sources of error and reliability, of the models that read a measured competition.
 
     Parameters
@@ -176,8 +174,8 @@ def explained(library: ModelLibrary, dataset: "ProfileDataset", evaluation: Eval
 
 
 def learning_curves(
-    profile: "ProfileDataset",
-    mixes: "ProfileDataset",
+    profile: ProfileDataset,
+    mixes: ProfileDataset,
     runs: Sequence[int],
     models: Sequence[str] = COMPARED,
     *,
@@ -208,8 +206,6 @@ def learning_curves(
     InvalidValueError
         For a budget of fewer than 12 runs, or of more than there are.
     """
-    from slomo.training.training import train
-
     frame = profile.frame
     pressure = frame[frame["plan"] == "pressure"]
     counts = pressure.groupby("target").size()
@@ -235,7 +231,7 @@ def _families(models: Sequence[str]) -> list[str]:
     return list(dict.fromkeys("slomo" if name == PUBLISHED else name for name in models))
 
 
-def _mean_error(library: ModelLibrary, mixes: "ProfileDataset", name: str) -> float:
+def _mean_error(library: ModelLibrary, mixes: ProfileDataset, name: str) -> float:
     if name == PUBLISHED:
         return evaluate(library, mixes, ["slomo"], compat="published").models["slomo"].mape
     return evaluate(library, mixes, [name]).models[name].mape

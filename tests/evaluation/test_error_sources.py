@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.prediction.error_sources import error_sources, explained, learning_curves, reliability
-from slomo.prediction.evaluation import evaluate
+from slomo.evaluation.error_sources import error_sources, explained, learning_curves, reliability
+from slomo.evaluation.evaluate import evaluate
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan
 from slomo.testbed.simulated import SimulatedTestbed

@@ -8,23 +8,21 @@ all models are judged on the same rows.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.prediction.equilibrium import NAME as EQUILIBRIUM
 from slomo.prediction.predictor import Predictor
+from slomo.records import schema
+from slomo.records.dataset import ProfileDataset
+from slomo.vocabulary.defaults import Compat
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.workload import Workload
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from slomo.records.dataset import ProfileDataset
-    from slomo.vocabulary.defaults import Compat
 
 SCHEMA_VERSION = 1
 Floats = NDArray[np.float64]
@@ -123,7 +121,7 @@ class Evaluation:
     rows : mapping of str to sequence
         Every prediction, column by column; see :meth:`to_frame`.
     sources : mapping of str to mapping
-        Model -> mean errors by source (`slomo.prediction.error_sources`), where they were asked for.
+        Model -> mean errors by source (`slomo.evaluation.error_sources`), where they were asked for.
     reliability : mapping of str to mapping
         Model -> nominal -> observed coverage of intervals, 0 to 1, where it was asked for.
     """
@@ -156,10 +154,8 @@ class Evaluation:
             },
         }
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """Return one row per prediction: target, competitor_count, model, measured, predicted, interval, error."""
-        import pandas as pd
-
         return pd.DataFrame(dict(self.rows))
 
     def __repr__(self) -> str:
@@ -174,11 +170,11 @@ class Evaluation:
 
 def evaluate(
     library: ModelLibrary,
-    dataset: "ProfileDataset",
+    dataset: ProfileDataset,
     models: Sequence[str] | None = None,
     coverage: float = 0.9,
     *,
-    compat: "Compat | None" = None,
+    compat: Compat | None = None,
 ) -> Evaluation:
     """Predict every mix of a dataset with every model and compare with what was measured.
 
@@ -203,8 +199,6 @@ def evaluate(
     UnknownNameError
         For NFs or models the library lacks.
     """
-    from slomo.records import schema  # loads pandas, which predicting does without
-
     machine = _one_machine(dataset)
     mixes = judged_mixes(library, dataset)
     frame = mixes.frame
@@ -233,7 +227,7 @@ def evaluate(
     )
 
 
-def judged_mixes(library: ModelLibrary, dataset: "ProfileDataset") -> "ProfileDataset":
+def judged_mixes(library: ModelLibrary, dataset: ProfileDataset) -> ProfileDataset:
     """Return the mixes that say how well models and composition predict: those whose tenants run as they were profiled.
 
     What an NF at reduced load serves is what it was offered, whatever the pressure on it; `solve_server` predicts that.
@@ -252,8 +246,6 @@ def judged_mixes(library: ModelLibrary, dataset: "ProfileDataset") -> "ProfileDa
     UnknownNameError
         Where the dataset has no mixes.
     """
-    from slomo.records.dataset import ProfileDataset
-
     mixes = dataset.select(plan="mix")
     frame = mixes.frame
     kept = _as_profiled(library, mixes)
@@ -267,7 +259,7 @@ def judged_mixes(library: ModelLibrary, dataset: "ProfileDataset") -> "ProfileDa
     return ProfileDataset(frame[kept].reset_index(drop=True), mixes.environment)
 
 
-def _as_profiled(library: ModelLibrary, mixes: "ProfileDataset") -> NDArray[np.bool_]:
+def _as_profiled(library: ModelLibrary, mixes: ProfileDataset) -> NDArray[np.bool_]:
     """Return, for each row, whether every tenant at a bounded load has a model of its own."""
     frame = mixes.frame
     alike = {key: mixes.workload(key) for key in mixes.targets}
@@ -278,9 +270,7 @@ def _as_profiled(library: ModelLibrary, mixes: "ProfileDataset") -> NDArray[np.b
     return result
 
 
-def _one_machine(dataset: "ProfileDataset") -> str:
-    from slomo.records import schema
-
+def _one_machine(dataset: ProfileDataset) -> str:
     frame = dataset.frame
     machines = sorted(frame.loc[frame[schema.PLAN] == schema.Plan.MIX, schema.MACHINE].unique())
     if len(machines) != 1:
@@ -293,7 +283,7 @@ def _one_machine(dataset: "ProfileDataset") -> str:
 
 
 def _models_of(
-    library: ModelLibrary, targets: Sequence[Workload], machine: str, compat: "Compat | None"
+    library: ModelLibrary, targets: Sequence[Workload], machine: str, compat: Compat | None
 ) -> tuple[str, ...]:
     """Return the models all targets have: the equilibrium, then families in the order of the first target's."""
     subjects = [library.find(workload, machine) for workload in targets]
@@ -302,7 +292,7 @@ def _models_of(
     return (EQUILIBRIUM, *families) if jointly else tuple(families)
 
 
-def predictor_of(library: ModelLibrary, machine: str, name: str, compat: "Compat | None" = None) -> Predictor:
+def predictor_of(library: ModelLibrary, machine: str, name: str, compat: Compat | None = None) -> Predictor:
     """Return what answers under a name of an evaluation: the equilibrium, or a family that composes."""
     if name == EQUILIBRIUM:
         return Predictor(library, machine, method="equilibrium")

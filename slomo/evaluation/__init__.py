@@ -1,0 +1,1 @@
+"""The evaluation room: predictions compared with tables of measurements; import its files."""
