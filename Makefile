@@ -3,6 +3,7 @@
 #   make demo    set up, then run the main job: profile, train, compose, predict, check
 #   make test    set up, then style, types, floors and every test; changes no package of the machine
 #   make native  install what the native network functions are built from (DPDK; Debian, root): their tests run then
+#   make kube-tools   build the Kubernetes scheduler that a test runs (20 minutes, needs Go; once)
 #   make bench   the benchmarks, side by side with the alternatives (minutes)
 #   make clean   remove what make made
 
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types floors unit native bench datasets docs clean
+.PHONY: kube-tools demo test lint types floors unit native bench datasets docs clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/slomo demo --out demo-output
@@ -57,6 +58,9 @@ unit: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+kube-tools: $(VENV)/bin/python
+	$(BIN)/python deploy/kube-tools/build.py $(HOME)/.cache/slomo/kube
 
 datasets: $(VENV)/.runtime
 	$(BIN)/python datasets/make.py

@@ -1,0 +1,286 @@
+"""What was answered is on disk: kills, full disks, repeated keys, old revisions, undo and backup."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from slomo.errors import ConfigurationError, StoreError
+from slomo.service.state import journal
+from slomo.service.state.schema import MIGRATIONS, VERSION
+from slomo.service.state.store import Store, copy_state
+from tests.service.conftest import SERVERS, Started
+
+REQUEST = {"id": "edge", "nf": "lpm", "slo": {"min_share": 0.5}}
+
+
+def placed(client: TestClient | httpx.Client) -> list[str]:
+    """Return the ids of what is placed."""
+    return [item["id"] for item in client.get("/v1/cluster/requests").json()["requests"]]
+
+
+def test_what_is_placed_survives_a_restart_with_cores(start: Started, tmp_path: Path) -> None:
+    """A service started on the same file has the same cluster, core by core."""
+    first = start(state=tmp_path / "state.sqlite")
+    first.post("/v1/cluster/servers", json={"servers": SERVERS})
+    first.post("/v1/place", json={"requests": [REQUEST, {"id": "b", "chain": ["nat", "ids"]}]})
+    before = first.get("/v1/cluster").json()
+    first.__exit__(None, None, None)
+    second = start(state=tmp_path / "state.sqlite")
+
+    assert second.get("/v1/cluster").json() == before
+
+
+def test_one_writer_at_a_time(start: Started, tmp_path: Path) -> None:
+    """A second service on the same file is refused."""
+    start(state=tmp_path / "state.sqlite")
+
+    with pytest.raises(StoreError, match="another service"):
+        Store(tmp_path / "state.sqlite")
+
+
+def test_a_key_used_twice_places_once(client: TestClient) -> None:
+    """The same key and body get the first answer; another body is refused."""
+    headers = {"Idempotency-Key": "k1"}
+    first = client.post("/v1/place", json={"requests": [REQUEST]}, headers=headers)
+    second = client.post("/v1/place", json={"requests": [REQUEST]}, headers=headers)
+    other = client.post("/v1/place", json={"requests": [{**REQUEST, "id": "x"}]}, headers=headers)
+
+    assert first.status_code == second.status_code == 200
+    assert first.content == second.content
+    assert second.headers["idempotency-replayed"] == "true"
+    assert other.status_code == 422
+    assert placed(client) == ["edge"]
+
+
+def test_a_decision_on_an_old_revision_is_refused(client: TestClient) -> None:
+    """If-Match with a tag that has gone by changes nothing."""
+    tag = client.get("/v1/cluster").headers["etag"]
+    assert client.get("/v1/cluster", headers={"If-None-Match": tag}).status_code == 304
+    assert client.post("/v1/place", json={"requests": [REQUEST]}, headers={"If-Match": tag}).status_code == 200
+    late = client.post("/v1/place", json={"requests": [{**REQUEST, "id": "b"}]}, headers={"If-Match": tag})
+
+    assert late.status_code == 412
+    assert placed(client) == ["edge"]
+
+
+def test_what_if_changes_nothing(client: TestClient) -> None:
+    """A question whether something fits leaves revision and cluster as they are."""
+    before = client.get("/v1/cluster").content
+    told = client.post("/v1/place", json={"requests": [REQUEST], "what_if": True}).json()
+
+    assert told["decisions"][0]["accepted"]
+    assert client.get("/v1/cluster").content == before
+
+
+def test_undo_puts_back_core_by_core_and_only_once(client: TestClient) -> None:
+    """Removing and undoing leaves the cluster as it was; a second undo, or one after a later change, is refused."""
+    made = client.post("/v1/place", json={"requests": [REQUEST, {"id": "b", "nf": "nat"}]}).json()
+    before = client.get("/v1/cluster").json()["servers"]
+    removed = client.delete("/v1/cluster/requests/edge").json()["receipt"]
+
+    assert client.post(f"/v1/receipts/{made['receipt']}/undo").status_code == 409
+    assert client.post(f"/v1/receipts/{removed}/undo").status_code == 200
+    assert client.get("/v1/cluster").json()["servers"] == before
+    assert client.post(f"/v1/receipts/{removed}/undo").status_code == 409
+    assert client.post(f"/v1/receipts/{made['receipt']}/undo").status_code == 200
+    assert placed(client) == []
+    assert client.post("/v1/receipts/999/undo").status_code == 404
+
+
+def test_servers_come_and_go(client: TestClient) -> None:
+    """An empty server can be removed, one in use cannot, and a name is given once."""
+    client.post("/v1/place", json={"requests": [REQUEST]})
+    used = client.get("/v1/cluster/requests/edge").json()["decision"]["assignments"][0]["server"]
+    free = next(item["name"] for item in SERVERS if item["name"] != used)
+
+    assert client.delete(f"/v1/cluster/servers/{used}").status_code == 409
+    assert client.delete(f"/v1/cluster/servers/{free}").status_code == 200
+    assert client.delete(f"/v1/cluster/servers/{free}").status_code == 404
+    assert (
+        client.post("/v1/cluster/servers", json={"servers": [{"name": used, "machine": "e5-2620v4"}]}).status_code
+        == 409
+    )
+    assert placed(client) == ["edge"]
+
+
+def test_a_machine_is_never_a_file(client: TestClient, tmp_path: Path) -> None:
+    """No request can make the service open a path."""
+    for name in ("/etc/passwd", "../x.yaml", "x.yaml", str(tmp_path)):
+        answer = client.post("/v1/cluster/servers", json={"servers": [{"name": "s9", "machine": name}]})
+        assert answer.status_code == 422
+
+
+def test_disk_full_refuses_writes_and_answers_reads(start: Started, tmp_path: Path) -> None:
+    """Where nothing can be written the answer is 507, memory follows the disk, and reads go on."""
+    client = start(state=tmp_path / "state.sqlite")
+    client.post("/v1/cluster/servers", json={"servers": SERVERS})
+    client.post("/v1/place", json={"requests": [REQUEST]})
+    before = client.get("/v1/cluster").json()
+    store: Store = client.service.store  # type: ignore[attr-defined]
+    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    big = [{"id": f"r{number}-{'x' * 150}", "nf": "ids"} for number in range(12)]
+    refused = client.post("/v1/place", json={"requests": big})
+
+    assert refused.status_code == 507
+    assert client.get("/v1/cluster").json() == before
+    assert client.post("/v1/predict", json={"target": "lpm", "competitors": ["nat"]}).status_code == 200
+    store._connection.execute(f"PRAGMA max_page_count = {pages + 10_000}")
+    assert client.post("/v1/place", json={"requests": big}).status_code == 200
+
+
+def test_writes_of_one_transaction_fail_alone(tmp_path: Path) -> None:
+    """A write that fails is undone; those that share its transaction are kept."""
+    store = Store(tmp_path / "s.sqlite")
+
+    def wrong(connection: sqlite3.Connection) -> None:
+        journal.put_entries(connection, {"bad": {"x": 1}})
+        raise ValueError("no")
+
+    futures = [store.write(lambda c, i=i: journal.put_entries(c, {f"r{i}": {"n": i}})) for i in range(5)]  # type: ignore[misc]
+    failing = store.write(wrong)
+    futures += [store.write(lambda c: journal.put_entries(c, {"last": {}}))]
+    for future in futures:
+        future.result()
+    with pytest.raises(ValueError, match="no"):
+        failing.result()
+
+    assert len(store.read(journal.entries)) == 6
+    store.close()
+
+
+def test_backup_while_in_use_is_whole(tmp_path: Path) -> None:
+    """A copy taken during writes opens, and holds a state that was."""
+    store = Store(tmp_path / "s.sqlite")
+    futures = []
+    for number in range(200):
+        futures.append(store.write(lambda c, i=number: journal.put_entries(c, {f"r{i}": {"n": i}})))  # type: ignore[misc]
+        if number == 100:
+            store.backup(tmp_path / "copy.sqlite")
+    for future in futures:
+        future.result()
+    store.close()
+    copy = Store(tmp_path / "copy.sqlite")
+
+    assert [entry["n"] for entry in copy.read(journal.entries)] == list(range(len(copy.read(journal.entries))))
+    copy.close()
+
+
+def test_an_older_state_is_brought_up_to_date_and_a_newer_one_refused(tmp_path: Path) -> None:
+    """Migrations add what is missing, and keep what is there."""
+    path = tmp_path / "old.sqlite"
+    connection = sqlite3.connect(path)
+    connection.executescript(MIGRATIONS[0])
+    connection.execute("INSERT INTO placed (request, entry) VALUES ('a', '{\"n\": 1}')")
+    connection.execute("PRAGMA user_version = 1")
+    connection.commit()
+    connection.close()
+    store = Store(path)
+    assert store.read(journal.entries) == [{"n": 1}]
+    store.close()
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.close()
+
+    with pytest.raises(ConfigurationError, match="version"):
+        Store(path)
+
+
+def test_no_state_to_copy_is_said(tmp_path: Path) -> None:
+    """Backing up what is not there is an error, not an empty file."""
+    with pytest.raises(StoreError, match="no state"):
+        copy_state(tmp_path / "nowhere", tmp_path / "copy")
+
+
+def test_a_job_places_in_the_background_and_tells(client: TestClient) -> None:
+    """Prefer: respond-async answers 202 at once; the job ends, its events say so."""
+    many = [{"id": f"r{number}", "nf": "ids", "slo": {"kind": "on-demand"}} for number in range(20)]
+    accepted = client.post("/v1/place", json={"requests": many}, headers={"Prefer": "respond-async"})
+    assert accepted.status_code == 202
+    where = accepted.headers["location"]
+    with client.stream("GET", f"{where}/events") as events:
+        lines = [json.loads(line[6:]) for line in events.iter_lines() if line.startswith("data: ")]
+
+    assert lines[-1]["state"] == "done"
+    assert lines[-1]["result"] == {"accepted": 20, "refused": 0}
+    assert client.get(where).json()["done"] == 1.0
+    assert client.get("/v1/jobs/none").status_code == 404
+
+
+class Running:
+    """A service in a process of its own."""
+
+    def __init__(self, models: Path, state: Path, port: int = 0) -> None:
+        command = [sys.executable, "-m", "slomo", "serve", "--models", str(models), "--state", str(state)]
+        self.process = subprocess.Popen([*command, "--port", str(port)], stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        self.said: list[str] = []
+        while True:
+            line = self.process.stderr.readline()
+            assert line, f"the service ended: {self.said}"
+            self.said.append(line)
+            if "slomo answers at" in line:
+                self.url = line.split()[-1]
+                return
+
+    def kill(self) -> None:
+        """Kill without warning."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+@pytest.mark.slow
+def test_killed_under_writes_loses_and_doubles_nothing(models_folder: Path, tmp_path: Path) -> None:
+    """Kill -9 while requests are placed: whatever was acknowledged is there after the restart, once.
+
+    SLOMO_KILLS sets how often; benchmarks/service.py does it 500 times.
+    """
+    import threading
+
+    kills = int(os.environ.get("SLOMO_KILLS", "2"))
+    acknowledged: set[str] = set()
+    servers: list[dict[str, Any]] = [{"name": f"s{number}", "machine": "e5-2620v4"} for number in range(60)]
+    for turn in range(kills):
+        service = Running(models_folder, tmp_path / "state.sqlite")
+        with httpx.Client(base_url=service.url, timeout=20.0) as line:
+            if turn == 0:
+                assert line.post("/v1/cluster/servers", json={"servers": servers}).status_code == 201
+            assert acknowledged <= set(placed(line))
+
+            def write(turn: int = turn, line: httpx.Client = line) -> None:
+                for number in range(10_000):
+                    name = f"t{turn}-{number}"
+                    body = {"requests": [{"id": name, "nf": "ids", "slo": {"kind": "on-demand"}}]}
+                    try:
+                        if line.post("/v1/place", json=body, headers={"Idempotency-Key": name}).status_code == 200:
+                            acknowledged.add(name)
+                    except httpx.HTTPError:
+                        return
+
+            writer = threading.Thread(target=write)
+            writer.start()
+            time.sleep(0.3 + 0.1 * (turn % 5))
+            service.kill()
+            writer.join()
+    last = Running(models_folder, tmp_path / "state.sqlite")
+    try:
+        with httpx.Client(base_url=last.url, timeout=20.0) as line:
+            ids = placed(line)
+    finally:
+        last.kill()
+
+    assert acknowledged
+    assert acknowledged <= set(ids)
+    assert len(ids) == len(set(ids))
