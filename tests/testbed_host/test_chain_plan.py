@@ -1,5 +1,6 @@
 """What a host is told of chains, what it refuses, and where control groups are found."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -132,6 +133,23 @@ def test_the_tree_is_found_where_this_process_is(tmp_path: Path, version: int) -
     weights.close()
     assert (groups["nat"] / tree.file).read_text() == "512"
     assert weights.changes == 1
+
+
+def test_a_look_read_after_the_end_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weight for a group that the watcher has removed is no fault: the run is over."""
+    tree = processor_tree(*fake_tree(tmp_path, 1))
+    (tmp_path / "nat").mkdir()
+    (tmp_path / "nat" / tree.file).write_text("")
+    weights = GroupWeights(tree, {"nat": tmp_path / "nat"})
+
+    def gone(*_: object) -> int:
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(os, "pwrite", gone)
+
+    assert not weights.write("nat", 512)
+    assert weights.changes == 0
+    weights.close()
 
 
 def test_no_tree_says_what_to_grant(tmp_path: Path) -> None:

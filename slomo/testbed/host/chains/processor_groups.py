@@ -6,6 +6,7 @@ found and written.
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -149,10 +150,15 @@ class GroupWeights:
             self._files[name] = os.open(path / tree.file, os.O_WRONLY | os.O_CLOEXEC)
 
     def write(self, name: str, weight: int) -> bool:
-        """Set a stage's weight; return whether it changed."""
+        """Set a stage's weight; return whether it changed, which it does not where its group is gone."""
         if self._written.get(name) == weight:
             return False
-        os.pwrite(self._files[name], b"%d" % self.tree.checked(name, weight), 0)
+        try:
+            os.pwrite(self._files[name], b"%d" % self.tree.checked(name, weight), 0)
+        except OSError as problem:
+            if problem.errno == errno.ENODEV:  # the run ended, and its groups with it, before this look was read
+                return False
+            raise
         self._written[name] = weight
         self.changes += 1
         return True

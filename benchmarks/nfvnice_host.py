@@ -1,0 +1,244 @@
+"""NFVnice on real processes of this machine, beside the kernel's schedulers alone: ratios within one run.
+
+NFVnice (SIGCOMM'17), section 4, as far as one core for stages and one for the manager allow. Every case is run under
+all policies in turn, in a new order each round, so that whatever else the machine does falls on all of them; a ratio is
+that of two runs of one round, quoted as its median, least and most.
+
+    python benchmarks/nfvnice_host.py            # about five minutes
+    python benchmarks/nfvnice_host.py --quick    # one
+"""
+
+import argparse
+import itertools
+import os
+import random
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from slomo.testbed.host.chains.looks import HostChainResult
+from slomo.testbed.host.chains.plan import ChainRunSettings
+from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
+from slomo.workflow.chain import run_chains_on_host
+
+CORE = max(os.sched_getaffinity(0))
+CAPACITY = 2048
+LINE_RATE_MPPS = 14.88  # 10 Gbit/s of 64 B, as in the paper
+GOAL_GAIN, GOAL_WASTED, GOAL_JAIN, GOAL_OVERHEAD = 1.2, 0.05, 0.99, 0.01
+
+
+@dataclass(frozen=True)
+class Way:
+    """A policy, what it works on, and how costs are sampled."""
+
+    policy: str
+    scheduler: str | None = None
+    without: tuple[str, ...] = ()
+    sample_us: float = 1000.0
+
+    @property
+    def name(self) -> str:
+        """What the tables call it."""
+        return (
+            self.policy + (f"-{self.scheduler}" if self.scheduler else "") + "".join(f" no {p}" for p in self.without)
+        )
+
+
+ALONE = [Way("cfs"), Way("batch"), Way("rr")]
+NICE = [Way("nfvnice", "cfs"), Way("nfvnice", "batch"), Way("nfvnice", "rr")]
+PARTS = [
+    Way("nfvnice", "cfs", ("local",)),
+    Way("nfvnice", "cfs", ("shares",)),
+    Way("nfvnice", "cfs", ("pressure", "local")),
+]
+
+
+@dataclass
+class Runs:
+    """All runs of one case: way -> result of each round."""
+
+    results: dict[Way, list[HostChainResult]] = field(default_factory=dict)
+
+    def median(self, way: Way, value: Callable[[HostChainResult], float]) -> float:
+        """Return the median over the rounds."""
+        return statistics.median(value(result) for result in self.results[way])
+
+    def ratios(self, way: Way, to: Way, value: Callable[[HostChainResult], float]) -> list[float]:
+        """Return one way's value over another's, round by round."""
+        pairs = zip(self.results[way], self.results[to], strict=True)
+        return [value(one) / value(other) for one, other in pairs if value(other)]
+
+
+def goodput(result: HostChainResult) -> float:
+    return result.delivered_mpps
+
+
+def alternate(system: ChainSystem, ways: Sequence[Way], given: argparse.Namespace) -> Runs:
+    """Run all ways in turn, round by round, in an order drawn anew."""
+    runs, draw = Runs({way: [] for way in ways}), random.Random(given.seed)  # noqa: S311
+    for _ in range(given.rounds):
+        for way in draw.sample(list(ways), len(ways)):
+            settings = ChainRunSettings(seconds=given.seconds, sample_us=way.sample_us, build=given.build)
+            runs.results[way].append(
+                run_chains_on_host(system, way.policy, scheduler=way.scheduler, without=way.without, settings=settings)
+            )
+    return runs
+
+
+def stage(name: str, *cycles: float) -> ChainStage:
+    return ChainStage(name, CORE, cycles=cycles)
+
+
+def chain_of(costs: Sequence[Sequence[float]], mpps: float = LINE_RATE_MPPS) -> ChainSystem:
+    """Return one chain over one core, a stage per cost."""
+    stages = tuple(stage(f"s{i}", *cost) for i, cost in enumerate(costs))
+    return ChainSystem(
+        stages, (ServiceChain("web", tuple(s.name for s in stages), mpps=mpps),), queue_capacity=CAPACITY
+    )
+
+
+def side_by_side(costs: Sequence[float], mpps: Sequence[float]) -> ChainSystem:
+    """Return functions that share a core and nothing else: a chain of one stage each."""
+    stages = tuple(stage(f"nf{i}", cost) for i, cost in enumerate(costs))
+    chains = tuple(ServiceChain(s.name, (s.name,), mpps=rate) for s, rate in zip(stages, mpps, strict=True))
+    return ChainSystem(stages, chains, queue_capacity=CAPACITY)
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.2f} ({min(values):.2f}..{max(values):.2f})"
+
+
+def verdict(good: bool) -> str:
+    return "ok " if good else "off"
+
+
+def show_functions(given: argparse.Namespace) -> None:
+    """Three functions on one core, of like and unlike costs, under like and unlike loads."""
+    print(
+        "\n# Three functions on one core: rates of each [Mpps] | core shares | switches/s | Jain of output over input"
+    )
+    for costs, rates in itertools.product(((250, 250, 250), (500, 250, 50)), ((5.0, 5.0, 5.0), (6.0, 6.0, 3.0))):
+        print(f"costs {costs} cycles, offered {rates} Mpps")
+        runs = alternate(side_by_side(costs, rates), [*ALONE, *NICE], given)
+        for way, results in runs.results.items():
+            each = [statistics.median(r.chains[i].delivered_mpps for r in results) for i in range(3)]
+            share = [statistics.median(r.stages[i].processor_share for r in results) for i in range(3)]
+            switches = runs.median(way, switches_per_s)
+            jain = runs.median(way, lambda r: r.fairness)
+            told = f"{way.name:14s} {numbers(each)} | {numbers(share)} | {switches:6.0f} | {jain:.3f}"
+            goal = f"  {verdict(jain >= GOAL_JAIN)} goal {GOAL_JAIN}" if way == NICE[0] else ""
+            print(told + goal)
+
+
+def switches_per_s(result: HostChainResult) -> float:
+    return sum(s.voluntary_switches + s.involuntary_switches for s in result.stages) / result.seconds
+
+
+def numbers(values: Sequence[float]) -> str:
+    return " ".join(f"{value:5.2f}" for value in values)
+
+
+def show_chain(given: argparse.Namespace, costs: Sequence[float], ways: Sequence[Way]) -> None:
+    """One chain on one core: goodput as a ratio to CFS, wasted work, and the policies in order."""
+    print(f"\n# Chain {'/'.join(f'{cost:g}' for cost in costs)} cycles on one core, {LINE_RATE_MPPS} Mpps offered")
+    runs = alternate(chain_of([(cost,) for cost in costs]), ways, given)
+    for way in ways:
+        gain = runs.ratios(way, ways[0], goodput)
+        wasted = runs.median(way, lambda r: r.wasted)
+        lost = runs.median(way, lambda r: sum(c.lost_behind for c in r.chains) / r.seconds / 1e6)
+        waiting = runs.median(way, lambda r: r.chains[0].p50_us)
+        goal = ""
+        if way == NICE[0]:
+            goal = (
+                f"  {verdict(statistics.median(gain) >= GOAL_GAIN)} goal {GOAL_GAIN} x, "
+                f"{verdict(wasted < GOAL_WASTED)} wasted below {GOAL_WASTED:.0%}"
+            )
+        told = f"{way.name:32s} {spread(gain)} x cfs, wasted {wasted:6.1%}, {lost:5.2f} Mpps lost behind"
+        print(f"{told}, p50 {waiting:6.0f} us{goal}")
+    order = sorted(ways, key=lambda way: -runs.median(way, goodput))
+    print("order: " + " > ".join(way.name for way in order))
+
+
+def show_orders(given: argparse.Namespace) -> None:
+    """All orders of the chain, and costs drawn per packet."""
+    print("\n# All orders of 120/270/550, and each cost drawn per packet: NFVnice over CFS")
+    cases = {
+        "/".join(f"{c:g}" for c in costs): [(c,) for c in costs] for costs in itertools.permutations((120, 270, 550))
+    }
+    cases["random"] = [(120, 270, 550)] * 3
+    for name, costs in cases.items():
+        runs = alternate(chain_of(costs), [ALONE[0], NICE[0]], given)
+        gain, wasted = runs.ratios(NICE[0], ALONE[0], goodput), runs.median(NICE[0], lambda r: r.wasted)
+        cfs = runs.median(ALONE[0], lambda r: r.wasted)
+        good = verdict(min(gain) > 1.0 and wasted < GOAL_WASTED) + f" above 1, wasted below {GOAL_WASTED:.0%}"
+        print(f"{name:12s} {spread(gain)} x, wasted {wasted:.1%} (cfs {cfs:.1%})  {good}")
+
+
+def show_shared(given: argparse.Namespace) -> None:
+    """Two chains that share their first and last function; the cheap one beside the costly one, and alone."""
+    print("\n# Chains 270,120,300 and 270,4500,300 share first and last; the paper has four cores, here it is one")
+    stages = (stage("first", 270), stage("light", 120), stage("heavy", 4500), stage("last", 300))
+    dear = ServiceChain("dear", ("first", "heavy", "last"), mpps=5.0)
+    for rate in (0.1, 0.3):
+        cheap = ServiceChain("cheap", ("first", "light", "last"), mpps=rate)
+        both, alone = (ChainSystem(stages, chains, queue_capacity=CAPACITY) for chains in ((cheap, dear), (cheap,)))
+        for way in (ALONE[0], NICE[0]):
+            beside, by_itself = (alternate(system, [way], given).results[way] for system in (both, alone))
+            pairs = zip(beside, by_itself, strict=True)
+            kept = [one.chains[0].delivered_mpps / other.chains[0].delivered_mpps for one, other in pairs]
+            wasted = statistics.median(result.wasted for result in beside)
+            print(f"{way.name:14s} cheap, offered {rate} Mpps, keeps {spread(kept)} of alone, wasted {wasted:.1%}")
+
+
+def show_overhead(given: argparse.Namespace) -> None:
+    """Tell what sampling costs a saturated function, and what control costs a core."""
+    print("\n# Overhead")
+    often, never = Way("cfs", sample_us=1.0), Way("cfs", sample_us=0.0)
+    runs = alternate(side_by_side([120], [LINE_RATE_MPPS]), [never, often], given)
+    kept = runs.ratios(often, never, goodput)
+    per_second = runs.median(often, lambda r: r.stages[0].samples / r.seconds)
+    each_ms = (1.0 - statistics.median(kept)) * 1000 / per_second
+    print(
+        f"a function of 120 cycles, sampled {per_second:.0f} times a second, keeps {spread(kept)} of its rate: sampled"
+    )
+    print(f"  each ms it loses {each_ms:.3%}  {verdict(each_ms <= GOAL_OVERHEAD)} goal {GOAL_OVERHEAD:.0%}")
+    runs = alternate(chain_of([(120,), (270,), (550,)]), [NICE[0]], given)
+    control = [result.control_share for result in runs.results[NICE[0]]]
+    good = verdict(statistics.median(control) <= GOAL_OVERHEAD)
+    manager = runs.median(NICE[0], lambda r: r.manager_share)
+    each = " ".join(f"{share:.2%}" for share in sorted(control))
+    print(f"control: {statistics.median(control):.2%} of a core ({each})  {good} goal {GOAL_OVERHEAD:.0%}")
+    print(f"the manager, traffic included, takes {manager:.0%} of its core")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--build", choices=["portable", "dpdk"], default="portable")
+    parser.add_argument("--quick", action="store_true", help="two rounds of a fifth of a second")
+    parser.add_argument("--only", choices=["functions", "chain", "orders", "shared", "overhead"], action="append")
+    given = parser.parse_args()
+    if given.quick:
+        given.rounds, given.seconds = 2, 0.2
+    parts = {
+        "chain": lambda: show_chain(given, (120, 270, 550), [*ALONE, *NICE, *PARTS]),
+        "costly": lambda: show_chain(given, (550, 2200, 4500), [*ALONE, *NICE]),
+        "orders": lambda: show_orders(given),
+        "functions": lambda: show_functions(given),
+        "shared": lambda: show_shared(given),
+        "overhead": lambda: show_overhead(given),
+    }
+    load = os.getloadavg()[0]
+    told = f"stages on core {CORE}, rings of {CAPACITY}, {given.rounds} rounds of {given.seconds:g} s"
+    print(f"{told}, load of the machine {load:.1f}")
+    for name, part in parts.items():
+        if not given.only or name in given.only or (name == "costly" and "chain" in given.only):
+            part()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
