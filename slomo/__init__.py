@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from slomo.vocabulary.vector import MetricVector
     from slomo.vocabulary.workload import Traffic, Workload
     from slomo.workflow.evaluate import evaluate
+    from slomo.workflow.library import load_library
     from slomo.workflow.predict import predict
     from slomo.workflow.profile import profile
-    from slomo.workflow.train import load_library, train
+from slomo.workflow.train import train
 
 __all__ = [
     "SLO",
@@ -86,7 +87,7 @@ _HOME = {
     "evaluate": "slomo.workflow.evaluate",
     "import_table": "slomo.records.importing.door",
     "load_dataset": "slomo.records.storage",
-    "load_library": "slomo.workflow.train",
+    "load_library": "slomo.workflow.library",
     "load_machine": "slomo.vocabulary.machine",
     "load_network_function": "slomo.vocabulary.network_function",
     "predict": "slomo.workflow.predict",

@@ -4,6 +4,7 @@ Solo rows carry zero for every metric that adds up (no competitors, no pressure)
 tenant, each in turn as the target ("rotation"), so that one run of n NFs checks n predictions.
 """
 
+import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -233,7 +234,6 @@ def _vector_columns(prefix: str, vector: MetricVector | None) -> Row:
 
 
 def _json(text: str) -> Any:
-    import json
 
     try:
         return json.loads(text)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from slomo.errors import InvalidValueError
+from slomo.prediction.result import label
 from slomo.report.figures import COLOURS, axes_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,6 @@ def waterfall(prediction: "Prediction") -> "Figure":
 
 
 def _title(prediction: "Prediction") -> str:
-    from slomo.prediction.result import label
 
     counts: dict[str, int] = {}
     for workload in prediction.competitors:

@@ -3,6 +3,7 @@
 Profilers and models are tested against real measurements this way (Ax's and vizier's replayed back ends).
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -124,7 +125,6 @@ def _sample(row: Mapping[Any, Any]) -> TenantSample:
 
 
 def _isolation(row: Mapping[Any, Any]) -> Any:
-    import json
 
     return json.loads(str(row[schema.ISOLATION]))
 

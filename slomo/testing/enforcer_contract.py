@@ -1,5 +1,7 @@
 """What every enforcement backend owes, as tests: subclass it in your test suite and override three methods."""
 
+from pathlib import Path
+
 import pytest
 
 from slomo.enforce.change import Backend
@@ -140,6 +142,5 @@ class EnforcerContract:
 
 
 def _apply(plan: EnforcementPlan, backend: Backend, folder: object) -> Receipt:
-    from pathlib import Path
 
     return apply(plan, backend, receipts=Path(str(folder)))

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.models.base import ModelFamily, SensitivityModel
+from slomo.models.responses.sensitivity import sensitivity_from_dict
 from slomo.training.families.registry import make_family
 from slomo.vocabulary.metrics import METRICS
 
@@ -113,8 +114,6 @@ class ModelContract:
 
     def test_is_data(self) -> None:
         """A model is JSON; saved and read back it answers the same numbers (law 7)."""
-        from slomo.models.responses.sensitivity import sensitivity_from_dict
-
         model, rows, _ = self.fitted()
         text = json.dumps(model.to_dict(), allow_nan=False)
         if self.can_be_saved:

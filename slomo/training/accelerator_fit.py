@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from slomo.compose.resources import PATTERNS, Pattern
 from slomo.models.base import Floats
 from slomo.models.responses.accelerator import AcceleratorUse, core_ns_of, shared_mpps
+from slomo.records.rows import competitors_from_cell
 
 if TYPE_CHECKING:
     from slomo.models.nf_model import NFModel
@@ -51,8 +52,6 @@ def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], Acceler
     dict of (machine, workload key) to AcceleratorUse
         Without NFs that lose nothing. Where several accelerators slow an NF down, the one that costs most.
     """
-    from slomo.records.rows import competitors_from_cell
-
     frame = dataset.frame
     found: dict[tuple[str, str], AcceleratorUse] = {}
     for (machine, target), rows in frame[frame["plan"] == PLAN].groupby(["machine", "target"], sort=False):

@@ -17,6 +17,7 @@ from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
+from slomo.records.rows import competitors_from_cell, workload_from_columns
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
 from slomo.vocabulary.workload import Workload
 
@@ -63,8 +64,6 @@ class MixRows:
 
 def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str) -> MixRows:
     """Return the rows of plan ``mix`` on `machine` whose tenants are all among `models`, at any offered load."""
-    from slomo.records.rows import competitors_from_cell, workload_from_columns
-
     frame = dataset.frame
     chosen = (frame["plan"] == "mix") & (frame["machine"] == machine) & frame["isolation"].isin(["null", "", "None"])
     index = {model.workload.key: number for number, model in enumerate(models)}

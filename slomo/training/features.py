@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import MissingMetricError, UnknownNameError
 from slomo.models.base import TRAFFIC_PREFIX, Floats
+from slomo.records.rows import competitors_from_cell, workload_from_columns
 from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.workload import Workload
 
@@ -121,8 +122,6 @@ def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 def saturated_key(frame: "pd.DataFrame") -> "pd.Series[Any]":
     """Return the key of every row's target with no bound on what is offered."""
-    from slomo.records.rows import workload_from_columns
-
     known: dict[str, str] = {}
     for row in frame.drop_duplicates("target").to_dict("records"):
         workload = workload_from_columns({str(name): value for name, value in row.items()})
@@ -214,8 +213,6 @@ def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
 
 def _kind(competitors: str) -> str:
     """Return which competitors these are, however many of each."""
-    from slomo.records.rows import competitors_from_cell
-
     return "|".join(sorted({workload.key for workload in competitors_from_cell(competitors)}))
 
 

@@ -24,6 +24,7 @@ from slomo.models.responses.sensitivity import TreeSensitivity, sensitivity_from
 from slomo.models.responses.server_response import ServerResponse
 from slomo.training.calibration import ENOUGH_IN_ALL, MixRows, calibrated_on, mix_rows
 from slomo.training.cross_validation import folds, held_out
+from slomo.training.families.xgb import XgbFamily
 from slomo.training.features import Subject
 from slomo.training.response_fit import PRESSURES, half_saturation, solo_vector
 
@@ -84,7 +85,6 @@ def _full_kib(subject: Subject, names: tuple[str, ...], pressure: Floats, own: F
 
 
 def _trees(subject: Subject, names: tuple[str, ...], pressure: Floats, mpps: Floats, seed: int) -> TreeSensitivity:
-    from slomo.training.families.xgb import XgbFamily
 
     grown = XgbFamily().fit(names, pressure, mpps, solo_mpps=subject.solo_mpps, seed=seed)
     # as saved and loaded: one set of numbers before and after (xgboost's own file would be kept per NF otherwise)

@@ -6,6 +6,7 @@ SLOMO (SIGCOMM'20) section 4.1: offline, per NF, from runs beside the synthetic 
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -185,7 +186,6 @@ def _facts(dataset: "ProfileDataset", seed: int) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": platform.python_version()}
     for package in ("slomo", "numpy", "scikit-learn", "xgboost"):

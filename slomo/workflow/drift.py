@@ -15,8 +15,8 @@ from slomo.models.library import ModelLibrary
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
+from slomo.workflow.library import opened
 from slomo.workflow.names import host_of
-from slomo.workflow.train import opened
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset

@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import UnknownNameError, UsageError
+from slomo.evaluation.error_sources import COMPARED, explained, learning_curves
+from slomo.evaluation.evaluate import evaluate as judge
+from slomo.profiling.plans.basic import stream_of
+from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import compat_named
+from slomo.vocabulary.network_function import network_function_names
+from slomo.workflow.library import opened
 from slomo.workflow.names import host_of, machine_name
 from slomo.workflow.profile import profile
-from slomo.workflow.train import opened
 
 if TYPE_CHECKING:
     from slomo.evaluation.evaluate import Evaluation
@@ -73,9 +78,6 @@ def evaluate(
     UnknownNameError
         For a model that was not trained, or a network function that cannot be run because `own` lacks it.
     """
-    from slomo.evaluation.error_sources import explained
-    from slomo.evaluation.evaluate import evaluate as judge
-
     known = opened(library)
     if dataset is None:
         host = host_of(known, machine)
@@ -150,8 +152,6 @@ def learning_curve(
     UsageError
         Where a machine has to be named.
     """
-    from slomo.evaluation.error_sources import COMPARED, learning_curves
-
     learned = dataset if machine is None else dataset.select(machine=machine_name(machine))
     host = _only_machine(learned)
     if judged is None:
@@ -172,7 +172,6 @@ def _only_machine(dataset: "ProfileDataset") -> str:
 
 
 def _require_descriptions(targets: "Sequence[Workload]", own: Sequence["NetworkFunction"]) -> None:
-    from slomo.vocabulary.network_function import network_function_names
 
     known = {*network_function_names(), *(network_function.name for network_function in own)}
     for workload in targets:
@@ -191,9 +190,6 @@ def calibration_mixes(dataset: "ProfileDataset") -> int:
 
     Judging by them is no cheat for errors, for nothing is fitted to mixes, but the coverage of intervals may flatter.
     """
-    from slomo.profiling.plans.basic import stream_of
-    from slomo.vocabulary.colocation import Colocation
-
     mixes = dataset.select(plan="mix")
     places = mixes.frame.drop_duplicates("run_key").index
     targets = {key: mixes.workload(key) for key in mixes.targets}

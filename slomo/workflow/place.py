@@ -62,7 +62,7 @@ def place(
     from slomo.placement.online.placer import Placer
     from slomo.placement.problem.documents import read_cluster, read_requests
     from slomo.placement.problem.way_profiles import load_profiles
-    from slomo.workflow.train import load_library
+    from slomo.workflow.library import load_library
 
     found = read_cluster(cluster) if isinstance(cluster, (str, Path)) else cluster
     batch = read_requests(requests) if isinstance(requests, (str, Path)) else tuple(requests)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from slomo.vocabulary.workload import Workload
+from slomo.workflow.library import opened
 from slomo.workflow.names import named
-from slomo.workflow.train import opened
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary

@@ -8,6 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.profiling.adaptive.campaign import adaptive_plan, refuse_replicates, run_adaptive
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.accelerator_plan import accelerator_plan
+from slomo.profiling.plans.basic import mixes_plan, pressure_plan, solo_plan
+from slomo.profiling.plans.latency_plans import LOADS, check_loads, latency_plan
+from slomo.profiling.plans.plan import combine
+from slomo.profiling.plans.reduced_mixes import reduced_mixes_plan
+from slomo.testbed.registry import machine_of, make_testbed
 from slomo.vocabulary.defaults import DEFAULT_MACHINE
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import machine_named, workloads_of
@@ -80,9 +88,6 @@ def plan_experiments(
     >>> len(plan_experiments(["lpm", "stats"], plan="pressure", runs=20))
     42
     """
-    from slomo.profiling.plans.basic import pressure_plan, solo_plan
-    from slomo.profiling.plans.plan import combine
-
     if plan not in PLANS:
         raise UnknownNameError("plan", plan, PLANS)
     workloads, host = workloads_of(network_functions), machine_named(machine)
@@ -90,8 +95,6 @@ def plan_experiments(
     if plan == "solo":
         return solo_plan(workloads, host, **rest)
     if plan == "accelerator":
-        from slomo.profiling.plans.accelerator_plan import accelerator_plan
-
         return accelerator_plan(workloads, host, **rest)
     if plan == "mixes":
         return _mixes(workloads, host, mixes, stream or "test", **rest)
@@ -164,10 +167,6 @@ def profile(
     >>> dataset.targets
     ('l2fwd@64B,100000f',)
     """
-    from slomo.profiling.adaptive.campaign import run_adaptive
-    from slomo.profiling.campaign.run import run_campaign
-    from slomo.testbed.registry import machine_of, make_testbed
-
     loads, reduced_mixes = _loads(latency, plan), _reduced_mixes(reduced_mixes, plan)
     host = machine_of(testbed, machine, DEFAULT_MACHINE)
     asked: dict[str, Any] = {"runs": runs, "mixes": mixes, "stream": stream, "replicates": replicates, "seed": seed}
@@ -198,9 +197,6 @@ def _following(
     **rest: Any,
 ) -> "dict[str, ExperimentPlan]":
     """Return the plans whose offered loads follow from what was measured, by name."""
-    from slomo.profiling.plans.latency_plans import latency_plan
-    from slomo.profiling.plans.reduced_mixes import reduced_mixes_plan
-
     plans = {} if loads is None else {"latency": latency_plan(measured, loads=loads, **rest)}
     if reduced_mixes:
         half: Stream = stream or "calibration"
@@ -222,8 +218,6 @@ def _reduced_mixes(count: int, plan: str) -> int:
 
 def _loads(latency: bool | Sequence[float], plan: str) -> tuple[float, ...] | None:
     """Return the loads to measure latency at, or None; what is wrong is said before anything is measured."""
-    from slomo.profiling.plans.latency_plans import LOADS, check_loads
-
     if latency is False:
         return None
     if plan == "mixes":
@@ -245,8 +239,6 @@ def _adaptive(
     seed: int,
 ) -> "AdaptivePlan":
     """Return the adaptive plan, with the mixes that plan ``all`` adds."""
-    from slomo.profiling.adaptive.campaign import adaptive_plan, refuse_replicates
-
     refuse_replicates(replicates)
     besides = None
     if plan == "all" and len(workloads) > 1 and mixes != 0:
@@ -258,8 +250,6 @@ def _mixes(
     workloads: Sequence[Workload], machine: "Machine", count: int | None, stream: "Stream", **rest: Any
 ) -> "ExperimentPlan":
     """Return a plan of `count` mixes; without a count, of as many as there are different ones, up to a bound."""
-    from slomo.profiling.plans.basic import mixes_plan
-
     wanted = CALIBRATION_MIXES if count is None else count
     while True:
         try:

@@ -4,10 +4,9 @@ SLOMO (SIGCOMM'20) section 5.2.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slomo.errors import ConfigurationError
+from slomo.training.training import train as train_library
 
 if TYPE_CHECKING:
     from slomo.models.base import ModelFamily
@@ -47,37 +46,7 @@ def train(
     UnknownNameError
         For a model or target there is none of.
     """
-    from slomo.training.training import train as train_library
-
     return train_library(dataset, models=models, targets=_target_keys(dataset, targets), seed=seed)
-
-
-def load_library(directory: str | Path) -> "ModelLibrary":
-    """Load saved models.
-
-    Raises
-    ------
-    ConfigurationError
-        Where there are none, or a file is damaged.
-
-    Examples
-    --------
-    >>> load_library("/nowhere/at/all")
-    Traceback (most recent call last):
-    slomo.errors.ConfigurationError: there are no models at '/nowhere/at/all'
-    hint: train some: slomo profile NF --out profile.parquet, then slomo train profile.parquet --models /nowhere/at/all
-    """
-    from slomo.models.library import ModelLibrary
-
-    if not Path(directory).is_dir():
-        steps = f"slomo profile NF --out profile.parquet, then slomo train profile.parquet --models {directory}"
-        raise ConfigurationError(f"there are no models at '{directory}'", hint=f"train some: {steps}")
-    return ModelLibrary.load(directory)
-
-
-def opened(library: "ModelLibrary | str | Path") -> "ModelLibrary":
-    """Return a library: itself, or loaded from its directory."""
-    return load_library(library) if isinstance(library, (str, Path)) else library
 
 
 def _target_keys(dataset: "ProfileDataset", targets: Sequence[str] | None) -> tuple[str, ...] | None:

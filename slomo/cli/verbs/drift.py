@@ -84,7 +84,7 @@ def refit(runs: str, models: str | None, targets: tuple[str, ...], as_json: bool
     """
     from slomo.records.catalog import find_dataset
     from slomo.workflow.drift import refit_models
-    from slomo.workflow.train import load_library
+    from slomo.workflow.library import load_library
 
     chosen = settings(models=models)
     library = load_library(chosen.models)

@@ -152,7 +152,7 @@ def _evaluated(
     from slomo.cli.progress import ProgressBar, announce_compilation
     from slomo.records.catalog import find_dataset
     from slomo.workflow.evaluate import calibration_mixes, evaluate
-    from slomo.workflow.train import load_library
+    from slomo.workflow.library import load_library
 
     chosen = settings(**given)
     library = load_library(chosen.models)

@@ -204,8 +204,8 @@ def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **give
 def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgement]":
     from slomo.placement.policies.registry import policy_class, policy_names
     from slomo.placement.problem.documents import read_cluster, read_requests
+    from slomo.workflow.library import load_library
     from slomo.workflow.place import compare as judged
-    from slomo.workflow.train import load_library
 
     curves = _curves(given["profiles"])
     chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])

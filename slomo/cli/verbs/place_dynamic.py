@@ -86,7 +86,7 @@ def _check_names(
 
 
 def _library(path: str) -> "ModelLibrary":
-    from slomo.workflow.train import load_library
+    from slomo.workflow.library import load_library
 
     return load_library(path)
 
@@ -170,8 +170,8 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     from slomo.placement.problem.documents import read_cluster, read_requests
     from slomo.placement.problem.way_profiles import load_profiles
     from slomo.placement.workloads import arrivals
+    from slomo.workflow.library import load_library
     from slomo.workflow.place import check_model, make_judge
-    from slomo.workflow.train import load_library
 
     chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
     cluster, requests = read_cluster(given["cluster"]), read_requests(given["requests"])

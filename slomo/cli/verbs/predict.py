@@ -176,8 +176,8 @@ def _predicted(
     **given: Any,
 ) -> "Prediction":
     from slomo.errors import UsageError
+    from slomo.workflow.library import load_library
     from slomo.workflow.predict import predict, predict_vector
-    from slomo.workflow.train import load_library
 
     if vector and beside:
         raise UsageError(

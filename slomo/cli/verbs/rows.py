@@ -26,7 +26,7 @@ def show_rows(
     from slomo.evaluation.rows import predict_rows
     from slomo.records.catalog import find_dataset
     from slomo.training.service_time_fit import service_time_of
-    from slomo.workflow.train import load_library
+    from slomo.workflow.library import load_library
 
     known = load_library(models).find(target, machine)
     line = None if accelerator is None else service_time_of(find_dataset(accelerator))

@@ -12,6 +12,7 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
+from slomo.training.families.xgb import MonotoneBoosting
 
 MEMBERS = 8
 
@@ -66,8 +67,6 @@ def fit_committee(inputs: Floats, response: Floats, *, seed: int, members: int =
     InvalidValueError
         For fewer than two rows or members.
     """
-    from slomo.training.families.xgb import MonotoneBoosting  # loads scikit-learn, which the members alone need
-
     if len(inputs) < 2 or members < 2:
         raise InvalidValueError(f"a committee of {members} members over {len(inputs)} rows, needed 2 or more of each")
     generator = np.random.default_rng([seed, len(inputs)])
