@@ -35,7 +35,7 @@ from slomo.testbed.host.probe.procedure import calibrate
 from slomo.testbed.host.probe.reporters import stream_mib
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.steady import summarise
-from slomo.testbed.host.tenant import Tenant, Window
+from slomo.testbed.host.tenant import HostTenant, Window
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
@@ -107,7 +107,7 @@ class Windows:
     def __init__(self, settle_s: float) -> None:
         self.seconds, self.cpu_s, self.settle_s, self._take = 0.0, 0.0, settle_s, interleaving.take_windows
 
-    def __call__(self, tenants: Sequence[Tenant], window_s: float) -> list[Window]:
+    def __call__(self, tenants: Sequence[HostTenant], window_s: float) -> list[Window]:
         """Take windows as the harness does, by the clock."""
         started, cpu_s = time.monotonic(), time.process_time()
         try:

@@ -62,7 +62,7 @@ class QueueObservation:
 
 
 @dataclass(frozen=True)
-class Pressure:
+class BackPressure:
     """What the marks of next time depend on: who is overloaded, and every queue's smoothed length."""
 
     overloaded: frozenset[str] = frozenset()
@@ -91,9 +91,9 @@ class Marks:
 def press_back(
     chains: Mapping[str, Sequence[str]],
     queues: Mapping[str, QueueObservation],
-    before: Pressure,
+    before: BackPressure,
     settings: PressureSettings,
-) -> tuple[Marks, Pressure]:
+) -> tuple[Marks, BackPressure]:
     """Decide from the queues of now and the state before.
 
     Parameters
@@ -126,10 +126,10 @@ def press_back(
     )
     # what waits before a chain's first NF has cost nothing yet: its queue drops the same packets by itself
     dropping = frozenset(name for name, stages in chains.items() if overloaded & set(stages[1:]))
-    return Marks(dropping, _yielding(chains, overloaded), marking), Pressure(overloaded, smoothed)
+    return Marks(dropping, _yielding(chains, overloaded), marking), BackPressure(overloaded, smoothed)
 
 
-def _overloaded(name: str, queue: QueueObservation, before: Pressure, settings: PressureSettings) -> bool:
+def _overloaded(name: str, queue: QueueObservation, before: BackPressure, settings: PressureSettings) -> bool:
     if name in before.overloaded:
         return queue.length >= settings.low_water * queue.capacity
     return queue.length > settings.high_water * queue.capacity and queue.waiting_us > settings.waiting_us

@@ -23,7 +23,7 @@ from slomo.prediction.manner import Manner
 from slomo.prediction.members import Indices, Members
 from slomo.prediction.question import Answers
 from slomo.prediction.result import PredictionBatch
-from slomo.prediction.tenants import Server, Tenant, check_cores
+from slomo.prediction.tenants import TenantModel, TenantModels, check_cores
 
 Floats = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ def predict_places(models: Sequence[NFModel], members: NDArray[np.int64], machin
     Rates
         Shape ``(servers, places)``; NaN where a competitor lacks a metric the model reads, and at empty places.
     """
-    tenants = tuple(Tenant(model.workload, model) for model in models)
+    tenants = tuple(TenantModel(model.workload, model) for model in models)
     rates, jointly, slow = _empty(members.shape), _joint_rows(tenants, members, how), _special(tenants, members)
     rows = np.flatnonzero(jointly & ~slow)
     solved, at_rest = _solved(models, members[rows], how)
@@ -107,7 +107,7 @@ def predict_places(models: Sequence[NFModel], members: NDArray[np.int64], machin
     return rates
 
 
-def _each_place(tenants: tuple[Tenant, ...], members: NDArray[np.int64], machine: str, how: Manner) -> Rates:
+def _each_place(tenants: tuple[TenantModel, ...], members: NDArray[np.int64], machine: str, how: Manner) -> Rates:
     """Predict each tenant beside the others, tenants alike once."""
     width = members.shape[1]
     first = members >= 0
@@ -124,7 +124,7 @@ def _empty(shape: tuple[int, ...]) -> Rates:
     return Rates(*(np.full(shape, np.nan) for _ in range(3)))
 
 
-def _solo_mpps(tenant: Tenant) -> float:
+def _solo_mpps(tenant: TenantModel) -> float:
     solo = tenant.model.solo_mpps
     return solo if tenant.offered_mpps is None else min(solo, tenant.offered_mpps)
 
@@ -135,7 +135,7 @@ def _check_cores(members: Members, whole: NDArray[np.int64]) -> None:
         check_cores(members.tenants[number].model, int(tenants[members.target == number].max()))
 
 
-def _joint_rows(tenants: Sequence[Tenant], whole: NDArray[np.int64], how: Manner) -> NDArray[np.bool_]:
+def _joint_rows(tenants: Sequence[TenantModel], whole: NDArray[np.int64], how: Manner) -> NDArray[np.bool_]:
     """Return which servers are solved all at once: those whose NFs all know how."""
     if how.by_composing:
         return np.zeros(len(whole), dtype=bool)
@@ -144,7 +144,7 @@ def _joint_rows(tenants: Sequence[Tenant], whole: NDArray[np.int64], how: Manner
     return every
 
 
-def _special(tenants: Sequence[Tenant], whole: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _special(tenants: Sequence[TenantModel], whole: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which servers hold an NF that arrays do not know how to treat."""
     odd = [
         tenant.offered_mpps is not None or bool(tenant.adapted) or tenant.model.accelerator is not None
@@ -154,9 +154,9 @@ def _special(tenants: Sequence[Tenant], whole: NDArray[np.int64]) -> NDArray[np.
     return some
 
 
-def _one_by_one(tenants: Sequence[Tenant], row: NDArray[np.int64], machine: str, how: Manner) -> list[Rates]:
+def _one_by_one(tenants: Sequence[TenantModel], row: NDArray[np.int64], machine: str, how: Manner) -> list[Rates]:
     here = tuple(tenants[number] for number in row.tolist() if number >= 0)
-    answers = Answers(Server(machine, here, (0,) * len(here)), replace(how, explain=False))
+    answers = Answers(TenantModels(machine, here, (0,) * len(here)), replace(how, explain=False))
     try:
         found = answers.prediction(0)
     except UnsupportedPredictionError:

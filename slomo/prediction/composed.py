@@ -25,13 +25,13 @@ from slomo.prediction.explanation import Explanation
 from slomo.prediction.explanation import explain as divide_loss
 from slomo.prediction.manner import Manner
 from slomo.prediction.result import Prediction, label
-from slomo.prediction.tenants import Server
+from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
 
-def composed(server: Server, number: int, manner: Manner) -> Prediction:
+def composed(server: TenantModels, number: int, manner: Manner) -> Prediction:
     """Predict tenant `number` at full load, beside the others of its socket at full load.
 
     Parameters

@@ -22,7 +22,7 @@ from slomo.prediction.explanation import Explanation, explain
 from slomo.prediction.manner import Manner
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import Convergence
-from slomo.prediction.tenants import Server
+from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -42,7 +42,7 @@ class Solved:
         Coverage, length of the measurement, and whether to prove and explain.
     """
 
-    def __init__(self, server: Server, manner: Manner) -> None:
+    def __init__(self, server: TenantModels, manner: Manner) -> None:
         self.server, self.manner = server, manner
         self.sockets = sorted(set(server.sockets))
         rows = [server.on(socket) for socket in self.sockets]

@@ -17,14 +17,14 @@ from slomo.models.responses.latency import LOAD_SLACK, busy_share
 from slomo.prediction.latency_result import LatencyPrediction
 from slomo.prediction.result import Prediction
 from slomo.prediction.server_result import ServerPrediction
-from slomo.prediction.tenants import Server
+from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.workload import Workload
 
 Floats = NDArray[np.float64]
 _ORDER = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
 
 
-def latency_of(server: Server, saturated: Prediction, beside: ServerPrediction) -> LatencyPrediction:
+def latency_of(server: TenantModels, saturated: Prediction, beside: ServerPrediction) -> LatencyPrediction:
     """Return how long packets of the first NF of a server stay at the load that it is offered.
 
     Parameters

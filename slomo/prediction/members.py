@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
 from slomo.models.nf_model import NFModel
-from slomo.prediction.tenants import Named, Tenant
+from slomo.prediction.tenants import Named, TenantModel
 
 Indices = NDArray[np.int64]
 
@@ -31,7 +31,7 @@ class Members:
         Its competitors, in any order; -1 where there is none.
     """
 
-    tenants: tuple[Tenant, ...]
+    tenants: tuple[TenantModel, ...]
     target: Indices
     places: Indices
 
@@ -41,7 +41,7 @@ class Members:
         return tuple(tenant.model for tenant in self.tenants)
 
 
-def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], tenants: Sequence[Tenant]) -> Members:
+def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], tenants: Sequence[TenantModel]) -> Members:
     """Check arrays of indices into `tenants`.
 
     Raises
@@ -73,7 +73,9 @@ def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], tenan
     return Members(tuple(tenants), subject, beside)
 
 
-def from_names(targets: Sequence[Named], mixes: Sequence[Sequence[Named]], find: Callable[[Named], Tenant]) -> Members:
+def from_names(
+    targets: Sequence[Named], mixes: Sequence[Sequence[Named]], find: Callable[[Named], TenantModel]
+) -> Members:
     """Look up every name once.
 
     Raises

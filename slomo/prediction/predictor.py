@@ -19,7 +19,7 @@ from slomo.prediction.manner import Manner, manner
 from slomo.prediction.members import from_indices, from_names
 from slomo.prediction.question import answer_on, require_supported
 from slomo.prediction.result import Prediction, PredictionBatch
-from slomo.prediction.tenants import Named, Tenant, server_of, tenant_of
+from slomo.prediction.tenants import Named, TenantModel, server_of, tenant_of
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -61,7 +61,7 @@ class Predictor:
         self.library = library
         self.machine = library.machines[0] if machine is None and len(library.machines) == 1 else machine
         self.how = manner({"method": method, "model": model, "compat": compat})
-        self._tenants: dict[Named, Tenant] = {}
+        self._tenants: dict[Named, TenantModel] = {}
 
     @property
     def model(self) -> str:
@@ -193,14 +193,14 @@ class Predictor:
         return predict_members(members, self.machine or "", how)
 
     @cached_property
-    def _everybody(self) -> tuple[Tenant, ...]:
+    def _everybody(self) -> tuple[TenantModel, ...]:
         keys = self.library.workloads(self.machine) if self.machine is not None else ()
         return tuple(self._find(key) for key in keys)
 
     def _how(self, coverage: float, *, explain: bool) -> Manner:
         return replace(self.how, coverage=coverage, explain=explain)
 
-    def _find(self, name: Named) -> Tenant:
+    def _find(self, name: Named) -> TenantModel:
         if name not in self._tenants:
             self._tenants[name] = tenant_of(self.library, name, self.machine)
         return self._tenants[name]

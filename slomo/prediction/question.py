@@ -23,7 +23,7 @@ from slomo.prediction.latency_result import LatencyPrediction
 from slomo.prediction.manner import Manner, MannerFields, manner
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerPrediction, TenantPrediction
-from slomo.prediction.tenants import Named, Server, server_of, tenant_of
+from slomo.prediction.tenants import Named, TenantModels, server_of, tenant_of
 from slomo.vocabulary.workload_text import parse_workload
 
 
@@ -99,7 +99,7 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
     return answer_on(server, question.manner, strict=question.strict)
 
 
-def answer_on(server: Server, how: Manner, *, strict: bool = False) -> Prediction:
+def answer_on(server: TenantModels, how: Manner, *, strict: bool = False) -> Prediction:
     """Answer about the first NF of a server whose names are resolved already."""
     found = Answers(server, how).prediction(0)
     if strict:
@@ -206,7 +206,7 @@ class Answers:
         How the answers are to be made.
     """
 
-    def __init__(self, server: Server, how: Manner) -> None:
+    def __init__(self, server: TenantModels, how: Manner) -> None:
         self.server, self.how = server, how
         self.solved = Solved(server, how) if server.tenants and how.jointly(server.models) else None
 
@@ -325,7 +325,7 @@ class Answers:
         return float(low[0]), float(high[0])
 
 
-def _latency(server: Server, how: Manner) -> LatencyPrediction:
+def _latency(server: TenantModels, how: Manner) -> LatencyPrediction:
     """Return how long packets of the first NF stay at what it is offered."""
     plain = replace(how, explain=False)
     saturated = Answers(server.with_load(0, None), plain).prediction(0)

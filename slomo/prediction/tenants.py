@@ -20,7 +20,7 @@ Named = Workload | str
 
 
 @dataclass(frozen=True, eq=False)
-class Tenant:
+class TenantModel:
     """An NF of a server.
 
     Attributes
@@ -42,7 +42,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, eq=False)
-class Server:
+class TenantModels:
     """NFs that share a server.
 
     Attributes
@@ -58,7 +58,7 @@ class Server:
     """
 
     machine: str
-    tenants: tuple[Tenant, ...]
+    tenants: tuple[TenantModel, ...]
     sockets: tuple[int, ...]
     nic_socket: int = 0
 
@@ -71,20 +71,20 @@ class Server:
         """Return the numbers of the tenants on a socket."""
         return [number for number, place in enumerate(self.sockets) if place == socket]
 
-    def beside(self, number: int) -> list[Tenant]:
+    def beside(self, number: int) -> list[TenantModel]:
         """Return the tenants that share a socket with tenant `number`."""
         here = self.sockets[number]
         pairs = enumerate(zip(self.tenants, self.sockets, strict=True))
         return [tenant for i, (tenant, socket) in pairs if i != number and socket == here]
 
-    def with_load(self, number: int, offered_mpps: float | None) -> "Server":
+    def with_load(self, number: int, offered_mpps: float | None) -> "TenantModels":
         """Return the server with another load offered to one tenant."""
         tenants = list(self.tenants)
         tenants[number] = replace(tenants[number], offered_mpps=offered_mpps)
         return replace(self, tenants=tuple(tenants))
 
 
-def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> Tenant:
+def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> TenantModel:
     """Resolve one name.
 
     Raises
@@ -97,23 +97,23 @@ def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> Tenant
     if isinstance(name, str):
         if (machine or "", name) in library or not ("@" in name or "(" in name):
             model = library.find(name, machine)
-            return Tenant(model.workload, model)
+            return TenantModel(model.workload, model)
         name = parse_workload(name)
     machine = machine or (library.machines[0] if len(library.machines) == 1 else None)
     exact = library.get((machine or "", name.key))
     if exact is not None and (exact.response is not None or name.traffic.offered_mpps is not None):
-        return Tenant(name, exact)  # spares a look at every profile
+        return TenantModel(name, exact)  # spares a look at every profile
     found = at_workload(library, name, machine)
-    return Tenant(name, found.model, name.traffic.offered_mpps, found.reasons)
+    return TenantModel(name, found.model, name.traffic.offered_mpps, found.reasons)
 
 
 def server_of(
-    find: Callable[[Named], Tenant],
+    find: Callable[[Named], TenantModel],
     workloads: Sequence[Named],
     machine: str | None = None,
     sockets: Sequence[int] | None = None,
     nic_socket: int = 0,
-) -> Server:
+) -> TenantModels:
     """Resolve everybody on a server.
 
     Raises
@@ -130,7 +130,7 @@ def server_of(
             hint="leave sockets out to put all on the NIC's socket",
         )
     tenants = tuple(find(name) for name in workloads)
-    server = Server(tenants[0].model.machine if tenants else machine or "", tenants, places, nic_socket)
+    server = TenantModels(tenants[0].model.machine if tenants else machine or "", tenants, places, nic_socket)
     for socket in dict.fromkeys(places):
         here = server.on(socket)
         check_cores(tenants[here[0]].model, len(here))

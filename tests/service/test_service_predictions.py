@@ -100,12 +100,12 @@ def test_one_wrong_question_does_not_spoil_those_beside_it(client: TestClient) -
     import asyncio
 
     from slomo.errors import SlomoError
-    from slomo.service.door.bodies import Question
+    from slomo.service.door.bodies import QuestionBody
 
     answers = client.service.shelf.answers  # type: ignore[attr-defined]
 
     async def both() -> list[object]:
-        good, crowded = Question("lpm", ["nat"]), Question("lpm", ["nat"] * 9)
+        good, crowded = QuestionBody("lpm", ["nat"]), QuestionBody("lpm", ["nat"] * 9)
         assert answers.is_plain(good)
         assert answers.is_plain(crowded)
         return await asyncio.gather(answers.ask(good, b"1"), answers.ask(crowded, b"2"), return_exceptions=True)

@@ -17,7 +17,7 @@ from slomo.testbed.host.probe.calibration import (
     fit_calibration,
     known_pressure,
 )
-from slomo.testbed.host.probe.reading import Pressure
+from slomo.testbed.host.probe.reading import ProbedPressure
 from slomo.testbed.host.probe.reporters import reporters
 from slomo.testbed.host.probe.response import Response, extra_time, fit_response
 from slomo.testbed.host.traffic.pcap import cached_pcap, count_frames, write_pcap
@@ -48,7 +48,7 @@ def test_a_reporter_that_feels_nothing_reports_nothing() -> None:
     """Without points beyond the noise there is no law, and the metric is missing, not zero."""
     assert fit_response([1.0, 0.995, 1.01, 0.4], [1.0, 2.0, 3.0, 4.0]) is None
     calibration = Calibration(2.0, 14.0, 7.0, {"io": Response(1.0, 1.0, 3, 0.0)}, "x")
-    vector = calibration.vector(Pressure({"io": 0.5}, {}), Scope.CORE)
+    vector = calibration.vector(ProbedPressure({"io": 0.5}, {}), Scope.CORE)
     assert dict(vector) == {"WRITE": 1.0}
     assert [reporter.name for reporter in calibration.reporters] == ["io"]
 
@@ -82,7 +82,7 @@ def test_what_the_competitor_does_follows_from_its_knobs() -> None:
 def test_a_calibration_survives_its_file(tmp_path: Path) -> None:
     """Saved and loaded, a calibration reads the same; a damaged file is refused by name."""
     points = [
-        CalibrationPoint(workload, 1.0, Pressure({r.name: 0.9 - 0.05 * number for r in reporters(2.0, 14.0)}, {}))
+        CalibrationPoint(workload, 1.0, ProbedPressure({r.name: 0.9 - 0.05 * number for r in reporters(2.0, 14.0)}, {}))
         for number, workload in enumerate(calibration_settings(14.0))
     ]
     made = fit_calibration(points, 2.0, 14.0, 7.0, "here")

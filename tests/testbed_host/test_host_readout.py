@@ -17,7 +17,7 @@ from slomo.errors import MeasurementError, TestbedError
 from slomo.testbed.host import telemetry
 from slomo.testbed.host.nf.control_socket import ControlSocket
 from slomo.testbed.host.nf.definition import Steadiness, parse_host
-from slomo.testbed.host.nf.readings import Readings
+from slomo.testbed.host.nf.readings import FunctionReadings
 from slomo.testbed.host.nf.readout import Readout
 from slomo.testbed.host.processes.marker import new_mark
 from slomo.testbed.host.processes.process import ManagedProcess
@@ -28,7 +28,7 @@ from slomo.testbed.host.telemetry import TelemetrySocket
 @given(st.lists(st.floats(0.01, 10.0), min_size=2, max_size=30), st.floats(0.1, 100.0))
 def test_all_meanings_give_the_same_rate(gaps_s: list[float], rate_mpps: float) -> None:
     """A steady NF shows the same throughput as counter, per interval and as a rate."""
-    counter, interval, rate = Readings("a"), Readings("b"), Readings("c")
+    counter, interval, rate = FunctionReadings("a"), FunctionReadings("b"), FunctionReadings("c")
     now_s, packets = 0.0, 0.0
     for gap_s in gaps_s:
         now_s, packets = now_s + gap_s, packets + gap_s * rate_mpps * 1e6
@@ -41,7 +41,7 @@ def test_all_meanings_give_the_same_rate(gaps_s: list[float], rate_mpps: float) 
 
 def test_the_clock_of_the_nf_is_preferred() -> None:
     """Where an NF states the time of a line, delays on its way do not change the rate."""
-    series = Readings("x")
+    series = FunctionReadings("x")
     series.add_counter(10.0, 0.0, 1.0)
     series.add_counter(10.9, 1e6, 1.5)
     assert series.rate_mpps(9.0, 12.0) == pytest.approx(2.0)
@@ -49,7 +49,7 @@ def test_the_clock_of_the_nf_is_preferred() -> None:
 
 def test_a_restarted_counter_begins_anew() -> None:
     """A counter that falls says nothing about the time before."""
-    series = Readings("x")
+    series = FunctionReadings("x")
     for second, packets in enumerate((5e6, 6e6, 0.0, 1e6)):
         series.add_counter(float(second), packets)
     assert series.rate_mpps(-1.0, 9.0) == pytest.approx(1.0)
@@ -58,12 +58,12 @@ def test_a_restarted_counter_begins_anew() -> None:
 def test_silence_is_an_error_not_zero() -> None:
     """Fewer than two reports in a window are no throughput."""
     with pytest.raises(MeasurementError, match="reported 0 times"):
-        Readings("x").rate_mpps(0.0, 1.0)
+        FunctionReadings("x").rate_mpps(0.0, 1.0)
 
 
 def test_climbing_is_not_steady() -> None:
     """A throughput that climbs is waited for until the limit; a level one is steady at once."""
-    level, climbing = Readings("level"), Readings("climbing")
+    level, climbing = FunctionReadings("level"), FunctionReadings("climbing")
     done = threading.Event()
 
     def feed() -> None:

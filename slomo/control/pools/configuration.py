@@ -41,7 +41,7 @@ class ReservedGroup:
 
 
 @dataclass(frozen=True)
-class Policy:
+class PoolPolicy:
     """A name for what a workload gets.
 
     Attributes
@@ -95,7 +95,7 @@ class PoolConfiguration:
     max_allowed_shared: int = 10
     shrink: bool = False
     mba_mode: str = "none"
-    policies: Mapping[str, Policy] = field(default_factory=dict)
+    policies: Mapping[str, PoolPolicy] = field(default_factory=dict)
 
     @property
     def pool_ways(self) -> int:
@@ -139,7 +139,7 @@ def read_rmd_toml(
 
 
 def configuration_from(
-    data: Mapping[str, Any], policies: Mapping[str, Policy] | None = None, *, way_mib: float | None = None
+    data: Mapping[str, Any], policies: Mapping[str, PoolPolicy] | None = None, *, way_mib: float | None = None
 ) -> PoolConfiguration:
     """Return the configuration in a mapping shaped as ``rmd.toml``.
 
@@ -172,7 +172,7 @@ def configuration_from(
         max_allowed_shared=_ways(pool.get("max_allowed_shared", 10), None, "max_allowed_shared"),
         shrink=bool(pool.get("shrink", False)),
         mba_mode=mode,
-        policies=policies or {name: Policy(name, *pair) for name, pair in SHIPPED_POLICIES.items()},
+        policies=policies or {name: PoolPolicy(name, *pair) for name, pair in SHIPPED_POLICIES.items()},
     )
 
 
@@ -194,7 +194,7 @@ def _ways(value: Any, scale: float | None, where: str) -> int:
     return int(ways)
 
 
-def _policies(path: str | Path) -> dict[str, Policy]:
+def _policies(path: str | Path) -> dict[str, PoolPolicy]:
     """Read ``policy.yaml``: policies at the top, or below an architecture."""
     try:
         data = yaml.safe_load(read_document(Path(path)))
@@ -207,7 +207,7 @@ def _policies(path: str | Path) -> dict[str, Policy]:
         raise ConfigurationError(f"{path}: is no policy file of RMD", hint="gold: {cache: {max: 2, min: 2}}") from None
 
 
-def _policy(name: str, entry: Any) -> Policy:
+def _policy(name: str, entry: Any) -> PoolPolicy:
     words: dict[str, Any] = {}
     for part in entry if isinstance(entry, list) else [entry]:
         words |= part
@@ -217,4 +217,4 @@ def _policy(name: str, entry: Any) -> Policy:
     lowest = cache.get("min", cache.get("MinCache", 0))
     mba = words.get("mba") or {}
     bandwidth = mba.get("percentage", mba.get("mbps"))
-    return Policy(name, int(highest), int(lowest), None if bandwidth is None else float(bandwidth))
+    return PoolPolicy(name, int(highest), int(lowest), None if bandwidth is None else float(bandwidth))

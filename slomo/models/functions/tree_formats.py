@@ -12,7 +12,7 @@ import numpy as np
 
 from slomo.errors import ConfigurationError
 from slomo.models.checked_json import HINT, array, field, finite, mapping, parse_object, text
-from slomo.models.functions.trees import MAX_CELLS, MAX_TREES, Node, TreeEnsemble, grow
+from slomo.models.functions.trees import MAX_CELLS, MAX_TREES, TreeEnsemble, TreeNode, grow
 
 
 def plain_to_dict(ensemble: TreeEnsemble) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _base_score(value: str) -> float:
     return number
 
 
-def _xgboost_tree(number: int, tree: object) -> Node:
+def _xgboost_tree(number: int, tree: object) -> TreeNode:
     if not isinstance(tree, dict):
         raise ConfigurationError(f"tree {number} of the xgboost model is no object", hint=HINT)
     if tree.get("categories"):
@@ -126,7 +126,7 @@ def _xgboost_tree(number: int, tree: object) -> Node:
         raise ConfigurationError(f"tree {number} of the xgboost model holds a number beyond float32", hint=HINT)
     # xgboost goes left where x < c; for float32 that is x <= the number just below c
     below = np.nextafter(condition, np.float32(-np.inf))
-    return Node(
+    return TreeNode(
         left,
         right,
         _integers(tree, "split_indices"),

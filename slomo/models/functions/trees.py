@@ -22,7 +22,7 @@ _CHUNK_ROWS = 1024
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeNode:
     """One tree as its nodes' columns: children (-1 at a leaf), feature, threshold, leaf value, way of missing values.
 
     Attributes
@@ -126,7 +126,7 @@ class TreeEnsemble:
         return np.add.accumulate(terms, axis=1)[:, -1].astype(np.float64)
 
 
-def grow(trees: Sequence[Node], *, start: float, n_features: int, dtype: type[np.floating]) -> TreeEnsemble:
+def grow(trees: Sequence[TreeNode], *, start: float, n_features: int, dtype: type[np.floating]) -> TreeEnsemble:
     """Lay trees out as complete binary trees, checking that they are trees.
 
     Raises
@@ -159,7 +159,7 @@ def grow(trees: Sequence[Node], *, start: float, n_features: int, dtype: type[np
     return TreeEnsemble(feature, threshold, missing_left, leaf, float(start), n_features)
 
 
-def _place(tree: Node, node: int, slot: int, depth: int, into: tuple[NDArray, ...]) -> None:  # type: ignore[type-arg]
+def _place(tree: TreeNode, node: int, slot: int, depth: int, into: tuple[NDArray, ...]) -> None:  # type: ignore[type-arg]
     """Copy `node` and what is below it to `slot`; a leaf above the last level fills all slots below it."""
     feature, threshold, missing_left, leaf = into
     left, right = tree.left[node], tree.right[node]
@@ -178,7 +178,7 @@ def _place(tree: Node, node: int, slot: int, depth: int, into: tuple[NDArray, ..
     _place(tree, right, 2 * slot + 2, depth, into)
 
 
-def _check(number: int, tree: Node, n_features: int) -> int:
+def _check(number: int, tree: TreeNode, n_features: int) -> int:
     """Return the depth of a tree after making sure that it is one."""
     size = len(tree.left)
     columns = (tree.right, tree.feature, tree.threshold, tree.value, tree.missing_left)
@@ -197,7 +197,7 @@ def _check(number: int, tree: Node, n_features: int) -> int:
     return depth
 
 
-def _children(number: int, node: int, tree: Node, n_features: int) -> tuple[int, ...]:
+def _children(number: int, node: int, tree: TreeNode, n_features: int) -> tuple[int, ...]:
     """Return the children of a node, none at a leaf, after checking what the node says."""
     left, right, size = tree.left[node], tree.right[node], len(tree.left)
     if (left == -1) != (right == -1) or not (-1 <= left < size and -1 <= right < size):

@@ -132,7 +132,7 @@ def play(
         raise InvalidValueError(
             f"re-optimisation every {every_s} s of {end:g} s, needed above 0 and at most 10 000 times"
         )
-    run = _Run(placer, judge)
+    run = _TimelineRun(placer, judge)
     step = every_s if every_s is not None else max(end, 1e-9) / 10
     ticks = step
     for event in events:
@@ -144,7 +144,7 @@ def play(
     return run.timeline(name)
 
 
-class _Run:
+class _TimelineRun:
     """Counts as time goes by."""
 
     def __init__(self, placer: Placer, judge: Judge | None) -> None:

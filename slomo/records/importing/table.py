@@ -29,7 +29,7 @@ _SUFFIXES = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".txt": "white
 
 
 @dataclass(frozen=True)
-class Table:
+class MeasuredTable:
     """A table as text or numbers, with the line each row stands on."""
 
     path: Path
@@ -213,7 +213,7 @@ def _blank_unread(result: TableRows) -> None:
                 row[name] = math.nan
 
 
-def _read_table(path: Path, mapping: TableMapping) -> Table:
+def _read_table(path: Path, mapping: TableMapping) -> MeasuredTable:
     kind = mapping.data.get("format") or _SUFFIXES.get(path.suffix.lower(), "csv")
     if kind == "parquet":
         return _read_parquet(path)
@@ -237,7 +237,7 @@ def _read_table(path: Path, mapping: TableMapping) -> Table:
             raise ConfigurationError(
                 f"{path}, line {line}: {len(row)} values, needed {len(names)}", hint=f"columns: {', '.join(names)}"
             )
-    return Table(path, names, [row for _, row in numbered], [line for line, _ in numbered])
+    return MeasuredTable(path, names, [row for _, row in numbered], [line for line, _ in numbered])
 
 
 def _split(path: Path, text: str, separator: str | None, comment: str) -> list[tuple[int, list[str]]]:
@@ -254,7 +254,7 @@ def _split(path: Path, text: str, separator: str | None, comment: str) -> list[t
     ]
 
 
-def _read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path) -> MeasuredTable:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -268,7 +268,7 @@ def _read_parquet(path: Path) -> Table:
     if not table.num_rows:
         raise ConfigurationError(f"{path}: holds no row")
     columns = [column.to_pylist() for column in table.columns]
-    return Table(
+    return MeasuredTable(
         path, table.column_names, [list(row) for row in zip(*columns, strict=True)], range(1, table.num_rows + 1)
     )
 

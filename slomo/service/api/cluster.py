@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slomo.placement.problem.request import SLO, Request
-from slomo.service.door.bodies import Placement, PlacementRequest, Rebalance, Servers
+from slomo.service.door.bodies import Placement, PlacementRequest, Rebalance, ServersBody
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 from slomo.service.jobs import Tell
@@ -110,7 +110,7 @@ def _cluster(service: "Service") -> dict[str, Any]:
 
 async def add_servers(service: "Service", call: Call) -> Answer:
     """Add servers."""
-    body: Servers = call.body
+    body: ServersBody = call.body
     documents = server_documents(body.servers)
     return await _changed(service, call, "add-servers", lambda c: service.clerk.add_servers(c, documents))
 
@@ -195,8 +195,8 @@ OPERATIONS = (
     Operation("POST", "/v1/place", place, "Place requests, or say what would be decided.", body=Placement,
               statuses=(202, 409), **_WRITES),
     Operation("GET", "/v1/cluster", cluster, "Show servers and what runs on them.", statuses=(304,), tag="cluster"),
-    Operation("POST", "/v1/cluster/servers", add_servers, "Add servers.", body=Servers, success=201, statuses=(409,),
-              **_WRITES),
+    Operation("POST", "/v1/cluster/servers", add_servers, "Add servers.", body=ServersBody, success=201,
+              statuses=(409,), **_WRITES),
     Operation("DELETE", "/v1/cluster/servers/{name}", remove_server, "Remove an empty server.", statuses=(404, 409),
               **_WRITES),
     Operation("GET", "/v1/cluster/requests", requests, "List what is placed.", tag="cluster"),

@@ -6,7 +6,7 @@ import msgspec
 
 from slomo.errors import InvalidValueError
 from slomo.prediction.result import label
-from slomo.service.door.bodies import PredictionAnswer, PredictionColumns, Question, Questions, WhatIf
+from slomo.service.door.bodies import PredictionAnswer, PredictionColumns, QuestionBody, Questions, WhatIf
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 
@@ -99,7 +99,7 @@ def _tenant(found: "Prediction") -> dict[str, Any]:
 
 
 OPERATIONS = (
-    Operation("POST", "/v1/predict", predict, "Predict what a network function loses beside others.", body=Question,
+    Operation("POST", "/v1/predict", predict, "Predict what a network function loses beside others.", body=QuestionBody,
               answers=PredictionAnswer, tag="predict"),
     Operation("POST", "/v1/predict/batch", predict_many, "Predict many mixes in one request, answered as columns.",
               body=Questions, answers=PredictionColumns, tag="predict"),

@@ -17,7 +17,7 @@ Positive = Annotated[float, Meta(gt=0.0)]
 Document = dict[str, Any]
 
 
-class Question(Struct, forbid_unknown_fields=True):
+class QuestionBody(Struct, forbid_unknown_fields=True):
     """One mix: what a target loses beside competitors."""
 
     target: Name
@@ -90,7 +90,7 @@ class ServerBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
     sockets: Annotated[int, Meta(ge=1, le=64)] | None = None
 
 
-class Servers(Struct, forbid_unknown_fields=True):
+class ServersBody(Struct, forbid_unknown_fields=True):
     """Servers to add."""
 
     servers: Annotated[list[ServerBody], Meta(min_length=1, max_length=20_000)]

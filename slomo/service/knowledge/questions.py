@@ -26,7 +26,7 @@ from slomo.prediction.equilibrium import NAME
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.result import SCHEMA_VERSION, label
 from slomo.prediction.tenants import check_cores, tenant_of
-from slomo.service.door.bodies import Question, Questions
+from slomo.service.door.bodies import QuestionBody, Questions
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 #: Encoded answers that are kept, at most; the oldest go first.
@@ -44,7 +44,7 @@ Key = tuple[str | None, float]
 class _Waiting:
     """One question and who waits for its answer."""
 
-    question: Question
+    question: QuestionBody
     raw: bytes
     answer: "asyncio.Future[bytes]"
 
@@ -72,7 +72,7 @@ class ServiceAnswers:
         """Return the answer to the same question asked before."""
         return self._kept.get(raw)
 
-    def is_plain(self, question: Question) -> bool:
+    def is_plain(self, question: QuestionBody) -> bool:
         """Say whether a question can join a batch."""
         if question.method == "composed" or question.offered_mpps is not None or question.explain:
             return False
@@ -80,7 +80,7 @@ class ServiceAnswers:
             (question.target, *question.competitors)
         )
 
-    async def ask(self, question: Question, raw: bytes) -> bytes:
+    async def ask(self, question: QuestionBody, raw: bytes) -> bytes:
         """Answer a plain question, together with all that wait."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(question, raw, loop.create_future())
@@ -160,7 +160,7 @@ class ServiceAnswers:
             del self._kept[next(iter(self._kept))]
         self._kept[raw] = answer
 
-    def _together(self, key: Key, questions: Sequence[Question]) -> list[bytes | Exception]:
+    def _together(self, key: Key, questions: Sequence[QuestionBody]) -> list[bytes | Exception]:
         """Answer questions of one machine and coverage; one that cannot be answered spoils no other."""
         try:
             machine = self._machine(key[0])
@@ -174,7 +174,9 @@ class ServiceAnswers:
         self.batches, self.asked = self.batches + 1, self.asked + len(questions)
         return [self._answer(machine, found, row, question) for row, question in enumerate(questions)]
 
-    def _answer(self, machine: "_PlainMachine", found: "_Solved", row: int, question: Question) -> bytes | Exception:
+    def _answer(
+        self, machine: "_PlainMachine", found: "_Solved", row: int, question: QuestionBody
+    ) -> bytes | Exception:
         strictly = question.strict and found.codes[row] == 2
         if strictly or not found.joint.converged[row]:
             try:
@@ -183,7 +185,7 @@ class ServiceAnswers:
                 return error
         return _encode({**machine.document(found, row), "coverage": question.coverage, "fingerprint": self.fingerprint})
 
-    def of_library(self, question: Question) -> dict[str, Any]:
+    def of_library(self, question: QuestionBody) -> dict[str, Any]:
         """Answer in any way the library can: loads, explanations, traffic never profiled.
 
         Raises

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from slomo.errors import SlomoError
 from slomo.placement.feasibility.mixes import Host, host_of
 from slomo.placement.problem.cluster import Server
-from slomo.service.kubernetes.wire import Node, Pod
+from slomo.service.kubernetes.wire import KubernetesNode, Pod
 from slomo.vocabulary.machine import machine_names
 from slomo.vocabulary.workload_text import parse_workload
 
@@ -72,7 +72,7 @@ def is_over(pod: Pod) -> bool:
     return pod.status.phase in _OVER
 
 
-def host_on(node: Node) -> Host | None:
+def host_on(node: KubernetesNode) -> Host | None:
     """Return the kind of socket a node has; None where it does not say, or says a machine there is none of."""
     name = (node.metadata.labels or {}).get(MACHINE, "")
     if name not in machine_names():  # names only: a label must never be opened as a file

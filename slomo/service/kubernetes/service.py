@@ -11,7 +11,7 @@ from slomo.service.kubernetes.judging import STALE, Judged, NodeJudge
 from slomo.service.kubernetes.pods import PodNeed, need_of
 from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.watch import Watch
-from slomo.service.kubernetes.wire import Node, Pod
+from slomo.service.kubernetes.wire import KubernetesNode, Pod
 from slomo.service.metrics import Gauge, Metrics
 
 #: Pods whose judgements are kept for `/v1/explain`.
@@ -76,7 +76,7 @@ class KubernetesRoom:
         yield "slomo_kubernetes_holds", "Places held between score and bind.", (), {(): float(len(view.holds))}
         yield "slomo_kubernetes_view_fresh", "1 while the view is fresh.", (), {(): float(view.is_fresh)}
 
-    def filter(self, pod: Pod, names: list[str], nodes: dict[str, Node]) -> tuple[list[str], dict[str, str]]:
+    def filter(self, pod: Pod, names: list[str], nodes: dict[str, KubernetesNode]) -> tuple[list[str], dict[str, str]]:
         """Return the nodes that pass, and why the others do not."""
         need = self._ready(pod, nodes)
         if need is None:
@@ -88,7 +88,7 @@ class KubernetesRoom:
             self.view.hold(pod.metadata.uid, need, passed[0])
         return passed, {name: found.why for name, found in judged.items() if not found.ok}
 
-    def prioritise(self, pod: Pod, names: list[str], nodes: dict[str, Node]) -> list[dict[str, Any]]:
+    def prioritise(self, pod: Pod, names: list[str], nodes: dict[str, KubernetesNode]) -> list[dict[str, Any]]:
         """Score nodes: one alone is best, and is held for the pod until it is bound."""
         need = self._ready(pod, nodes)
         if need is None:
@@ -115,7 +115,7 @@ class KubernetesRoom:
         rows = [self._row(node, found) for node, found in kept["judged"].items()]
         return {key: kept[key] for key in ("pod", "uid", "nf", "passed_through")} | {"nodes": rows}
 
-    def _ready(self, pod: Pod, nodes: dict[str, Node]) -> PodNeed | None:
+    def _ready(self, pod: Pod, nodes: dict[str, KubernetesNode]) -> PodNeed | None:
         """Return what a pod needs, or None where it passes through; and say why."""
         self.view.expire()
         for node in nodes.values():  # `Nodes` mode brings labels along

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from slomo.placement.feasibility.mixes import Host
 from slomo.service.kubernetes.pods import PodNeed, host_on, is_over, need_of
-from slomo.service.kubernetes.wire import Node, Pod
+from slomo.service.kubernetes.wire import KubernetesNode, Pod
 
 #: How long a place is held for a pod that was scored there [s].
 HOLD_S = 30.0
@@ -71,7 +71,7 @@ class ClusterView:
         """Note that the API server has spoken of a kind."""
         self.heard_at_s[kind] = self._clock()
 
-    def node_seen(self, node: Node) -> None:
+    def node_seen(self, node: KubernetesNode) -> None:
         """Take in a node that was added or changed."""
         view = self.nodes.setdefault(node.metadata.name, NodeView())
         host = host_on(node)
@@ -120,7 +120,7 @@ class ClusterView:
         if not view.exists and not view.tenants and not view.held:
             del self.nodes[node]
 
-    def replace_nodes(self, nodes: list[Node]) -> None:
+    def replace_nodes(self, nodes: list[KubernetesNode]) -> None:
         """Take in a whole list of nodes: those not in it are gone."""
         names = {node.metadata.name for node in nodes}
         for name in [name for name, view in self.nodes.items() if view.exists and name not in names]:

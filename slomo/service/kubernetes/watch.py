@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 from slomo.errors import ConfigurationError
 from slomo.service.kubernetes.view import ClusterView
-from slomo.service.kubernetes.wire import Metadata, Node, Pod
+from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PAGE = 500
@@ -128,7 +128,7 @@ class Watch:
             if not carry_on:
                 break
         if kind == "nodes":
-            self._view.replace_nodes([msgspec.json.decode(item, type=Node) for item in items])
+            self._view.replace_nodes([msgspec.json.decode(item, type=KubernetesNode) for item in items])
         else:
             self._view.replace_pods([msgspec.json.decode(item, type=Pod) for item in items])
         self._view.heard(kind)
@@ -171,7 +171,7 @@ class Watch:
         if event.type == "BOOKMARK":
             return msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
         if kind == "nodes":
-            node = msgspec.json.decode(event.object, type=Node)
+            node = msgspec.json.decode(event.object, type=KubernetesNode)
             if event.type == "DELETED":
                 self._view.node_gone(node.metadata.name)
             else:

@@ -43,7 +43,7 @@ class Pod(Struct):
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
 
-class Node(Struct):
+class KubernetesNode(Struct):
     """A node."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
@@ -70,7 +70,7 @@ class ExtenderArgs(Struct):
     nodeNames: list[str] | None = None  # noqa: N815 - Go's decoder takes any case
 
 
-def candidates(args: ExtenderArgs) -> tuple[Pod, list[str], dict[str, Raw] | None, dict[str, Node]]:
+def candidates(args: ExtenderArgs) -> tuple[Pod, list[str], dict[str, Raw] | None, dict[str, KubernetesNode]]:
     """Return the pod, the nodes' names in order, and, in ``Nodes`` mode, nodes as they came and as read."""
     pod = args.Pod or args.pod or Pod()
     names = next((item for item in (args.NodeNames, args.nodenames, args.nodeNames) if item is not None), None)
@@ -100,4 +100,4 @@ def filter_answer(passed: list[str], failed: dict[str, str], raw: dict[str, Raw]
     }
 
 
-_decode_node = msgspec.json.Decoder(Node).decode
+_decode_node = msgspec.json.Decoder(KubernetesNode).decode

@@ -14,12 +14,12 @@ from slomo.records.run import Phase, TenantSample
 from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.interleaving import Paired, WindowTaker, alternate
 from slomo.testbed.host.nf.definition import HostDefinition
-from slomo.testbed.host.pressure import NOTHING_CORE, Observed, as_core, observe_counters
+from slomo.testbed.host.pressure import NOTHING_CORE, ObservedPressure, as_core, observe_counters
 from slomo.testbed.host.probe.competitions import Probe
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.steady import summarise, wait_steady
-from slomo.testbed.host.tenant import Tenant, Window
+from slomo.testbed.host.tenant import HostTenant, Window
 from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.vector import MetricVector
@@ -108,7 +108,7 @@ class Experiment:
             self._details["cores"] = [list(cores) for *_, cores in self._plan]
         return alone, beside, self._details
 
-    def _alone(self, run: Run, competitors: Sequence[Tenant]) -> Phase:
+    def _alone(self, run: Run, competitors: Sequence[HostTenant]) -> Phase:
         self._steady(competitors)
         taker = WindowTaker(self.settings, self.settings.window_s)
         rounds: list[list[Window]] = []
@@ -124,12 +124,14 @@ class Experiment:
         self._alone_mpps = [statistics.median(w.rate_mpps for w in column) for column in zip(*rounds, strict=True)]
         return self._phase(competitors, self._alone_mpps, windows, seen, _ALONE_WINDOWS * self.settings.window_s)
 
-    def _probed(self, run: Run, competitors: Sequence[Tenant]) -> Observed:
+    def _probed(self, run: Run, competitors: Sequence[HostTenant]) -> ObservedPressure:
         probe = self._bench.probe()
         socket, details = probe.measure(run, competitors, self._bench.cores[0])
-        return Observed(self._members(competitors, socket), socket, None, details)
+        return ObservedPressure(self._members(competitors, socket), socket, None, details)
 
-    def _members(self, competitors: Sequence[Tenant], socket: MetricVector | None = None) -> tuple[MetricVector, ...]:
+    def _members(
+        self, competitors: Sequence[HostTenant], socket: MetricVector | None = None
+    ) -> tuple[MetricVector, ...]:
         """Return each competitor's own vector where it was ever the only one; unknown otherwise."""
         if self._bench.reader is not None:
             return tuple(NOTHING_CORE for _ in competitors)
@@ -154,10 +156,10 @@ class Experiment:
         self._details["own"] = known[1]
         return as_core(known[0])
 
-    def _beside(self, tenants: Sequence[Tenant], own: MetricVector) -> Phase:
+    def _beside(self, tenants: Sequence[HostTenant], own: MetricVector) -> Phase:
         target, *competitors = tenants
         found = alternate(target, competitors, self.settings, self.colocation.label)
-        windows, seen = list(found.latest), Observed((own, *self._members(competitors)))
+        windows, seen = list(found.latest), ObservedPressure((own, *self._members(competitors)))
         if self._bench.reader is not None:
             taker = WindowTaker(self.settings, self.settings.window_s)
             windows, seen = observe_counters(self._bench.reader, tenants, lambda: taker.take(tenants))
@@ -172,7 +174,7 @@ class Experiment:
             return found.ratio.median * statistics.median(reference)
         return statistics.median(found.beside_mpps)
 
-    def _others(self, found: Paired, competitors: Sequence[Tenant]) -> list[float]:
+    def _others(self, found: Paired, competitors: Sequence[HostTenant]) -> list[float]:
         """Return the competitors' throughput; of an only one with known solo runs, again as a ratio in one process."""
         rates = [statistics.median(column) for column in zip(*found.competitors_mpps, strict=True)]
         reference = self._bench.solo_mpps.get(competitors[0].workload.key)
@@ -180,37 +182,39 @@ class Experiment:
             return rates
         return [rates[0] / self._alone_mpps[0] * statistics.median(reference)]
 
-    def _solo(self, tenants: Sequence[Tenant], own: MetricVector) -> Phase:
+    def _solo(self, tenants: Sequence[HostTenant], own: MetricVector) -> Phase:
         taker = WindowTaker(self.settings, self.settings.window_s)
         count = 2 * self.settings.pairs
         windows, seen = self._watched(tenants, lambda: [taker.take(tenants)[0] for _ in range(count)])
         if self._bench.reader is None:
-            seen = Observed((own,))
+            seen = ObservedPressure((own,))
         rates = [window.rate_mpps for window in windows]
         found = summarise(rates)
         self._bench.solo_mpps.setdefault(tenants[0].workload.key, []).append(found.median)
         self._details["solo"] = {"mpps": rates, "dispersion": found.dispersion, "rejected_windows": taker.rejected}
         return self._phase(tenants, [found.median], windows[-1:], seen, count * self.settings.window_s)
 
-    def _watched(self, tenants: Sequence[Tenant], watch: Callable[[], list[Window]]) -> tuple[list[Window], Observed]:
+    def _watched(
+        self, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]
+    ) -> tuple[list[Window], ObservedPressure]:
         """Return the windows that `watch` takes, and what the counters show meanwhile, where there are any."""
         if self._bench.reader is None:
-            return watch(), Observed(tuple(NOTHING_CORE for _ in tenants))
+            return watch(), ObservedPressure(tuple(NOTHING_CORE for _ in tenants))
         return observe_counters(self._bench.reader, tenants, watch)
 
     def _phase(
         self,
-        tenants: Sequence[Tenant],
+        tenants: Sequence[HostTenant],
         rates: Sequence[float],
         windows: Sequence[Window],
-        seen: Observed,
+        seen: ObservedPressure,
         duration_s: float,
     ) -> Phase:
         rows = zip(tenants, rates, windows, seen.own, strict=True)
         samples = tuple(_sample(rate, vector, tenant, window.latency_us) for tenant, rate, window, vector in rows)
         return Phase(samples, seen.socket, seen.system, duration_s)
 
-    def _steady(self, tenants: Sequence[Tenant]) -> None:
+    def _steady(self, tenants: Sequence[HostTenant]) -> None:
         """Wait until all are steady; say in the provenance who was not in time."""
         for tenant in tenants:
             definition = tenant.definition
@@ -219,12 +223,12 @@ class Experiment:
                 self._details.setdefault("not_steady", []).append(definition.nf)
 
 
-def _require_alive(tenants: Sequence[Tenant]) -> None:
+def _require_alive(tenants: Sequence[HostTenant]) -> None:
     for tenant in tenants:
         tenant.process.require_alive("becoming steady")
 
 
-def _sample(rate_mpps: float, vector: MetricVector, tenant: Tenant, latency_us: dict[str, float]) -> TenantSample:
+def _sample(rate_mpps: float, vector: MetricVector, tenant: HostTenant, latency_us: dict[str, float]) -> TenantSample:
     offered = tenant.workload.traffic.offered_mpps
     sample = TenantSample(rate_mpps, vector, loss=None if offered is None else max(0.0, 1.0 - rate_mpps / offered))
     percentiles: dict[str, Any] = {f"latency_{name}_us": value for name, value in latency_us.items()}

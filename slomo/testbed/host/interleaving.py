@@ -13,7 +13,7 @@ from typing import Any
 from slomo.errors import MeasurementError, UnstableMeasurementError
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.steady import Summary, summarise
-from slomo.testbed.host.tenant import Tenant, Window, paused, take_windows
+from slomo.testbed.host.tenant import HostTenant, Window, paused, take_windows
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class WindowTaker:
     rejected: int = 0
     starved: dict[str, float] = field(default_factory=dict)
 
-    def take(self, tenants: Sequence[Tenant]) -> list[Window]:
+    def take(self, tenants: Sequence[HostTenant]) -> list[Window]:
         """Return one valid window of every tenant.
 
         Raises
@@ -111,7 +111,7 @@ class WindowTaker:
             hint="end what else runs on these cores; an NF that does not poll says `polling: false`",
         )
 
-    def _valid(self, tenants: Sequence[Tenant], windows: Sequence[Window]) -> bool:
+    def _valid(self, tenants: Sequence[HostTenant], windows: Sequence[Window]) -> bool:
         polling = [
             (tenant, window) for tenant, window in zip(tenants, windows, strict=True) if tenant.definition.polling
         ]
@@ -123,7 +123,7 @@ class WindowTaker:
         return not self.starved
 
 
-def alternate(target: Tenant, competitors: Sequence[Tenant], settings: HostSettings, label: str) -> Paired:
+def alternate(target: HostTenant, competitors: Sequence[HostTenant], settings: HostSettings, label: str) -> Paired:
     """Measure a target by turns without and with its competitors, until the ratio is precise enough.
 
     Raises
@@ -145,7 +145,7 @@ def alternate(target: Tenant, competitors: Sequence[Tenant], settings: HostSetti
     return found
 
 
-def take_pairs(target: Tenant, competitors: Sequence[Tenant], taker: WindowTaker, count: int) -> Paired:
+def take_pairs(target: HostTenant, competitors: Sequence[HostTenant], taker: WindowTaker, count: int) -> Paired:
     """Take a fixed number of pairs; how precise they are is the caller's concern."""
     found = Paired((), ())
     for _ in range(count):
@@ -153,7 +153,7 @@ def take_pairs(target: Tenant, competitors: Sequence[Tenant], taker: WindowTaker
     return found
 
 
-def _with_one_more(found: Paired, target: Tenant, competitors: Sequence[Tenant], taker: WindowTaker) -> Paired:
+def _with_one_more(found: Paired, target: HostTenant, competitors: Sequence[HostTenant], taker: WindowTaker) -> Paired:
     solo_mpps, together = 0.0, found.latest
     for alone in (True, False) if len(found.solo_mpps) % 2 == 0 else (False, True):
         paused(competitors, alone)

@@ -9,7 +9,7 @@ from typing import Any
 
 from slomo.testbed.host.cores import socket_of
 from slomo.testbed.host.counters.base import CounterReader, CounterSample
-from slomo.testbed.host.tenant import Tenant, Window
+from slomo.testbed.host.tenant import HostTenant, Window
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -18,7 +18,7 @@ NOTHING_SOCKET = MetricVector({}, scope=Scope.SOCKET)
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedPressure:
     """Vectors of one phase.
 
     Attributes
@@ -40,8 +40,8 @@ class Observed:
 
 
 def observe_counters(
-    reader: CounterReader, tenants: Sequence[Tenant], watch: Callable[[], list[Window]]
-) -> tuple[list[Window], Observed]:
+    reader: CounterReader, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]
+) -> tuple[list[Window], ObservedPressure]:
     """Count while `watch()` takes windows; the first tenant's socket is the one reported.
 
     Raises
@@ -59,10 +59,12 @@ def observe_counters(
     sample = reader.stop()
     socket = sample.sockets.get(socket_of(cores[0]), NOTHING_SOCKET)
     own = tuple(core_vector(sample, tenant) for tenant in tenants)
-    return windows, Observed(own, socket, sample.system, {"source": reader.name, "duration_s": sample.duration_s})
+    return windows, ObservedPressure(
+        own, socket, sample.system, {"source": reader.name, "duration_s": sample.duration_s}
+    )
 
 
-def core_vector(sample: CounterSample, tenant: Tenant) -> MetricVector:
+def core_vector(sample: CounterSample, tenant: HostTenant) -> MetricVector:
     """Return a tenant's vector: its core's; unknown where it has several, whose ratios cannot be added."""
     if len(tenant.where.cores) != 1:
         return NOTHING_CORE

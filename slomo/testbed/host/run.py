@@ -15,7 +15,7 @@ from slomo.testbed.host.nf.command import Surroundings
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.orphans import kill_marked, remove_files_of, run_directories
 from slomo.testbed.host.processes.marker import new_mark
-from slomo.testbed.host.tenant import Tenant, make_directory, needs_pcap, needs_port
+from slomo.testbed.host.tenant import HostTenant, make_directory, needs_pcap, needs_port
 from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.testbed.host.traffic.pcap import cached_pcap, require_frames
 from slomo.vocabulary.workload import Workload
@@ -41,7 +41,7 @@ class Run:
     def __init__(self, generator: TrafficGenerator | None = None) -> None:
         self._generator = generator
         self.mark = new_mark()
-        self.tenants: list[Tenant] = []
+        self.tenants: list[HostTenant] = []
         self._started = 0
         try:
             self.directory = make_directory(run_directories(), self.mark.text)
@@ -63,7 +63,7 @@ class Run:
             for tenant in self.tenants:
                 stack.callback(tenant.stop)
 
-    def start(self, definition: HostDefinition, workload: Workload, cores: Sequence[int]) -> Tenant:
+    def start(self, definition: HostDefinition, workload: Workload, cores: Sequence[int]) -> HostTenant:
         """Start an NF on its cores and wait until it serves.
 
         Raises
@@ -80,17 +80,17 @@ class Run:
             port=_free_port() if needs_port(definition) else 0,
         )
         self._started += 1
-        tenant = Tenant(definition, workload, where, self.mark, self._generator)
+        tenant = HostTenant(definition, workload, where, self.mark, self._generator)
         self.tenants.append(tenant)
         tenant.wait_ready()
         return tenant
 
-    def stop(self, tenant: Tenant) -> None:
+    def stop(self, tenant: HostTenant) -> None:
         """End one tenant before the run ends."""
         tenant.stop()
         self.tenants.remove(tenant)
 
-    def command_of(self, tenant: Tenant) -> list[str]:
+    def command_of(self, tenant: HostTenant) -> list[str]:
         """Return a tenant's command without what differs from run to run or user to user only."""
         places = ((str(self.directory), "RUN"), (self.mark.text, "RUN"), (str(cache_directory()), "CACHE"))
         words = list(tenant.process.words)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from slomo.testbed.host.nf.definition import Steadiness
-from slomo.testbed.host.nf.readings import Readings
+from slomo.testbed.host.nf.readings import FunctionReadings
 
 _FEWEST = 2  # rates per stretch that have a median worth comparing
 _POLL_S = 0.02
@@ -40,7 +40,7 @@ def is_steady(before: Sequence[float], after: Sequence[float], tolerance: float)
     return now > 0.0 and abs(now - was) <= tolerance * now
 
 
-def wait_steady(readings: Readings, steadiness: Steadiness, check: Callable[[], None]) -> bool:
+def wait_steady(readings: FunctionReadings, steadiness: Steadiness, check: Callable[[], None]) -> bool:
     """Wait until a throughput is steady; return False where the limit passed first.
 
     Parameters

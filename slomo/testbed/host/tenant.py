@@ -12,7 +12,7 @@ from pathlib import Path
 from slomo.errors import TestbedError
 from slomo.testbed.host.nf.command import Surroundings, command_words, placeholders, port_number, values_for
 from slomo.testbed.host.nf.definition import HostDefinition
-from slomo.testbed.host.nf.readings import Readings
+from slomo.testbed.host.nf.readings import FunctionReadings
 from slomo.testbed.host.nf.readout import GeneratorSource, Readout
 from slomo.testbed.host.nf.ready import ReadyWatch, port_answers
 from slomo.testbed.host.processes.marker import RunMark
@@ -40,7 +40,7 @@ class Window:
     latency_us: dict[str, float] = field(default_factory=dict)
 
 
-class Tenant:
+class HostTenant:
     """A running NF.
 
     Parameters
@@ -92,7 +92,7 @@ class Tenant:
             raise
 
     @property
-    def readings(self) -> Readings:
+    def readings(self) -> FunctionReadings:
         """Packets served so far."""
         assert self._readout is not None
         return self._readout.readings
@@ -138,7 +138,7 @@ def needs_pcap(definition: HostDefinition) -> bool:
     return "pcap" in placeholders([*definition.command, *definition.environment.values()])
 
 
-def take_windows(tenants: Sequence[Tenant], duration_s: float) -> list[Window]:
+def take_windows(tenants: Sequence[HostTenant], duration_s: float) -> list[Window]:
     """Watch tenants for one window.
 
     Raises
@@ -163,13 +163,13 @@ def take_windows(tenants: Sequence[Tenant], duration_s: float) -> list[Window]:
     return windows
 
 
-def _latency(readings: Readings, start_s: float, end_s: float) -> dict[str, float]:
+def _latency(readings: FunctionReadings, start_s: float, end_s: float) -> dict[str, float]:
     reported = [reading.latency_us for reading in readings.between(start_s, end_s) if reading.latency_us]
     names = reported[0] if reported else ()
     return {name: statistics.median(item[name] for item in reported if name in item) for name in names}
 
 
-def paused(tenants: Sequence[Tenant], pause: bool) -> None:
+def paused(tenants: Sequence[HostTenant], pause: bool) -> None:
     """Pause or resume tenants that are not so yet."""
     for tenant in tenants:
         if tenant.process.paused is not pause:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slomo.errors import MissingMetricError
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
-from slomo.models.functions.trees import Node, TreeEnsemble, grow
+from slomo.models.functions.trees import TreeEnsemble, TreeNode, grow
 from slomo.models.responses.sensitivity import TreeSensitivity
 from slomo.vocabulary.metrics import METRICS
 
@@ -97,7 +97,7 @@ def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
         cut = tree.threshold.astype(np.float32)
         cut = np.where(cut > tree.threshold, np.nextafter(cut, np.float32(-np.inf)), cut)
         trees.append(
-            Node(
+            TreeNode(
                 tree.children_left.tolist(),
                 tree.children_right.tolist(),
                 np.maximum(tree.feature, 0).tolist(),

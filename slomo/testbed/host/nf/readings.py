@@ -37,7 +37,7 @@ class Reading:
     latency_us: Mapping[str, float] = field(default_factory=dict)
 
 
-class Readings:
+class FunctionReadings:
     """A growing series of readings; one thread adds, another asks.
 
     Examples

@@ -17,7 +17,7 @@ from slomo.errors import ConfigurationError, TestbedError
 from slomo.testbed.host.nf.command import port_number
 from slomo.testbed.host.nf.control_socket import ControlSocket
 from slomo.testbed.host.nf.definition import HostDefinition, ThroughputSource
-from slomo.testbed.host.nf.readings import Readings
+from slomo.testbed.host.nf.readings import FunctionReadings
 from slomo.testbed.host.processes.process import ManagedProcess
 from slomo.testbed.host.telemetry import TelemetrySocket
 from slomo.testbed.host.traffic.base import TrafficGenerator
@@ -87,7 +87,7 @@ class Readout:
         generator: "GeneratorSource | None" = None,
     ) -> None:
         self._generator: GeneratorSource | None = None
-        self.readings = Readings(definition.nf)
+        self.readings = FunctionReadings(definition.nf)
         self._source = definition.throughput
         self._process = process
         self._ended = threading.Event()
@@ -160,7 +160,7 @@ class Readout:
 
 
 def _add(
-    readings: Readings,
+    readings: FunctionReadings,
     source: ThroughputSource,
     arrived_s: float,
     value: float,
@@ -176,7 +176,7 @@ def _add(
     add(arrived_s, value * source.scale, stated_s, latency_us)
 
 
-def _json_taker(source: ThroughputSource, readings: Readings) -> Callable[[float, str], None]:
+def _json_taker(source: ThroughputSource, readings: FunctionReadings) -> Callable[[float, str], None]:
     def take(arrived_s: float, line: str) -> None:
         if not line.startswith("{"):
             readings.garbage += bool(line.strip())
@@ -201,7 +201,7 @@ def _json_taker(source: ThroughputSource, readings: Readings) -> Callable[[float
     return take
 
 
-def _regex_taker(source: ThroughputSource, readings: Readings) -> Callable[[float, str], None]:
+def _regex_taker(source: ThroughputSource, readings: FunctionReadings) -> Callable[[float, str], None]:
     pattern = re.compile(source.pattern)
 
     def take(arrived_s: float, line: str) -> None:

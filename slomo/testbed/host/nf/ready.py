@@ -13,7 +13,7 @@ from pathlib import Path
 from slomo.errors import TestbedError
 from slomo.testbed.host.nf.command import fill, port_number
 from slomo.testbed.host.nf.definition import HostDefinition
-from slomo.testbed.host.nf.readings import Readings
+from slomo.testbed.host.nf.readings import FunctionReadings
 from slomo.testbed.host.nf.readout import field
 from slomo.testbed.host.processes.process import ManagedProcess
 from slomo.testbed.host.telemetry import TelemetrySocket
@@ -33,7 +33,7 @@ class ReadyWatch:
     """
 
     def __init__(
-        self, definition: HostDefinition, process: ManagedProcess, readings: Readings, table: Mapping[str, str]
+        self, definition: HostDefinition, process: ManagedProcess, readings: FunctionReadings, table: Mapping[str, str]
     ) -> None:
         self._signal, self._process = definition.ready, process
         self._seen = False

@@ -13,7 +13,7 @@ from typing import Any
 
 from slomo.errors import ConfigurationError
 from slomo.testbed.host.build import cache_directory
-from slomo.testbed.host.probe.reading import Pressure
+from slomo.testbed.host.probe.reading import ProbedPressure
 from slomo.testbed.host.probe.reporters import Reporter, occupancy_reporter, reporters, stream_mib
 from slomo.testbed.host.probe.response import Response, fit_response
 from slomo.vocabulary.metrics import Scope
@@ -51,7 +51,7 @@ class Calibration:
         found = reporters(self.l2_mib, self.llc_mib, self.occupancy_mib)
         return tuple(reporter for reporter in found if reporter.name in self.responses)
 
-    def vector(self, pressure: Pressure, scope: Scope = Scope.SOCKET) -> MetricVector:
+    def vector(self, pressure: ProbedPressure, scope: Scope = Scope.SOCKET) -> MetricVector:
         """Return the pressure as a vector; a metric whose reporter tells nothing is missing."""
         metrics = {reporter.name: reporter.metric for reporter in self.reporters}
         values = {
@@ -186,7 +186,7 @@ class CalibrationPoint:
 
     workload: Workload
     rate_mpps: float
-    pressure: Pressure
+    pressure: ProbedPressure
 
 
 def fit_calibration(

@@ -12,7 +12,7 @@ from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.reading import read_pressure
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings
-from slomo.testbed.host.tenant import Tenant
+from slomo.testbed.host.tenant import HostTenant
 from slomo.vocabulary.vector import MetricVector
 
 
@@ -39,7 +39,7 @@ class Probe:
         """Return what is known about a competition, by the keys of its workloads."""
         return self.known.get(tuple(sorted(workloads)))
 
-    def measure(self, run: Run, competition: Sequence[Tenant], core: int) -> tuple[MetricVector, dict[str, Any]]:
+    def measure(self, run: Run, competition: Sequence[HostTenant], core: int) -> tuple[MetricVector, dict[str, Any]]:
         """Return the socket-level vector of a competition that runs, and how it was found; measured once."""
         keys = tuple(sorted(tenant.workload.key for tenant in competition))
         if keys not in self.known:

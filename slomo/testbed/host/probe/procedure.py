@@ -20,7 +20,7 @@ from slomo.testbed.host.probe.reading import read_pressure
 from slomo.testbed.host.probe.reporters import OCCUPANCY_SHARES, reporters, stream_mib
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings
-from slomo.testbed.host.tenant import Tenant, paused
+from slomo.testbed.host.tenant import HostTenant, paused
 from slomo.vocabulary.workload import Workload
 
 #: sizes that are sought in addition, in shares of L2 and of the cache the kernel states
@@ -111,6 +111,6 @@ def _cache(
     return max(_LEAST_OVER_L2 * l2_mib, levels.cache_mib) if levels else largest_mib
 
 
-def _rate(tenant: Tenant, taker: WindowTaker) -> float:
+def _rate(tenant: HostTenant, taker: WindowTaker) -> float:
     paused([tenant], False)
     return taker.take([tenant])[0].rate_mpps

@@ -13,11 +13,11 @@ from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.probe.reporters import Reporter
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings
-from slomo.testbed.host.tenant import Tenant, paused
+from slomo.testbed.host.tenant import HostTenant, paused
 
 
 @dataclass(frozen=True)
-class Pressure:
+class ProbedPressure:
     """What the reporters felt.
 
     Attributes
@@ -41,12 +41,12 @@ class Pressure:
 
 def read_pressure(
     run: Run,
-    competition: Sequence[Tenant],
+    competition: Sequence[HostTenant],
     reporters: Sequence[Reporter],
     definition: HostDefinition,
     core: int,
     settings: HostSettings,
-) -> Pressure:
+) -> ProbedPressure:
     """Run every reporter beside a competition that serves already.
 
     Parameters
@@ -77,4 +77,4 @@ def read_pressure(
             ratios[reporter.name], dispersions[reporter.name] = found.median, found.dispersion
     finally:
         paused(competition, False)
-    return Pressure(ratios, dispersions, taker.rejected)
+    return ProbedPressure(ratios, dispersions, taker.rejected)
