@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from slomo.workflow.library import load_library
     from slomo.workflow.predict import predict
     from slomo.workflow.profile import profile
-from slomo.workflow.train import train
+    from slomo.workflow.train import train
 
 __all__ = [
     "SLO",

@@ -1,6 +1,8 @@
 """The house keeps its shape: names, sizes, parameters, and imports where they belong."""
 
 import ast
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,3 +92,11 @@ def test_no_folder_bursts() -> None:
     crowded = Counter(inside(path.parent) for path in FILES if path.name != "__init__.py")
 
     assert {folder: count for folder, count in crowded.items() if count > 15} == {}
+
+
+def test_importing_slomo_imports_nothing_else() -> None:
+    """`import slomo` loads no file of the package but its front door."""
+    program = "import sys, slomo; print(*sorted(name for name in sys.modules if name.startswith('slomo.')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == []
