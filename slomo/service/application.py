@@ -69,6 +69,7 @@ class Service:
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="slomo-ask")
         self._writers = ThreadPoolExecutor(MOST_WRITERS, thread_name_prefix="slomo-write")
         self._jobs: Jobs | None = None
+        self._rendered: tuple[Any, Any] | None = None
         self.metrics.source(self._gauges)
 
     @property
@@ -85,6 +86,14 @@ class Service:
     async def writing(self, run: Callable[[], Result]) -> Result:
         """Wait for the writer in a thread of its own kind, so that writes that wait never block reads."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, run)
+
+    def rendered(self, render: Callable[[], Result]) -> Result:
+        """Return what was rendered for this cluster and these models, rendering it where either has changed."""
+        key = (self.clerk.revision, self.shelf.answers.fingerprint, id(self.clerk.placer_or_none))
+        if self._rendered is None or self._rendered[0] != key:
+            self._rendered = (key, render())
+        kept: Result = self._rendered[1]
+        return kept
 
     def audit(self, method: str, path: str, actual: str, caller: Caller, request_id: str, status: int) -> None:
         """Log who changed, or tried to change, what."""

@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
+from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +15,8 @@ import msgspec
 from slomo.errors import ConfigurationError
 from slomo.records.catalog import catalog
 from slomo.service.api.cluster import as_request
-from slomo.service.door.bodies import PlacementRequest
+from slomo.service.door.bodies import Observation, PlacementRequest
+from slomo.service.state import journal
 from slomo.workflow.train import train
 
 if TYPE_CHECKING:
@@ -94,6 +96,26 @@ def fill(service: "Service") -> None:
     requests = [as_request(msgspec.convert(row, PlacementRequest)) for row in demo_requests(names)]
     service.store.write(lambda connection: service.clerk.add_servers(connection, servers)).result()
     service.store.write(lambda connection: service.clerk.place(connection, requests, "demo")).result()
+    for item in demo_outcomes(service, names[:3], library.machines[0]):
+        machine, target, predicted = service.outcomes.judge(item)
+        service.outcomes.note(item, machine, target, predicted)
+        service.store.write(_noted(machine, target, item, predicted)).result()
+
+
+def demo_outcomes(service: "Service", names: list[str], machine: str) -> list[Observation]:
+    """Return made-up outcomes: two network functions do what was predicted, one does a tenth less."""
+    dice = random.Random(3)  # noqa: S311 - a demonstration
+    found = []
+    for place, name in enumerate(names):
+        expected = service.outcomes.judge(Observation(name, 0.0, ["vpn"], machine))[2]
+        factor = 0.9 if place == 2 else 1.0
+        found += [Observation(name, expected * factor * dice.gauss(1.0, 0.015), ["vpn"], machine) for _ in range(40)]
+    return found
+
+
+def _noted(machine: str, target: str, item: Observation, predicted_mpps: float) -> "Callable[[Connection], None]":
+    document = {name: getattr(item, name) for name in item.__struct_fields__}
+    return lambda connection: journal.add_observation(connection, machine, target, document, predicted_mpps)
 
 
 def _cache() -> Path:

@@ -1,6 +1,6 @@
 """All operations of the service: what is routed, and what the OpenAPI document describes."""
 
-from slomo.service.api import cluster, health, knowledge, predictions, scheduling, work
+from slomo.service.api import cluster, health, knowledge, pages, predictions, scheduling, work
 from slomo.service.door.operation import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -10,4 +10,5 @@ OPERATIONS: tuple[Operation, ...] = (
     *cluster.OPERATIONS,
     *work.OPERATIONS,
     *health.OPERATIONS,
+    *pages.OPERATIONS,
 )

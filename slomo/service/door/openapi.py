@@ -32,7 +32,7 @@ def document(operations: Sequence[Operation]) -> Document:
     )
     paths: Document = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+        paths.setdefault(operation.path.replace(":path}", "}"), {})[operation.method.lower()] = _operation(operation)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -66,14 +66,14 @@ def _operation(item: Operation) -> Document:
 
 
 def _name(item: Operation) -> str:
-    return item.method.lower() + re.sub(r"[^A-Za-z0-9]+", "_", item.path).rstrip("_")
+    return item.method.lower() + re.sub(r"[^A-Za-z0-9]+", "_", item.path.replace(":path", "")).rstrip("_")
 
 
 def _parameters(item: Operation) -> list[Document]:
     text = {"type": "string"}
     found: list[Document] = [
         {"name": name, "in": "path", "required": True, "schema": {**text, "minLength": 1}}
-        for name in re.findall(r"{(\w+)}", item.path)
+        for name in re.findall(r"{(\w+)(?::path)?}", item.path)
     ]
     found += [
         {"name": name, "in": "query", "required": False, "description": what, "schema": text}
@@ -104,7 +104,7 @@ def _problems(item: Operation) -> Document:
     codes |= set(_WITH_WRITE) if item.writes else set()
     codes |= {422} if item.query else set()
     problem = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}}
-    plain = {202: "Accepted; see Location", 304: "Nothing has changed"}
+    plain = {202: "Accepted; see Location", 303: "See Location", 304: "Nothing has changed"}
     return {
         str(code): {"description": plain[code]} if code in plain else {"description": TITLES.get(code, ""), **problem}
         for code in sorted(codes)

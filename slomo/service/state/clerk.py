@@ -66,6 +66,11 @@ class Clerk:
         return found
 
     @property
+    def placer_or_none(self) -> Placer | None:
+        """The cluster in force, or None."""
+        return self._placer
+
+    @property
     def has_cluster(self) -> bool:
         """Whether there are servers."""
         return self._placer is not None

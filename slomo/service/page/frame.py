@@ -1,0 +1,74 @@
+"""What all pages share: head, navigation, and the place where what was done is said."""
+
+from typing import Any
+
+from slomo.service.page.markup import Markup, joined, tag
+
+PAGES = (("/", "Cluster"), ("/whatif", "What if"), ("/jobs", "Jobs"), ("/drift", "Drift"), ("/receipts", "Receipts"))
+
+
+def page(title: str, here: str, *content: Any, status: str = "") -> bytes:
+    """Return a whole page."""
+    links = [
+        tag("li", tag("a", name, href=path, aria_current="page" if path == here else None)) for path, name in PAGES
+    ]
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{title} · slomo"),
+        tag("link", rel="icon", href="/page.svg", type="image/svg+xml"),
+        tag("link", rel="stylesheet", href="/page.css"),
+        tag("script", src="/page.js", defer=True),
+    )
+    body = tag(
+        "body",
+        tag("a", "Skip to content", href="#content", class_="skip"),
+        tag(
+            "header",
+            tag("a", "slomo", href="/", class_="brand"),
+            tag("nav", tag("ul", links), aria_label="Pages"),
+            tag("span", status, class_="status"),
+        ),
+        tag("main", tag("h1", title), joined(content), id="content", tabindex="-1"),
+        tag("div", id="said", role="status", aria_live="polite"),
+    )
+    return ("<!doctype html>" + tag("html", head, body, lang="en")).encode()
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Return a number for people.
+
+    Examples
+    --------
+    >>> number(0.184625), number(5.0)
+    ('0.185', '5')
+    """
+    return f"{value:.{digits}g}"
+
+
+def share(value: float) -> str:
+    """Return a share as per cent.
+
+    Examples
+    --------
+    >>> share(0.1234)
+    '12 %'
+    """
+    return f"{100 * value:.0f} %"
+
+
+def field(label: str, name: str, control: Markup) -> Markup:
+    """Return a labelled control."""
+    return tag("p", tag("label", label, for_=name), control, class_="field")
+
+
+def choice(name: str, options: Any, chosen: str = "") -> Markup:
+    """Return a choice of texts."""
+    return tag(
+        "select",
+        [tag("option", item, value=item, selected=True if item == chosen else None) for item in options],
+        name=name,
+        id=name,
+    )

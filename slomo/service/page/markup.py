@@ -1,0 +1,80 @@
+"""HTML by functions that escape: whatever is not marked as markup is text, wherever it comes from.
+
+Names of network functions, servers and requests are chosen by callers; none of them can become markup here, and the
+content security policy would not run it.
+"""
+
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+
+
+class Markup(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+#: Elements of HTML without an end, and of SVG, which are closed at once.
+_EMPTY, _CLOSED = frozenset({"input", "link", "meta", "br"}), frozenset({"rect", "line", "path", "circle"})
+
+
+def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
+    """Return an element.
+
+    Parameters
+    ----------
+    name : str
+        Of the element.
+    *children
+        Text is escaped, :class:`Markup` is not, None is left out.
+    **attributes
+        Trailing underscores are cut off, others become dashes; None and False are left out, True is bare.
+
+    Examples
+    --------
+    >>> tag("a", "<b>", href="/x?a=1&b=2", class_="k")
+    '<a href="/x?a=1&amp;b=2" class="k">&lt;b&gt;</a>'
+    """
+    parts = [f"<{name}"]
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        label = key.rstrip("_").replace("_", "-")
+        parts.append(f" {label}" if value is True else f' {label}="{escape(str(value))}"')
+    parts.append("/>" if name in _CLOSED else ">")
+    if name in _EMPTY or name in _CLOSED:
+        return Markup("".join(parts))
+    return Markup("".join(parts) + joined(children) + f"</{name}>")
+
+
+def joined(children: Iterable[Any]) -> Markup:
+    """Return children one after the other.
+
+    Examples
+    --------
+    >>> joined(["a<", None, Markup("<br>"), 3])
+    'a&lt;<br>3'
+    """
+    return Markup("".join(_text(child) for child in children))
+
+
+def _text(child: Any) -> str:
+    if child is None:
+        return ""
+    if isinstance(child, Markup):
+        return child
+    if isinstance(child, (list, tuple)):
+        return joined(child)
+    return escape(str(child))
+
+
+def table(caption: str, headers: Iterable[str], rows: Iterable[Iterable[Any]]) -> Markup:
+    """Return a table whose first column names its rows; it scrolls within itself where it is too wide."""
+    head = tag("tr", [tag("th", header, scope="col") for header in headers])
+    body = []
+    for row in rows:
+        first, *rest = row
+        body.append(tag("tr", tag("th", first, scope="row"), [tag("td", cell) for cell in rest]))
+    inner = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", body))
+    return tag("div", inner, class_="wide", role="region", aria_label=caption, tabindex="0")

@@ -1,0 +1,73 @@
+"use strict";
+// What the pages do beyond links and forms: send changes to the API, follow jobs, and let network functions be dragged.
+(() => {
+  const said = document.getElementById("said");
+  const say = (text) => { said.textContent = ""; said.textContent = text; };
+  const call = async (method, path, body) => {
+    const headers = { "Idempotency-Key": crypto.randomUUID ? crypto.randomUUID() : String(Date.now()) + Math.random() };
+    if (body) headers["Content-Type"] = "application/json";
+    const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
+    const told = await answer.json();
+    if (!answer.ok) throw new Error(told.detail + (told.hint ? " (" + told.hint + ")" : ""));
+    return told;
+  };
+  const attempt = async (work) => { try { await work(); } catch (error) { say(error.message); } };
+  const again = (text) => { say(text); setTimeout(() => location.reload(), 900); };
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.dataset.action !== "place") return;
+    event.preventDefault();
+    attempt(async () => {
+      const share = Number(form.elements.share.value);
+      const slo = share > 0 ? { min_share: share / 100 } : { kind: "on-demand" };
+      const what_if = Boolean(event.submitter && event.submitter.name === "what_if");
+      const request = { id: form.elements.id.value, nf: form.elements.nf.value, slo };
+      const told = await call("POST", "/v1/place", { requests: [request], what_if });
+      const decision = told.decisions[0];
+      const text = (decision.accepted ? "" : "Refused. ") + decision.reasons.join("; ");
+      if (decision.accepted && !what_if) again("Placed: " + text); else say((what_if && decision.accepted ? "It would fit: " : "") + text);
+    });
+  });
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-action]");
+    if (!button) return;
+    const id = encodeURIComponent(button.dataset.id);
+    if (button.dataset.action === "undo") attempt(async () => {
+      const told = await call("POST", "/v1/receipts/" + id + "/undo");
+      again("Receipt " + told.undone + " is undone; receipt " + told.receipt + " says so.");
+    });
+    if (button.dataset.action === "remove") attempt(async () => {
+      const told = await call("DELETE", "/v1/cluster/requests/" + id);
+      again("Removed. Receipt " + told.receipt + " can undo it.");
+    });
+  });
+
+  for (const chip of document.querySelectorAll(".chip")) {
+    chip.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/plain", chip.dataset.nf));
+  }
+  const over = (event) => event.target.closest && event.target.closest(".server");
+  document.addEventListener("dragover", (event) => { const cell = over(event); if (cell) { event.preventDefault(); cell.classList.add("over"); } });
+  document.addEventListener("dragleave", (event) => { const cell = over(event); if (cell) cell.classList.remove("over"); });
+  document.addEventListener("drop", (event) => {
+    const cell = over(event);
+    if (!cell) return;
+    event.preventDefault();
+    const query = new URLSearchParams({ server: cell.dataset.server, add: event.dataTransfer.getData("text/plain") });
+    location.assign("/whatif?" + query);
+  });
+
+  for (const mark of document.querySelectorAll("[data-job]")) {
+    const row = mark.closest("tr");
+    const source = new EventSource("/v1/jobs/" + mark.dataset.job + "/events");
+    source.addEventListener("job", (event) => {
+      const job = JSON.parse(event.data);
+      row.querySelector("progress").value = job.done;
+      row.querySelector(".state").textContent = job.state;
+      row.querySelector(".message").textContent = job.message;
+      if (["done", "failed", "interrupted"].includes(job.state)) { source.close(); say("Job " + job.id + ": " + job.state); }
+    });
+    source.onerror = () => source.close();
+  }
+})();

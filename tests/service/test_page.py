@@ -1,0 +1,213 @@
+"""The page: in HTML first, then in a real Chromium where there is one."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from tests.service.test_service_state import Running
+
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+PATHS = ("/", "/whatif", "/jobs", "/drift", "/receipts", "/login")
+
+
+class Elements(HTMLParser):
+    """Collects the elements of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def all(self, *tags: str) -> list[dict[str, str | None]]:
+        """Return the attributes of all elements of these names."""
+        return [attributes for tag, attributes in self.found if tag in tags]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_pages_need_nothing_from_elsewhere(client: TestClient, path: str) -> None:
+    """Every address a page names is its own, and no script or style is written into it."""
+    answer = client.get(path)
+    page = Elements(answer.text)
+    addresses = [item.get("href") or item.get("src") for item in page.all("a", "link", "script", "img")]
+
+    assert answer.status_code == 200
+    assert all(address and address[0] in "/#" and not address.startswith("//") for address in addresses)
+    assert not page.all("style")
+    assert not [item for _, item in page.found if "style" in item or any(key.startswith("on") for key in item)]
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_controls_have_names_and_ids_are_given_once(client: TestClient, path: str) -> None:
+    """What a screen reader needs: language, title, one h1, labels for all controls, unique ids, captions."""
+    page = Elements(client.get(path).text)
+    ids = [item["id"] for _, item in page.found if "id" in item]
+    labelled = {item.get("for") for item in page.all("label")}
+    controls = [item for item in page.all("input", "select") if item.get("type") != "hidden"]
+
+    assert page.all("html") == [{"lang": "en"}]
+    assert len(page.all("h1")) == len(page.all("title")) == len(page.all("main")) == 1
+    assert len(ids) == len(set(ids))
+    assert all(item["id"] in labelled for item in controls)
+    assert len(page.all("table")) == len(page.all("caption"))
+    assert all(item.get("aria-label") for item in page.all("svg"))
+
+
+def test_names_of_callers_never_become_markup(client: TestClient) -> None:
+    """A request and a server with markup for a name show as text everywhere."""
+    servers = [{"name": EVIL, "machine": "e5-2620v4"}]
+    client.post("/v1/cluster/servers", json={"servers": servers})
+    for number in range(40):  # fills the others, so that some run on the server with the name
+        body = {"id": f"{EVIL}{number}", "nf": "ids", "slo": {"kind": "on-demand"}}
+        assert client.post("/v1/place", json={"requests": [body]}).status_code == 200
+    from urllib.parse import quote
+
+    for path in (
+        "/",
+        "/whatif",
+        "/receipts",
+        f"/servers/{quote(EVIL, safe='')}",
+        f"/whatif?server={quote(EVIL)}&add=lpm",
+    ):
+        page = Elements(client.get(path).text)
+        assert [item.get("src") for item in page.all("script")] == ["/page.js"]
+        assert not page.all("img")
+
+
+def test_a_server_shows_tenants_costs_and_what_if(client: TestClient) -> None:
+    """Intervals, who costs whom, and one more network function, without any script."""
+    client.post(
+        "/v1/place", json={"requests": [{"id": "a", "nf": "lpm", "slo": {"min_share": 0.6}}, {"id": "b", "nf": "nat"}]}
+    )
+    server = client.get("/v1/cluster/requests/a").json()["decision"]["assignments"][0]["server"]
+    text = client.get(f"/servers/{server}").text
+
+    assert text.count('class="bar"') == 2
+    assert "Who costs whom" in text
+    more = client.get("/whatif", params={"server": server, "add": "ids"}).text
+    assert "What would happen" in more
+    assert client.get("/servers/none").status_code == 404
+
+
+# --- in a real browser -----------------------------------------------------------------------------------------------
+
+CONTRAST = """
+const lum = c => { const v = c.map(x => { x /= 255; return x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4; });
+  return 0.2126 * v[0] + 0.7152 * v[1] + 0.0722 * v[2]; };
+const rgb = s => { const m = s.match(/[\\d.]+/g).map(Number);
+  return m.length > 3 && m[3] === 0 ? null : m.slice(0, 3); };
+const back = e => {
+  for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c) return c; }
+  return matchMedia('(prefers-color-scheme: dark)').matches ? [18, 22, 26] : [255, 255, 255]; };
+const bad = [];
+for (const e of document.querySelectorAll('body *')) {
+  const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+  if (!own || !e.getClientRects().length || e.closest('svg, caption, .skip, option')) continue;
+  const a = lum(rgb(getComputedStyle(e).color)), b = lum(back(e));
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < 4.5) bad.push(e.tagName + '.' + e.className + ' ' + ratio.toFixed(2) + ' ' + e.textContent.slice(0, 30));
+}
+return bad;
+"""
+
+
+@pytest.fixture(scope="module")
+def served(models_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Return a running service with thirty servers and some requests."""
+    service = Running(models_folder, tmp_path_factory.mktemp("page") / "state.sqlite")
+    with httpx.Client(base_url=service.url, timeout=30.0) as line:
+        names = [f"rack{1 + number // 10}-s{number % 10}" for number in range(30)]
+        line.post("/v1/cluster/servers", json={"servers": [{"name": name, "machine": "e5-2620v4"} for name in names]})
+        asked = [{"id": f"r{n}", "nf": ("lpm", "nat", "ids")[n % 3], "slo": {"min_share": 0.8}} for n in range(20)]
+        assert line.post("/v1/place", json={"requests": asked}).status_code == 200
+        seen = [{"target": "lpm", "competitors": ["nat"], "throughput_mpps": 4.0 + 0.01 * n} for n in range(30)]
+        assert line.post("/v1/observations", json={"observations": seen}).json()["kept"] == 30
+    yield service
+    service.kill()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Return Debian's Chromium, or skip."""
+    webdriver = pytest.importorskip(
+        "selenium.webdriver", reason="selenium is not installed: pip install 'slomo[browser]'"
+    )
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("no chromium with its driver here: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    from selenium.webdriver.chrome.service import Service
+
+    made = webdriver.Chrome(options=options, service=Service(driver))
+    yield made
+    made.quit()
+
+
+def seen(browser: Any, url: str, width: int, scheme: str) -> None:
+    """Open a page at a width, light or dark."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    browser.get(url)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark"), (390, "light"), (2560, "dark")])
+def test_pages_are_readable_at_any_width(served: Running, browser: Any, width: int, scheme: str) -> None:
+    """No script error, no horizontal scroll, contrast of 4.5 and more, light and dark."""
+    for path in (*PATHS, "/servers/rack1-s0", "/whatif?server=rack1-s0&add=lpm"):
+        seen(browser, served.url + path, width, scheme)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width, path
+        assert browser.execute_script(CONTRAST) == [], path
+        assert [row for row in browser.get_log("browser") if row["level"] == "SEVERE"] == [], path
+
+
+@pytest.mark.slow
+def test_everything_can_be_done_by_keyboard(served: Running, browser: Any) -> None:
+    """Tab reaches every link and control; Enter places, asks, and undoes."""
+    from selenium.webdriver.common.keys import Keys
+
+    seen(browser, served.url + "/", 1440, "light")
+    reached = set()
+    body = browser.switch_to.active_element
+    for _ in range(80):
+        body.send_keys(Keys.TAB)
+        body = browser.switch_to.active_element
+        reached.add(body.get_attribute("href") or body.get_attribute("id") or body.text)
+    assert {f"{served.url}/receipts", f"{served.url}/servers/rack1-s0", "id", "nf", "share", "Place", "Show"} <= reached
+
+    browser.find_element("id", "id").send_keys("by-keyboard", Keys.ENTER)  # the first button only asks
+    waited_for(browser, "#said", "It would fit")
+    browser.find_element("css selector", "form[data-action=place] button.strong").send_keys(Keys.ENTER)
+    waited_for(browser, "#said", "Placed")
+    assert "by-keyboard" in {item["id"] for item in httpx.get(f"{served.url}/v1/cluster/requests").json()["requests"]}
+    seen(browser, served.url + "/receipts", 1440, "light")
+    browser.find_element("css selector", "button[data-action=undo]").send_keys(Keys.ENTER)
+    waited_for(browser, "#said", "undone")
+    left = {item["id"] for item in httpx.get(f"{served.url}/v1/cluster/requests").json()["requests"]}
+    assert "by-keyboard" not in left
+
+
+def waited_for(browser: Any, selector: str, text: str) -> None:
+    """Wait until an element says something."""
+    end = time.monotonic() + 20.0
+    while time.monotonic() < end:
+        told = browser.find_element("css selector", selector).text
+        if told and text in told:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{selector} never said {text!r}")
