@@ -9,15 +9,15 @@ from starlette.testclient import TestClient
 
 from slomo.service.kubernetes.pods import CORES_RESERVED, MACHINE, MIN_SHARE, NF, need_of
 from slomo.service.kubernetes.view import HOLD_S, ClusterView
-from slomo.service.kubernetes.wire import Metadata, Node, Pod, PodSpec, PodStatus
+from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod, PodSpec, PodStatus
 from tests.service.conftest import Started
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def node(name: str, machine: str = "e5-2620v4", reserved: str = "0") -> Node:
+def node(name: str, machine: str = "e5-2620v4", reserved: str = "0") -> KubernetesNode:
     """Return a node of a machine type."""
-    return Node(Metadata(name=name, labels={MACHINE: machine}, annotations={CORES_RESERVED: reserved}))
+    return KubernetesNode(Metadata(name=name, labels={MACHINE: machine}, annotations={CORES_RESERVED: reserved}))
 
 
 def pod(uid: str, nf: str = "lpm", share: str = "0.9", where: str = "", phase: str = "") -> Pod:
@@ -31,7 +31,9 @@ def extender(start: Started) -> TestClient:
     """Return a service that sees an empty node, a busy one, a full one, and one that names no machine."""
     client = start()
     view: ClusterView = client.service.kubernetes.view  # type: ignore[attr-defined]
-    view.replace_nodes([node("empty"), node("busy"), node("full", reserved="6"), Node(Metadata(name="plain"))])
+    view.replace_nodes(
+        [node("empty"), node("busy"), node("full", reserved="6"), KubernetesNode(Metadata(name="plain"))]
+    )
     tenants = [pod(f"b{i}", "nat", "0.3", "busy") for i in range(4)] + [
         pod(f"f{i}", "ids", "0.3", "full") for i in (1, 2)
     ]
