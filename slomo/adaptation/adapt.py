@@ -12,13 +12,14 @@ from itertools import permutations
 
 import numpy as np
 
-from slomo.adaptation.axes import FLOWS, Position, Profiled, by_logarithm, comparable, position_of, scaled
+from slomo.adaptation.axes import FLOWS, SIZE, Position, Profiled, by_logarithm, comparable, position_of, scaled
 from slomo.adaptation.extrapolation import shifted
 from slomo.adaptation.interpolation import InterpolationPath, blend
 from slomo.errors import UnknownNameError, UnsupportedPredictionError
+from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.library import ModelLibrary, nf_of
 from slomo.models.nf_model import NFModel
-from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload import Setting, Workload
 
 #: SLOMO's reach: a flow count at most this share away from the profiled one.
 REACH = 0.20
@@ -83,6 +84,8 @@ def at_workload(library: ModelLibrary, workload: Workload, machine: str | None =
 def _adapted(library: ModelLibrary, asked: Workload, machine: str | None) -> Adapted:
     position = position_of(asked)
     exact, missing = _exact(library, asked, machine)
+    if exact is not None and exact.workload.key != asked.key:
+        return Adapted(_as_asked(exact, asked), "profiled")
     if exact is not None and Profiled(exact, position).answers:
         return Adapted(exact, "profiled")
     known = comparable(_of(library, asked.nf, machine), position)
@@ -104,6 +107,29 @@ def _adapted(library: ModelLibrary, asked: Workload, machine: str | None) -> Ada
 
 #: The same for traffic alone, by its older name.
 at_traffic = at_workload
+
+
+def _as_asked(model: NFModel, asked: Workload) -> NFModel:
+    """Return the model of a table that varies over traffic, at the traffic asked about.
+
+    Only what it reads can be honoured; whether it was measured there is the verdict's to say.
+    """
+    own = model.workload
+    given: dict[str, Setting] = {**asked.configuration, **_attributes(asked)}
+    known: dict[str, Setting] = {**own.configuration, **_attributes(own)}
+    changed = {TRAFFIC_PREFIX + name: value for name, value in given.items() if known.get(name) != value}
+    unread = [name.removeprefix(TRAFFIC_PREFIX) for name in changed if name not in model.traffic]
+    if unread or asked.traffic.flow_distribution != own.traffic.flow_distribution:
+        raise UnsupportedPredictionError(
+            f"the model of '{own.key}' does not read {', '.join(unread) or 'how flows are drawn'}, "
+            f"so that it cannot answer about {asked.key}",
+            hint=f"it reads {', '.join(model.traffic)}; profile the rest, or import it as a feature",
+        )
+    return replace(model, workload=asked, traffic={**model.traffic, **{n: float(v) for n, v in changed.items()}})
+
+
+def _attributes(workload: Workload) -> dict[str, Setting]:
+    return {SIZE: workload.traffic.packet_size_b, FLOWS: workload.traffic.flow_count}
 
 
 def _exact(

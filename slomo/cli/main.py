@@ -18,6 +18,7 @@ COMMANDS = {
     "profile": "Measure network functions alone, under pressure and in mixes.",
     "train": "Fit one sensitivity model per network function of a dataset.",
     "predict": "Predict what a network function loses beside others.",
+    "rows": "Predict every row of an imported table, and compare.",
     "evaluate": "Check every model against mixes that were never trained on.",
     "place": "Place network functions on a cluster so that they keep their SLOs.",
     "enforce": "Apply a plan to this machine, show, compare, and take it back.",

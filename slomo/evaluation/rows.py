@@ -5,27 +5,36 @@ NF's execution pattern (`slomo.compose.resources`). No row of the table is train
 is only compared with.
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from slomo.compose.resources import Pattern, checked_pattern
+from slomo.compose.uncertain import LEVELS, VALUES, composed_values, quantile
 from slomo.errors import MissingMetricError, UnsupportedPredictionError
-from slomo.models.applicability import Verdict
+from slomo.models.applicability import FAR, SLACK, Verdict
 from slomo.models.base import TRAFFIC_PREFIX
+from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.service_time import DENSITY, ServiceTime
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from slomo.records.dataset import ProfileDataset
+from slomo.prediction.manner import check_coverage
+from slomo.records.dataset import ProfileDataset
 
 Floats = NDArray[np.float64]
 #: Features of a row that say what others do at the accelerator.
 COMPETITOR_DENSITY, COMPETITOR_TIME = "competitor_match_density", "competitor_service_us"
+_ORDER = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
+_MIDDLE = 0.5
+#: Levels on both sides of the middle.
+_BESIDE = tuple(level for level in LEVELS.tolist() if level != _MIDDLE)
+#: Nothing stands still [Mpps].
+_LEAST_MPPS = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +50,14 @@ class RowPredictions:
     coverage : float
         Nominal coverage of the intervals, 0 to 1.
     throughput_mpps, low_mpps, high_mpps : ndarray
-        Prediction and interval [Mpps]. The interval is that of the memory model: the accelerator's line has none.
+        Prediction and interval [Mpps], with the errors of both resources in it (`slomo.compose.uncertain`).
     memory_mpps, accelerator_mpps : ndarray
         What each resource alone would allow [Mpps]; infinite where no accelerator is used.
     verdicts : tuple of str
-        Whether what was measured supports each row; ``unsupported``, and no number, where a row lacks what is read.
+        Whether what was measured supports each row, match densities and traffic included; ``unsupported``, and no
+        number, where a row lacks what is read.
+    reasons : tuple of tuple of str
+        What speaks against each.
     measured_mpps : ndarray
         Throughput of the row, where the table has one; else NaN.
     """
@@ -59,6 +71,7 @@ class RowPredictions:
     memory_mpps: Floats
     accelerator_mpps: Floats
     verdicts: tuple[str, ...]
+    reasons: tuple[tuple[str, ...], ...]
     measured_mpps: Floats
 
     @property
@@ -66,13 +79,38 @@ class RowPredictions:
         """Signed error relative to the measured throughput [%]; NaN where none was measured."""
         return np.asarray(100.0 * (self.throughput_mpps - self.measured_mpps) / self.measured_mpps)
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """Return one row per prediction."""
-        import pandas as pd
-
         names = ("throughput_mpps", "low_mpps", "high_mpps", "memory_mpps", "accelerator_mpps", "measured_mpps")
         columns: dict[str, Any] = {name: getattr(self, name) for name in names}
-        return pd.DataFrame({**columns, "error_percent": self.error_percent, "verdict": self.verdicts})
+        said = ["; ".join(each) for each in self.reasons]
+        return pd.DataFrame({**columns, "error_percent": self.error_percent, "verdict": self.verdicts, "reasons": said})
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How rows are predicted.
+
+    Attributes
+    ----------
+    pattern : {"pipeline", "run-to-completion"}
+        The slower of both resources, or the sum of both times.
+    family : str, optional
+        Sensitivity model; by default the best in cross-validation on its own training rows.
+    base_density : float, optional
+        Run-to-completion only: match density at which the memory runs were made, whose time is part of them already;
+        None where they did not use the accelerator.
+    coverage : float
+        Nominal coverage of the intervals, above 0 and below 1.
+    strict : bool
+        Refuse a table with a row that what was measured does not support.
+    """
+
+    pattern: Pattern = "pipeline"
+    family: str | None = None
+    base_density: float | None = None
+    coverage: float = 0.9
+    strict: bool = False
 
 
 def best_family(model: NFModel) -> str:
@@ -97,13 +135,9 @@ def best_family(model: NFModel) -> str:
 
 def predict_rows(
     model: NFModel,
-    rows: "ProfileDataset",
+    rows: ProfileDataset,
     accelerator: ServiceTime | None = None,
-    *,
-    pattern: Pattern = "pipeline",
-    family: str | None = None,
-    base_density: float | None = None,
-    coverage: float = 0.9,
+    **asked: Any,
 ) -> RowPredictions:
     """Predict the rows of an imported table.
 
@@ -116,46 +150,157 @@ def predict_rows(
         keeps the accelerator busy) or ``competitor_service_us`` (summed over all of them) what it shares with.
     accelerator : ServiceTime, optional
         Time per packet at the accelerator; without it only memory is predicted.
-    pattern : {"pipeline", "run-to-completion"}
-        The slower of both, or the sum of both times.
-    family : str, optional
-        Sensitivity model; by default the best in cross-validation on its own training rows.
-    base_density : float, optional
-        Run-to-completion only: match density at which the memory runs were made, whose time is part of them already;
-        None where they did not use the accelerator.
-    coverage : float
-        Nominal coverage of the intervals, above 0 and below 1.
+    **asked
+        As in :class:`Asked`: `pattern`, `family`, `base_density`, `coverage`, `strict`.
 
     Raises
     ------
     MissingMetricError
         Where the rows lack a feature that the model reads.
     UnsupportedPredictionError
-        Where rows are of other NFs than the model.
+        Where rows are of other NFs than the model; where `strict`, for a row that is not supported.
     """
-    checked_pattern(pattern)
+    how = Asked(**asked)
+    checked_pattern(how.pattern)
+    check_coverage(how.coverage)
     _check_target(model, rows)
-    family = family or best_family(model)
+    family = how.family or best_family(model)
     names = model.model(family).feature_names
     inputs = np.column_stack([_column(model, rows, name) for name in names]) if names else np.zeros((len(rows), 0))
     memory = model.model(family).predict_mpps(inputs)
-    ends = model.calibration[family].interval_mpps(memory, model.solo_mpps, coverage)
     stage = np.full(len(rows), np.inf)
     if accelerator is not None:
         stage = accelerator.shared_mpps(_feature(rows, DENSITY), _others_us(rows, accelerator))
-    base_us = 0.0 if accelerator is None or base_density is None else float(accelerator.time_us(base_density))
-    bounds = (memory, np.maximum(ends[0], 1e-9), ends[1])
-    middle, low, high = (_composed(each, stage, pattern, base_us) for each in bounds)
+    base_us = 0.0 if accelerator is None or how.base_density is None else float(accelerator.time_us(how.base_density))
+    with np.errstate(divide="ignore"):
+        rest = stage if how.pattern == "pipeline" else 1.0 / np.maximum(1.0 / stage - base_us, 0.0)
+    ends = _both(model, family, (memory, rest), accelerator, how)
+    verdicts, reasons = _judged(model, rows, accelerator)
+    lost = np.isnan(ends[0])
+    judged = tuple(str(Verdict.UNSUPPORTED if gone else told) for told, gone in zip(verdicts, lost, strict=True))
+    found = RowPredictions(family, how.pattern, how.coverage, *ends, memory, stage, judged, reasons, rows.throughput)
+    if how.strict:
+        _require_supported(model, found)
+    return found
+
+
+def _both(
+    model: NFModel, family: str, parts: tuple[Floats, Floats], accelerator: ServiceTime | None, how: Asked
+) -> tuple[Floats, Floats, Floats]:
+    """Return the middle and both ends of what two resources allow together [Mpps]."""
+    memory, stage = parts
+    calibration, solo = model.calibration[family], model.solo_mpps
+    if accelerator is None:
+        low, high = calibration.interval_mpps(memory, solo, how.coverage)
+        return memory, np.maximum(low, _LEAST_MPPS), high
+    spread = [_spread_of_memory(calibration, solo, memory), _spread_of_stage(stage, _error(model, family, accelerator))]
+    values = composed_values(spread, how.pattern)
+    sides = (1.0 - how.coverage) / 2.0
+    low, high = (quantile(values, level) for level in (sides, 1.0 - sides))
+    # times that add up have no bias near balance; their middle is the sum
+    middle = quantile(values, 0.5) if how.pattern == "pipeline" else 1.0 / (1.0 / memory + 1.0 / stage)
+    unknown = np.isnan(memory) | np.isnan(stage)
+    return np.where(unknown, np.nan, middle), np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
+
+
+def _spread_of_memory(calibration: ConformalCalibration, solo_mpps: float, middle: Floats) -> Floats:
+    """Return equally likely throughputs around each prediction, as its calibration says, shape (n, values) [Mpps]."""
+    known = np.where(np.isfinite(middle), middle, solo_mpps)
+    ends = {level: calibration.interval_mpps(known, solo_mpps, abs(2.0 * level - 1.0)) for level in _BESIDE}
+    values = np.column_stack([known if lv == _MIDDLE else ends[lv][int(lv > _MIDDLE)] for lv in LEVELS.tolist()])
+    nearest = values[:, [VALUES // 2 - 1, VALUES // 2 + 1]].mean(axis=1)
+    beside = np.arange(VALUES) != VALUES // 2
+    values[:, beside] += (known - nearest)[:, np.newaxis]  # what is predicted is the middle
+    return np.asarray(np.maximum(values, _LEAST_MPPS))
+
+
+def _spread_of_stage(middle: Floats, error: float) -> Floats:
+    """Return the same for an accelerator whose runs scatter by a relative `error` (standard deviation)."""
+    away = np.array([NormalDist().inv_cdf(level) for level in LEVELS.tolist()])
+    known = np.where(np.isfinite(middle), middle, 1.0)[:, np.newaxis]
+    values = np.maximum(known * (1.0 + error * away), _LEAST_MPPS)
+    values[np.isposinf(middle)] = np.inf
+    return values
+
+
+def _error(model: NFModel, family: str, accelerator: ServiceTime) -> float:
+    """Return the relative standard deviation of runs about an accelerator's line.
+
+    A line through as many runs as it has parameters shows none. Its error is then taken to be that of memory's model on
+    rows it has not seen: the same NF, measured on the same machine. Normal errors are sqrt(pi / 2) times as wide as
+    their mean size.
+    """
+    found = model.manifest.get("cross_validation", {}).get(family, {}).get("mape_percent", 0.0)
+    return max(accelerator.error, math.sqrt(math.pi / 2.0) * float(found) / 100.0 if accelerator.error == 0.0 else 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Check:
+    """What one input of every row says: 0, 1 or 2 (supported, extrapolated, unsupported), and what is covered."""
+
+    name: str
+    values: Floats
+    code: NDArray[np.int64]
+    covered: str
+
+
+def _judged(
+    model: NFModel, rows: ProfileDataset, accelerator: ServiceTime | None
+) -> tuple[list[Verdict], tuple[tuple[str, ...], ...]]:
+    """Return the verdict on every row, and its reasons: pressures, traffic, and match densities."""
     checked = model.applicability.feature_names
-    verdicts, _ = model.applicability.check(np.column_stack([_column(model, rows, name) for name in checked]))
-    measured = rows.throughput
-    judged = tuple(
-        str(Verdict.UNSUPPORTED if lost else told) for told, lost in zip(verdicts, np.isnan(middle), strict=True)
-    )
-    return RowPredictions(family, pattern, coverage, middle, low, high, memory, stage, judged, measured)
+    verdicts, reasons = model.applicability.check(np.column_stack([_column(model, rows, name) for name in checked]))
+    worst, said = list(verdicts), [list(each) for each in reasons]
+    for check in (*_of_traffic(model, rows), *_of_densities(rows, accelerator)):
+        for row in np.flatnonzero(check.code).tolist():
+            worst[row] = max(worst[row], _ORDER[check.code[row]], key=_ORDER.index)
+            said[row].append(f"{check.name} {check.values[row]:g}; {check.covered}")
+    return worst, tuple(tuple(each) for each in said)
 
 
-def _check_target(model: NFModel, rows: "ProfileDataset") -> None:
+def _of_traffic(model: NFModel, rows: ProfileDataset) -> Iterator[_Check]:
+    """Yield where rows have other traffic than the model stands for, and does not read."""
+    for name in ("packet_size_b", "flow_count"):
+        column = TRAFFIC_PREFIX + name
+        if column in model.traffic:
+            continue
+        frame, known = rows.frame, float(getattr(model.workload.traffic, name))
+        values = np.asarray(frame[column if column in frame else name].to_numpy(dtype=float))
+        code = np.where(np.abs(values - known) > SLACK * known, 2, 0)
+        yield _Check(name, values, code, f"the model knows {known:g} only, and does not read it")
+
+
+def _of_densities(rows: ProfileDataset, accelerator: ServiceTime | None) -> Iterator[_Check]:
+    """Yield where a row's match density, or that of whom it shares with, lies outside the accelerator's runs."""
+    if accelerator is None:
+        return
+    low, high = accelerator.low, accelerator.high
+    span = max(high - low, 1e-9 * max(abs(high), 1.0))
+    for name in (DENSITY, COMPETITOR_DENSITY):
+        if TRAFFIC_PREFIX + name not in rows.frame:
+            continue
+        values = _feature(rows, name)
+        away = np.maximum(np.maximum(values - high, low - values), 0.0) / span
+        code = np.where(away > SLACK, 1, 0) + np.where(away > FAR, 1, 0)
+        # a row that says nothing of its own has no answer; one that says nothing of others is without others
+        code = np.where(np.isnan(values), 2, code) if name == DENSITY else np.where(values > 0.0, code, 0)
+        yield _Check(
+            name, values, code, f"accelerator '{accelerator.accelerator}' was measured from {low:g} to {high:g}"
+        )
+
+
+def _require_supported(model: NFModel, found: RowPredictions) -> None:
+    bad = [row for row, verdict in enumerate(found.verdicts) if verdict == Verdict.UNSUPPORTED]
+    if bad:
+        why = "; ".join(found.reasons[bad[0]]) or "it lacks what the models read"
+        raise UnsupportedPredictionError(
+            f"{len(bad)} of {len(found.verdicts)} rows of '{model.workload.nf}' are not supported, "
+            f"row {bad[0] + 1} first: {why}",
+            hint="profile the target, or the accelerator, where these rows are; or leave --strict out",
+        )
+
+
+def _check_target(model: NFModel, rows: ProfileDataset) -> None:
     foreign = sorted(set(rows.frame["nf"]) - {model.workload.nf})
     if foreign:
         raise UnsupportedPredictionError(
@@ -164,13 +309,7 @@ def _check_target(model: NFModel, rows: "ProfileDataset") -> None:
         )
 
 
-def _composed(memory_mpps: Floats, stage_mpps: Floats, pattern: Pattern, base_us: float) -> Floats:
-    if pattern == "pipeline":
-        return np.minimum(memory_mpps, stage_mpps)
-    return np.asarray(1.0 / (1.0 / memory_mpps + np.maximum(1.0 / stage_mpps - base_us, 0.0)))
-
-
-def _others_us(rows: "ProfileDataset", accelerator: ServiceTime) -> Floats:
+def _others_us(rows: ProfileDataset, accelerator: ServiceTime) -> Floats:
     """Return the time that others' turns take [us]; rows that say nothing are without others."""
     frame, total = rows.frame, np.zeros(len(rows))
     if TRAFFIC_PREFIX + COMPETITOR_DENSITY in frame:
@@ -181,7 +320,7 @@ def _others_us(rows: "ProfileDataset", accelerator: ServiceTime) -> Floats:
     return total
 
 
-def _feature(rows: "ProfileDataset", name: str) -> Floats:
+def _feature(rows: ProfileDataset, name: str) -> Floats:
     frame, column = rows.frame, TRAFFIC_PREFIX + name
     if column not in frame:
         raise MissingMetricError(
@@ -190,7 +329,7 @@ def _feature(rows: "ProfileDataset", name: str) -> Floats:
     return np.asarray(frame[column].to_numpy(dtype=float))
 
 
-def _column(model: NFModel, rows: "ProfileDataset", name: str) -> Floats:
+def _column(model: NFModel, rows: ProfileDataset, name: str) -> Floats:
     """Return one feature of every row: of the row itself, else the traffic the model stands for."""
     frame = rows.frame
     plain = name.removeprefix(TRAFFIC_PREFIX)

@@ -55,7 +55,11 @@ def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "re
             f"accelerator '{accelerator}' gets faster with more matches ({slope:.3g} us per unit of density)",
             hint="are densities and throughputs in the same order?",
         )
-    return ServiceTime(accelerator, float(base), float(slope), float(at[known].min()), float(at[known].max()))
+    times = 1.0 / speed[known]
+    off = (base + slope * at[known]) / times - 1.0
+    error = float(np.sqrt((off**2).sum() / (len(times) - 2))) if len(times) > 2 else 0.0
+    reach = float(at[known].min()), float(at[known].max())
+    return ServiceTime(accelerator, float(base), float(slope), *reach, error=error)
 
 
 def service_time_of(dataset: "ProfileDataset", feature: str = DENSITY) -> ServiceTime:

@@ -10,6 +10,8 @@ from slomo.adaptation.interpolation import monotone_cubic
 from slomo.errors import UnknownNameError, UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
+from slomo.models.responses.sensitivity import LinearSensitivity
+from slomo.prediction.predictor import Predictor
 from slomo.prediction.question import solve_server
 from slomo.vocabulary.workload import Traffic, Workload
 
@@ -235,3 +237,16 @@ def test_what_was_made_once_is_kept_with_its_library(two_profiles):
     for flows in range(110_000, 110_300):
         at_traffic(two_profiles, lpm(flow_count=flows), MACHINE)
     assert len(two_profiles.made) <= 256
+
+
+def test_traffic_that_a_table_varied_over_is_honoured_or_refused(library):
+    """A model that reads flow counts answers for the flow count asked about; what it does not read is refused."""
+    model = library.find("lpm", MACHINE)
+    line = LinearSensitivity("slomo-xgb", ("traffic.flow_count",), "pressure", 5.0, -1e-5)
+    table = replace(model, sensitivity={"slomo-xgb": line}, traffic={"traffic.flow_count": 100_000.0})
+    predictor = Predictor(library.merge(ModelLibrary([table])), MACHINE)
+    asked = [predictor.predict(name, ["nat"]) for name in ("lpm", "lpm@64B,200000f")]
+    assert [found.throughput_mpps for found in asked] == [4.0, 3.0]
+    assert asked[1].target.traffic.flow_count == 200_000
+    with pytest.raises(UnsupportedPredictionError, match="does not read packet_size_b"):
+        predictor.predict("lpm@1500B,100000f", ["nat"])

@@ -20,6 +20,7 @@ from slomo.cli.options import (
 )
 from slomo.cli.output import emit_json, format_table
 from slomo.cli.verbs.learning import figure_path
+from slomo.cli.verbs.rows import RowsAsked, row_options, show_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,21 +78,12 @@ if TYPE_CHECKING:
     help="Traffic attribute the target was imported with, beside --vector; repeatable.",
 )
 @click.option(
-    "--rows", metavar="DATASET", type=click.Path(), help="Predict every row of an imported table instead, and compare."
-)
-@click.option(
-    "--accelerator",
+    "--rows",
     metavar="DATASET",
     type=click.Path(),
-    help="Imported runs of an accelerator alone over match density, to be composed with memory; with --rows.",
+    help="Older spelling of `slomo rows`.",
 )
-@click.option(
-    "--pattern",
-    type=click.Choice(["pipeline", "run-to-completion"]),
-    default="pipeline",
-    show_default=True,
-    help="How memory and --accelerator compose: the slower of both, or their sum.",
-)
+@row_options
 @own_nf_option
 @seed_option
 @json_option
@@ -138,7 +130,7 @@ def _check_method(method: str, compat: str | None) -> None:
 
 
 def _rows(rows: str | None, accelerator: str | None, pattern: str, *, as_json: bool, **given: Any) -> None:
-    from slomo.cli.verbs.rows import show_rows
+    """Do what `slomo rows` does, by its older spelling."""
     from slomo.errors import UsageError
 
     if rows is None:
@@ -149,18 +141,8 @@ def _rows(rows: str | None, accelerator: str | None, pattern: str, *, as_json: b
         raise UsageError(
             "--rows was given with --with, --vector or --offered", hint="rows say what is beside the target"
         )
-    chosen = settings(**{name: given[name] for name in ("models", "machine", "coverage")})
-    show_rows(
-        given["target"],
-        rows,
-        accelerator,
-        pattern,
-        models=chosen.models,
-        machine=given["machine"],
-        model=given["model"],
-        coverage=chosen.coverage,
-        as_json=as_json,
-    )
+    same = {name: given[name] for name in ("target", "models", "machine", "model", "coverage", "strict")}
+    show_rows(RowsAsked(rows, accelerator=accelerator, pattern=pattern, **same), as_json=as_json)
 
 
 def _predicted(

@@ -1,51 +1,113 @@
-"""`slomo predict --rows`: every row of an imported table, memory and accelerator composed.
+"""`slomo rows`: every row of an imported table predicted and compared, memory and accelerator composed.
 
 Yala (ASPLOS'25) judges its models so: trained on tables per resource, asked about rows of another one.
 """
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import click
 
+from slomo.cli.options import (
+    complete_models,
+    complete_network_functions,
+    coverage_option,
+    json_option,
+    machine_option,
+    models_option,
+    settings,
+)
 from slomo.cli.output import emit_json, emit_table, note
 
+if TYPE_CHECKING:
+    from slomo.evaluation.rows import RowPredictions
 
-def show_rows(
-    target: str,
-    rows: str,
-    accelerator: str | None,
-    pattern: str,
-    *,
-    models: str,
-    machine: str | None,
-    model: str | None,
-    coverage: float,
-    as_json: bool,
-) -> None:
+_HEADERS = ("row", "predicted [Mpps]", "from", "to", "memory", "accelerator", "measured", "error [%]", "verdict", "why")
+
+
+def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what says how rows are composed: ``--accelerator`` and ``--pattern``."""
+    text = "Imported runs of an accelerator alone over match density, to be composed with memory; for rows."
+    accelerator = click.option("--accelerator", metavar="DATASET", type=click.Path(), help=text)
+    pattern = click.option(
+        "--pattern",
+        type=click.Choice(["pipeline", "run-to-completion"]),
+        default="pipeline",
+        show_default=True,
+        help="How memory and --accelerator compose: the slower of both, or their sum.",
+    )
+    return accelerator(pattern(command))
+
+
+@click.command()
+@click.argument("rows", metavar="DATASET", type=click.Path())
+@click.option(
+    "--target",
+    required=True,
+    metavar="NF",
+    shell_complete=complete_network_functions,
+    help="The network function that the rows are of.",
+)
+@row_options
+@models_option
+@machine_option
+@click.option("--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model; the best by default.")
+@coverage_option
+@click.option("--strict", is_flag=True, help="Refuse, with exit code 5, rows that the measurements do not support.")
+@json_option
+def command(rows: str, as_json: bool, **given: Any) -> None:
+    """Predict every row of an imported table, and compare.
+
+    Example: slomo rows mixed.parquet --target flow-monitor --accelerator regex.parquet
+    """
+    show_rows(RowsAsked(rows, **given), as_json=as_json)
+
+
+@dataclass(frozen=True)
+class RowsAsked:
+    """What a command line says about rows; fields as the options."""
+
+    rows: str
+    target: str
+    accelerator: str | None
+    pattern: str
+    models: str | None
+    machine: str | None
+    model: str | None
+    coverage: float | None
+    strict: bool
+
+
+def show_rows(asked: RowsAsked, *, as_json: bool) -> None:
     """Print the prediction of every row, and how far off it is."""
     from slomo.evaluation.rows import predict_rows
     from slomo.records.catalog import find_dataset
     from slomo.training.service_time_fit import service_time_of
     from slomo.workflow.library import load_library
 
-    known = load_library(models).find(target, machine)
-    line = None if accelerator is None else service_time_of(find_dataset(accelerator))
-    chosen: Any = pattern
-    found = predict_rows(known, find_dataset(rows), line, pattern=chosen, family=model, coverage=coverage)
+    chosen = settings(models=asked.models, machine=asked.machine, coverage=asked.coverage)
+    subject = load_library(chosen.models).find(asked.target, asked.machine)
+    line = None if asked.accelerator is None else service_time_of(find_dataset(asked.accelerator))
+    how = {"pattern": asked.pattern, "family": asked.model, "coverage": chosen.coverage, "strict": asked.strict}
+    found = predict_rows(subject, find_dataset(asked.rows), line, **how)
     table = found.to_frame()
     if as_json:
-        emit_json({"model": found.model, "pattern": found.pattern, "coverage": coverage, "rows": table.to_dict("list")})
+        about = {"model": found.model, "pattern": found.pattern, "coverage": found.coverage}
+        emit_json({**about, "rows": table.to_dict("list")})
         return
-    headers = ("row", "predicted [Mpps]", "from", "to", "memory", "accelerator", "measured", "error [%]", "verdict")
-    emit_table(headers, [(number + 1, *values) for number, values in enumerate(table.itertuples(index=False))])
-    known_rows = ~np.isnan(found.error_percent)
+    emit_table(_HEADERS, [(number + 1, *values) for number, values in enumerate(table.itertuples(index=False))])
+    note(_summary(found))
+
+
+def _summary(found: "RowPredictions") -> str:
+    both = found.error_percent == found.error_percent  # NaN where either is missing
     told = f"\nmodel {found.model}, {found.pattern}: "
-    if not known_rows.any():
-        note(f"{told}{len(known_rows)} rows, none both predicted and measured")
-        return
-    size = np.abs(found.error_percent)[known_rows]
-    inside = ((found.low_mpps <= found.measured_mpps) & (found.measured_mpps <= found.high_mpps))[known_rows]
-    note(
+    if not both.any():
+        return f"{told}{len(both)} rows, none both predicted and measured"
+    size = abs(found.error_percent[both])
+    inside = ((found.low_mpps <= found.measured_mpps) & (found.measured_mpps <= found.high_mpps))[both]
+    return (
         f"{told}mean error {size.mean():.2f} % over {len(size)} rows, "
-        f"{100 * inside.mean():.0f} % inside the {100 * coverage:g} % intervals"
+        f"{100 * inside.mean():.0f} % inside the {100 * found.coverage:g} % intervals"
     )

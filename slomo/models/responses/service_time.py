@@ -6,16 +6,13 @@ accelerator take turns, so that their times add up: T = 1 / (own + sum of the ot
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from slomo.models.base import Floats
 from slomo.models.checked_json import finite, text
-
-if TYPE_CHECKING:
-    pass
 
 #: Feature of an imported row: matches per megabyte, or whatever its author counted; only ratios matter.
 DENSITY = "match_density"
@@ -35,6 +32,8 @@ class ServiceTime:
         Time added per unit of density [us].
     low, high : float
         Densities it was measured at, least and most.
+    error : float
+        Standard deviation of its runs about the line, relative; 0 where there are no more runs than a line takes.
 
     Examples
     --------
@@ -48,6 +47,7 @@ class ServiceTime:
     slope_us: float
     low: float
     high: float
+    error: float = 0.0
 
     def time_us(self, density: ArrayLike) -> Floats:
         """Return the time per packet [us], shape of `density`; never below that of the smallest density measured / 100.
@@ -82,5 +82,5 @@ class ServiceTime:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ServiceTime":
         """Rebuild from :meth:`to_dict`'s mapping."""
-        numbers = [finite(data, name) for name in ("base_us", "slope_us", "low", "high")]
-        return cls(text(data, "accelerator"), *numbers)
+        numbers = {name: finite(data, name) for name in ("base_us", "slope_us", "low", "high")}
+        return cls(text(data, "accelerator"), **numbers, error=finite(data, "error") if "error" in data else 0.0)
