@@ -88,7 +88,7 @@ class RowPredictions:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RowsManner:
     """How rows are predicted.
 
     Attributes
@@ -151,7 +151,7 @@ def predict_rows(
     accelerator : ServiceTime, optional
         Time per packet at the accelerator; without it only memory is predicted.
     **asked
-        As in :class:`Asked`: `pattern`, `family`, `base_density`, `coverage`, `strict`.
+        As in :class:`RowsManner`: `pattern`, `family`, `base_density`, `coverage`, `strict`.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def predict_rows(
     UnsupportedPredictionError
         Where rows are of other NFs than the model; where `strict`, for a row that is not supported.
     """
-    how = Asked(**asked)
+    how = RowsManner(**asked)
     checked_pattern(how.pattern)
     check_coverage(how.coverage)
     _check_target(model, rows)
@@ -185,7 +185,7 @@ def predict_rows(
 
 
 def _both(
-    model: NFModel, family: str, parts: tuple[Floats, Floats], accelerator: ServiceTime | None, how: Asked
+    model: NFModel, family: str, parts: tuple[Floats, Floats], accelerator: ServiceTime | None, how: RowsManner
 ) -> tuple[Floats, Floats, Floats]:
     """Return the middle and both ends of what two resources allow together [Mpps]."""
     memory, stage = parts

@@ -5,7 +5,7 @@ SLOMO (SIGCOMM'20) section 6.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from slomo.errors import UnknownNameError, UsageError
 from slomo.evaluation.error_sources import COMPARED, explained, learning_curves
@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 _SYNTHETIC = "synthetic"
 
 
+class Running(TypedDict, total=False):
+    """How mixes are run, as :func:`slomo.workflow.profile.profile` takes it."""
+
+    testbed: "str | Testbed"
+    own: Iterable["NetworkFunction"]
+    store: str | Path | None
+    jobs: int | None
+    progress: "Progress | None"
+
+
 def evaluate(
     library: "ModelLibrary | str | Path",
     dataset: "ProfileDataset | None" = None,
@@ -42,11 +52,7 @@ def evaluate(
     models: Sequence[str] | None = None,
     coverage: float = 0.9,
     compat: "Compat | None" = None,
-    testbed: "str | Testbed" = "simulated",
-    own: Iterable["NetworkFunction"] = (),
-    store: str | Path | None = None,
-    jobs: int | None = None,
-    progress: "Progress | None" = None,
+    **running: Unpack[Running],
 ) -> "Evaluation":
     """Check every model against mixes that were never trained on.
 
@@ -68,8 +74,8 @@ def evaluate(
         Nominal coverage of the intervals, above 0 and below 1.
     compat : {"published"}, optional
         Compose by the published rule.
-    testbed, own, store, jobs, progress
-        As in :func:`profile`.
+    **running
+        `testbed`, `own`, `store`, `jobs`, `progress` as in :func:`profile`.
 
     Raises
     ------
@@ -87,9 +93,9 @@ def evaluate(
         targets = [workload for workload in workloads if workload.nf != _SYNTHETIC]
         for name in models or ():
             known.find(targets[0], host.name).model(name)
-        if testbed == "simulated":
-            own = tuple(own)
-            _require_descriptions(targets, own)
+        running["own"] = tuple(running.get("own", ()))
+        if running.get("testbed", "simulated") == "simulated":
+            _require_descriptions(targets, running["own"])
         dataset = profile(
             targets,
             machine=host,
@@ -97,11 +103,7 @@ def evaluate(
             mixes=mixes,
             stream="test",
             seed=seed,
-            testbed=testbed,
-            own=own,
-            store=store,
-            jobs=jobs,
-            progress=progress,
+            **running,
         )
     elif machine is not None:
         dataset = dataset.select(machine=machine_name(machine))
@@ -171,7 +173,7 @@ def _only_machine(dataset: "ProfileDataset") -> str:
     return dataset.machines[0]
 
 
-def _require_descriptions(targets: "Sequence[Workload]", own: Sequence["NetworkFunction"]) -> None:
+def _require_descriptions(targets: "Sequence[Workload]", own: Iterable["NetworkFunction"]) -> None:
 
     known = {*network_function_names(), *(network_function.name for network_function in own)}
     for workload in targets:

@@ -18,12 +18,10 @@ TWICE = {"State"}
 #: option; the others are to become parameter objects.
 MANY_PARAMETERS = {
     "training/families/xgb.py:__init__": "an estimator",
-    "cli/verbs/rows.py:show_rows": "a command's options",
     "cli/verbs/predict.py:_predicted": "a command's options",
     "workflow/place.py:place": "to do: an object for how to place",
     "workflow/place.py:compare": "to do: an object for how to place",
     "placement/online/placer.py:__init__": "to do: an object for how to place",
-    "workflow/evaluate.py:evaluate": "to do: an object for how to run",
     "workflow/profile.py:profile": "to do: an object for how to run",
     "workflow/profile.py:plan_experiments": "to do: an object for what to run",
     "workflow/profile.py:_adaptive": "to do: an object for what to run",
