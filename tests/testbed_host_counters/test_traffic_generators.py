@@ -1,7 +1,10 @@
 """Traffic generators: the commands they run, the numbers they tell, what they refuse, here and over SSH."""
 
+import json
+import re
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +14,7 @@ import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
 from slomo.testbed.host.traffic.base import TrafficGenerator
+from slomo.testbed.host.traffic.lua_socket import WRAP, LuaSocket
 from slomo.testbed.host.traffic.pcap import count_frames
 from slomo.testbed.host.traffic.pktgen import PktgenGenerator
 from slomo.testbed.host.traffic.place import Place
@@ -146,12 +150,21 @@ def test_hosts_that_are_options_are_refused(host: str) -> None:
         Place(host)
 
 
-class Pktgen:
-    """Answers like Pktgen's Lua socket: values from a table, one client at a time."""
+RECORDED = json.loads(Path(__file__).with_name("pktgen-23.06.1.json").read_text(encoding="utf-8"))["exchanges"]
+_BEFORE, _AFTER = WRAP.split("{body}")
 
-    def __init__(self, link: str = "<UP-10000-FD>", silent: bool = False) -> None:
+
+class Pktgen:
+    """Answers as Pktgen 23.06.1 did: what was recorded of it, and Lua's own complaint about functions it lacks."""
+
+    def __init__(self, silent: bool = False) -> None:
         self.heard: list[str] = []
-        self.link, self.silent = link, silent
+        self.silent = silent
+        self._answers: dict[str, deque[str]] = {}
+        for exchange in RECORDED:
+            self._answers.setdefault(exchange["sent"], deque()).append(exchange["answered"])
+        said = " ".join(item["sent"] for item in RECORDED if not item["answered"].startswith("ERROR"))
+        self._functions = set(_CALLS.findall(said))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
@@ -167,23 +180,22 @@ class Pktgen:
                     for line in stream:
                         self.heard.append(line)
                         if not self.silent:
-                            stream.write(f"{self._answer(line)}@@END@@\n")
+                            stream.write(self._answer(line.removeprefix(_BEFORE).removesuffix(_AFTER)))
                             stream.flush()
         except OSError:
             return
 
-    def _answer(self, line: str) -> str:
-        table = {
-            "portCount": "2",
-            "linkState": self.link,
-            ".opackets": "5000",
-            ".ipackets": "4000",
-            ".pkts_tx": "1500000",
-            ".pkts_rx": "1200000",
-        }
-        if "broken" in line:
-            return "ERROR attempt to call a nil value\n"
-        return next((f"{value}\n" for key, value in table.items() if key in line), "")
+    def _answer(self, body: str) -> str:
+        answers = self._answers.get(body)
+        if answers:
+            return answers.popleft() if len(answers) > 1 else answers[0]
+        for name in _CALLS.findall(body):
+            if name not in self._functions:
+                return f"ERROR stdin:1: attempt to call a nil value (field '{name.split('.')[-1]}')\n@@END@@\n"
+        return "@@END@@\n"
+
+
+_CALLS = re.compile(r"pktgen\.([a-zA-Z_.]+)\(")
 
 
 @pytest.fixture
@@ -195,20 +207,43 @@ def pktgen() -> Iterator[Pktgen]:
 
 
 def test_pktgen_is_set_up_started_and_asked(pktgen: Pktgen) -> None:
-    """Size, flows and rate reach Pktgen as Lua; its answers become our statistics."""
-    generator = PktgenGenerator(port=pktgen.port, sends=0, receives=1)
+    """Word for word what was recorded is sent, and the answers of the real Pktgen become our statistics."""
+    generator = PktgenGenerator(port=pktgen.port, sends=0, receives=0)
+
+    generator.start(Traffic(packet_size_b=64, flow_count=1000, offered_mpps=0.02))
+    measured = generator.statistics()
+    generator.stop()
+
+    sent = [line.removeprefix(_BEFORE).removesuffix(_AFTER) for line in pktgen.heard]
+    assert set(sent) <= {exchange["sent"] for exchange in RECORDED}
+    assert (measured.sent_packets, measured.received_packets, measured.lost) == (57536, 45138, 12398)
+    assert (measured.sent_mpps, measured.received_mpps) == (0.020096, 0.020136)
+
+
+def test_pktgen_is_told_size_before_rate_and_range(pktgen: Pktgen) -> None:
+    """The rate is reckoned from the size of `set`: it comes before the rate, and the range holds it and all flows."""
+    generator = PktgenGenerator(port=pktgen.port)
 
     generator.start(Traffic(packet_size_b=128, flow_count=1000, offered_mpps=1.0))
-    found = generator.statistics()
     generator.stop()
 
     heard = "".join(pktgen.heard)
     assert "pktgen.set('0', 'rate', 11.8400)" in heard  # 1 Mpps of 148 B on a link of 10 Gbit/s
-    assert "pktgen.pkt_size('0', 'start', 128)" in heard
-    assert "pktgen.dst_ip('0', 'max', '10.0.3.231')" in heard
+    assert "pktgen.range.pkt_size('0', 'start', 128)" in heard
+    assert "pktgen.range.dst_ip('0', 'max', '10.0.3.231')" in heard
+    assert heard.index("'size', 128") < heard.index("'rate', 11.84")
     assert heard.index("pktgen.start('0')") > heard.index("set_range('0', 'on')")
-    assert (found.sent_packets, found.received_packets, found.lost) == (5000, 4000, 1000)
-    assert (found.sent_mpps, found.received_mpps) == (1.5, 1.2)
+
+
+def test_functions_that_pktgen_lacks_are_refused_by_the_stand_in(pktgen: Pktgen) -> None:
+    """The names that were once imagined get the answer that the real one gave."""
+    lua = LuaSocket(port=pktgen.port)
+    try:
+        for body in ("pktgen.pkt_size('0', 'start', 64)", "pktgen.dst_ip('0', 'start', '10.0.0.0')"):
+            with pytest.raises(TestbedError, match="nil value"):
+                lua.ask(body)
+    finally:
+        lua.close()
 
 
 def test_pktgen_refuses_more_than_the_link_carries(pktgen: Pktgen) -> None:
@@ -218,7 +253,7 @@ def test_pktgen_refuses_more_than_the_link_carries(pktgen: Pktgen) -> None:
     with pytest.raises(InvalidValueError, match="the link carries 10 Gbit/s"):
         generator.start(Traffic(offered_mpps=20.0))
 
-    assert generator.available() == (True, f"2 ports at 127.0.0.1:{pktgen.port}")
+    assert generator.available() == (True, f"1 ports at 127.0.0.1:{pktgen.port}")
 
 
 def test_a_pktgen_that_does_not_answer_is_told() -> None:
@@ -233,8 +268,6 @@ def test_a_pktgen_that_does_not_answer_is_told() -> None:
 
 def test_errors_of_lua_are_told(pktgen: Pktgen) -> None:
     """An error inside Pktgen comes back as ours."""
-    from slomo.testbed.host.traffic.lua_socket import LuaSocket
-
     lua = LuaSocket(port=pktgen.port)
     try:
         with pytest.raises(TestbedError, match="nil value"):

@@ -10,7 +10,8 @@ from slomo.errors import TestbedError
 
 _END = "@@END@@"
 _LARGEST_B = 4 * 2**20
-_WRAP = (
+#: Around what is asked: write values, then an end mark; errors are values, too.
+WRAP = (
     "do local function W(x) io.write(tostring(x), '\\n') end "
     "local ok,e=pcall(function() {body} end) "
     "if not ok then W('ERROR '..tostring(e)) end W('@@END@@') io.flush() end\n"
@@ -56,7 +57,7 @@ class LuaSocket:
         if "\n" in body:
             raise ValueError("one line is one chunk")
         try:
-            self._socket.sendall(_WRAP.replace("{body}", body).encode("ascii"))
+            self._socket.sendall(WRAP.replace("{body}", body).encode("ascii"))
             lines = self._lines()
         except OSError as problem:
             raise TestbedError(

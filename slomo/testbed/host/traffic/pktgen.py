@@ -1,7 +1,7 @@
 """Pktgen-DPDK as traffic generator, driven through its remote Lua socket.
 
-Pktgen's Lua functions as documented in its guide (lua.rst): `set`, `range`, `start`, `stop`, `portStats`. Flows are a
-range of destination addresses, rates percent of the link's speed.
+Pktgen's Lua functions as release 23.06.1 has them, tried against it: `set`, `range.*`, `set_range`, `start`, `stop`,
+`portStats`. Flows are a range of destination addresses, rates percent of the link's speed.
 """
 
 import re
@@ -122,18 +122,23 @@ class PktgenGenerator:
 
 
 def _settings(port: int, traffic: Traffic, percent: float) -> list[str]:
+    """Return the calls in order: the rate is reckoned from the size of `set`, also where a range decides the size."""
     size_b, last = traffic.packet_size_b, _address(traffic.flow_count - 1)
-    plain = [f"pktgen.set('{port}', 'count', 0)", f"pktgen.set('{port}', 'rate', {percent:.4f})"]
-    ranges = [
-        f"pktgen.pkt_size('{port}', '{kind}', {value})"
-        for kind, value in (("start", size_b), ("inc", 0), ("min", size_b), ("max", size_b))
+    ranges = [("pkt_size", kind, str(value)) for kind, value in _steps(size_b, 0, size_b, size_b)]
+    ranges += [("dst_ip", kind, f"'{value}'") for kind, value in _steps(_address(0), "0.0.0.1", _address(0), last)]
+    ranges += [("src_ip", "inc", "'0.0.0.0'"), ("src_port", "inc", "0"), ("dst_port", "inc", "0")]
+    return [
+        f"pktgen.set('{port}', 'count', 0)",
+        f"pktgen.set('{port}', 'size', {size_b})",
+        *(f"pktgen.range.{field}('{port}', '{kind}', {value})" for field, kind, value in ranges),
+        f"pktgen.range.ip_proto('{port}', 'udp')",
+        f"pktgen.set_range('{port}', 'on')",
+        f"pktgen.set('{port}', 'rate', {percent:.4f})",
     ]
-    ranges += [
-        f"pktgen.dst_ip('{port}', '{kind}', '{value}')"
-        for kind, value in (("start", _address(0)), ("inc", "0.0.0.1"), ("min", _address(0)), ("max", last))
-    ]
-    ranges += [f"pktgen.src_port('{port}', 'inc', 0)", f"pktgen.dst_port('{port}', 'inc', 0)"]
-    return [*plain, *ranges, f"pktgen.ip_proto('{port}', 'udp')", f"pktgen.set_range('{port}', 'on')"]
+
+
+def _steps(start: object, step: object, least: object, most: object) -> tuple[tuple[str, object], ...]:
+    return ("start", start), ("inc", step), ("min", least), ("max", most)
 
 
 def _address(number: int) -> str:
