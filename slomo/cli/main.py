@@ -21,6 +21,8 @@ COMMANDS = {
     "rows": "Predict every row of an imported table, and compare.",
     "evaluate": "Check every model against mixes that were never trained on.",
     "place": "Place network functions on a cluster so that they keep their SLOs.",
+    "whatif": "Predict every tenant under cache ways and throttles, and advise.",
+    "control": "Keep promises while loads change: a loop on this or a simulated machine.",
     "enforce": "Apply a plan to this machine, show, compare, and take it back.",
     "chain": "Run service chains whose stages may share cores.",
     "serve": "Answer over HTTP, for orchestrators and for people.",

@@ -1,0 +1,100 @@
+"""How well `slomo whatif` predicts partitions, and whether its advice holds in the judge.
+
+Targets: within 3 % (mean) of the simulator over 200 random partitions per machine; advice breaks an SLO in the judge in
+at most 5 % of the cases. Run: python benchmarks/whatif.py [partitions] [machine ...]
+"""
+
+import random
+import sys
+import time
+
+import numpy as np
+
+from slomo.control.advice import Outlook
+from slomo.simulator.engine import Tenant, simulate
+from slomo.testbed.simulated import SimulatedTestbed
+from slomo.vocabulary.machine import Machine, load_machine
+from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.workload import Workload
+from slomo.workflow.whatif import PartitionKnowledge, learn_partitions, predict_partition, random_partition, what_if
+
+NFS = ("mazunat", "lpm", "stats", "snort", "ip-router", "maglev", "firewall", "flowstats")
+SCALE, ACCESSES = 32, 100_000
+
+
+def main(partitions: int, machines: list[str]) -> None:
+    for name in machines:
+        machine = load_machine(name)
+        workloads = [Workload(nf) for nf in NFS]
+        testbed = SimulatedTestbed(machine, scale=SCALE, accesses=ACCESSES)
+        start = time.perf_counter()
+        knowledge = learn_partitions(testbed, machine, workloads)
+        took = time.perf_counter() - start
+        draw = random.Random(f"benchmark {name}")  # noqa: S311
+        errors, inside, solving = [], [], []
+        for number in range(partitions):
+            colocation = random_partition(machine, workloads, draw)
+            record = testbed.run(colocation, seed=50_000 + number)
+            assert record.beside is not None
+            begun = time.perf_counter()
+            predicted = predict_partition(knowledge.profile, colocation)
+            solving.append(time.perf_counter() - begun)
+            for guess, tenant in zip(predicted, record.beside.tenants, strict=True):
+                errors.append(abs(guess / tenant.throughput_mpps - 1.0))
+                inside.append(errors[-1] <= knowledge.half_width())
+        print(
+            f"{name}: {knowledge.profile.runs} profiling runs ({took:.0f} s); {partitions} partitions, "
+            f"{len(errors)} tenants: mean error {100 * np.mean(errors):.2f} % (target 3), p95 "
+            f"{100 * np.quantile(errors, 0.95):.2f} %, max {100 * max(errors):.1f} %; 90 % interval holds "
+            f"{100 * np.mean(inside):.1f} %; {1e3 * np.median(solving):.2f} ms each",
+            flush=True,
+        )
+        advice(knowledge, machine, workloads, partitions // 2)
+
+
+def advice(knowledge: PartitionKnowledge, machine: Machine, workloads: list[Workload], cases: int) -> None:
+    """Ask for advice in random mixes in which some promise breaks, apply it in the simulator, and count."""
+    draw = random.Random(f"advice {machine.name}")  # noqa: S311
+    needed = advised = broken = promises = gone = 0
+    for number in range(cases):
+        mix = [draw.choice(workloads) for _ in range(draw.randint(3, min(7, machine.cores_per_socket)))]
+        promised = {place: draw.choice((0.8, 0.9, 0.95)) for place in range(draw.randint(1, 2))}
+        answer = what_if(knowledge, mix, machine, slo_share=promised, with_advice=True)
+        if answer.outlook.kept:
+            continue
+        needed += 1
+        if answer.advice is None:
+            continue
+        advised += 1
+        measured = judge(answer.advice, mix, machine, number)
+        names = list(answer.situation.responses)
+        failures = [p for p in promised if measured[p] < answer.situation.promised_mpps[names[p]]]
+        promises += len(promised)
+        broken += len(failures)
+        gone += bool(failures)
+    print(
+        f"{machine.name}: {needed} of {cases} mixes break a promise; advice for {advised}; it breaks {broken} of "
+        f"{promises} promises in the judge ({100 * broken / max(1, promises):.1f} %, target 5), in {gone} mixes",
+        flush=True,
+    )
+
+
+def judge(advised: Outlook, mix: list[Workload], machine: Machine, seed: int) -> list[float]:
+    """Run a mix in the simulator, at its own fidelity, with everything that was advised."""
+    first = machine.nic_socket * machine.cores_per_socket
+    tenants = [
+        Tenant(
+            workload,
+            load_network_function(workload.nf),
+            first + place,
+            llc_way_mask=setting.mask,
+            mba_percent=setting.bandwidth_percent,
+        )
+        for place, (workload, setting) in enumerate(zip(mix, advised.settings.values(), strict=True))
+    ]
+    return [tenant.throughput_mpps for tenant in simulate(machine, tenants, seed=90_000 + seed).tenants]
+
+
+if __name__ == "__main__":
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    main(count, sys.argv[2:] or ["e5-2620v4", "silver-4110", "e5-2695v4", "e5-2699v4"])

@@ -1,0 +1,71 @@
+"""`slomo control`: run a control loop, and say how it stands."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from slomo.cli.options import json_option
+from slomo.cli.output import emit_json, emit_table, note
+
+if TYPE_CHECKING:
+    from slomo.control.loop import Step
+
+
+@click.group()
+def command() -> None:
+    """Keep promises while loads change: observe, decide, apply, and give the machine back at the end."""
+
+
+@command.command("run")
+@click.argument("configuration", metavar="CONFIG")
+@json_option
+def run_loop(configuration: str, as_json: bool) -> int:
+    """Run the loop that CONFIG describes, on simulated time.
+
+    SIGTERM and Ctrl-C end it; the machine is given back. A loop that was killed leaves a receipt: `slomo enforce undo
+    --all`. Exit code 1 where a promise was broken in the last round.
+    """
+    from slomo.workflow.control import read_control_file, run_control
+
+    read = read_control_file(configuration)
+    last: list[bool] = []
+
+    def told(step: "Step") -> None:
+        broken = step.observation.broken if step.observation is not None else ()
+        last[:] = [bool(broken)]
+        if step.changes or step.fault or step.decision.escalated:
+            when = f"{step.observation.time_s:g} s" if step.observation is not None else "-"
+            note(f"{when}: {step.fault or '; '.join(step.decision.reasons)} ({step.changes} knobs)")
+
+    summary = run_control(read, told)
+    if as_json:
+        emit_json(summary)
+    else:
+        emit_table(("what", "value"), [(name.replace("_", " "), str(value)) for name, value in summary.items()])
+    return int(any(last))
+
+
+@command.command("status")
+@json_option
+def show_status(as_json: bool) -> None:
+    """Show the loops of this user, and receipts that were not undone."""
+    from slomo.workflow.control import control_status
+
+    status = control_status()
+    if as_json:
+        emit_json(status)
+        return
+    rows = [
+        (
+            s["name"],
+            s["controller"],
+            "runs" if s["alive"] else "was killed",
+            s["rounds"],
+            s["changes"],
+            str(s["broken"]),
+        )
+        for s in status["loops"]
+    ]
+    emit_table(("loop", "controller", "state", "rounds", "changes", "broken"), rows)
+    for receipt in status["open_receipts"]:
+        click.echo(f"open receipt {receipt}: slomo enforce undo {receipt}")

@@ -1,0 +1,134 @@
+"""`slomo whatif`: what every tenant would do under a partition, and the smallest change that keeps all SLOs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slomo.cli.options import complete_machines, json_option
+from slomo.cli.output import emit_json, emit_table, note
+
+if TYPE_CHECKING:
+    from slomo.vocabulary.machine import Machine
+    from slomo.vocabulary.workload import Workload
+    from slomo.workflow.whatif import PartitionKnowledge, WhatIf
+
+_HEADERS = ("tenant", "ways", "MBA [%]", "Mpps", "low", "high", "SLO", "kept", "bottleneck", "lever")
+
+
+@click.command()
+@click.argument("mix", nargs=-1, required=True, metavar="MIX...")
+@click.option("--machine", default="e5-2620v4", show_default=True, shell_complete=complete_machines, help="Where.")
+@click.option("--ways", help="Way mask of each tenant, with commas: 0x3,0x3fc; all ways for all if not given.")
+@click.option("--mba", help="Memory bandwidth throttle of each tenant [%], with commas.")
+@click.option("--slo", multiple=True, metavar="PLACE=SHARE", help="Promise: 0=0.9 is 90 % of solo for the first.")
+@click.option("--advise", "with_advice", is_flag=True, help="Search the smallest change that keeps all promises.")
+@click.option("--profile", "profile_file", metavar="FILE", help="Keep what was profiled here, and take it from here.")
+@click.option("--seed", default=0, show_default=True, help="Of the profiling runs.")
+@json_option
+def command(
+    mix: tuple[str, ...],
+    machine: str,
+    ways: str | None,
+    mba: str | None,
+    slo: tuple[str, ...],
+    with_advice: bool,
+    profile_file: str | None,
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Predict MIX, for instance `2xlpm snort`, under cache ways and throttles, with intervals and bottlenecks.
+
+    Each distinct tenant is profiled on the simulator over ways, memory noise and throttles; --profile keeps that.
+    Exit code 1 where a promise is predicted to break (with --advise: where no change was found).
+    """
+    from slomo.vocabulary.machine import load_machine
+    from slomo.workflow.whatif import what_if
+
+    where, tenants = load_machine(machine), _tenants(mix)
+    answer = what_if(
+        _knowledge(profile_file, where, tenants, seed),
+        tenants,
+        where,
+        ways=None if ways is None else [_number(text, 0) for text in ways.split(",")],
+        bandwidth_percent=None if mba is None else [float(_number(text, 10)) for text in mba.split(",")],
+        slo_share=_promises(slo, len(tenants)),
+        with_advice=with_advice,
+    )
+    if as_json:
+        advice = None if answer.advice is None else answer.rows(answer.advice)
+        emit_json({"machine": machine, "tenants": answer.rows(), "advice": advice})
+    else:
+        _print(answer, with_advice)
+    final = answer.advice if with_advice else answer.outlook
+    return int(final is None or not final.kept)
+
+
+def _print(answer: "WhatIf", with_advice: bool) -> None:
+    emit_table(_HEADERS, [_row(row) for row in answer.rows()])
+    if not with_advice:
+        return
+    click.echo()
+    if answer.advice is None:
+        click.echo("no change of ways and throttles keeps every promise: move a tenant to another server")
+    elif answer.advice.settings == answer.situation.settings:
+        click.echo("every promise holds as it is")
+    else:
+        click.echo("smallest change that keeps every promise:")
+        emit_table(_HEADERS, [_row(row) for row in answer.rows(answer.advice)])
+
+
+def _row(row: dict[str, object]) -> tuple[object, ...]:
+    names = ("tenant", "ways", "bandwidth_percent", "throughput_mpps", "low_mpps", "high_mpps", "slo_mpps")
+    values = tuple("-" if row[name] is None else row[name] for name in names)
+    return (*values, "yes" if row["kept"] else "NO", row["bottleneck"], row["lever"])
+
+
+def _tenants(mix: tuple[str, ...]) -> "list[Workload]":
+    from slomo.vocabulary.workload_text import parse_workload
+
+    tenants = []
+    for text in mix:
+        count, times, rest = text.partition("x")
+        repeated = int(count) if times and count.isdigit() else 1
+        tenants += [parse_workload(rest if times and count.isdigit() else text)] * repeated
+    return tenants
+
+
+def _knowledge(path: str | None, machine: "Machine", tenants: "list[Workload]", seed: int) -> "PartitionKnowledge":
+    from slomo.testbed.simulated import SimulatedTestbed
+    from slomo.workflow.whatif import PartitionKnowledge, learn_partitions
+
+    if path is not None and Path(path).exists():
+        return PartitionKnowledge.load(path)
+    distinct = list(dict.fromkeys(tenants))
+    note(f"profiling {len(distinct)} workload(s) over partitions of simulated {machine.name}")
+    learned = learn_partitions(SimulatedTestbed(machine, scale=32, accesses=100_000), machine, distinct, seed=seed)
+    if path is not None:
+        learned.save(path)
+        note(f"kept in {path}")
+    return learned
+
+
+def _promises(slo: tuple[str, ...], tenants: int) -> dict[int, float]:
+    from slomo.errors import UsageError
+
+    promises = {}
+    for text in slo:
+        place, _, share = text.partition("=")
+        try:
+            promises[int(place)] = float(share)
+        except ValueError:
+            raise UsageError(f"--slo '{text}' is not understood", hint="write 0=0.9") from None
+        if not 0 <= int(place) < tenants or not 0.0 < promises[int(place)] <= 1.0:
+            raise UsageError(f"--slo '{text}' for {tenants} tenants", hint="a place from 0 and a share up to 1")
+    return promises
+
+
+def _number(text: str, base: int) -> int:
+    from slomo.errors import UsageError
+
+    try:
+        return int(text.strip(), base)
+    except ValueError:
+        raise UsageError(f"'{text}' is no number", hint="--ways 0x3,0x3fc --mba 100,50") from None

@@ -1,0 +1,148 @@
+"""ResQ's local scheduler for on-demand SLOs: max-min fair cache ways, found by watching.
+
+ResQ (NSDI'18, section 5.3): everybody in one class; who violates its target and misses a lot is isolated near its fair
+share; who complies, or hardly misses, shares a class of the size of what it holds. What still fails is the central
+scheduler's. Who was once short stays isolated, so that a steady load has a steady answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from slomo.control.observation import ControlDecision, Observation
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.errors import InvalidValueError
+
+#: Misses below this many millions a second say that more cache would not help.
+LOW_MISSES_M_S = 0.1
+#: Rounds with the fairest division after which a violation is the central scheduler's.
+PATIENCE = 2
+
+
+@dataclass(frozen=True)
+class MaxMinMemory:
+    """What the controller remembers.
+
+    Attributes
+    ----------
+    ways : mapping of str to int
+        Isolated tenants and their ways.
+    pool : int
+        Ways of the shared class.
+    rounds : int
+        Rounds in which the division stayed as it is although somebody violates.
+    escalated : tuple of str
+        Who was short at the fairest division; it is not divided again for them.
+    """
+
+    ways: Mapping[str, int]
+    pool: int
+    rounds: int = 0
+    escalated: tuple[str, ...] = ()
+
+
+class MaxMinController:
+    """Divides cache ways so that nobody has more than another who is short.
+
+    Parameters
+    ----------
+    server : str
+        Name for the plan.
+    ways : int
+        Of the cache.
+    way_kib : float
+        Size of one [KiB].
+
+    Examples
+    --------
+    >>> from slomo.control.observation import TenantReading
+    >>> seen = {"a": TenantReading(0.8, 1.0, misses_m_s=5.0), "b": TenantReading(1.0, 0.9, occupancy_kib=1024.0)}
+    >>> plan = MaxMinController("s", 20, 1024.0).decide(Observation(0.0, seen), None).plan
+    >>> [tenant.llc_way_mask.bit_count() for tenant in plan.tenants]
+    [19, 1]
+    """
+
+    name = "max_min"
+
+    def __init__(self, server: str, ways: int, way_kib: float) -> None:
+        if ways < 1 or way_kib <= 0.0:
+            raise InvalidValueError(f"{ways} ways of {way_kib:g} KiB, needed 1 or more")
+        self.server, self.ways, self.way_kib = server, ways, way_kib
+
+    def decide(self, observation: Observation, memory: Any) -> ControlDecision:
+        """Return the next division; see `Controller`."""
+        tenants = observation.tenants
+        known: MaxMinMemory = memory if isinstance(memory, MaxMinMemory) else MaxMinMemory({}, self.ways)
+        isolated = {name: ways for name, ways in known.ways.items() if name in tenants}
+        short = [name for name in observation.broken if self._misses(observation, name) or name in isolated]
+        if not short:
+            plan = self._plan(observation, known) if known.ways else None
+            return ControlDecision(
+                plan, replace(known, ways=isolated, rounds=0, escalated=()), (), self._hopeless(observation)
+            )
+        if set(short) <= set(known.escalated):
+            return ControlDecision(self._plan(observation, known), known, ("waiting to be relieved",), tuple(short))
+        demands = {name: float(ways) for name, ways in isolated.items()}
+        demands.update(dict.fromkeys(short, float("inf")))
+        pooled = [name for name in tenants if name not in demands]
+        fresh = self._divide(demands, self._pool_ways(observation, pooled), bool(pooled))
+        if fresh.ways == isolated and fresh.pool == known.pool:
+            rounds = known.rounds + 1
+            escalated = tuple(short) if rounds >= PATIENCE else ()
+            reasons = (f"{', '.join(short)}: short at the fairest division",)
+            settled = replace(known, rounds=rounds, escalated=escalated)
+            return ControlDecision(self._plan(observation, known), settled, reasons, escalated)
+        because = tuple(f"'{name}' is short: {fresh.ways[name]} ways of its own" for name in short)
+        return ControlDecision(self._plan(observation, fresh), fresh, because)
+
+    def _misses(self, observation: Observation, name: str) -> bool:
+        misses = observation.tenants[name].misses_m_s
+        return misses is None or misses >= LOW_MISSES_M_S
+
+    def _hopeless(self, observation: Observation) -> tuple[str, ...]:
+        """Return who is short although it hardly misses: no cache would help."""
+        return tuple(name for name in observation.broken if not self._misses(observation, name))
+
+    def _pool_ways(self, observation: Observation, pooled: list[str]) -> float:
+        held = [observation.tenants[name].occupancy_kib for name in pooled]
+        return max(1.0, sum(kib or 0.0 for kib in held) / self.way_kib) if pooled else 0.0
+
+    def _divide(self, demands: Mapping[str, float], pool: float, pooled: bool) -> MaxMinMemory:
+        """Fill water: everybody up to its demand, the rest in equal parts; the pool counts as one."""
+        wishes = {**demands, **({"": pool} if pooled else {})}
+        left, open_, given = float(self.ways), dict(wishes), dict.fromkeys(wishes, 0.0)
+        while open_ and left > 1e-9:
+            level = left / len(open_)
+            for name in list(open_):
+                part = min(level, open_[name])
+                given[name] += part
+                open_[name] -= part
+                left -= part
+            open_ = {name: rest for name, rest in open_.items() if rest > 1e-9}
+        whole = _rounded(given, self.ways, wishes)
+        return MaxMinMemory({name: ways for name, ways in whole.items() if name}, whole.get("", 0))
+
+    def _plan(self, observation: Observation, memory: MaxMinMemory) -> EnforcementPlan:
+        settings, first = [], 0
+        for name, ways in memory.ways.items():
+            if name in observation.tenants:
+                settings.append(TenantSetting(name, llc_way_mask=((1 << ways) - 1) << first, exclusive=True))
+            first += ways
+        rest = ((1 << (self.ways - first)) - 1) << first
+        pooled = [name for name in observation.tenants if name not in memory.ways]
+        settings += [TenantSetting(name, llc_way_mask=rest or None) for name in pooled]
+        return EnforcementPlan(self.server, tuple(settings))
+
+
+def _rounded(given: Mapping[str, float], ways: int, wishes: Mapping[str, float]) -> dict[str, int]:
+    """Return whole ways, at least one each, no more than there are; what is left over goes to who wants most."""
+    whole = {name: max(1, int(part + 1e-9)) for name, part in given.items()}
+    order = sorted(whole, key=lambda name: (-(wishes[name] == float("inf")), -(given[name] - int(given[name]))))
+    left = ways - sum(whole.values())
+    hungry = [name for name in order if wishes[name] > whole[name]]
+    for number in range(max(0, left)):
+        if hungry:
+            whole[hungry[number % len(hungry)]] += 1
+    while sum(whole.values()) > ways and max(whole.values()) > 1:
+        whole[max(whole, key=lambda name: whole[name])] -= 1
+    return whole

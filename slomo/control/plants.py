@@ -1,0 +1,68 @@
+"""Machines under control: a server of the simulator on simulated time."""
+
+from collections.abc import Callable, Mapping
+
+from slomo.control.observation import Observation, TenantReading
+from slomo.enforce.backends.simulated import SimulatedBackend, SimulatedServer
+
+
+class SimulatedPlant:
+    """A simulated server with targets, whose loads may follow the time.
+
+    Parameters
+    ----------
+    server : SimulatedServer
+        Which.
+    targets_mpps : mapping of str to float
+        Tenant -> what it must do.
+    loads : callable, optional
+        Called with server and time before each observation, to change loads.
+    seed : int
+        Of the simulations.
+
+    Examples
+    --------
+    >>> from slomo.enforce.backends.simulated import Occupant
+    >>> from slomo.vocabulary.machine import load_machine
+    >>> from slomo.vocabulary.workload import Workload
+    >>> server = SimulatedServer(load_machine("e5-2620v4"), [Occupant("a", Workload("l2fwd"))])
+    >>> SimulatedPlant(server, {"a": 1.0}).observe().broken
+    ()
+    """
+
+    def __init__(
+        self,
+        server: SimulatedServer,
+        targets_mpps: Mapping[str, float],
+        loads: Callable[[SimulatedServer, float], None] | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        self.server, self.targets_mpps, self.backend = server, dict(targets_mpps), SimulatedBackend(server)
+        self._loads, self._seed, self._time_s, self._runs = loads, seed, 0.0, 0
+
+    def observe(self) -> Observation:
+        """Simulate all tenants under what is in force."""
+        if self._loads is not None:
+            self._loads(self.server, self._time_s)
+        self._runs += 1
+        result = self.server.simulate(self._seed + self._runs)
+        readings = {}
+        for occupant, tenant in zip(self.server.occupants.values(), result.tenants, strict=True):
+            offered = occupant.workload.traffic.offered_mpps
+            readings[occupant.name] = TenantReading(
+                tenant.throughput_mpps,
+                self.targets_mpps.get(occupant.name),
+                offered,
+                tenant.vector.get("L3OCC"),
+                tenant.vector.get("L3MISS"),
+            )
+        return Observation(self._time_s, readings)
+
+    def now_s(self) -> float:
+        """Return the simulated time [s]."""
+        return self._time_s
+
+    def wait(self, seconds: float) -> None:
+        """Let simulated time pass."""
+        self._time_s += seconds

@@ -1,0 +1,95 @@
+"""Online correction: a bounded bias per NF, learned from pairs of what was predicted and what was seen.
+
+A bias that reaches its bound is no correction any more but a model that no longer holds: a refit is asked for.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from slomo.errors import InvalidValueError
+
+
+@dataclass(frozen=True)
+class Bias:
+    """What is known of one NF's errors.
+
+    Attributes
+    ----------
+    ratio : float
+        Seen over predicted, smoothed.
+    error : float
+        Absolute relative error after correction, smoothed.
+    pairs : int
+        How many were seen.
+    """
+
+    ratio: float = 1.0
+    error: float = 0.0
+    pairs: int = 0
+
+
+@dataclass(frozen=True)
+class OnlineCorrection:
+    """Biases of NFs; `seen` returns the next one.
+
+    Attributes
+    ----------
+    bound : float
+        Largest deviation that is corrected, as a share.
+    weight : float
+        Of a new pair, above 0 and at most 1.
+    biases : mapping of str to Bias
+        By NF.
+
+    Examples
+    --------
+    >>> correction = OnlineCorrection()
+    >>> for _ in range(30):
+    ...     correction = correction.seen("lpm", predicted_mpps=5.0, measured_mpps=4.8)
+    >>> round(correction.factor("lpm"), 2), correction.refit_asked
+    (0.96, ())
+    """
+
+    bound: float = 0.1
+    weight: float = 0.2
+    biases: Mapping[str, Bias] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.bound < 1.0 or not 0.0 < self.weight <= 1.0:
+            raise InvalidValueError(f"bound {self.bound:g} and weight {self.weight:g}, needed between 0 and 1")
+
+    def seen(self, name: str, *, predicted_mpps: float, measured_mpps: float) -> "OnlineCorrection":
+        """Return the correction after one more pair; the prediction is the one before correction.
+
+        Raises
+        ------
+        InvalidValueError
+            For a prediction that is not above 0, or a measurement that is no rate.
+        """
+        if not 0.0 < predicted_mpps < math.inf or not 0.0 <= measured_mpps < math.inf:
+            raise InvalidValueError(f"'{name}': predicted {predicted_mpps:g}, measured {measured_mpps:g} Mpps")
+        old = self.biases.get(name, Bias())
+        ratio = measured_mpps / predicted_mpps
+        weight = max(self.weight, 1.0 / (old.pairs + 1))
+        miss = abs(self.factor(name) / ratio - 1.0) if ratio > 0.0 else 1.0
+        fresh = Bias(old.ratio + weight * (ratio - old.ratio), old.error + weight * (miss - old.error), old.pairs + 1)
+        return replace(self, biases=MappingProxyType({**self.biases, name: fresh}))
+
+    def factor(self, name: str) -> float:
+        """Return the factor on predictions of an NF, within the bound."""
+        ratio = self.biases.get(name, Bias()).ratio
+        return min(1.0 + self.bound, max(1.0 - self.bound, ratio))
+
+    @property
+    def factors(self) -> Mapping[str, float]:
+        """Factors of all NFs seen."""
+        return {name: self.factor(name) for name in self.biases}
+
+    @property
+    def refit_asked(self) -> tuple[str, ...]:
+        """NFs whose bias is beyond the bound after ten pairs: correcting does not do, learn them again."""
+        return tuple(
+            name for name, bias in self.biases.items() if bias.pairs >= 10 and abs(bias.ratio - 1.0) > self.bound
+        )

@@ -1,0 +1,268 @@
+"""What an NF does in a part of a server: time per packet over its cache ways, memory latency and bandwidth throttle.
+
+ResQ (NSDI'18, section 5) profiles throughput over cache ways alone and leaves memory bandwidth a discount; NUMASFP
+(COMSNETS'22) shows that it must be allocated too. Here the time per packet is that of the part that does not wait for
+memory plus what waits; the second part grows with the latency that all tenants' traffic makes, and with the throttle.
+"""
+
+import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import ConfigurationError, InvalidValueError
+
+Floats = NDArray[np.float64]
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class PartitionRow:
+    """One run of an NF in a part of its server.
+
+    Attributes
+    ----------
+    ways : int
+        Cache ways it could fill.
+    bandwidth_percent : float
+        Memory bandwidth throttle [%]; 100 is none.
+    latency_ns : float
+        Mean memory latency on the socket [ns].
+    throughput_mpps : float
+        What it did.
+    bytes_per_packet : float
+        Memory traffic of its own [bytes].
+    """
+
+    ways: int
+    bandwidth_percent: float
+    latency_ns: float
+    throughput_mpps: float
+    bytes_per_packet: float
+
+
+@dataclass(frozen=True)
+class PartitionResponse:
+    """The fitted response of one workload on one machine.
+
+    Attributes
+    ----------
+    workload : str
+        Workload key.
+    solo_mpps : float
+        Throughput alone with everything.
+    ways : tuple of float
+        Cache ways profiled, ascending.
+    busy_us : tuple of float
+        Time per packet that does not wait for memory [us], by ways.
+    waits : tuple of float
+        Memory latencies that a packet waits for, by ways.
+    bytes_per_packet : tuple of float
+        Memory traffic by ways [bytes].
+    throttled_us : tuple of float
+        Time that the strongest throttle profiled adds to a packet where memory is idle [us], by ways.
+    throttle : tuple of (float, float)
+        Bandwidth throttle [%] -> share of that time that it adds, ascending in percent; 100 adds nothing.
+    idle_ns : float
+        Latency of idle memory [ns].
+    """
+
+    workload: str
+    solo_mpps: float
+    ways: tuple[float, ...]
+    busy_us: tuple[float, ...]
+    waits: tuple[float, ...]
+    bytes_per_packet: tuple[float, ...]
+    throttled_us: tuple[float, ...] = ()
+    throttle: tuple[tuple[float, float], ...] = ((100.0, 0.0),)
+    idle_ns: float = 0.0
+
+    def mpps(self, ways: float, latency_ns: float, bandwidth_percent: float = 100.0) -> float:
+        """Return the throughput in a part [Mpps].
+
+        Examples
+        --------
+        >>> response = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
+        >>> round(response.mpps(1, 100.0), 3), response.mpps(20, 100.0)
+        (1.667, 5.0)
+        """
+        start, slope, _ = self.line(ways, bandwidth_percent)
+        return 1.0 / (start + slope * latency_ns * 1e-3)
+
+    def line(self, ways: float, bandwidth_percent: float = 100.0) -> tuple[float, float, float]:
+        """Return the time per packet over latency as start and slope [us], and its memory traffic [bytes].
+
+        A throttle delays what leaves the private caches, hits in the shared one too: measured where memory is idle. Of
+        the latency that others add, it makes as much more as it slows requests down.
+        """
+        busy, waits = self._at(ways, self.busy_us), self._at(ways, self.waits)
+        moved = self._at(ways, self.bytes_per_packet)
+        if bandwidth_percent >= 100.0 or not self.throttled_us:
+            return busy, waits, moved
+        slower = 100.0 / bandwidth_percent
+        added = self._at(ways, self.throttled_us) * self.factor(bandwidth_percent)
+        return busy + added - waits * self.idle_ns * 1e-3 * (slower - 1.0), waits * slower, moved
+
+    def factor(self, bandwidth_percent: float) -> float:
+        """Return the share of the strongest throttle's time that one adds; linear in 1 / percent."""
+        inverse = [1.0 / percent for percent, _ in reversed(self.throttle)]
+        return _between(1.0 / bandwidth_percent, inverse, [share for _, share in reversed(self.throttle)])
+
+    def _at(self, ways: float, values: Sequence[float]) -> float:
+        return _between(ways, self.ways, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "PartitionResponse":
+        """Rebuild from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            For another version.
+        """
+        if data.get("schema_version") != SCHEMA_VERSION:
+            raise ConfigurationError(f"a partition response of version {data.get('schema_version')}")
+        curves = {name: tuple(data[name]) for name in ("ways", "busy_us", "waits", "bytes_per_packet", "throttled_us")}
+        throttle = tuple((float(percent), float(factor)) for percent, factor in data["throttle"])
+        return cls(
+            str(data["workload"]), float(data["solo_mpps"]), **curves, throttle=throttle, idle_ns=float(data["idle_ns"])
+        )
+
+
+def _between(x: float, grid: Sequence[float], values: Sequence[float]) -> float:
+    """Interpolate linearly: ten times as fast as numpy for one number."""
+    if x <= grid[0]:
+        return values[0]
+    if x >= grid[-1]:
+        return values[-1]
+    right = bisect.bisect_right(grid, x)
+    share = (x - grid[right - 1]) / (grid[right] - grid[right - 1])
+    return values[right - 1] + share * (values[right] - values[right - 1])
+
+
+@dataclass(frozen=True)
+class MemoryCurve:
+    """How the latency of a socket's memory grows with the traffic on it.
+
+    Attributes
+    ----------
+    latency_ns : tuple of float
+        Latencies, ascending.
+    traffic_gb_s : tuple of float
+        Traffic at which they were seen, never falling.
+
+    Examples
+    --------
+    >>> MemoryCurve((80.0, 160.0), (0.0, 40.0)).traffic(120.0)
+    20.0
+    """
+
+    latency_ns: tuple[float, ...]
+    traffic_gb_s: tuple[float, ...]
+
+    def traffic(self, latency_ns: float) -> float:
+        """Return the traffic that makes a latency [GB/s]."""
+        return _between(latency_ns, self.latency_ns, self.traffic_gb_s)
+
+
+def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionResponse:
+    """Fit one workload's response.
+
+    Parameters
+    ----------
+    workload : str
+        Workload key.
+    rows : sequence of PartitionRow
+        For each number of ways one run without throttle and noise at least; some with noise, some throttled.
+
+    Raises
+    ------
+    InvalidValueError
+        For too few rows.
+    """
+    free = [row for row in rows if row.bandwidth_percent >= 100.0 and row.throughput_mpps > 0]
+    grid = sorted({row.ways for row in free})
+    if len(grid) < 2:
+        raise InvalidValueError(f"'{workload}' was run with {len(grid)} numbers of cache ways, needed 2 or more")
+    fitted = [_line([row for row in free if row.ways == ways]) for ways in grid]
+    busy, waits = (np.array(column) for column in zip(*fitted, strict=True))
+    last = len(grid) - 1
+    if np.isnan(waits[last]):  # the whole cache leaves no way for noise
+        waits[last] = waits[last - 1] if last else 0.0
+    quiet = [min((row for row in free if row.ways == ways), key=lambda row: row.latency_ns) for ways in grid]
+    for number, row in enumerate(quiet):  # the line passes through the run without noise
+        waits[number] = min(waits[number], 1.0 / row.throughput_mpps * 1e3 / row.latency_ns)
+        busy[number] = 1.0 / row.throughput_mpps - waits[number] * row.latency_ns * 1e-3
+    bytes_per_packet = [float(np.mean([r.bytes_per_packet for r in free if r.ways == ways])) for ways in grid]
+    solo = max(row.throughput_mpps for row in free)
+    response = PartitionResponse(
+        workload,
+        solo,
+        tuple(float(ways) for ways in grid),
+        tuple(float(value) for value in busy),
+        tuple(float(value) for value in waits),
+        tuple(bytes_per_packet),
+    )
+    idle = min(row.latency_ns for row in quiet)
+    added, shares = _throttle(response, rows)
+    return replace(response, throttled_us=added, throttle=shares, idle_ns=idle)
+
+
+def _line(rows: Sequence[PartitionRow]) -> tuple[float, float]:
+    """Return the busy time and the waits of rows with equal ways, by least squares; waits NaN with one latency only."""
+    latency = np.array([row.latency_ns for row in rows]) * 1e-3
+    time = np.array([1.0 / row.throughput_mpps for row in rows])
+    if len(rows) < 2 or float(np.ptp(latency)) < 1e-3:
+        return float(time[0]), float("nan")
+    slope, start = np.polyfit(latency, time, 1)
+    slope = max(0.0, float(slope))
+    return float(start), slope
+
+
+def _throttle(
+    response: PartitionResponse, rows: Sequence[PartitionRow]
+) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
+    """Return what the strongest throttle adds, by ways, and the share of it that the others add."""
+    added: dict[float, dict[int, float]] = {}
+    for row in rows:
+        if row.bandwidth_percent < 100.0:
+            free = 1.0 / response.mpps(row.ways, row.latency_ns)
+            added.setdefault(row.bandwidth_percent, {})[row.ways] = max(0.0, 1.0 / row.throughput_mpps - free)
+    if not added:
+        return (), ((100.0, 0.0),)
+    strongest = added[min(added)]
+    by_ways = np.interp(response.ways, sorted(strongest), [strongest[ways] for ways in sorted(strongest)])
+    shares = [(100.0, 0.0)]
+    for percent in sorted(added, reverse=True):
+        both = [ways for ways in added[percent] if strongest.get(ways, 0.0) > 0.0]
+        whole = sum(strongest[ways] for ways in both)
+        shares.append((percent, sum(added[percent][ways] for ways in both) / whole if whole else 0.0))
+    return tuple(float(value) for value in by_ways), tuple(sorted(shares))
+
+
+def fit_memory(latency_ns: Sequence[float], traffic_gb_s: Sequence[float]) -> MemoryCurve:
+    """Fit a machine's memory curve: traffic as a never falling function of latency (pool adjacent violators).
+
+    Examples
+    --------
+    >>> fit_memory([80, 100, 120], [0, 30, 20]).traffic_gb_s
+    (0.0, 25.0, 25.0)
+    """
+    order = np.argsort(latency_ns)
+    latency = np.asarray(latency_ns, dtype=float)[order]
+    blocks: list[list[float]] = []  # mean, weight
+    for value in np.asarray(traffic_gb_s, dtype=float)[order]:
+        blocks.append([float(value), 1.0])
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            mean, weight = blocks.pop()
+            before = blocks[-1]
+            blocks[-1] = [(before[0] * before[1] + mean * weight) / (before[1] + weight), before[1] + weight]
+    rising = [mean for mean, weight in blocks for _ in range(int(weight))]
+    return MemoryCurve(tuple(float(value) for value in latency), tuple(rising))

@@ -1,0 +1,239 @@
+"""Run a control loop from a configuration file, and tell how it stands."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slomo.control.guard import GuardController
+from slomo.control.loop import ControlLoop, Step
+from slomo.control.max_min import MaxMinController
+from slomo.control.observation import Controller, Settings
+from slomo.control.plants import SimulatedPlant
+from slomo.enforce.backends.simulated import Occupant, SimulatedServer
+from slomo.enforce.receipt import open_receipts
+from slomo.errors import ConfigurationError, UnknownNameError
+from slomo.testbed.host.build import cache_directory
+from slomo.testbed.simulated import SimulatedTestbed
+from slomo.vocabulary.documents import read_document
+from slomo.vocabulary.machine import Machine, load_machine
+from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import parse_workload
+from slomo.workflow.partition_profile import profile_partitions
+
+CONTROLLERS = ("guard", "max_min")
+_FIELDS = {"machine", "controller", "tenants", "period_s", "dwell_s", "cool_down_s", "steps", "seed", "name"}
+
+
+@dataclass(frozen=True)
+class ControlConfiguration:
+    """What a configuration file says.
+
+    Attributes
+    ----------
+    name : str
+        Of the loop, for `slomo control status`.
+    machine : Machine
+        Simulated machine.
+    controller : str
+        One of ``CONTROLLERS``.
+    tenants : tuple of (str, Workload, float or None)
+        Name, workload, promised share of solo throughput.
+    settings : Settings
+        How patient the loop is.
+    steps : int
+        Rounds on simulated time.
+    seed : int
+        Of the simulations.
+    """
+
+    name: str
+    machine: Machine
+    controller: str
+    tenants: tuple[tuple[str, Workload, float | None], ...]
+    settings: Settings
+    steps: int
+    seed: int
+
+
+def read_control_file(path: str | Path) -> ControlConfiguration:
+    """Read a configuration.
+
+    Raises
+    ------
+    ConfigurationError
+        For what is none.
+    UnknownNameError
+        For a controller or machine there is not.
+    """
+    try:
+        data = yaml.safe_load(read_document(Path(path)))
+    except (yaml.YAMLError, RecursionError) as problem:
+        raise ConfigurationError(f"{path}: is no YAML: {str(problem)[:200]}") from None
+    if not isinstance(data, Mapping) or not isinstance(data.get("tenants"), list) or not data["tenants"]:
+        raise ConfigurationError(f"{path}: has no list of tenants", hint="see docs/guides/live-control.md")
+    unknown = sorted(set(data) - _FIELDS)
+    if unknown:
+        raise ConfigurationError(f"{path}: unknown field '{unknown[0]}'", hint=f"fields: {', '.join(sorted(_FIELDS))}")
+    controller = str(data.get("controller", "guard"))
+    if controller not in CONTROLLERS:
+        raise UnknownNameError("controller", controller, CONTROLLERS)
+    settings = Settings(
+        _number(path, data, "period_s", Settings.period_s),
+        _number(path, data, "dwell_s", Settings.dwell_s),
+        _number(path, data, "cool_down_s", Settings.cool_down_s),
+    )
+    return ControlConfiguration(
+        str(data.get("name", Path(path).stem)),
+        load_machine(str(data.get("machine", "e5-2620v4"))),
+        controller,
+        tuple(_tenant(path, number, item) for number, item in enumerate(data["tenants"])),
+        settings,
+        int(_number(path, data, "steps", 60)),
+        int(_number(path, data, "seed", 0)),
+    )
+
+
+def _number(path: str | Path, data: Mapping[str, Any], name: str, default: float = 0) -> float:
+    value = data.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+        raise ConfigurationError(f"{path}: {name} is {value!r}, needed a number from 0")
+    return value
+
+
+def _tenant(path: str | Path, number: int, item: Any) -> tuple[str, Workload, float | None]:
+    if not isinstance(item, Mapping) or "workload" not in item:
+        raise ConfigurationError(f"{path}: tenant {number} has no workload", hint="{workload: lpm, slo: 0.9}")
+    share = item.get("slo")
+    if share is not None and (not isinstance(share, int | float) or not 0.0 < share <= 1.0):
+        raise ConfigurationError(f"{path}: tenant {number}: slo is {share!r}, needed above 0 and at most 1")
+    workload = parse_workload(str(item["workload"]))
+    return str(item.get("name", f"{number}:{workload.nf}")), workload, share
+
+
+def run_control(
+    configuration: ControlConfiguration, told: Callable[[Step], None] | None = None, *, receipts: Path | None = None
+) -> dict[str, Any]:
+    """Run the loop on the simulator, and return a summary.
+
+    Parameters
+    ----------
+    configuration : ControlConfiguration
+        What to run.
+    told : callable, optional
+        Called after each round.
+    receipts : path, optional
+        Folder of receipts.
+
+    Raises
+    ------
+    SlomoError
+        What the loop raises; the machine is given back before.
+    """
+    loop, targets = control_loop(configuration, receipts)
+    steps: list[Step] = []
+
+    def note(step: Step) -> None:
+        steps.append(step)
+        _write_status(configuration, steps, loop)
+        if told is not None:
+            told(step)
+
+    try:
+        loop.run(configuration.steps, note)
+    finally:
+        _status_file(configuration.name).unlink(missing_ok=True)
+    seen = [step for step in steps if step.observation is not None]
+    broken = sum(bool(step.observation.broken) for step in seen if step.observation is not None)
+    return {
+        "name": configuration.name,
+        "controller": configuration.controller,
+        "rounds": len(steps),
+        "rounds_with_a_broken_promise": broken,
+        "changes": sum(bool(step.changes) for step in steps),
+        "escalated": sorted({name for step in steps for name in step.decision.escalated}),
+        "targets_mpps": dict(targets),
+    }
+
+
+def control_loop(
+    configuration: ControlConfiguration, receipts: Path | None = None
+) -> tuple[ControlLoop, Mapping[str, float]]:
+    """Return the loop that a configuration describes, and the targets in it."""
+    machine = configuration.machine
+    server = SimulatedServer(machine, [Occupant(name, workload) for name, workload, _ in configuration.tenants])
+    targets = {
+        name: share * solo_mpps(machine, workload)
+        for name, workload, share in configuration.tenants
+        if share is not None
+    }
+    plant = SimulatedPlant(server, targets, seed=configuration.seed)
+    loop = ControlLoop(plant, _controller(configuration), configuration.settings, receipts=receipts)
+    return loop, targets
+
+
+def solo_mpps(machine: Machine, workload: Workload) -> float:
+    """Return what a workload does alone, saturated, on a simulated machine [Mpps]."""
+    alone = replace(workload, traffic=replace(workload.traffic, offered_mpps=None))
+    return SimulatedServer(machine, [Occupant("alone", alone)]).simulate(1).tenants[0].throughput_mpps
+
+
+def _controller(configuration: ControlConfiguration) -> Controller:
+    machine, name = configuration.machine, configuration.name
+    if configuration.controller == "max_min":
+        return MaxMinController(name, machine.llc_ways, machine.llc_mib * 1024.0 / machine.llc_ways)
+    saturated = {
+        tenant: replace(workload, traffic=replace(workload.traffic, offered_mpps=None))
+        for tenant, workload, _ in configuration.tenants
+    }
+    testbed = SimulatedTestbed(machine, scale=32, accesses=60_000)
+    profile = profile_partitions(testbed, machine, list(saturated.values()), seed=configuration.seed)
+    responses = {tenant: profile.responses[workload.key] for tenant, workload in saturated.items()}
+    return GuardController(name, responses, profile.memory, machine.llc_ways)
+
+
+def _status_file(name: str) -> Path:
+    return cache_directory() / "control" / f"{name.replace(os.sep, '-')}.json"
+
+
+def _write_status(configuration: ControlConfiguration, steps: Sequence[Step], loop: ControlLoop) -> None:
+    last = steps[-1]
+    observation = last.observation
+    status = {
+        "name": configuration.name,
+        "controller": configuration.controller,
+        "process": os.getpid(),
+        "at": time.time(),
+        "rounds": len(steps),
+        "changes": sum(bool(step.changes) for step in steps),
+        "broken": list(observation.broken) if observation else [],
+        "throughput_mpps": {name: r.throughput_mpps for name, r in observation.tenants.items()} if observation else {},
+        "reasons": list(last.decision.reasons),
+        "fault": last.fault,
+        "receipt": None if loop.receipt is None else loop.receipt.identifier,
+        "plan": None if loop.plan is None else loop.plan.to_dict(),
+        "settings": asdict(configuration.settings),
+    }
+    path = _status_file(configuration.name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(status), encoding="utf-8")
+    fresh.replace(path)
+
+
+def control_status() -> dict[str, Any]:
+    """Return the loops that run (or were killed), and the receipts that are open."""
+    loops = []
+    for path in sorted((cache_directory() / "control").glob("*.json")):
+        try:
+            status = json.loads(path.read_text(encoding="utf-8"))
+            status["alive"] = Path(f"/proc/{int(status['process'])}").is_dir()
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        loops.append(status)
+    return {"loops": loops, "open_receipts": [receipt.identifier for receipt in open_receipts()]}

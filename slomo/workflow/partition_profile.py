@@ -1,0 +1,154 @@
+"""Profile NFs over parts of a server: cache ways, memory latency made by noise, bandwidth throttle.
+
+The runs are ordinary co-locations with isolation, so that any testbed that can partition measures them.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slomo.errors import MissingMetricError
+from slomo.models.responses.partition import (
+    MemoryCurve,
+    PartitionResponse,
+    PartitionRow,
+    fit_memory,
+    fit_response,
+)
+from slomo.records.run import RunRecord
+from slomo.testbed.base import Testbed
+from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.workload import Workload
+
+#: Throttles measured [%], and the ways at which.
+THROTTLES = (10, 20, 40, 70)
+#: Streams beside the NF.
+NOISE_LEVELS = (0, 2, 5)
+_STREAM = Workload(
+    "synthetic", configuration={"data_size_mib": 64.0, "pattern": "sequential", "reads_per_packet": 1000}
+)
+
+
+@dataclass(frozen=True)
+class PartitionProfile:
+    """Everything needed to answer what-ifs about a machine.
+
+    Attributes
+    ----------
+    machine : str
+        Name.
+    responses : dict
+        Workload key -> response.
+    memory : MemoryCurve
+        Of a socket.
+    runs : int
+        How many it took.
+    """
+
+    machine: str
+    responses: dict[str, PartitionResponse]
+    memory: MemoryCurve
+    runs: int
+
+
+def profile_partitions(
+    testbed: Testbed, machine: Machine, workloads: Iterable[Workload], *, seed: int = 0
+) -> PartitionProfile:
+    """Measure workloads over parts of a machine, and fit their responses.
+
+    Parameters
+    ----------
+    testbed : Testbed
+        One that can partition.
+    machine : Machine
+        What it runs.
+    workloads : iterable of Workload
+        Each distinct one is profiled once.
+    seed : int
+        Of the runs.
+
+    Raises
+    ------
+    MissingMetricError
+        If the testbed reports no memory traffic or latency.
+    """
+    latency: list[float] = []
+    traffic: list[float] = []
+    responses: dict[str, PartitionResponse] = {}
+    runs = 0
+    for workload in dict.fromkeys(workloads):
+        rows = []
+        for colocation in partition_runs(machine, workload):
+            record = testbed.run(colocation, seed=seed + runs)
+            runs += 1
+            row, moved = _row(record)
+            rows.append(row)
+            if row.bandwidth_percent >= 100.0 and row.latency_ns > 0.0:
+                latency.append(row.latency_ns)
+                traffic.append(moved)
+        responses[workload.key] = fit_response(workload.key, _with_latency(rows))
+    return PartitionProfile(machine.name, responses, fit_memory(latency, traffic), runs)
+
+
+def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
+    """Return the runs that profile one workload: ways x noise, and throttles at few and many ways."""
+    most = machine.llc_ways
+    grid = sorted({1, 2, 3, 4, 6, 8, *(round(most * share) for share in (0.5, 0.65, 0.8)), most - 1, most})
+    grid = [ways for ways in grid if 1 <= ways <= most]
+    runs = []
+    for ways in grid:
+        for noise in NOISE_LEVELS:
+            streams = min(noise, machine.cores_per_socket - 1)
+            if ways == most and streams:
+                continue
+            runs.append(_run(machine, workload, ways, streams))
+    runs += [_run(machine, workload, ways, 0, THROTTLES[0]) for ways in grid]
+    for ways in sorted({grid[0], grid[len(grid) // 3], grid[2 * len(grid) // 3]}):
+        runs += [_run(machine, workload, ways, 0, percent) for percent in THROTTLES[1:]]
+    return runs
+
+
+def _run(machine: Machine, workload: Workload, ways: int, streams: int, percent: int | None = None) -> Colocation:
+    """Put noise on the lowest way and the workload above it."""
+    first = 0 if ways == machine.llc_ways else 1
+    own = Isolation(((1 << ways) - 1) << first, percent)
+    return Colocation(machine.name, workload, (_STREAM,) * streams, (own, *(Isolation(1),) * streams))
+
+
+def _row(record: RunRecord) -> tuple[PartitionRow, float]:
+    beside = record.beside
+    assert beside is not None
+    target, socket = beside.tenants[0], beside.socket
+    isolation = (record.colocation.isolation or (Isolation(),))[0]
+    read, write, local, remote = (
+        _needed(vector, name)
+        for vector, name in ((socket, "READ"), (socket, "WRITE"), (target.vector, "LMB"), (target.vector, "RMB"))
+    )
+    rate = target.throughput_mpps
+    own_gb_s = (local + remote) * 2**20 * 1e-9
+    row = PartitionRow(
+        ways=(isolation.llc_way_mask or 0).bit_count(),
+        bandwidth_percent=float(isolation.memory_bandwidth_percent or 100),
+        latency_ns=float(socket.get("LLCMISSLAT") or 0.0),
+        throughput_mpps=rate,
+        bytes_per_packet=own_gb_s * 1e3 / rate,
+    )
+    return row, read + write
+
+
+def _needed(vector: object, name: str) -> float:
+    value = vector.get(name)  # type: ignore[attr-defined]
+    if value is None:
+        raise MissingMetricError(f"{name} was not reported", hint="profile on a testbed that counts memory traffic")
+    return float(value)
+
+
+def _with_latency(rows: Sequence[PartitionRow]) -> list[PartitionRow]:
+    """Give runs that missed no line, and so saw no latency, that of an idle memory."""
+    idle = min((row.latency_ns for row in rows if row.latency_ns > 0.0), default=100.0)
+    return [
+        row if row.latency_ns > 0.0 else PartitionRow(**{**row.__dict__, "latency_ns": float(np.float64(idle))})
+        for row in rows
+    ]

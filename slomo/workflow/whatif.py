@@ -1,0 +1,262 @@
+"""Say what a partition would give, and which smallest change keeps all SLOs.
+
+Profiles over partitions are measured once and kept as data; predictions take them, with an interval calibrated on
+partitions that were not profiled.
+"""
+
+import itertools
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slomo.control.advice import Outlook, Setting, Situation, advise, explain, foresee
+from slomo.equilibrium.partition import Part, solve_partition
+from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredictionError
+from slomo.models.responses.partition import MemoryCurve, PartitionResponse
+from slomo.testbed.base import Testbed
+from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.documents import read_document
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import parse_workload
+from slomo.workflow.partition_profile import PartitionProfile, profile_partitions
+
+SCHEMA_VERSION = 1
+#: Partitions run to calibrate intervals; none of them is profiled.
+CALIBRATION_RUNS = 24
+
+
+@dataclass(frozen=True)
+class PartitionKnowledge:
+    """Profiles over partitions of one machine, with the errors that give intervals.
+
+    Attributes
+    ----------
+    profile : PartitionProfile
+        Responses and memory.
+    errors : tuple of float
+        Relative errors on partitions that were not profiled, absolute, ascending.
+    """
+
+    profile: PartitionProfile
+    errors: tuple[float, ...]
+
+    def half_width(self, coverage: float = 0.9) -> float:
+        """Return the half width of an interval as a share of the prediction (split conformal)."""
+        if not 0.0 < coverage < 1.0:
+            raise InvalidValueError(f"coverage is {coverage:g}, needed between 0 and 1")
+        rank = int(np.ceil(coverage * (len(self.errors) + 1))) - 1
+        return self.errors[min(rank, len(self.errors) - 1)]
+
+    def save(self, path: str | Path) -> None:
+        """Write it as JSON."""
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "machine": self.profile.machine,
+            "runs": self.profile.runs,
+            "memory": asdict(self.profile.memory),
+            "responses": [response.to_dict() for response in self.profile.responses.values()],
+            "errors": list(self.errors),
+        }
+        Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "PartitionKnowledge":
+        """Read it again.
+
+        Raises
+        ------
+        ConfigurationError
+            For what is none.
+        """
+        try:
+            data = json.loads(read_document(Path(path)))
+            if data["schema_version"] != SCHEMA_VERSION:
+                raise KeyError("schema_version")
+            responses = [PartitionResponse.from_dict(item) for item in data["responses"]]
+            memory = MemoryCurve(tuple(data["memory"]["latency_ns"]), tuple(data["memory"]["traffic_gb_s"]))
+            by_key = {response.workload: response for response in responses}
+            profile = PartitionProfile(str(data["machine"]), by_key, memory, int(data["runs"]))
+            return cls(profile, tuple(float(error) for error in data["errors"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ConfigurationError(
+                f"{path}: is no profile over partitions", hint="make one: slomo whatif --save"
+            ) from None
+
+
+def learn_partitions(
+    testbed: Testbed, machine: Machine, workloads: Sequence[Workload], *, seed: int = 0
+) -> PartitionKnowledge:
+    """Profile workloads over partitions of a machine, and calibrate intervals on random partitions of random mixes.
+
+    Raises
+    ------
+    SlomoError
+        What the testbed raises.
+    """
+    profile = profile_partitions(testbed, machine, workloads, seed=seed)
+    draw = random.Random(f"calibration {seed}")  # noqa: S311 - no secret
+    errors: list[float] = []
+    for number in range(CALIBRATION_RUNS):
+        colocation = random_partition(machine, list(dict.fromkeys(workloads)), draw)
+        record = testbed.run(colocation, seed=10_000 + seed + number)
+        assert record.beside is not None
+        predicted = predict_partition(profile, colocation)
+        measured = [tenant.throughput_mpps for tenant in record.beside.tenants]
+        errors += [abs(p / m - 1.0) for p, m in zip(predicted, measured, strict=True)]
+    return PartitionKnowledge(profile, tuple(sorted(errors)))
+
+
+def random_partition(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
+    """Return a random mix, each tenant with ways of its own, half of them throttled."""
+    count = draw.randint(2, min(6, machine.cores_per_socket))
+    mix = [draw.choice(workloads) for _ in range(count)]
+    cuts = [0, *sorted(draw.sample(range(1, machine.llc_ways), count - 1)), machine.llc_ways]
+    isolation = tuple(
+        Isolation(((1 << (end - start)) - 1) << start, draw.choice([None, 10 * draw.randint(1, 9)]))
+        for start, end in itertools.pairwise(cuts)
+    )
+    return Colocation(machine.name, mix[0], tuple(mix[1:]), isolation)
+
+
+def predict_partition(profile: PartitionProfile, colocation: Colocation) -> tuple[float, ...]:
+    """Return the predicted throughput of every tenant of a partitioned co-location [Mpps]."""
+    full = max(i.llc_way_mask or 1 for i in colocation.isolation or (Isolation(),))
+    parts = [
+        Part(
+            profile.responses[workload.key],
+            isolation.llc_way_mask or full,
+            float(isolation.memory_bandwidth_percent or 100),
+            workload.traffic.offered_mpps,
+        )
+        for workload, isolation in zip(colocation.tenants, colocation.isolation or (), strict=True)
+    ]
+    return solve_partition(parts, profile.memory).throughput_mpps
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """An answer.
+
+    Attributes
+    ----------
+    situation : Situation
+        What was asked about.
+    outlook : Outlook
+        What it gives.
+    half_width : float
+        Of the interval, as a share of the prediction.
+    advice : Outlook or None
+        The smallest change that keeps all SLOs, where it was asked for and there is one.
+    """
+
+    situation: Situation
+    outlook: Outlook
+    half_width: float
+    advice: Outlook | None = None
+
+    def rows(self, outlook: Outlook | None = None) -> list[dict[str, Any]]:
+        """Return one mapping per tenant."""
+        chosen = outlook or self.outlook
+        table = []
+        for index, (name, mpps) in enumerate(chosen.throughput_mpps.items()):
+            setting = chosen.settings[name]
+            cause, losses, lever = explain(self.situation, chosen, name)
+            table.append(
+                {
+                    "tenant": name,
+                    "ways": f"{setting.mask:#x}",
+                    "holds_ways": round(chosen.parted.ways[index], 2),
+                    "bandwidth_percent": setting.bandwidth_percent,
+                    "throughput_mpps": mpps,
+                    "low_mpps": mpps * (1.0 - self.half_width),
+                    "high_mpps": mpps * (1.0 + self.half_width),
+                    "solo_mpps": self.situation.responses[name].solo_mpps,
+                    "slo_mpps": self.situation.promised_mpps.get(name),
+                    "kept": name not in chosen.broken,
+                    "bottleneck": cause,
+                    "losses": dict(losses),
+                    "lever": lever,
+                }
+            )
+        return table
+
+
+def what_if(
+    knowledge: PartitionKnowledge,
+    mix: Sequence[str | Workload],
+    machine: Machine,
+    *,
+    ways: Sequence[int] | None = None,
+    bandwidth_percent: Sequence[float] | None = None,
+    slo_share: Mapping[int, float] | None = None,
+    with_advice: bool = False,
+) -> WhatIf:
+    """Predict every tenant of a mix under a partition.
+
+    Parameters
+    ----------
+    knowledge : PartitionKnowledge
+        Profiles over partitions.
+    mix : sequence of str or Workload
+        Tenants.
+    machine : Machine
+        Where.
+    ways : sequence of int, optional
+        Way mask of each; all share the whole cache if not given.
+    bandwidth_percent : sequence of float, optional
+        Throttle of each [%].
+    slo_share : mapping of int to float, optional
+        Tenant's place in the mix -> share of its solo throughput that was promised.
+    with_advice : bool
+        Look for the smallest change that keeps all SLOs.
+
+    Raises
+    ------
+    UnsupportedPredictionError
+        For a tenant without a profile.
+    InvalidValueError
+        For lists of other lengths, or ways that are not there.
+    """
+    tenants = [parse_workload(item) if isinstance(item, str) else item for item in mix]
+    names = [f"{number}:{tenant.nf}" for number, tenant in enumerate(tenants)]
+    masks = list(ways or [machine.full_way_mask] * len(tenants))
+    throttles = list(bandwidth_percent or [100.0] * len(tenants))
+    if len(masks) != len(tenants) or len(throttles) != len(tenants):
+        raise InvalidValueError(f"{len(masks)} masks and {len(throttles)} throttles for {len(tenants)} tenants")
+    for mask in masks:
+        if not 0 < mask <= machine.full_way_mask:
+            raise InvalidValueError(f"way mask {mask:#x}, but '{machine.name}' has {machine.llc_ways} ways")
+    responses = {name: _response(knowledge, tenant) for name, tenant in zip(names, tenants, strict=True)}
+    loads = {n: t.traffic.offered_mpps for n, t in zip(names, tenants, strict=True) if t.traffic.offered_mpps}
+    situation = Situation(
+        responses,
+        knowledge.profile.memory,
+        machine.llc_ways,
+        {name: Setting(mask, percent) for name, mask, percent in zip(names, masks, throttles, strict=True)},
+        {names[place]: share * responses[names[place]].solo_mpps for place, share in (slo_share or {}).items()},
+        {name: float(load) for name, load in loads.items() if load is not None},
+    )
+    width = knowledge.half_width()
+    advice = advise(situation, margin=width) if with_advice else None
+    return WhatIf(situation, foresee(situation), width, advice)
+
+
+def _response(knowledge: PartitionKnowledge, workload: Workload) -> PartitionResponse:
+    responses = knowledge.profile.responses
+    key = next((k for k in (workload.key, _saturated_key(workload)) if k in responses), None)
+    if key is None:
+        raise UnsupportedPredictionError(
+            f"'{workload.key}' was not profiled over partitions of '{knowledge.profile.machine}'",
+            hint=f"profiled: {', '.join(responses) or 'none'}",
+        )
+    return responses[key]
+
+
+def _saturated_key(workload: Workload) -> str:
+    return replace(workload, traffic=replace(workload.traffic, offered_mpps=None)).key

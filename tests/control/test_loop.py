@@ -1,0 +1,238 @@
+"""The loop and its controllers, in closed loop on the simulator."""
+
+import itertools
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from slomo.control.advice import Setting, Situation, advise, foresee
+from slomo.control.guard import GuardController
+from slomo.control.loop import ControlLoop, Step
+from slomo.control.max_min import MaxMinController
+from slomo.control.observation import ControlDecision, Observation, Settings, TenantReading
+from slomo.control.plants import SimulatedPlant
+from slomo.drift.correction import OnlineCorrection
+from slomo.enforce.backends.simulated import Occupant, SimulatedServer
+from slomo.enforce.executor import undo
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.enforce.receipt import open_receipts
+from slomo.errors import TestbedError
+from slomo.models.responses.partition import MemoryCurve, PartitionResponse
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.workload import Workload
+
+WAYS = 20
+LPM = PartitionResponse("lpm", 5.0, (1.0, 10.0, 20.0), (0.2, 0.2, 0.2), (2.0, 0.5, 0.0), (640.0, 120.0, 0.0))
+HOG = PartitionResponse(
+    "hog",
+    1.0,
+    (1.0, 20.0),
+    (0.5, 0.5),
+    (5.0, 5.0),
+    (30000.0, 30000.0),
+    (3.0, 3.0),
+    ((10.0, 1.0), (100.0, 0.0)),
+    90.0,
+)
+MEMORY = MemoryCurve((90.0, 150.0, 400.0), (0.0, 30.0, 40.0))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def server(*names: str) -> SimulatedServer:
+    return SimulatedServer(
+        load_machine("e5-2695v4"), [Occupant(f"{n}:{nf}", Workload(nf)) for n, nf in enumerate(names)]
+    )
+
+
+class Alternating:
+    """A controller that wants something else every round."""
+
+    name = "alternating"
+
+    def decide(self, observation: Observation, memory: object) -> ControlDecision:
+        count = memory if isinstance(memory, int) else 0
+        mask = 0x3 if count % 2 else 0xC
+        plan = EnforcementPlan("s", (TenantSetting(next(iter(observation.tenants)), llc_way_mask=mask),))
+        return ControlDecision(plan, count + 1)
+
+
+def test_changes_are_a_dwell_apart_and_all_is_given_back(tmp_path: Path) -> None:
+    """No more than one change per dwell, whatever the controller wants; at the end the machine is as found."""
+    machine = server("lpm", "stats")
+    before = dict(machine.knobs)
+    steps: list[Step] = []
+
+    ControlLoop(SimulatedPlant(machine, {}), Alternating(), Settings(1.0, 5.0), receipts=tmp_path).run(20, steps.append)
+
+    times = [step.observation.time_s for step in steps if step.changes and step.observation]
+    assert len(times) >= 3
+    assert all(later - earlier >= 5.0 for earlier, later in itertools.pairwise(times))
+    assert machine.knobs == before
+    assert open_receipts(tmp_path) == ()
+
+
+def test_a_loop_that_is_dropped_leaves_a_receipt(tmp_path: Path) -> None:
+    """What a killed loop leaves is undone from its receipt."""
+    machine = server("lpm", "stats")
+    before = dict(machine.knobs)
+    plant = SimulatedPlant(machine, {})
+    loop = ControlLoop(plant, Alternating(), Settings(1.0, 1.0), receipts=tmp_path)
+    for _ in range(4):
+        loop.step()
+        plant.wait(1.0)
+    del loop
+
+    for receipt in open_receipts(tmp_path):
+        undo(receipt, plant.backend)
+
+    assert machine.knobs == before
+
+
+def test_sigterm_ends_the_loop_after_its_round(tmp_path: Path) -> None:
+    """The machine is given back."""
+    machine = server("lpm")
+    before = dict(machine.knobs)
+
+    def told(step: Step) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    done = ControlLoop(SimulatedPlant(machine, {}), Alternating(), receipts=tmp_path).run(50, told)
+
+    assert done == 1
+    assert machine.knobs == before
+
+
+def test_after_three_faults_the_machine_is_given_back(tmp_path: Path) -> None:
+    """The safe state is the state it was found in."""
+    machine = server("lpm", "stats")
+    before = dict(machine.knobs)
+    plant = SimulatedPlant(machine, {})
+    loop = ControlLoop(plant, Alternating(), receipts=tmp_path)
+    loop.step()
+
+    def broken() -> Observation:
+        raise TestbedError("the counters are gone")
+
+    plant.observe = broken  # type: ignore[method-assign]
+    assert loop.step().fault == "the counters are gone"
+    with pytest.raises(TestbedError, match=r"after 3 failed steps.*counters are gone"):
+        _ = [loop.step() for _ in range(3)]
+    assert machine.knobs == before
+
+
+@pytest.mark.slow
+def test_feasible_demands_are_met_within_ten_steps(tmp_path: Path) -> None:
+    """Four mazunat on demand, beside two that want nothing: all targets met, and then no change."""
+    machine = server("mazunat", "mazunat", "mazunat", "mazunat", "stats", "stats")
+    names = list(machine.occupants)
+    for place, ways in enumerate((6, 5, 3, 3)):
+        machine.knobs[f"ways:{names[place]}"] = f"{((1 << ways) - 1) << (0, 6, 11, 14)[place]:x}"
+    for name in names[4:]:
+        machine.knobs[f"ways:{name}"] = "e0000"
+    possible = machine.simulate(9)
+    targets = {name: 0.97 * t.throughput_mpps for name, t in zip(names[:4], possible.tenants[:4], strict=True)}
+    machine.knobs.update({f"ways:{name}": None for name in names})
+    plant = SimulatedPlant(machine, targets)
+    loop = ControlLoop(plant, MaxMinController("s", WAYS, 45 * 1024 / WAYS), Settings(1.0, 1.0), receipts=tmp_path)
+    steps = []
+    for _ in range(16):
+        steps.append(loop.step())
+        plant.wait(1.0)
+
+    assert not any(step.observation.broken for step in steps[10:] if step.observation)
+    assert sum(step.changes for step in steps[10:]) == 0
+
+
+def test_infeasible_demands_are_fair_within_one_way_and_escalated() -> None:
+    """Everybody short: ways differ by one at most, the central scheduler is told, and nothing moves after."""
+    controller = MaxMinController("s", WAYS, 1024.0)
+    seen = Observation(0.0, {f"m{n}": TenantReading(1.0, 2.0, misses_m_s=9.0) for n in range(6)})
+    memory, plans = None, []
+    for _ in range(8):
+        decision = controller.decide(seen, memory)
+        memory = decision.memory
+        plans.append(decision.plan)
+
+    assert plans[-1] is not None
+    ways = [t.llc_way_mask.bit_count() for t in plans[-1].tenants if t.llc_way_mask]
+    assert max(ways) - min(ways) <= 1
+    assert sum(ways) == WAYS
+    assert decision.escalated == tuple(seen.tenants)
+    assert plans[1] == plans[-1]
+
+
+def test_who_hardly_misses_is_not_given_cache() -> None:
+    """It is escalated instead: no cache would help."""
+    seen = Observation(0.0, {"a": TenantReading(1.0, 2.0, misses_m_s=0.01), "b": TenantReading(1.0)})
+
+    decision = MaxMinController("s", WAYS, 1024.0).decide(seen, None)
+
+    assert decision.plan is None
+    assert decision.escalated == ("a",)
+
+
+def situation(**promised: float) -> Situation:
+    tenants = {"v": LPM, "h1": HOG, "h2": HOG, "h3": HOG}
+    return Situation(tenants, MEMORY, WAYS, dict.fromkeys(tenants, Setting((1 << WAYS) - 1)), promised)
+
+
+def test_advice_is_the_smallest_change_that_keeps_the_promise() -> None:
+    """It keeps the promise with the margin, and touches no more tenants than the next best."""
+    asked = situation(v=4.0)
+    assert foresee(asked).broken == ("v",)
+
+    best = advise(asked, margin=0.02)
+
+    assert best is not None
+    assert best.throughput_mpps["v"] >= 4.0 * 1.02
+    assert advise(situation(v=5.5)) is None
+    assert advise(situation(v=0.5)).settings == asked.settings  # type: ignore[union-attr]
+
+
+def test_the_guard_takes_back_what_did_not_help() -> None:
+    """A change after which the shortfall is no smaller is undone at once."""
+    guard = GuardController("s", {"v": LPM, "h": HOG}, MEMORY, WAYS)
+    seen = Observation(0.0, {"v": TenantReading(2.0, 4.5), "h": TenantReading(0.9)})
+
+    first = guard.decide(seen, None)
+    second = guard.decide(seen, first.memory)
+
+    assert first.plan is not None
+    assert first.memory.settings != second.memory.settings
+    assert second.urgent
+    assert all(t.llc_way_mask is None for t in second.plan.tenants)  # type: ignore[union-attr]
+
+
+def test_decisions_for_twenty_tenants_are_quick() -> None:
+    """The best of three, as others use this machine too; the target of 10 ms is measured by benchmarks/control.py."""
+    draw = random.Random(3)
+    tenants = {f"t{n}": draw.choice([LPM, HOG]) for n in range(20)}
+    guard = GuardController("s", tenants, MEMORY, WAYS)
+    seen = Observation(0.0, {name: TenantReading(r.solo_mpps, 0.2 * r.solo_mpps) for name, r in tenants.items()})
+    took = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        guard.decide(seen, None)
+        took.append(time.perf_counter() - begun)
+
+    assert min(took) < 1.0
+
+
+def test_a_bias_beyond_its_bound_asks_for_a_refit() -> None:
+    """Small deviations are corrected, large ones are not hidden."""
+    correction = OnlineCorrection(bound=0.1)
+    for _ in range(12):
+        correction = correction.seen("a", predicted_mpps=2.0, measured_mpps=1.9)
+        correction = correction.seen("b", predicted_mpps=2.0, measured_mpps=1.2)
+
+    assert correction.factor("a") == pytest.approx(0.95)
+    assert correction.factor("b") == pytest.approx(0.9)
+    assert correction.refit_asked == ("b",)
