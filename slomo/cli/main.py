@@ -13,7 +13,7 @@ import click
 
 from slomo.cli import faults
 
-#: sub-command -> the line `slomo --help` shows; the file is verbs/<name>.py or verbs/inventory/<name>.py.
+#: sub-command -> the line `slomo --help` shows; the file is verbs/<name>.py, verbs/inventory/ or verbs/acting/.
 COMMANDS = {
     "profile": "Measure network functions alone, under pressure and in mixes.",
     "train": "Fit one sensitivity model per network function of a dataset.",
@@ -40,6 +40,8 @@ COMMANDS = {
 
 #: Commands that list and show what there is.
 INVENTORY = frozenset(("dataset", "nf", "machine", "plugin", "doctor", "completion"))
+#: sub-commands whose files are in verbs/acting.
+ACTING = frozenset({"control", "enforce", "noisy-neighbour", "whatif"})
 
 
 def load_command(name: str) -> click.Command:
@@ -51,7 +53,8 @@ def load_command(name: str) -> click.Command:
     'command'
     """
     room = "slomo.cli.verbs.inventory" if name in INVENTORY else "slomo.cli.verbs"
-    command = importlib.import_module(f"{room}.{name}").command
+    room = "slomo.cli.verbs.acting" if name in ACTING else room
+    command = importlib.import_module(f"{room}.{name.replace('-', '_')}").command
     assert isinstance(command, click.Command)
     return command
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from slomo.equilibrium.partition import Part, Parted, bottleneck, solve_partition
 from slomo.errors import InvalidValueError
-from slomo.models.responses.partition import MemoryCurve, PartitionResponse
+from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 
 #: Throttles that are tried [%], weakest first.
 THROTTLES = (70.0, 50.0, 30.0, 20.0, 10.0)
@@ -40,7 +40,7 @@ class Situation:
     ----------
     responses : mapping of str to PartitionResponse
         Tenant -> response.
-    memory : MemoryCurve
+    memory : MemoryTraffic
         Of the socket.
     ways : int
         Of its cache.
@@ -55,7 +55,7 @@ class Situation:
     """
 
     responses: Mapping[str, PartitionResponse]
-    memory: MemoryCurve
+    memory: MemoryTraffic
     ways: int
     settings: Mapping[str, Setting]
     promised_mpps: Mapping[str, float] = field(default_factory=dict)
@@ -144,7 +144,7 @@ def advise(situation: Situation, margin: float = 0.02, limit: int = 400) -> Outl
     --------
     >>> lpm = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
     >>> whole = {"a": Setting(0xFFFFF), "b": Setting(0xFFFFF)}
-    >>> memory = MemoryCurve((80.0, 200.0), (0.0, 50.0))
+    >>> memory = MemoryTraffic((80.0, 200.0), (0.0, 50.0))
     >>> best = advise(Situation({"a": lpm, "b": lpm}, memory, 20, whole, {"a": 4.5}))
     >>> best.kept, best.settings["a"].mask.bit_count() > 10
     (True, True)
@@ -238,7 +238,7 @@ def explain(situation: Situation, outlook: Outlook, name: str) -> tuple[str, Map
     Examples
     --------
     >>> lpm = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
-    >>> alone = Situation({"a": lpm}, MemoryCurve((80.0, 200.0), (0.0, 50.0)), 20, {"a": Setting(1)})
+    >>> alone = Situation({"a": lpm}, MemoryTraffic((80.0, 200.0), (0.0, 50.0)), 20, {"a": Setting(1)})
     >>> explain(alone, foresee(alone), "a")[::2]
     ('cache', 'more cache ways')
     """

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slomo.control.advice import Outlook, Setting, Situation, advise, foresee
-from slomo.control.observation import ControlDecision, Observation
+from slomo.control.observation import ControlDecision, MachineReading
 from slomo.drift.correction import OnlineCorrection
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
-from slomo.models.responses.partition import MemoryCurve, PartitionResponse
+from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 
 #: Room to spare before a change is loosened, and rounds it must hold.
 LOOSE_MARGIN, LOOSE_ROUNDS = 0.06, 6
@@ -55,7 +55,7 @@ class GuardController:
         Name for the plan.
     responses : mapping of str to PartitionResponse
         Tenant -> response.
-    memory : MemoryCurve
+    memory : MemoryTraffic
         Of the socket.
     ways : int
         Of its cache.
@@ -69,14 +69,14 @@ class GuardController:
         self,
         server: str,
         responses: Mapping[str, PartitionResponse],
-        memory: MemoryCurve,
+        memory: MemoryTraffic,
         ways: int,
         margin: float = 0.03,
     ) -> None:
         self.server, self.responses, self.memory = server, dict(responses), memory
         self.ways, self.margin = ways, margin
 
-    def decide(self, observation: Observation, memory: Any) -> ControlDecision:
+    def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
         """Return what would help most; see `Controller`."""
         open_ = {name: Setting((1 << self.ways) - 1) for name in self.responses}
         state = memory if isinstance(memory, GuardMemory) else GuardMemory(open_)
@@ -95,7 +95,7 @@ class GuardController:
         return self._loosen(situation, state, open_)
 
     def _tighten(
-        self, situation: Situation, state: GuardMemory, shortfall: float, observation: Observation
+        self, situation: Situation, state: GuardMemory, shortfall: float, observation: MachineReading
     ) -> ControlDecision:
         best = advise(situation, self.margin, CANDIDATES)
         if best is None:
@@ -117,7 +117,7 @@ class GuardController:
             return ControlDecision(self._plan(open_), fresh, ("no partition is needed any more",))
         return ControlDecision(self._plan(state.settings), replace(state, calm=0))
 
-    def _situation(self, observation: Observation, state: GuardMemory) -> Situation:
+    def _situation(self, observation: MachineReading, state: GuardMemory) -> Situation:
         seen = {name: reading for name, reading in observation.tenants.items() if name in self.responses}
         promised = {name: r.target_mpps for name, r in seen.items() if r.target_mpps is not None}
         offered = {name: r.offered_mpps for name, r in seen.items() if r.offered_mpps is not None}
@@ -125,7 +125,7 @@ class GuardController:
         settings = {name: state.settings[name] for name in seen}
         return Situation(responses, self.memory, self.ways, settings, promised, offered)
 
-    def _learn(self, observation: Observation, now: Outlook, state: GuardMemory) -> OnlineCorrection:
+    def _learn(self, observation: MachineReading, now: Outlook, state: GuardMemory) -> OnlineCorrection:
         """Take the pairs of tenants that were not limited by their load: there prediction and outcome can differ."""
         correction = state.correction
         for name, predicted in now.throughput_mpps.items():
@@ -151,7 +151,7 @@ class GuardController:
         )
 
 
-def _shortfall(observation: Observation) -> float:
+def _shortfall(observation: MachineReading) -> float:
     """Return the largest share by which a promise is missed."""
     missing = [
         1.0 - reading.throughput_mpps / reading.needed_mpps

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from slomo.control.observation import ControlDecision, Controller, Observation, Settings
+from slomo.control.observation import ControlDecision, Controller, MachineReading, Patience
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan
@@ -29,7 +29,7 @@ class Plant(Protocol):
         """Who enforces on it."""
         ...
 
-    def observe(self) -> Observation:
+    def observe(self) -> MachineReading:
         """Measure all tenants.
 
         Raises
@@ -54,7 +54,7 @@ class Step:
 
     Attributes
     ----------
-    observation : Observation or None
+    observation : MachineReading or None
         What was seen; None where observing failed.
     decision : ControlDecision
         What was wanted.
@@ -66,7 +66,7 @@ class Step:
         What failed.
     """
 
-    observation: Observation | None
+    observation: MachineReading | None
     decision: ControlDecision
     changes: int = 0
     decided_s: float = 0.0
@@ -82,7 +82,7 @@ class ControlLoop:
         The machine.
     controller : Controller
         Who decides.
-    settings : Settings
+    settings : Patience
         How patiently.
     receipts : path, optional
         Folder of receipts.
@@ -94,12 +94,12 @@ class ControlLoop:
         self,
         plant: Plant,
         controller: Controller,
-        settings: Settings | None = None,
+        settings: Patience | None = None,
         *,
         receipts: Path | None = None,
         on_escalation: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
-        self.plant, self.controller, self.settings = plant, controller, settings or Settings()
+        self.plant, self.controller, self.settings = plant, controller, settings or Patience()
         self.receipt: Receipt | None = None
         self.plan: EnforcementPlan | None = None
         self._receipts, self._on_escalation = receipts, on_escalation

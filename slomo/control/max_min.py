@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slomo.control.observation import ControlDecision, Observation
+from slomo.control.observation import ControlDecision, MachineReading
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError
 
@@ -57,7 +57,7 @@ class MaxMinController:
     --------
     >>> from slomo.control.observation import TenantReading
     >>> seen = {"a": TenantReading(0.8, 1.0, misses_m_s=5.0), "b": TenantReading(1.0, 0.9, occupancy_kib=1024.0)}
-    >>> plan = MaxMinController("s", 20, 1024.0).decide(Observation(0.0, seen), None).plan
+    >>> plan = MaxMinController("s", 20, 1024.0).decide(MachineReading(0.0, seen), None).plan
     >>> [tenant.llc_way_mask.bit_count() for tenant in plan.tenants]
     [19, 1]
     """
@@ -69,7 +69,7 @@ class MaxMinController:
             raise InvalidValueError(f"{ways} ways of {way_kib:g} KiB, needed 1 or more")
         self.server, self.ways, self.way_kib = server, ways, way_kib
 
-    def decide(self, observation: Observation, memory: Any) -> ControlDecision:
+    def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
         """Return the next division; see `Controller`."""
         tenants = observation.tenants
         known: MaxMinMemory = memory if isinstance(memory, MaxMinMemory) else MaxMinMemory({}, self.ways)
@@ -95,15 +95,15 @@ class MaxMinController:
         because = tuple(f"'{name}' is short: {fresh.ways[name]} ways of its own" for name in short)
         return ControlDecision(self._plan(observation, fresh), fresh, because)
 
-    def _misses(self, observation: Observation, name: str) -> bool:
+    def _misses(self, observation: MachineReading, name: str) -> bool:
         misses = observation.tenants[name].misses_m_s
         return misses is None or misses >= LOW_MISSES_M_S
 
-    def _hopeless(self, observation: Observation) -> tuple[str, ...]:
+    def _hopeless(self, observation: MachineReading) -> tuple[str, ...]:
         """Return who is short although it hardly misses: no cache would help."""
         return tuple(name for name in observation.broken if not self._misses(observation, name))
 
-    def _pool_ways(self, observation: Observation, pooled: list[str]) -> float:
+    def _pool_ways(self, observation: MachineReading, pooled: list[str]) -> float:
         held = [observation.tenants[name].occupancy_kib for name in pooled]
         return max(1.0, sum(kib or 0.0 for kib in held) / self.way_kib) if pooled else 0.0
 
@@ -122,7 +122,7 @@ class MaxMinController:
         whole = _rounded(given, self.ways, wishes)
         return MaxMinMemory({name: ways for name, ways in whole.items() if name}, whole.get("", 0))
 
-    def _plan(self, observation: Observation, memory: MaxMinMemory) -> EnforcementPlan:
+    def _plan(self, observation: MachineReading, memory: MaxMinMemory) -> EnforcementPlan:
         settings, first = [], 0
         for name, ways in memory.ways.items():
             if name in observation.tenants:

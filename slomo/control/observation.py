@@ -51,7 +51,7 @@ class TenantReading:
 
 
 @dataclass(frozen=True)
-class Observation:
+class MachineReading:
     """A machine at one time.
 
     Attributes
@@ -101,13 +101,13 @@ class Controller(Protocol):
 
     name: str
 
-    def decide(self, observation: Observation, memory: Any) -> ControlDecision:
+    def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
         """Return what is wanted; `memory` is None at first."""
         ...
 
 
 @dataclass(frozen=True)
-class Settings:
+class Patience:
     """How patient the loop is.
 
     Attributes

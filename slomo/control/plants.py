@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from slomo.control.observation import Observation, TenantReading
+from slomo.control.observation import MachineReading, TenantReading
 from slomo.enforce.backends.simulated import SimulatedBackend, SimulatedServer
 
 
@@ -41,7 +41,7 @@ class SimulatedPlant:
         self.server, self.targets_mpps, self.backend = server, dict(targets_mpps), SimulatedBackend(server)
         self._loads, self._seed, self._time_s, self._runs = loads, seed, 0.0, 0
 
-    def observe(self) -> Observation:
+    def observe(self) -> MachineReading:
         """Simulate all tenants under what is in force."""
         if self._loads is not None:
             self._loads(self.server, self._time_s)
@@ -57,7 +57,7 @@ class SimulatedPlant:
                 tenant.vector.get("L3OCC"),
                 tenant.vector.get("L3MISS"),
             )
-        return Observation(self._time_s, readings)
+        return MachineReading(self._time_s, readings)
 
     def now_s(self) -> float:
         """Return the simulated time [s]."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.models.responses.partition import MemoryCurve, PartitionResponse
+from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 
 Floats = NDArray[np.float64]
 _ROUNDS, _DAMPING, _HALVINGS = 30, 0.4, 24
@@ -61,13 +61,13 @@ class Parted:
     traffic_gb_s: float
 
 
-def solve_partition(parts: Sequence[Part], memory: MemoryCurve) -> Parted:
+def solve_partition(parts: Sequence[Part], memory: MemoryTraffic) -> Parted:
     """Solve a partitioned socket.
 
     Examples
     --------
     >>> response = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
-    >>> memory = MemoryCurve((80.0, 200.0), (0.0, 50.0))
+    >>> memory = MemoryTraffic((80.0, 200.0), (0.0, 50.0))
     >>> done = solve_partition([Part(response, 0x1), Part(response, 0xFFFFE)], memory)
     >>> [round(mpps, 2) for mpps in done.throughput_mpps]
     [1.9, 4.61]
@@ -137,7 +137,7 @@ def _divide(parts: Sequence[Part], weight: Floats) -> Floats:
     return np.asarray(ways, dtype=float)
 
 
-def _latency(costs: _Costs, memory: MemoryCurve) -> float:
+def _latency(costs: _Costs, memory: MemoryTraffic) -> float:
     low, high = memory.latency_ns[0], memory.latency_ns[-1]
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
@@ -145,14 +145,14 @@ def _latency(costs: _Costs, memory: MemoryCurve) -> float:
     return 0.5 * (low + high)
 
 
-def bottleneck(part: Part, done: Parted, index: int, memory: MemoryCurve) -> tuple[str, Mapping[str, float]]:
+def bottleneck(part: Part, done: Parted, index: int, memory: MemoryTraffic) -> tuple[str, Mapping[str, float]]:
     """Return what a tenant loses most to, and the shares of its time by cause.
 
     Parameters
     ----------
     part, done, index
         The tenant, the solution, its place in it.
-    memory : MemoryCurve
+    memory : MemoryTraffic
         For the unloaded latency.
 
     Returns

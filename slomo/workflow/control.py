@@ -13,7 +13,7 @@ import yaml
 from slomo.control.guard import GuardController
 from slomo.control.loop import ControlLoop, Step
 from slomo.control.max_min import MaxMinController
-from slomo.control.observation import Controller, Settings
+from slomo.control.observation import Controller, Patience
 from slomo.control.plants import SimulatedPlant
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.receipt import open_receipts
@@ -44,7 +44,7 @@ class ControlConfiguration:
         One of ``CONTROLLERS``.
     tenants : tuple of (str, Workload, float or None)
         Name, workload, promised share of solo throughput.
-    settings : Settings
+    settings : Patience
         How patient the loop is.
     steps : int
         Rounds on simulated time.
@@ -56,7 +56,7 @@ class ControlConfiguration:
     machine: Machine
     controller: str
     tenants: tuple[tuple[str, Workload, float | None], ...]
-    settings: Settings
+    settings: Patience
     steps: int
     seed: int
 
@@ -83,10 +83,10 @@ def read_control_file(path: str | Path) -> ControlConfiguration:
     controller = str(data.get("controller", "guard"))
     if controller not in CONTROLLERS:
         raise UnknownNameError("controller", controller, CONTROLLERS)
-    settings = Settings(
-        _number(path, data, "period_s", Settings.period_s),
-        _number(path, data, "dwell_s", Settings.dwell_s),
-        _number(path, data, "cool_down_s", Settings.cool_down_s),
+    settings = Patience(
+        _number(path, data, "period_s", Patience.period_s),
+        _number(path, data, "dwell_s", Patience.dwell_s),
+        _number(path, data, "cool_down_s", Patience.cool_down_s),
     )
     return ControlConfiguration(
         str(data.get("name", Path(path).stem)),

@@ -10,7 +10,7 @@ import numpy as np
 
 from slomo.errors import MissingMetricError
 from slomo.models.responses.partition import (
-    MemoryCurve,
+    MemoryTraffic,
     PartitionResponse,
     PartitionRow,
     fit_memory,
@@ -41,7 +41,7 @@ class PartitionProfile:
         Name.
     responses : dict
         Workload key -> response.
-    memory : MemoryCurve
+    memory : MemoryTraffic
         Of a socket.
     runs : int
         How many it took.
@@ -49,7 +49,7 @@ class PartitionProfile:
 
     machine: str
     responses: dict[str, PartitionResponse]
-    memory: MemoryCurve
+    memory: MemoryTraffic
     runs: int
 
 

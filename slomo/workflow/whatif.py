@@ -17,7 +17,7 @@ import numpy as np
 from slomo.control.advice import Outlook, Setting, Situation, advise, explain, foresee
 from slomo.equilibrium.partition import Part, solve_partition
 from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredictionError
-from slomo.models.responses.partition import MemoryCurve, PartitionResponse
+from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.documents import read_document
@@ -79,7 +79,7 @@ class PartitionKnowledge:
             if data["schema_version"] != SCHEMA_VERSION:
                 raise KeyError("schema_version")
             responses = [PartitionResponse.from_dict(item) for item in data["responses"]]
-            memory = MemoryCurve(tuple(data["memory"]["latency_ns"]), tuple(data["memory"]["traffic_gb_s"]))
+            memory = MemoryTraffic(tuple(data["memory"]["latency_ns"]), tuple(data["memory"]["traffic_gb_s"]))
             by_key = {response.workload: response for response in responses}
             profile = PartitionProfile(str(data["machine"]), by_key, memory, int(data["runs"]))
             return cls(profile, tuple(float(error) for error in data["errors"]))
@@ -140,7 +140,7 @@ def predict_partition(profile: PartitionProfile, colocation: Colocation) -> tupl
 
 
 @dataclass(frozen=True)
-class WhatIf:
+class PartitionAnswer:
     """An answer.
 
     Attributes
@@ -196,7 +196,7 @@ def what_if(
     bandwidth_percent: Sequence[float] | None = None,
     slo_share: Mapping[int, float] | None = None,
     with_advice: bool = False,
-) -> WhatIf:
+) -> PartitionAnswer:
     """Predict every tenant of a mix under a partition.
 
     Parameters
@@ -244,7 +244,7 @@ def what_if(
     )
     width = knowledge.half_width()
     advice = advise(situation, margin=width) if with_advice else None
-    return WhatIf(situation, foresee(situation), width, advice)
+    return PartitionAnswer(situation, foresee(situation), width, advice)
 
 
 def _response(knowledge: PartitionKnowledge, workload: Workload) -> PartitionResponse:

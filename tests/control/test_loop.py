@@ -13,7 +13,7 @@ from slomo.control.advice import Setting, Situation, advise, foresee
 from slomo.control.guard import GuardController
 from slomo.control.loop import ControlLoop, Step
 from slomo.control.max_min import MaxMinController
-from slomo.control.observation import ControlDecision, Observation, Settings, TenantReading
+from slomo.control.observation import ControlDecision, MachineReading, Patience, TenantReading
 from slomo.control.plants import SimulatedPlant
 from slomo.drift.correction import OnlineCorrection
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
@@ -21,7 +21,7 @@ from slomo.enforce.executor import undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.enforce.receipt import open_receipts
 from slomo.errors import TestbedError
-from slomo.models.responses.partition import MemoryCurve, PartitionResponse
+from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
 
@@ -38,7 +38,7 @@ HOG = PartitionResponse(
     ((10.0, 1.0), (100.0, 0.0)),
     90.0,
 )
-MEMORY = MemoryCurve((90.0, 150.0, 400.0), (0.0, 30.0, 40.0))
+MEMORY = MemoryTraffic((90.0, 150.0, 400.0), (0.0, 30.0, 40.0))
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ class Alternating:
 
     name = "alternating"
 
-    def decide(self, observation: Observation, memory: object) -> ControlDecision:
+    def decide(self, observation: MachineReading, memory: object) -> ControlDecision:
         count = memory if isinstance(memory, int) else 0
         mask = 0x3 if count % 2 else 0xC
         plan = EnforcementPlan("s", (TenantSetting(next(iter(observation.tenants)), llc_way_mask=mask),))
@@ -70,7 +70,7 @@ def test_changes_are_a_dwell_apart_and_all_is_given_back(tmp_path: Path) -> None
     before = dict(machine.knobs)
     steps: list[Step] = []
 
-    ControlLoop(SimulatedPlant(machine, {}), Alternating(), Settings(1.0, 5.0), receipts=tmp_path).run(20, steps.append)
+    ControlLoop(SimulatedPlant(machine, {}), Alternating(), Patience(1.0, 5.0), receipts=tmp_path).run(20, steps.append)
 
     times = [step.observation.time_s for step in steps if step.changes and step.observation]
     assert len(times) >= 3
@@ -84,7 +84,7 @@ def test_a_loop_that_is_dropped_leaves_a_receipt(tmp_path: Path) -> None:
     machine = server("lpm", "stats")
     before = dict(machine.knobs)
     plant = SimulatedPlant(machine, {})
-    loop = ControlLoop(plant, Alternating(), Settings(1.0, 1.0), receipts=tmp_path)
+    loop = ControlLoop(plant, Alternating(), Patience(1.0, 1.0), receipts=tmp_path)
     for _ in range(4):
         loop.step()
         plant.wait(1.0)
@@ -118,7 +118,7 @@ def test_after_three_faults_the_machine_is_given_back(tmp_path: Path) -> None:
     loop = ControlLoop(plant, Alternating(), receipts=tmp_path)
     loop.step()
 
-    def broken() -> Observation:
+    def broken() -> MachineReading:
         raise TestbedError("the counters are gone")
 
     plant.observe = broken  # type: ignore[method-assign]
@@ -141,7 +141,7 @@ def test_feasible_demands_are_met_within_ten_steps(tmp_path: Path) -> None:
     targets = {name: 0.97 * t.throughput_mpps for name, t in zip(names[:4], possible.tenants[:4], strict=True)}
     machine.knobs.update({f"ways:{name}": None for name in names})
     plant = SimulatedPlant(machine, targets)
-    loop = ControlLoop(plant, MaxMinController("s", WAYS, 45 * 1024 / WAYS), Settings(1.0, 1.0), receipts=tmp_path)
+    loop = ControlLoop(plant, MaxMinController("s", WAYS, 45 * 1024 / WAYS), Patience(1.0, 1.0), receipts=tmp_path)
     steps = []
     for _ in range(16):
         steps.append(loop.step())
@@ -154,7 +154,7 @@ def test_feasible_demands_are_met_within_ten_steps(tmp_path: Path) -> None:
 def test_infeasible_demands_are_fair_within_one_way_and_escalated() -> None:
     """Everybody short: ways differ by one at most, the central scheduler is told, and nothing moves after."""
     controller = MaxMinController("s", WAYS, 1024.0)
-    seen = Observation(0.0, {f"m{n}": TenantReading(1.0, 2.0, misses_m_s=9.0) for n in range(6)})
+    seen = MachineReading(0.0, {f"m{n}": TenantReading(1.0, 2.0, misses_m_s=9.0) for n in range(6)})
     memory, plans = None, []
     for _ in range(8):
         decision = controller.decide(seen, memory)
@@ -171,7 +171,7 @@ def test_infeasible_demands_are_fair_within_one_way_and_escalated() -> None:
 
 def test_who_hardly_misses_is_not_given_cache() -> None:
     """It is escalated instead: no cache would help."""
-    seen = Observation(0.0, {"a": TenantReading(1.0, 2.0, misses_m_s=0.01), "b": TenantReading(1.0)})
+    seen = MachineReading(0.0, {"a": TenantReading(1.0, 2.0, misses_m_s=0.01), "b": TenantReading(1.0)})
 
     decision = MaxMinController("s", WAYS, 1024.0).decide(seen, None)
 
@@ -200,7 +200,7 @@ def test_advice_is_the_smallest_change_that_keeps_the_promise() -> None:
 def test_the_guard_takes_back_what_did_not_help() -> None:
     """A change after which the shortfall is no smaller is undone at once."""
     guard = GuardController("s", {"v": LPM, "h": HOG}, MEMORY, WAYS)
-    seen = Observation(0.0, {"v": TenantReading(2.0, 4.5), "h": TenantReading(0.9)})
+    seen = MachineReading(0.0, {"v": TenantReading(2.0, 4.5), "h": TenantReading(0.9)})
 
     first = guard.decide(seen, None)
     second = guard.decide(seen, first.memory)
@@ -216,7 +216,7 @@ def test_decisions_for_twenty_tenants_are_quick() -> None:
     draw = random.Random(3)
     tenants = {f"t{n}": draw.choice([LPM, HOG]) for n in range(20)}
     guard = GuardController("s", tenants, MEMORY, WAYS)
-    seen = Observation(0.0, {name: TenantReading(r.solo_mpps, 0.2 * r.solo_mpps) for name, r in tenants.items()})
+    seen = MachineReading(0.0, {name: TenantReading(r.solo_mpps, 0.2 * r.solo_mpps) for name, r in tenants.items()})
     took = []
     for _ in range(3):
         begun = time.perf_counter()

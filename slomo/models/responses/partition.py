@@ -148,7 +148,7 @@ def _between(x: float, grid: Sequence[float], values: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True)
-class MemoryCurve:
+class MemoryTraffic:
     """How the latency of a socket's memory grows with the traffic on it.
 
     Attributes
@@ -160,7 +160,7 @@ class MemoryCurve:
 
     Examples
     --------
-    >>> MemoryCurve((80.0, 160.0), (0.0, 40.0)).traffic(120.0)
+    >>> MemoryTraffic((80.0, 160.0), (0.0, 40.0)).traffic(120.0)
     20.0
     """
 
@@ -247,7 +247,7 @@ def _throttle(
     return tuple(float(value) for value in by_ways), tuple(sorted(shares))
 
 
-def fit_memory(latency_ns: Sequence[float], traffic_gb_s: Sequence[float]) -> MemoryCurve:
+def fit_memory(latency_ns: Sequence[float], traffic_gb_s: Sequence[float]) -> MemoryTraffic:
     """Fit a machine's memory curve: traffic as a never falling function of latency (pool adjacent violators).
 
     Examples
@@ -265,4 +265,4 @@ def fit_memory(latency_ns: Sequence[float], traffic_gb_s: Sequence[float]) -> Me
             before = blocks[-1]
             blocks[-1] = [(before[0] * before[1] + mean * weight) / (before[1] + weight), before[1] + weight]
     rising = [mean for mean, weight in blocks for _ in range(int(weight))]
-    return MemoryCurve(tuple(float(value) for value in latency), tuple(rising))
+    return MemoryTraffic(tuple(float(value) for value in latency), tuple(rising))

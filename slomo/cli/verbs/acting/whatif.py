@@ -11,7 +11,7 @@ from slomo.cli.output import emit_json, emit_table, note
 if TYPE_CHECKING:
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.workload import Workload
-    from slomo.workflow.whatif import PartitionKnowledge, WhatIf
+    from slomo.workflow.whatif import PartitionAnswer, PartitionKnowledge
 
 _HEADERS = ("tenant", "ways", "MBA [%]", "Mpps", "low", "high", "SLO", "kept", "bottleneck", "lever")
 
@@ -24,7 +24,6 @@ _HEADERS = ("tenant", "ways", "MBA [%]", "Mpps", "low", "high", "SLO", "kept", "
 @click.option("--slo", multiple=True, metavar="PLACE=SHARE", help="Promise: 0=0.9 is 90 % of solo for the first.")
 @click.option("--advise", "with_advice", is_flag=True, help="Search the smallest change that keeps all promises.")
 @click.option("--profile", "profile_file", metavar="FILE", help="Keep what was profiled here, and take it from here.")
-@click.option("--seed", default=0, show_default=True, help="Of the profiling runs.")
 @json_option
 def command(
     mix: tuple[str, ...],
@@ -34,7 +33,6 @@ def command(
     slo: tuple[str, ...],
     with_advice: bool,
     profile_file: str | None,
-    seed: int,
     as_json: bool,
 ) -> int:
     """Predict MIX, for instance `2xlpm snort`, under cache ways and throttles, with intervals and bottlenecks.
@@ -47,7 +45,7 @@ def command(
 
     where, tenants = load_machine(machine), _tenants(mix)
     answer = what_if(
-        _knowledge(profile_file, where, tenants, seed),
+        _knowledge(profile_file, where, tenants),
         tenants,
         where,
         ways=None if ways is None else [_number(text, 0) for text in ways.split(",")],
@@ -64,7 +62,7 @@ def command(
     return int(final is None or not final.kept)
 
 
-def _print(answer: "WhatIf", with_advice: bool) -> None:
+def _print(answer: "PartitionAnswer", with_advice: bool) -> None:
     emit_table(_HEADERS, [_row(row) for row in answer.rows()])
     if not with_advice:
         return
@@ -95,7 +93,7 @@ def _tenants(mix: tuple[str, ...]) -> "list[Workload]":
     return tenants
 
 
-def _knowledge(path: str | None, machine: "Machine", tenants: "list[Workload]", seed: int) -> "PartitionKnowledge":
+def _knowledge(path: str | None, machine: "Machine", tenants: "list[Workload]") -> "PartitionKnowledge":
     from slomo.testbed.simulated import SimulatedTestbed
     from slomo.workflow.whatif import PartitionKnowledge, learn_partitions
 
@@ -103,7 +101,7 @@ def _knowledge(path: str | None, machine: "Machine", tenants: "list[Workload]", 
         return PartitionKnowledge.load(path)
     distinct = list(dict.fromkeys(tenants))
     note(f"profiling {len(distinct)} workload(s) over partitions of simulated {machine.name}")
-    learned = learn_partitions(SimulatedTestbed(machine, scale=32, accesses=100_000), machine, distinct, seed=seed)
+    learned = learn_partitions(SimulatedTestbed(machine, scale=32, accesses=100_000), machine, distinct)
     if path is not None:
         learned.save(path)
         note(f"kept in {path}")

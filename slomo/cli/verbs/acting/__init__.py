@@ -1,0 +1,1 @@
+"""Commands that act on machines, or say what acting would do."""
