@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slomo.models.nf_model import NFModel
-from slomo.vocabulary.network_function import load_network_function, network_function_names
 from slomo.vocabulary.workload import Setting, Workload
 
 FLOWS, SIZE, ZIPF = "flow_count", "packet_size_b", "zipf_exponent"
@@ -117,6 +116,9 @@ def _numeric(value: Setting) -> bool:
 
 def _defaults(nf: str) -> dict[str, Setting]:
     """Return a shipped NF's default settings, the sizes of its data structures among them."""
+    # descriptions are YAML, read only where a workload was not profiled as it is asked about
+    from slomo.vocabulary.network_function import load_network_function, network_function_names
+
     if nf not in network_function_names():
         return {}
     function = load_network_function(nf)

@@ -43,6 +43,8 @@ class Question:
         Socket of each NF, all on `nic_socket` by default. NFs of different sockets share no cache and no channel.
     nic_socket : int
         Socket of the NIC, where profiles are measured.
+    offered_mpps : float, optional
+        What arrives at the NF asked about [Mpps], where its traffic does not say so.
     strict : bool
         Refuse an answer that what was measured does not support.
     manner : Manner
@@ -53,6 +55,7 @@ class Question:
     machine: str | None = None
     sockets: tuple[int, ...] | None = None
     nic_socket: int = 0
+    offered_mpps: float | None = None
     strict: bool = False
     manner: Manner = field(default_factory=Manner)
 
@@ -96,6 +99,8 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
         question.sockets,
         question.nic_socket,
     )
+    if question.offered_mpps is not None:
+        server = server.with_load(0, question.offered_mpps)
     return answer_on(server, question.manner, strict=question.strict)
 
 

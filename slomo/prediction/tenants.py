@@ -78,9 +78,11 @@ class TenantModels:
         return [tenant for i, (tenant, socket) in pairs if i != number and socket == here]
 
     def with_load(self, number: int, offered_mpps: float | None) -> "TenantModels":
-        """Return the server with another load offered to one tenant."""
-        tenants = list(self.tenants)
-        tenants[number] = replace(tenants[number], offered_mpps=offered_mpps)
+        """Return the server with another load offered to one tenant; None saturates it, by the name it has."""
+        tenants, workload = list(self.tenants), self.tenants[number].workload
+        if offered_mpps is not None:
+            workload = workload.with_traffic(replace(workload.traffic, offered_mpps=offered_mpps))
+        tenants[number] = replace(tenants[number], workload=workload, offered_mpps=offered_mpps)
         return replace(self, tenants=tuple(tenants))
 
 

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 
 from slomo.errors import InvalidValueError
@@ -112,9 +113,9 @@ class Workload:
     def __reduce__(self) -> tuple[object, ...]:
         return (Workload, (self.nf, dict(self.configuration), self.traffic))
 
-    @property
+    @cached_property
     def key(self) -> str:
-        """Stable text that identifies this workload."""
+        """Stable text that identifies this workload; spelled once, as every look-up hashes it."""
         inside = ",".join(
             f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
             for name, value in self.configuration.items()

@@ -4,7 +4,6 @@ SLOMO (SIGCOMM'20) section 4.2.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -68,12 +67,9 @@ def predict(
     from slomo.prediction.manner import manner
     from slomo.prediction.question import Question, answer
 
-    models = opened(library)
-    first, others = named(target)[0], [item for text in competitors for item in named(text)]
-    if offered_mpps is not None:  # a plain name then stands for the workload the library knows by it
-        workload = models.find(first, machine).workload if isinstance(first, str) else first
-        first = workload.with_traffic(replace(workload.traffic, offered_mpps=offered_mpps))
-    return answer(models, Question((first, *others), machine, strict=strict, manner=manner(how)))
+    mix = (named(target)[0], *(item for text in competitors for item in named(text)))
+    question = Question(mix, machine, offered_mpps=offered_mpps, strict=strict, manner=manner(how))
+    return answer(opened(library), question)
 
 
 def predict_vector(

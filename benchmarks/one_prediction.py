@@ -1,0 +1,96 @@
+"""One prediction in process, beside scikit-learn's one row: the time to the number, its interval and its verdict.
+
+    python benchmarks/one_prediction.py [--models DIR] [--questions 300]
+
+Asks `Predictor.predict` about mixes of four competitors, all different, in turns with one row of scikit-learn's
+gradient boosting, so that whatever else the machine does hits all alike. Goals: at most 100 us where scikit-learn takes
+480 (0.21 of it), the same bits as the batch; a whole process of `slomo predict` below 0.25 s.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from sklearn.ensemble import GradientBoostingRegressor
+
+from slomo.models.library import ModelLibrary
+from slomo.prediction.predictor import Predictor
+from slomo.records.catalog import find_dataset
+from slomo.training.training import train
+
+DATASET, MACHINE = "slomo-e5-2620v4", "e5-2620v4"
+GOAL_US, GOAL_S, SCIKIT_US = 100.0, 0.25, 480.0
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", type=Path, help="models trained before, of several NFs on one machine")
+    parser.add_argument("--questions", type=int, default=300)
+    given = parser.parse_args()
+    folder = given.models or train(find_dataset(DATASET), models=["slomo-xgb"]).save(tempfile.mkdtemp())
+    library = ModelLibrary.load(folder)
+    predictors = {name: Predictor(library, MACHINE, method=name) for name in ("composed", "equilibrium")}
+    workloads = predictors["composed"].workloads
+    draw = np.random.default_rng(0)
+    numbers = draw.integers(0, len(workloads), (given.questions, 5))
+    mixes = [[workloads[number] for number in row] for row in numbers.tolist()]
+    rows, speed = draw.uniform(0.0, 1.0, (400, 5)), draw.uniform(0.0, 1.0, 400)
+    scikit = GradientBoostingRegressor().fit(rows, speed)
+    ways = {
+        **{
+            f"{name}{', explained' if explain else ''}": (
+                lambda mix, each=each, explain=explain: each.predict(mix[0], mix[1:], explain=explain)
+            )
+            for name, each in predictors.items()
+            for explain in (False, True)
+        },
+        "scikit-learn, one row": lambda _: scikit.predict(rows[:1]),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for mix in mixes:
+        for name, ask in ways.items():
+            begun = time.perf_counter()
+            ask(mix)
+            times[name].append(1e6 * (time.perf_counter() - begun))
+    reference = float(np.median(times["scikit-learn, one row"]))
+    print(f"{'one prediction of four competitors':36} {'median':>9} {'of scikit-learn':>16}")
+    print(f"{'goal':36} {GOAL_US:7.0f} us {GOAL_US / SCIKIT_US:16.2f}")
+    for name, taken in times.items():
+        print(f"{name:36} {np.median(taken):7.0f} us {np.median(taken) / reference:16.2f}")
+    for name, each in predictors.items():
+        batch = each.predict_batch(numbers[:, 0], numbers[:, 1:])
+        ones = [each.predict(mix[0], mix[1:], explain=False) for mix in mixes]
+        same = [(one.throughput_mpps, *one.interval) for one in ones] == list(
+            zip(batch.throughput_mpps.tolist(), batch.low_mpps.tolist(), batch.high_mpps.tolist(), strict=True)
+        )
+        print(f"{name}: {'the same bits as' if same else 'OTHER NUMBERS THAN'} the batch")
+    line = [
+        "predict",
+        "--target",
+        workloads[0].key,
+        "--with",
+        workloads[1].key,
+        "--models",
+        str(folder),
+        "--machine",
+        MACHINE,
+    ]
+    spent = [_whole(["-m", "slomo", *line]) for _ in range(5)]
+    bare = [_whole(["-c", "import numpy"]) for _ in range(5)]
+    print(f"slomo predict, whole process: {min(spent):.2f} s, goal {GOAL_S}; importing numpy alone {min(bare):.2f} s")
+    return 0
+
+
+def _whole(words: list[str]) -> float:
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+    return time.perf_counter() - begun
+
+
+if __name__ == "__main__":
+    sys.exit(main())
