@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from slomo.compose.resources import PATTERNS, Pattern
 from slomo.models.base import Floats
@@ -112,7 +113,6 @@ def fit_use(
 def _fitted(
     accelerator: str, pattern: Pattern, services_ns: Sequence[Sequence[float]], mpps: Floats, solo_mpps: float
 ) -> tuple[float, AcceleratorUse]:
-    from scipy.optimize import minimize
 
     def use_of(numbers: NDArray[np.float64]) -> AcceleratorUse:
         requests, share = float(np.exp(numbers[0])), float(numbers[1])

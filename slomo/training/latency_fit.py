@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import lsq_linear, nnls
 
 from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
@@ -135,8 +136,6 @@ def _curve(basis: Floats, factor: Floats, load: Floats, fold: NDArray[np.int64])
 
 def _weights(basis: Floats, response: Floats) -> Floats:
     """Return least-squares weights whose curve never falls with load, nor latency with slowness."""
-    from scipy.optimize import lsq_linear
-
     columns = basis.shape[1]
     low = np.concatenate([[-np.inf], np.zeros(columns - 2), [-1.0]])
     if basis[:, -1].std() < 1e-9:  # alone only: nothing says how pressure changes the curve
@@ -148,8 +147,6 @@ def _weights(basis: Floats, response: Floats) -> Floats:
 
 def _scale(load: Floats, away: Floats) -> Floats:
     """Return the scale of errors: a constant, and a part that grows with -ln(1 - load)."""
-    from scipy.optimize import nnls
-
     found, _ = nnls(np.column_stack([np.ones_like(load), busyness(load)]), away)
     return np.array([max(float(found[0]), _LEAST_ERROR), float(found[1])])
 

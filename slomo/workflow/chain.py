@@ -5,13 +5,17 @@ a ring within fifty microseconds.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from slomo.control.cpu_shares import NFObservation, cpu_shares, cpu_weights
 from slomo.errors import UnknownNameError
+from slomo.testbed.host.chains.plan import ChainRunSettings
+from slomo.testbed.host.chains.run import run_on_host
+from slomo.vocabulary.service_chains import load_chains
 
 if TYPE_CHECKING:
     from slomo.testbed.host.chains.looks import ChainLook, HostChainResult
-    from slomo.testbed.host.chains.plan import ChainRunSettings
     from slomo.testbed.host.chains.processor_groups import GroupWeights
     from slomo.vocabulary.service_chains import ChainSystem
 
@@ -61,12 +65,6 @@ def run_chains_on_host(
     TestbedError
         If they do not start, or a stage ends before its time.
     """
-    from dataclasses import replace
-
-    from slomo.testbed.host.chains.plan import ChainRunSettings
-    from slomo.testbed.host.chains.run import run_on_host
-    from slomo.vocabulary.service_chains import load_chains
-
     for kind, name, names in (
         ("policy", policy, HOST_POLICIES),
         ("scheduler", scheduler or "cfs", tuple(_SCHEDULERS)),
@@ -89,7 +87,6 @@ def run_chains_on_host(
 
 def shares_loop(system: "ChainSystem") -> "Callable[[ChainLook, GroupWeights | None], None]":
     """Return what turns looks into weights: NFVnice's controller."""
-    from slomo.control.cpu_shares import NFObservation, cpu_shares, cpu_weights
 
     def watch(look: "ChainLook", weights: "GroupWeights | None") -> None:
         if weights is None:

@@ -9,15 +9,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from slomo.models.library import ModelLibrary
+from slomo.placement.chains.judges import Judges
+from slomo.placement.chains.nodes import Node, handover_keeps
+from slomo.placement.chains.numasfp import lookup_table
+from slomo.placement.chains.planner import plan_chains
+from slomo.placement.chains.predicted import node_rates
+from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.problem.decision import Assignment, Decision, Refusal
+from slomo.simulator.engine import Tenant, simulate
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.workload_text import parse_workload
+
 if TYPE_CHECKING:
-    from slomo.models.library import ModelLibrary
-    from slomo.placement.chains.judges import Judges
-    from slomo.placement.chains.nodes import Node
     from slomo.placement.chains.planner import ChainPlan
-    from slomo.placement.feasibility.estimates import ThroughputEstimates
     from slomo.placement.problem.chain import RatedChain
     from slomo.placement.problem.cluster import Cluster, Server
-    from slomo.placement.problem.decision import Decision
     from slomo.placement.problem.way_profiles import InstanceProfile
 
 #: What a hand-over between nodes costs: what NUMASFP measured, or what the simulator makes of memory far away.
@@ -49,8 +57,6 @@ class PlacedChains:
 
     def decisions(self, interval: int = 0) -> "tuple[Decision, ...]":
         """Return where every chain is in one interval, those without a place refused."""
-        from slomo.placement.problem.decision import Assignment, Decision, Refusal
-
         found = []
         servers = {server.name: server for server in self.cluster.servers}
         for name, chains in self.plan.servers.items():
@@ -113,10 +119,6 @@ def place_chains(
     InvalidValueError
         Where a policy has too little to go by.
     """
-    from slomo.models.library import ModelLibrary
-    from slomo.placement.chains.planner import plan_chains
-    from slomo.placement.feasibility.estimates import ThroughputEstimates
-
     estimates = ThroughputEstimates(library if library is not None else ModelLibrary([]), model, 0.5, profiles)
     if policy == "slomo-numa":
         estimates.check_names([item.request for item in chains], cluster.machines)
@@ -144,7 +146,6 @@ class _Clock:
 
 
 def _nodes(server: "Server") -> "tuple[Node, ...]":
-    from slomo.placement.chains.nodes import Node
 
     return (Node(server.cores, server.ways),) * server.used_sockets
 
@@ -157,10 +158,6 @@ def _judges(
     predicts: bool,
     handover: Handover,
 ) -> "Judges":
-    from slomo.placement.chains.judges import Judges
-    from slomo.placement.chains.nodes import handover_keeps
-    from slomo.placement.chains.numasfp import lookup_table
-    from slomo.placement.chains.predicted import node_rates
 
     table = lookup_table(estimates, machine)
     if not predicts:
@@ -197,11 +194,6 @@ def remote_keeps(machine: str, workload: str) -> float:
     machine, workload : str
         Machine type and workload key.
     """
-    from slomo.simulator.engine import Tenant, simulate
-    from slomo.vocabulary.machine import load_machine
-    from slomo.vocabulary.network_function import load_network_function
-    from slomo.vocabulary.workload_text import parse_workload
-
     host, item = load_machine(machine), parse_workload(workload)
     function = load_network_function(item.nf)
     local = Tenant(item, function, host.nic_socket * host.cores_per_socket)

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from slomo.placement.chains.nodes import handover_keeps
+from slomo.placement.over_time.judge import TOLERANCE, Judgement, Violation
+from slomo.simulator.engine import Tenant, simulate
+from slomo.vocabulary.network_function import load_network_function
 from slomo.workflow.place_chains import Handover, PlacedChains, core_numbers, mask_of, way_masks
 
 if TYPE_CHECKING:
-    from slomo.placement.over_time.judge import Judgement, Violation
     from slomo.placement.problem.chain import RatedChain
     from slomo.placement.problem.cluster import Cluster
     from slomo.simulator.result import TenantResult
@@ -58,8 +61,6 @@ def judge_chains(
         ANAT is throughput served over throughput offered, averaged over intervals. An SLO of `min_mpps` is broken where
         in some interval a chain serves less than that, or than it is offered.
     """
-    from slomo.placement.over_time.judge import Judgement
-
     plan, runner = placed.plan, _Runner(placed.cluster, own, handover, accesses, seed)
     shares: list[float] = []
     violations: dict[str, Violation] = {}
@@ -94,7 +95,6 @@ def judge_chains(
 
 
 def _broken(item: "RatedChain", mpps: float, offered_mpps: float, server: str) -> "Violation | None":
-    from slomo.placement.over_time.judge import TOLERANCE, Violation
 
     needed = min(item.request.slo.min_mpps or 0.0, offered_mpps)
     if mpps >= needed * (1.0 - TOLERANCE):
@@ -127,8 +127,6 @@ class _Runner:
         ways: Mapping[str, int],
     ) -> dict[str, float]:
         """Simulate one server for one interval; return the throughput of every chain [Mpps]."""
-        from slomo.placement.chains.nodes import handover_keeps
-
         server = self._servers[name]
         measured = self._handover == "measured"
         keeps = {item.request.id: handover_keeps(seats[item.request.id]) if measured else 1.0 for item in chains}
@@ -174,8 +172,6 @@ class _Runner:
         return rates
 
     def _simulated(self, machine: "Machine", stages: "Sequence[_Stage]") -> list[float]:
-        from slomo.simulator.engine import Tenant, simulate
-        from slomo.vocabulary.network_function import load_network_function
 
         tenants = [
             Tenant(

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from slomo.models.base import CompositionKind, Floats
 from slomo.models.functions.smooth import SmoothSensitivity, matern
@@ -61,8 +63,6 @@ class SmoothRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> "SmoothRegression":
         """Fit response `y` over vectors `X`, shape ``(n, features)``."""
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
         with threadpool_limits(1):  # the same numbers everywhere; and small matrices are slower on several threads
             return self._fitted(X, y)
@@ -82,8 +82,6 @@ class SmoothRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _chosen(self, response: Floats) -> tuple[float, Floats, float]:
         """Return signal variance, length scales and noise variance of the largest marginal likelihood."""
-        from scipy.optimize import minimize
-
         live = np.isfinite(self.spread_)
         picked = np.random.default_rng(self.seed).permutation(len(response))[: self.rows]
         points, values = self.points_[np.ix_(picked, live)], response[picked]

@@ -1,0 +1,117 @@
+"""Every third-party package has its home, and what is imported late is so for a stated reason."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "slomo"
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+#: Third-party package -> rooms or files that may import it; none else may. numpy is at home everywhere.
+HOMES: dict[str, tuple[str, ...]] = {
+    "click": ("cli/",),
+    "httpx": ("client.py", "service/"),
+    "jinja2": ("report/",),
+    "jsonschema": ("vocabulary/documents.py",),
+    "llvmlite": ("simulator/",),
+    "matplotlib": ("report/",),
+    "msgspec": ("service/",),
+    "numba": ("simulator/", "models/functions/compilation.py"),
+    "optuna": ("profiling/adaptive/ask_tell.py",),
+    "pandas": ("records/", "evaluation/", "profiling/plans/latency_plans.py"),
+    "pyarrow": ("records/",),
+    "pytest": ("testing/",),
+    "rich": ("cli/progress.py",),
+    "scipy": ("training/", "profiling/plans/designs.py", "placement/planning/", "placement/policies/resq_milp.py"),
+    "sklearn": ("training/families/",),
+    "starlette": ("service/",),
+    "threadpoolctl": ("training/families/",),
+    "uvicorn": ("service/server.py",),
+    "xgboost": ("training/families/xgb.py",),
+    "yaml": ("vocabulary/documents.py", "enforce/", "control/pools/", "workflow/enforce.py"),
+}
+#: Rooms and files that may import inside functions, and why.
+DEFERRED = {
+    "__init__.py": "the front door: names load when they are used",
+    "client.py": "the front door of a service: httpx is an extra",
+    "cli/": "the front door: help and completion load no verb",
+    "testbed/registry.py": "a registry imports what is asked for",
+    "testbed/host/counters/registry.py": "a registry imports what is asked for",
+    "workflow/names.py": "predicting by the machine's name reads no YAML",
+    "workflow/predict.py": "the front door: a question is imported when it is asked",
+    "workflow/place.py": "placement's verbs load what each needs",
+    "models/library.py": "the hint of an error reads YAML, which predicting does without",
+    "models/functions/trees.py": "the compiled kernel is loaded for large batches only",
+    "placement/chains/predicted.py": "one policy of five solves servers",
+    "placement/feasibility/estimates.py": "policies that do not predict load no predictor",
+    "service/": "the demonstration trains; the service does without",
+    "simulator/engine.py": "the kernel is compiled when it is first run",
+}
+#: Packages that take long to load, or are extras, and may be imported where they are used.
+LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "rich", "pyarrow", "numba", "jsonschema", "optuna", "pandas"}
+    "xgboost",
+    "scipy",
+    "matplotlib",
+    "jinja2",
+    "rich",
+    "pyarrow",
+    "numba",
+    "jsonschema",
+    "optuna",
+    "pandas",
+    "httpx",
+}
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that a tree imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def inside(path: Path) -> str:
+    """Return a file's path inside the package."""
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def typing_only(tree: ast.Module) -> set[str]:
+    """Return what is imported for types alone."""
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    return {name for block in blocks for name in imports(block)}
+
+
+def test_every_package_is_imported_at_home_only() -> None:
+    """A third-party package is imported in the rooms that own it, and no package is without a home."""
+    strays = set()
+    for path, tree in TREES.items():
+        for name in set(imports(tree)) - typing_only(tree):
+            package = name.split(".")[0]
+            if package in sys.stdlib_module_names or package in ("slomo", "synthetic_nf", "numpy"):
+                continue
+            if not inside(path).startswith(HOMES.get(package, ())):
+                strays.add(f"{inside(path)}: {package}")
+
+    assert not strays
+
+
+def test_imports_are_at_the_top() -> None:
+    """Only the front door, registries and slow or optional packages are imported inside functions."""
+    late = set()
+    for path, tree in TREES.items():
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        for name in {name for node in functions for name in imports(node)}:
+            if name.split(".")[0] not in LATE and not inside(path).startswith(tuple(DEFERRED)):
+                late.add(f"{inside(path)}: {name}")
+
+    assert not late
+
+
+def test_no_exception_outlives_its_reason() -> None:
+    """Every file and room listed here exists."""
+    listed = {*DEFERRED, *(home for homes in HOMES.values() for home in homes)}
+
+    assert {name for name in listed if not (PACKAGE / name).exists()} == set()
