@@ -50,18 +50,6 @@ DEFERRED = {
 }
 #: Packages that take long to load, or are extras, and may be imported where they are used.
 LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "rich", "pyarrow", "numba", "jsonschema", "optuna", "pandas"}
-    "xgboost",
-    "scipy",
-    "matplotlib",
-    "jinja2",
-    "rich",
-    "pyarrow",
-    "numba",
-    "jsonschema",
-    "optuna",
-    "pandas",
-    "httpx",
-}
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
