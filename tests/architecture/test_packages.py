@@ -29,7 +29,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "threadpoolctl": ("training/families/",),
     "uvicorn": ("service/server.py",),
     "xgboost": ("training/families/xgb.py",),
-    "yaml": ("vocabulary/documents.py", "enforce/", "control/pools/", "workflow/enforce.py"),
+    "yaml": ("vocabulary/documents.py", "enforce/", "control/pools/", "workflow/"),
 }
 #: Rooms and files that may import inside functions, and why.
 DEFERRED = {
