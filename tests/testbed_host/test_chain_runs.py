@@ -95,6 +95,22 @@ def test_the_other_schedulers_run(policy: str) -> None:
     assert not result.notes or os.geteuid() != 0 or "scheduler" in result.notes[0] or "weights" in result.notes[0]
 
 
+def test_without_the_right_to_a_scheduler_it_runs_and_says_what_to_grant() -> None:
+    """A process without capabilities gets the normal scheduler, packets through, and a note per stage."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("rights are given up by setpriv, which only root may do")
+    drop = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", sys.executable, "-c"]
+    code = RUNNER.format(seconds=0.2).replace("run_chains_on_host(system,", "r = run_chains_on_host(system, 'rr',")
+    code += "print(r.delivered_mpps > 0, *r.notes, sep='\\n')"
+
+    done = subprocess.run([*drop, code, str(LAST_CORE)], capture_output=True, text=True, timeout=60, check=True)
+
+    delivered, *notes = done.stdout.splitlines()
+    assert delivered == "True"
+    assert len(notes) == 3
+    assert "runs under the normal scheduler, not rr: Operation not permitted (grant CAP_SYS_NICE" in notes[0]
+
+
 def test_all_functions_are_stages() -> None:
     """Every function of the portable build works on packets in one chain, and none is lost."""
     text = "\n".join(f"  s{i}: {{nf: '{nf}', core: CORE}}" for i, nf in enumerate(NFS))

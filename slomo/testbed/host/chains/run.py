@@ -57,6 +57,7 @@ def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher 
     mark = new_mark()
     tree, notes = _tree(settings)
     parent, groups = (None, None) if tree is None else tree.paths(mark, [stage.name for stage in system.stages])
+    watch = watch if tree is not None else None  # nothing can be written: nobody needs to look
     plan = render_plan(system, replace(settings, looks=watch is not None), parent, groups)
     run = _Run(system, settings, watch, tree, parent, groups)
     words = [str(slomo_nf_binary(settings.build)), "--die-with-parent", "--chain", plan]
