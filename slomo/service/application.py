@@ -55,7 +55,8 @@ class Service:
         self.operations: tuple[Operation, ...] = ()
         self.metrics = Metrics()
         tokens = () if settings.token_file is None else read_tokens(settings.token_file)
-        self.gate = Gate(tokens, settings.debug_names, certificates=settings.client_ca is not None)
+        mutual = settings.client_ca is not None
+        self.gate = Gate(tokens, settings.names, certificates=mutual, open_loopback=settings.open_loopback)
         self.shelf = ModelShelf(settings.models)
         self.store = Store(settings.state)
         self.clerk = Clerk(self.store, self.shelf, settings.policy, settings.confidence)
@@ -139,7 +140,7 @@ class Service:
         age = time.time() - self.shelf.loaded_at_s
         yield "slomo_model_age_seconds", "Since the models in force were loaded.", (), {(): max(age, 0.0)}
         yield "slomo_models_loaded", "Models in force.", (), {(): float(len(answers.library))}
-        yield "slomo_predictions_batched_total", "Questions answered together.", (), {(): float(answers.asked)}
+        yield "slomo_predictions_batched", "Questions answered together.", (), {(): float(answers.asked)}
         yield "slomo_cluster_revision", "Changes of the cluster so far.", (), {(): float(self.clerk.revision)}
         opened = float(self.store.read(journal.open_receipts))
         yield "slomo_receipts_open", "Changes that could still be undone.", (), {(): opened}

@@ -41,7 +41,9 @@ class ServiceSettings:
         Placement policy.
     confidence : float
         Probability with which all SLOs of a socket must hold.
-    debug_names : tuple of str
+    open_loopback : bool
+        Whether callers on this machine need no token although others do: a scheduler in the same pod.
+    names : tuple of str
         Host names, beside those of loopback, under which the service may be called without a token.
 
     Examples
@@ -66,7 +68,8 @@ class ServiceSettings:
     kubernetes: str | None = None
     policy: str = "predicted"
     confidence: float = 0.95
-    debug_names: tuple[str, ...] = ()
+    open_loopback: bool = False
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:

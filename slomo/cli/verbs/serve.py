@@ -19,6 +19,7 @@ from slomo.cli.output import note
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen at.")
 @click.option("--port", default=8080, show_default=True, metavar="N", help="Port to listen at; 0 takes a free one.")
 @click.option("--token-file", metavar="FILE", type=click.Path(), help="NAME read|admin SECRET per line.")
+@click.option("--open-loopback", is_flag=True, help="Callers on this machine need no token; never behind a proxy.")
 @click.option("--certificate", metavar="FILE", type=click.Path(), help="TLS certificate.")
 @click.option("--key", metavar="FILE", type=click.Path(), help="Its key.")
 @click.option("--client-ca", metavar="FILE", type=click.Path(), help="Authority that signs clients' certificates.")
@@ -49,7 +50,7 @@ def command(demo: bool, backup: str | None, body_limit_mib: int, **given: Any) -
     paths: dict[str, Any] = {
         name: _path(given[name]) for name in ("state", "token_file", "certificate", "key", "client_ca")
     }
-    plain = {name: given[name] for name in ("host", "port", "kubernetes", "confidence")}
+    plain = {name: given[name] for name in ("host", "port", "kubernetes", "confidence", "open_loopback")}
     cluster = _path(given["cluster"])
     chosen = ServiceSettings(models, cluster=cluster, body_limit_b=body_limit_mib << 20, **paths, **plain)
     serve(chosen, on_ready=lambda address: note(f"slomo answers at {address}"), begin=_fill if demo else None)

@@ -73,13 +73,23 @@ class Gate:
         Host names, beside loopback's, that are accepted where there are no tokens.
     certificates : bool
         Whether TLS has verified the client.
+    open_loopback : bool
+        Whether callers on this machine need no token; never behind a proxy, for then everybody is on this machine.
     """
 
-    def __init__(self, tokens: tuple[Token, ...] = (), names: tuple[str, ...] = (), *, certificates: bool = False):
+    def __init__(
+        self,
+        tokens: tuple[Token, ...] = (),
+        names: tuple[str, ...] = (),
+        *,
+        certificates: bool = False,
+        open_loopback: bool = False,
+    ) -> None:
         self._tokens, self._names, self._certificates = tokens, frozenset(names), certificates
+        self._open_loopback = open_loopback
 
-    def caller(self, headers: Mapping[str, str]) -> Caller:
-        """Return who calls.
+    def caller(self, headers: Mapping[str, str], address: str = "") -> Caller:
+        """Return who calls, from `address` where that is known.
 
         Raises
         ------
@@ -90,6 +100,9 @@ class Gate:
             if not self._certificates:
                 self._check_name(headers.get("host", ""))
             return Caller("certificate" if self._certificates else "loopback", "admin")
+        if self._open_loopback and address and _is_loopback(address) and "authorization" not in headers:
+            self._check_name(headers.get("host", ""))
+            return Caller("loopback", "admin")
         secret = _secret(headers)
         if secret is None:
             return Caller("nobody", "open")
@@ -118,14 +131,16 @@ class Gate:
 
     def _check_name(self, host: str) -> None:
         name = host.rsplit(":", 1)[0].strip("[]") if not host.endswith("]") else host.strip("[]")
-        if name in ("localhost", "", "testserver") or name in self._names:
+        if name in ("localhost", "", "testserver") or name in self._names or _is_loopback(name):
             return
-        try:
-            if ipaddress.ip_address(name).is_loopback:
-                return
-        except ValueError:
-            pass
         raise Problem(421, "the service was called by a name that is not its own", hint="call it as 127.0.0.1")
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def check_origin(headers: Mapping[str, str]) -> None:

@@ -88,7 +88,7 @@ class Endpoint:
             if operation is None:
                 allowed = ", ".join(sorted(self._operations))
                 raise Problem(405, f"{method} is not offered here", hint=f"use {allowed}", headers={"Allow": allowed})
-            caller = self._service.gate.caller(headers)
+            caller = self._service.gate.caller(headers, (scope.get("client") or ("",))[0])
             self._service.gate.check(caller, operation.scope)
             raw = await self._body(receive, headers, operation)
             body = self._decoders[operation.method].decode(raw) if operation.body is not None else None

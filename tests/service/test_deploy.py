@@ -1,0 +1,133 @@
+"""What ships beside the code: manifests, chart, rules, dashboard; and Prometheus' own check of the metrics."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from starlette.testclient import TestClient
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes/slomo-scheduler.yaml").read_text(encoding="utf-8")))
+DASHBOARD = json.loads((DEPLOY / "grafana/slomo.json").read_text(encoding="utf-8"))
+
+
+def promtool() -> str:
+    """Return Prometheus' tool, or skip."""
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("no promtool here: apt-get install prometheus")
+    return found
+
+
+def used_metrics() -> set[str]:
+    """Return the metrics that dashboard and rules ask for."""
+    text = (DEPLOY / "prometheus/rules.yaml").read_text(encoding="utf-8")
+    asked = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+    asked += [rule["expr"] for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+    return {name for expression in asked for name in re.findall(r"slomo_\w+", expression)}
+
+
+@pytest.fixture
+def exposed(client: TestClient) -> str:
+    """Return the metrics of a service that has done a bit of everything."""
+    client.post("/v1/place", json={"requests": [{"id": 'we"ird\\\n', "nf": "lpm", "slo": {"min_share": 0.8}}]})
+    client.post("/v1/observations", json={"observations": [{"target": "lpm", "throughput_mpps": 4.9}]})
+    client.post("/scheduler/filter", json={"Pod": {}, "NodeNames": ["n"]})
+    client.post("/v1/predict", json={"target": "lpm"})
+    return client.get("/metrics").text
+
+
+def test_prometheus_accepts_the_metrics(exposed: str) -> None:
+    """Promtool finds nothing wrong with names, help, types and labels."""
+    done = subprocess.run([promtool(), "check", "metrics"], input=exposed, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_prometheus_accepts_the_rules() -> None:
+    """Promtool parses every expression and template of the alert rules."""
+    rules = str(DEPLOY / "prometheus/rules.yaml")
+    done = subprocess.run([promtool(), "check", "rules", rules], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_dashboard_and_rules_ask_for_is_exposed(exposed: str) -> None:
+    """No panel and no alert asks for a metric that does not exist."""
+    families = set(re.findall(r"^# TYPE (\w+)", exposed, flags=re.M))
+    told = {re.sub(r"_(bucket|count|sum)$", "", name) for name in used_metrics()}
+
+    assert told <= families
+
+
+def test_metrics_stay_few_whatever_callers_send(client: TestClient) -> None:
+    """Paths, ids and names of callers make no series."""
+    for number in range(300):
+        client.get(f"/v1/jobs/none-{number}")
+        client.get(f"/nowhere/{number}")
+    before = client.get("/metrics").text.count("\n")
+    for number in range(300):
+        client.get(f"/v1/nfs/none-{number}")
+
+    assert client.get("/metrics").text.count("\n") <= before + 60
+
+
+def test_scheduler_is_configured_as_the_extender_needs() -> None:
+    """Cache-capable, ignorable, all nodes scored, a name of its own, no bind verb."""
+    text = next(item for item in MANIFESTS if item["kind"] == "ConfigMap")["data"]["scheduler.yaml"]
+    config = yaml.safe_load(text)
+    extender = config["extenders"][0]
+
+    assert config["percentageOfNodesToScore"] == 100
+    assert config["profiles"] == [{"schedulerName": "slomo-scheduler"}]
+    assert extender["nodeCacheCapable"]
+    assert extender["ignorable"]
+    assert "bindVerb" not in extender
+
+
+def test_slomo_may_only_read_and_runs_without_rights() -> None:
+    """The role reads nodes and pods; containers are not root, and write nowhere but where they must."""
+    role = next(
+        item for item in MANIFESTS if item["metadata"]["name"] == "slomo-view" and item["kind"] == "ClusterRole"
+    )
+    pod = next(item for item in MANIFESTS if item["kind"] == "Deployment")["spec"]["template"]["spec"]
+
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]}]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert all(item["securityContext"]["readOnlyRootFilesystem"] for item in pod["containers"])
+    assert all(item["securityContext"]["capabilities"] == {"drop": ["ALL"]} for item in pod["containers"])
+
+
+def test_chart_says_what_the_manifests_say() -> None:
+    """With its default values the chart renders to the manifests; values are checked by its schema."""
+    import jsonschema
+
+    values = yaml.safe_load((DEPLOY / "helm/slomo/values.yaml").read_text(encoding="utf-8"))
+    jsonschema.validate(values, json.loads((DEPLOY / "helm/slomo/values.schema.json").read_text(encoding="utf-8")))
+    text = (DEPLOY / "helm/slomo/templates/scheduler.yaml").read_text(encoding="utf-8")
+    text = re.sub(
+        r"\{\{- if .Values.(models.configMap|state.claim) \}\}.*?\{\{- else \}\}(.*?)\{\{- end \}\}",
+        r"\2",
+        text,
+        flags=re.S,
+    )
+
+    def filled(match: re.Match[str]) -> str:
+        path, _, filters = match[1].strip().partition("|")
+        if path.strip() == ".Release.Namespace":
+            return "slomo"
+        found = values
+        for part in path.strip().removeprefix(".Values.").split("."):
+            found = found[part]
+        return json.dumps(found) if filters or isinstance(found, bool) else str(found)
+
+    rendered = list(yaml.safe_load_all(re.sub(r"\{\{(.*?)\}\}", filled, text)))
+    for made, shipped in zip(rendered, MANIFESTS, strict=True):
+        assert made["kind"] == shipped["kind"]
+        if made["kind"] not in ("Deployment", "ConfigMap"):
+            assert made == shipped
+    assert rendered[-2]["spec"]["template"]["spec"]["volumes"] == MANIFESTS[-2]["spec"]["template"]["spec"]["volumes"]
