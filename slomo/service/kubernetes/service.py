@@ -39,10 +39,12 @@ class KubernetesRoom:
         self.judge = NodeJudge(shelf.answers.library, confidence)
         self.watch: Watch | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._latest: tuple[str, int, dict[str, Judged]] = ("", -1, {})
         self._said: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def exchange_models(self) -> None:
         """Judge by the newest models from now on."""
+        self._latest = ("", -1, {})
         self.judge = NodeJudge(self._shelf.answers.library, self._confidence)
 
     async def start(self, address: str | None) -> None:
@@ -83,6 +85,7 @@ class KubernetesRoom:
             return names, {}
         judged = self.judge.judge(need, pod.metadata.uid, names, self.view)
         self._remember(pod, need, judged)
+        self._latest = (pod.metadata.uid, self.view.changes, judged)
         passed = [name for name in names if judged[name].ok]
         if len(passed) == 1:  # then prioritise is never called
             self.view.hold(pod.metadata.uid, need, passed[0])
@@ -93,7 +96,7 @@ class KubernetesRoom:
         need = self._ready(pod, nodes)
         if need is None:
             return [{"Host": name, "Score": 0} for name in names]
-        judged = self.judge.judge(need, pod.metadata.uid, names, self.view)
+        judged = self._judged(pod, need, names)
         ranks = {name: found.rank for name, found in judged.items() if found.is_judged and found.ok}
         if not ranks:
             return [{"Host": name, "Score": 0} for name in names]
@@ -104,6 +107,13 @@ class KubernetesRoom:
         scores = {name: math.floor(1 + 8 * order[value] / steps) for name, value in ranks.items()}
         scores[best] = MOST_SCORE
         return [{"Host": name, "Score": scores.get(name, 0)} for name in names]
+
+    def _judged(self, pod: Pod, need: PodNeed, names: list[str]) -> dict[str, Judged]:
+        """Judge, or return what filter found a moment ago where nothing has changed since."""
+        uid, changes, judged = self._latest
+        if uid and uid == pod.metadata.uid and changes == self.view.changes and all(name in judged for name in names):
+            return {name: judged[name] for name in names}
+        return self.judge.judge(need, pod.metadata.uid, names, self.view)
 
     def explain(self, name: str) -> dict[str, Any] | None:
         """Return the numbers behind the last judgement of a pod, by name, ``namespace/name`` or uid."""

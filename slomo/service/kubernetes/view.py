@@ -59,6 +59,8 @@ class ClusterView:
         self.pods: dict[str, str] = {}
         self.holds: dict[str, Hold] = {}
         self.heard_at_s: dict[str, float] = {}
+        #: Counts changes of any node.
+        self.changes = 0
         self._clock = clock
 
     @property
@@ -76,13 +78,15 @@ class ClusterView:
         view = self.nodes.setdefault(node.metadata.name, NodeView())
         host = host_on(node)
         if view.host != host or not view.exists:
-            view.host, view.exists, view.version = host, True, view.version + 1
+            view.host, view.exists = host, True
+            self._changed(view)
 
     def node_gone(self, name: str) -> None:
         """Forget a node; pods still said to run there are forgotten when they are said to be gone."""
         view = self.nodes.get(name)
         if view is not None:
-            view.exists, view.version = False, view.version + 1
+            view.exists = False
+            self._changed(view)
             if not view.tenants and not view.held:
                 del self.nodes[name]
 
@@ -103,7 +107,7 @@ class ClusterView:
         if before is not None:
             self._leave(uid, before)
         view.tenants[uid] = need
-        view.version += 1
+        self._changed(view)
         self.pods[uid] = node
 
     def pod_gone(self, uid: str) -> None:
@@ -116,7 +120,7 @@ class ClusterView:
     def _leave(self, uid: str, node: str) -> None:
         view = self.nodes[node]
         if view.tenants.pop(uid, None) is not None:
-            view.version += 1
+            self._changed(view)
         if not view.exists and not view.tenants and not view.held:
             del self.nodes[node]
 
@@ -143,7 +147,7 @@ class ClusterView:
         self.release(uid)
         view = self.nodes.setdefault(node, NodeView())
         view.held[uid] = need
-        view.version += 1
+        self._changed(view)
         self.holds[uid] = Hold(node, self._clock() + HOLD_S)
 
     def release(self, uid: str) -> None:
@@ -153,7 +157,11 @@ class ClusterView:
             return
         view = self.nodes[hold.node]
         if view.held.pop(uid, None) is not None:
-            view.version += 1
+            self._changed(view)
+
+    def _changed(self, view: NodeView) -> None:
+        view.version += 1
+        self.changes += 1
 
     def expire(self) -> None:
         """Give up the places whose time is up."""
