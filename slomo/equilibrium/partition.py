@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.models.responses.partition import STEPS, MemoryTraffic, PartitionResponse
 
 Floats = NDArray[np.float64]
-_ROUNDS, _DAMPING, _HALVINGS = 30, 0.4, 24
-_SETTLED_WAYS = 0.02
+_ROUNDS, _DAMPING, _HALVINGS = 20, 0.4, 16
+_SETTLED_WAYS = 0.05
 
 
 @dataclass(frozen=True)
@@ -72,15 +72,21 @@ def solve_partition(parts: Sequence[Part], memory: MemoryTraffic) -> Parted:
     >>> [round(mpps, 2) for mpps in done.throughput_mpps]
     [1.9, 4.61]
     """
-    ways = _equal_shares(parts)
+    if not parts:
+        return Parted((), (), memory.latency_ns[0], 0.0)
+    most = max(part.mask.bit_length() for part in parts)
+    tables = np.array([part.response.table(part.bandwidth_percent, most) for part in parts])
+    offered = np.array([part.offered_mpps or np.inf for part in parts])
+    inside = np.array([[part.mask >> bit & 1 for bit in range(most)] for part in parts], dtype=float)
+    ways = _divide(inside, np.ones(len(parts)))
     shared = any(a.mask & b.mask for i, a in enumerate(parts) for b in parts[i + 1 :])
-    costs = _costs(parts, ways)
+    costs = _costs(tables, offered, ways)
     latency = _latency(costs, memory)
     for _ in range(_ROUNDS if shared else 0):
-        fresh = _DAMPING * ways + (1.0 - _DAMPING) * _filled(parts, costs, latency)
+        fresh = _DAMPING * ways + (1.0 - _DAMPING) * _filled(inside, costs, latency)
         moved = float(np.abs(fresh - ways).max())
         ways = fresh
-        costs = _costs(parts, ways)
+        costs = _costs(tables, offered, ways)
         latency = _latency(costs, memory)
         if moved < _SETTLED_WAYS:
             break
@@ -104,37 +110,26 @@ class _Costs:
         return float(self.rates(latency_ns) @ self.bytes_per_packet) * 1e-3
 
 
-def _costs(parts: Sequence[Part], ways: Floats) -> _Costs:
-    rows = [
-        (
-            *part.response.line(float(held), part.bandwidth_percent),
-            np.inf if part.offered_mpps is None else part.offered_mpps,
-        )
-        for part, held in zip(parts, ways, strict=True)
-    ]
-    return _Costs(*np.array(rows, dtype=float).reshape(-1, 4).T)
+def _costs(tables: Floats, offered: Floats, ways: Floats) -> _Costs:
+    """Interpolate every tenant's table at the ways it holds."""
+    at = np.minimum(ways * STEPS, tables.shape[1] - 1.001)
+    low = at.astype(int)
+    share = (at - low)[:, None]
+    rows = np.arange(len(ways))
+    values = tables[rows, low] * (1.0 - share) + tables[rows, low + 1] * share
+    return _Costs(values[:, 0], values[:, 1], values[:, 2], offered)
 
 
-def _equal_shares(parts: Sequence[Part]) -> Floats:
-    """Return equal shares of every way among those who may fill it."""
-    return _divide(parts, np.ones(len(parts)))
-
-
-def _filled(parts: Sequence[Part], costs: _Costs, latency_ns: float) -> Floats:
+def _filled(inside: Floats, costs: _Costs, latency_ns: float) -> Floats:
     """Return the ways each holds where every way is filled as its tenants miss."""
-    return _divide(parts, np.maximum(costs.rates(latency_ns) * costs.bytes_per_packet, 1e-6))
+    return _divide(inside, np.maximum(costs.rates(latency_ns) * costs.bytes_per_packet, 1e-6))
 
 
-def _divide(parts: Sequence[Part], weight: Floats) -> Floats:
-    ways = np.zeros(len(parts))
-    bits = np.arange(max((part.mask.bit_length() for part in parts), default=0))
-    inside = np.array([[part.mask >> int(bit) & 1 for bit in bits] for part in parts], dtype=float).reshape(
-        -1, len(bits)
-    )
+def _divide(inside: Floats, weight: Floats) -> Floats:
+    """Divide every way among those who may fill it, by weight."""
     filling = weight[:, None] * inside
     total = filling.sum(axis=0)
-    ways = (filling / np.where(total > 0.0, total, 1.0)).sum(axis=1)
-    return np.asarray(ways, dtype=float)
+    return np.asarray((filling / np.where(total > 0.0, total, 1.0)).sum(axis=1), dtype=float)
 
 
 def _latency(costs: _Costs, memory: MemoryTraffic) -> float:

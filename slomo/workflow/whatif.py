@@ -29,6 +29,8 @@ from slomo.workflow.partition_profile import PartitionProfile, profile_partition
 SCHEMA_VERSION = 1
 #: Partitions run to calibrate intervals; none of them is profiled.
 CALIBRATION_RUNS = 24
+#: Advice picks what just suffices, so what was judged too well: its margin is the error that hardly any run exceeds.
+ADVICE_COVERAGE = 0.98
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,7 @@ def what_if(
         {name: float(load) for name, load in loads.items() if load is not None},
     )
     width = knowledge.half_width()
-    advice = advise(situation, margin=width) if with_advice else None
+    advice = advise(situation, margin=knowledge.half_width(ADVICE_COVERAGE)) if with_advice else None
     return PartitionAnswer(situation, foresee(situation), width, advice)
 
 

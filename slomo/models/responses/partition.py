@@ -6,6 +6,7 @@ memory plus what waits; the second part grows with the latency that all tenants'
 """
 
 import bisect
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -17,6 +18,8 @@ from slomo.errors import ConfigurationError, InvalidValueError
 
 Floats = NDArray[np.float64]
 SCHEMA_VERSION = 1
+#: Points per way of `PartitionResponse.table`.
+STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,11 @@ class PartitionResponse:
         slower = 100.0 / bandwidth_percent
         added = self._at(ways, self.throttled_us) * self.factor(bandwidth_percent)
         return busy + added - waits * self.idle_ns * 1e-3 * (slower - 1.0), waits * slower, moved
+
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 - values, few of them
+    def table(self, bandwidth_percent: float, ways: int) -> Floats:
+        """Return :meth:`line` on a grid of `STEPS` per way from 0 to `ways`, shape (points, 3)."""
+        return np.array([self.line(step / STEPS, bandwidth_percent) for step in range(STEPS * ways + 1)])
 
     def factor(self, bandwidth_percent: float) -> float:
         """Return the share of the strongest throttle's time that one adds; linear in 1 / percent."""

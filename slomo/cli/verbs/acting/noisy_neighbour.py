@@ -1,0 +1,58 @@
+"""`slomo noisy-neighbour`: throughput of a path beside noise, under policies, by loss-rate search."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slomo.cli.options import json_option
+from slomo.cli.output import emit_table, note
+
+if TYPE_CHECKING:
+    from slomo.workflow.noisy_neighbour import NoisyNeighbourRow
+
+
+@click.command()
+@click.argument("configuration", metavar="CONFIG")
+@click.option("--csv", "csv_file", metavar="FILE", help="Write the rows as CSV, too.")
+@click.option("--html", "html_file", metavar="FILE", help="Write a report with a figure, too.")
+@json_option
+def command(configuration: str, csv_file: str | None, html_file: str | None, as_json: bool) -> None:
+    """Run the noisy-neighbour test that CONFIG describes, on the simulator.
+
+    Each row is a level of noise under a policy: the highest load whose loss is within the ratio (MLRsearch), latency at
+    it, what was lost against no noise and what the policy wins back.
+    """
+    from slomo.workflow.noisy_neighbour import (
+        read_noisy_neighbour_file,
+        run_noisy_neighbour,
+        summary,
+        to_csv,
+        to_json,
+    )
+
+    test = read_noisy_neighbour_file(configuration)
+
+    def told(row: "NoisyNeighbourRow") -> None:
+        note(f"{row.noise} noisy, {row.policy}: {row.throughput_mpps:.3f} Mpps after {row.trials} trials")
+
+    rows = run_noisy_neighbour(test, told)
+    if csv_file is not None:
+        Path(csv_file).write_text(to_csv(rows), encoding="utf-8")
+    if html_file is not None:
+        from slomo.report.acting_figures import noisy_neighbour_page
+
+        Path(html_file).write_text(noisy_neighbour_page(summary(rows), test.machine.name), encoding="utf-8")
+    if as_json:
+        click.echo(to_json(rows, test))
+        return
+    table = [
+        (r["noise"], r["policy"], r["throughput_mpps"], r["upper_mpps"], _percent(r["lost_share"]),
+         _percent(r["gain_over_unmanaged"]), *(r["latency_us"][name] for name in ("p50", "p95", "p99")))
+        for r in summary(rows)
+    ]  # fmt: skip
+    emit_table(("noise", "policy", "Mpps", "upper", "lost", "won back", "p50 [us]", "p95", "p99"), table)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"

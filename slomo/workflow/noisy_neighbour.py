@@ -1,0 +1,388 @@
+"""The noisy-neighbour test: a path of tenants beside noise, under policies, by loss-rate search.
+
+VSPERF (OPNFV) and ETSI TST009: throughput at a loss ratio, found by MLRsearch (RFC 9971; the PyPI package's controller
+drives our runs), and latency. A packet passes every stage of the path, some twice (NIC, vSwitch, VM, vSwitch, NIC);
+stages are tenants on cores of their own.
+"""
+
+import csv
+import importlib
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slomo.control.advice import Setting, Situation, advise
+from slomo.enforce.backends.simulated import Occupant, SimulatedBackend, SimulatedServer
+from slomo.enforce.executor import apply, undo
+from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
+from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
+from slomo.records.provenance import versions
+from slomo.simulator.result import TenantResult
+from slomo.testbed.simulated import SimulatedTestbed
+from slomo.vocabulary.documents import read_document
+from slomo.vocabulary.machine import Machine, load_machine
+from slomo.vocabulary.network_function import NetworkFunction, load_network_function
+from slomo.vocabulary.workload import Workload
+from slomo.workflow.partition_profile import profile_partitions
+
+POLICIES = ("none", "llc", "mba", "both", "pools", "slomo")
+_FIELDS = {"machine", "path", "noise", "policies", "loss_ratio", "files", "pools", "noise_mba", "accesses", "scale"}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A tenant that packets pass.
+
+    Attributes
+    ----------
+    name : str
+        Of the tenant.
+    nf : str
+        What runs.
+    passes : int
+        How often each packet passes it.
+    """
+
+    name: str
+    nf: str
+    passes: int = 1
+
+
+@dataclass(frozen=True)
+class NoisyNeighbourTest:
+    """What to run.
+
+    Attributes
+    ----------
+    machine : Machine
+        Simulated machine.
+    path : tuple of Stage
+        The victim.
+    noise_nf : str
+        What the noise runs.
+    levels : tuple of int
+        Numbers of noisy tenants.
+    policies : tuple of str
+        Which of ``POLICIES``.
+    loss_ratio : float
+        That the throughput may have.
+    pools : mapping of str to int
+        Ways of `victim` (per stage, guaranteed), `infrastructure` (first stage, over the pools), `noise`.
+    noise_mba : int
+        Throttle of noise under the policies mba and both [%].
+    functions : tuple of NetworkFunction
+        From files of one's own.
+    accesses, scale : int
+        Fidelity.
+    """
+
+    machine: Machine
+    path: tuple[Stage, ...]
+    noise_nf: str
+    levels: tuple[int, ...]
+    policies: tuple[str, ...]
+    loss_ratio: float
+    pools: Mapping[str, int]
+    noise_mba: int
+    functions: tuple[NetworkFunction, ...]
+    accesses: int = 60_000
+    scale: int = 32
+
+
+@dataclass(frozen=True)
+class NoisyNeighbourRow:
+    """One result.
+
+    Attributes
+    ----------
+    noise : int
+        Noisy tenants.
+    policy : str
+        What was enforced.
+    throughput_mpps : float
+        Highest load whose loss is within the ratio (relevant lower bound).
+    upper_mpps : float
+        Lowest load whose loss is not.
+    trials : int
+        Runs it took.
+    latency_us : mapping of str to float
+        p50, p95, p99 of the whole path at that load, stages added.
+    settings : mapping of str to str
+        Knobs read back.
+    misses_m_s : mapping of str to float
+        L3 misses by tenant of the path, and of all noise.
+    """
+
+    noise: int
+    policy: str
+    throughput_mpps: float
+    upper_mpps: float
+    trials: int
+    latency_us: Mapping[str, float]
+    settings: Mapping[str, str]
+    misses_m_s: Mapping[str, float]
+
+
+def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
+    """Read a configuration.
+
+    Raises
+    ------
+    ConfigurationError
+        For what is none.
+    UnknownNameError
+        For a policy there is not.
+    """
+    where = Path(path)
+    try:
+        data = yaml.safe_load(read_document(where))
+        unknown = sorted(set(data) - _FIELDS)
+        if unknown:
+            raise ConfigurationError(
+                f"{path}: unknown field '{unknown[0]}'", hint=f"fields: {', '.join(sorted(_FIELDS))}"
+            )
+        policies = tuple(str(name) for name in data.get("policies", POLICIES))
+        for name in policies:
+            if name not in POLICIES:
+                raise UnknownNameError("policy", name, POLICIES)
+        return NoisyNeighbourTest(
+            load_machine(str(data["machine"])),
+            tuple(Stage(str(s["name"]), str(s["nf"]), int(s.get("passes", 1))) for s in data["path"]),
+            str(data["noise"]["nf"]),
+            tuple(int(level) for level in data["noise"]["levels"]),
+            policies,
+            float(data.get("loss_ratio", 0.005)),
+            {"victim": 2, "infrastructure": 11, "noise": 3, **data.get("pools", {})},
+            int(data.get("noise_mba", 10)),
+            tuple(load_network_function(where.parent / name) for name in data.get("files", ())),
+            int(data.get("accesses", 60_000)),
+            int(data.get("scale", 32)),
+        )
+    except (yaml.YAMLError, RecursionError, KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise ConfigurationError(
+            f"{path}: is no noisy-neighbour test: {problem}", hint="see docs/examples/noisy-neighbour"
+        ) from None
+
+
+def run_noisy_neighbour(
+    test: NoisyNeighbourTest, told: Callable[[NoisyNeighbourRow], None] | None = None, *, receipts: Path | None = None
+) -> list[NoisyNeighbourRow]:
+    """Search the throughput of the path beside every level of noise, under every policy.
+
+    Raises
+    ------
+    TestbedError
+        If MLRsearch is not installed.
+    """
+    rows = []
+    for level in test.levels:
+        for policy in test.policies if level else ("none",):
+            row = _search(test, level, policy, receipts)
+            rows.append(row)
+            if told is not None:
+                told(row)
+    return rows
+
+
+def _search(test: NoisyNeighbourTest, level: int, policy: str, receipts: Path | None) -> NoisyNeighbourRow:
+    server = _server(test, level)
+    backend = SimulatedBackend(server)
+    plan = _plan(test, level, policy)
+    receipt = apply(plan, backend, receipts=receipts) if plan.tenants else None
+    measurer = _Path(test, server)
+    low, high = _mlr_search(measurer, test)
+    final = measurer.trial(low)
+    knobs = {
+        name: str(value)
+        for name, value in server.knobs.items()
+        if value and name.split(":")[0] in ("ways", "bandwidth")
+    }
+    if receipt is not None:
+        undo(receipt, backend)
+    return NoisyNeighbourRow(
+        level, policy, low * 1e-6, high * 1e-6, measurer.trials, final.latency_us, knobs, final.misses_m_s
+    )
+
+
+def _server(test: NoisyNeighbourTest, level: int) -> SimulatedServer:
+    own = {function.name: function for function in test.functions}
+    stages = [Occupant(stage.name, Workload(stage.nf), own.get(stage.nf)) for stage in test.path]
+    noise = [Occupant(f"noise{n}", Workload(test.noise_nf), own.get(test.noise_nf)) for n in range(level)]
+    return SimulatedServer(test.machine, [*stages, *noise], scale=test.scale, accesses=test.accesses)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    loss: float
+    latency_us: Mapping[str, float]
+    misses_m_s: Mapping[str, float]
+
+
+class _Path:
+    """Runs trials of a path on a simulated server."""
+
+    def __init__(self, test: NoisyNeighbourTest, server: SimulatedServer) -> None:
+        self._test, self._server, self.trials = test, server, 0
+
+    def trial(self, load_pps: float) -> _Trial:
+        """Offer a load to every stage and count what comes through."""
+        self.trials += 1
+        for stage in self._test.path:
+            workload = self._server.occupants[stage.name].workload
+            traffic = replace(workload.traffic, offered_mpps=stage.passes * load_pps * 1e-6)
+            self._server.offer(stage.name, replace(workload, traffic=traffic))
+        result = self._server.simulate(self.trials)
+        stages = list(zip(self._test.path, result.tenants[: len(self._test.path)], strict=True))
+        through = min(1.0, *(tenant.throughput_mpps / (s.passes * load_pps * 1e-6) for s, tenant in stages))
+        noise = result.tenants[len(stages) :]
+        misses = {stage.name: _misses(tenant) for stage, tenant in stages}
+        latency = {
+            name: sum(stage.passes * tenant.latency_us.get(name, 0.0) for stage, tenant in stages)
+            for name in ("p50", "p95", "p99")
+        }
+        return _Trial(1.0 - through, latency, {**misses, "noise": sum(map(_misses, noise))})
+
+
+def _misses(tenant: TenantResult) -> float:
+    return float(tenant.vector.get("L3MISS") or 0.0)
+
+
+def _mlr_search(path: _Path, test: NoisyNeighbourTest) -> tuple[float, float]:
+    """Return the relevant bounds [packets/s]."""
+    try:
+        mlr: Any = importlib.import_module("MLRsearch")
+    except ImportError:
+        raise TestbedError(
+            "throughput at a loss ratio is searched by MLRsearch, which is not installed",
+            hint="pip install 'slomo[noise]'",
+        ) from None
+
+    class Measurer(mlr.AbstractMeasurer):  # type: ignore[misc]
+        def measure(self, intended_duration: float, intended_load: float) -> Any:
+            count = max(1, round(intended_duration * intended_load))
+            loss = path.trial(intended_load).loss
+            return mlr.MeasurementResult(
+                intended_duration=intended_duration,
+                intended_load=intended_load,
+                offered_count=count,
+                loss_count=round(count * loss),
+            )
+
+    goal = mlr.SearchGoal(
+        loss_ratio=test.loss_ratio,
+        exceed_ratio=0.0,
+        relative_width=0.01,
+        initial_trial_duration=1.0,
+        final_trial_duration=1.0,
+        duration_sum=1.0,
+    )
+    config = mlr.Config()
+    config.goals = [goal]
+    config.min_load, config.max_load = 2e4, test.machine.nic_gbps * 1e9 / ((64 + 20) * 8)
+    config.warmup_duration, config.search_duration_max = 0.0, 3600.0
+    result = mlr.MultipleLossRatioSearch(config).search(Measurer(), lambda _: None)[goal]
+    low, high = result.relevant_lower_bound, result.relevant_upper_bound
+    return (
+        float(config.min_load if low is None else low),
+        float(config.max_load if high is None else high),
+    )
+
+
+def _plan(test: NoisyNeighbourTest, level: int, policy: str) -> EnforcementPlan:
+    noise = [f"noise{number}" for number in range(level)]
+    if policy == "none" or not level:
+        return EnforcementPlan("noisy")
+    if policy == "slomo":
+        return _chosen(test, noise)
+    if policy == "pools":
+        return _pools(test, noise)
+    throttle = MemoryBandwidth(test.noise_mba) if policy in ("mba", "both") else None
+    full = test.machine.full_way_mask
+    own = (1 << (test.pools["victim"] * len(test.path))) - 1 if policy in ("llc", "both") else 0
+    settings = [TenantSetting(stage.name, llc_way_mask=own or None) for stage in test.path]
+    settings += [
+        TenantSetting(name, llc_way_mask=(full & ~own) if own else None, memory_bandwidth=throttle) for name in noise
+    ]
+    return EnforcementPlan("noisy", tuple(settings))
+
+
+def _pools(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
+    """Return RMD's pools of the talk: the VM guaranteed, the vSwitch over the pools, the noise best-effort."""
+    ways, pools = test.machine.llc_ways, test.pools
+    wide = ((1 << pools["infrastructure"]) - 1) << (ways - pools["infrastructure"])
+    low = ways - pools["infrastructure"]
+    settings = [TenantSetting(test.path[0].name, llc_way_mask=wide)]
+    at = ways
+    for stage in test.path[1:]:
+        at -= pools["victim"]
+        settings.append(TenantSetting(stage.name, llc_way_mask=((1 << pools["victim"]) - 1) << at))
+    best_effort = ((1 << pools["noise"]) - 1) << low
+    settings += [TenantSetting(name, llc_way_mask=best_effort) for name in noise]
+    return EnforcementPlan("noisy", tuple(settings))
+
+
+def _chosen(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
+    """Ask for advice that keeps 95 % of each stage's solo throughput, or as much of it as advice can."""
+    machine = test.machine
+    testbed = SimulatedTestbed(machine, test.functions, scale=test.scale, accesses=test.accesses)
+    names = [*(stage.nf for stage in test.path), test.noise_nf]
+    profile = profile_partitions(testbed, machine, [Workload(nf) for nf in names])
+    responses = {stage.name: profile.responses[Workload(stage.nf).key] for stage in test.path}
+    stages = list(responses)
+    responses |= {name: profile.responses[Workload(test.noise_nf).key] for name in noise}
+    whole = dict.fromkeys(responses, Setting(machine.full_way_mask))
+    for share in (0.95, 0.9, 0.85, 0.8, 0.7, 0.6):
+        promised = {name: share * responses[name].solo_mpps for name in stages}
+        best = advise(Situation(responses, profile.memory, machine.llc_ways, whole, promised), margin=0.01)
+        if best is not None:
+            settings = [
+                TenantSetting(
+                    name,
+                    llc_way_mask=setting.mask,
+                    memory_bandwidth=MemoryBandwidth(setting.bandwidth_percent)
+                    if setting.bandwidth_percent < 100
+                    else None,
+                )
+                for name, setting in best.settings.items()
+            ]
+            return EnforcementPlan("noisy", tuple(settings))
+    return EnforcementPlan("noisy")
+
+
+def summary(rows: Sequence[NoisyNeighbourRow]) -> list[dict[str, Any]]:
+    """Return one mapping per row, with the loss against no noise and what a policy wins back of it."""
+    quiet = next((row.throughput_mpps for row in rows if not row.noise), None)
+    bare = {row.noise: row.throughput_mpps for row in rows if row.policy == "none"}
+    table = []
+    for row in rows:
+        lost = None if not quiet else 1.0 - row.throughput_mpps / quiet
+        noisy = bare.get(row.noise)
+        gain = None if not noisy or row.policy == "none" else row.throughput_mpps / noisy - 1.0
+        table.append({**asdict(row), "lost_share": lost, "gain_over_unmanaged": gain})
+    return table
+
+
+def to_json(rows: Sequence[NoisyNeighbourRow], test: NoisyNeighbourTest) -> str:
+    """Return everything as JSON, with versions."""
+    document = {
+        "machine": test.machine.name,
+        "loss_ratio": test.loss_ratio,
+        "versions": versions(),
+        "rows": summary(rows),
+    }
+    return json.dumps(document, indent=2)
+
+
+def to_csv(rows: Sequence[NoisyNeighbourRow]) -> str:
+    """Return the rows as CSV."""
+    table = [{key: value for key, value in row.items() if not isinstance(value, Mapping)} for row in summary(rows)]
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(table[0]) if table else [])
+    writer.writeheader()
+    writer.writerows(table)
+    return stream.getvalue()

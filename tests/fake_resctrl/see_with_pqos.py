@@ -1,0 +1,143 @@
+"""Mount the emulated tree behind FUSE, apply a plan through the file system, and read it with the real pqos.
+
+Run in a mount namespace of its own (unshare -m), as root; needs pqos, /dev/fuse and fusepy. Says why where it cannot.
+"""
+
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+ROOT = Path("/sys/fs/resctrl")
+
+
+def serve() -> None:
+    """Serve the emulation on the mount point until it is unmounted."""
+    from fuse import FUSE, FuseOSError, Operations  # type: ignore[import-not-found]
+
+    from tests.fake_resctrl.model import Flavour, ResctrlModel
+
+    model = ResctrlModel(Flavour(cpus=os.cpu_count() or 2))
+    # The kernel lists real tasks.
+    model.flavour.tasks = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+    class Tree(Operations):  # type: ignore[misc]
+        def getattr(self, path: str, fh: object = None) -> dict[str, int]:
+            name = path.strip("/")
+            if model.names(name) is not None:
+                return {"st_mode": stat.S_IFDIR | 0o755, "st_nlink": 2}
+            try:
+                size = len(model.content(name))
+            except OSError:
+                raise FuseOSError(errno.ENOENT) from None
+            return {"st_mode": stat.S_IFREG | 0o644, "st_nlink": 1, "st_size": size}
+
+        def readdir(self, path: str, fh: object) -> list[str]:
+            return [".", "..", *(model.names(path.strip("/")) or [])]
+
+        def read(self, path: str, size: int, offset: int, fh: object) -> bytes:
+            return model.content(path.strip("/")).encode()[offset : offset + size]
+
+        def truncate(self, path: str, length: int, fh: object = None) -> int:
+            return 0
+
+        def write(self, path: str, data: bytes, offset: int, fh: object) -> int:
+            try:
+                model.write(path.strip("/"), data.decode())
+            except OSError as problem:
+                raise FuseOSError(problem.errno) from None
+            return len(data)
+
+        def mkdir(self, path: str, mode: int) -> None:
+            try:
+                model.mkdir(path.strip("/"))
+            except OSError as problem:
+                raise FuseOSError(problem.errno) from None
+
+        def rmdir(self, path: str) -> None:
+            model.rmdir(path.strip("/"))
+
+        def rename(self, old: str, new: str) -> None:
+            model.rename(old.strip("/"), new.strip("/"))
+
+    FUSE(Tree(), str(ROOT), foreground=True, nothreads=True, direct_io=True, fsname="resctrl")
+
+
+def main() -> int:
+    """Set, look with pqos, undo, look again."""
+    for needed, there in (("pqos", shutil.which("pqos")), ("/dev/fuse", Path("/dev/fuse").exists())):
+        if not there:
+            print(f"skipped: no {needed}")
+            return 77
+    try:
+        import fuse  # type: ignore[import-not-found]  # noqa: F401
+    except (ImportError, OSError) as problem:
+        print(f"skipped: {problem}")
+        return 77
+    folder = Path(tempfile.mkdtemp())
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    flags = "cqm_llc cqm_occup_llc cqm_mbm_total cqm_mbm_local cqm rdt_a cat_l3 mba"
+    info = Path("/proc/cpuinfo").read_text().splitlines()
+    (folder / "cpuinfo").write_text("\n".join(f"{x} {flags}" if x.startswith("flags") else x for x in info) + "\n")
+    (folder / "filesystems").write_text(Path("/proc/filesystems").read_text() + "nodev\tresctrl\n")
+    for words in (
+        ["mount", "--make-rprivate", "/"],
+        ["mount", "-t", "tmpfs", "t", "/sys/fs"],
+        ["mkdir", "-p", str(ROOT)],
+        ["mount", "--bind", str(folder / "cpuinfo"), "/proc/cpuinfo"],
+        ["mount", "--bind", str(folder / "filesystems"), "/proc/filesystems"],
+    ):
+        subprocess.run(words, check=True)
+    server = subprocess.Popen([sys.executable, __file__, "serve"], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            if (ROOT / "cpus").exists():
+                break
+            time.sleep(0.1)
+        return _look(folder)
+    finally:
+        subprocess.run(["umount", str(ROOT)], check=False)
+        server.wait(timeout=20)
+
+
+def _look(folder: Path) -> int:
+    from slomo.enforce import EnforcementPlan, MemoryBandwidth, TenantSetting, apply, undo
+    from slomo.enforce.backends.resctrl import ResctrlBackend
+
+    def state() -> str:
+        return subprocess.run(["pqos", "-I", "-s"], capture_output=True, text=True, check=False).stdout
+
+    state()  # pqos makes its classes at its first call
+    before = state()
+    noise = TenantSetting("noise", cores=(1,), llc_way_mask=0x7FC, memory_bandwidth=MemoryBandwidth(50))
+    backend = ResctrlBackend(configuration=folder)
+    # pqos sees classes by their number: its own COS directories are written to, and then looked at.
+    backend.tree.write("COS1/schemata", "L3:0=3") if backend.tree.exists("COS1") else None
+    plan = EnforcementPlan("s", (TenantSetting("COS2", cores=(0,), llc_way_mask=0x3, exclusive=True), noise))
+    backend.tree.write("COS1/schemata", "L3:0=7ff") if backend.tree.exists("COS1") else None
+    for name in ("COS14", "COS15"):  # room for two classes of ours
+        if backend.tree.exists(name):
+            backend.tree.remove_group(name)
+    receipt = apply(plan, backend, receipts=folder)
+    during = state()
+    undo(receipt, backend)
+    after = state()
+    cores = [line.strip() for line in during.splitlines() if line.strip().startswith("Core ")]
+    moved = [line for line in cores if line not in before]
+    same = after == before
+    print(f"core lines that differ while applied: {moved}; after undo pqos prints what it printed before: {same}")
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["serve"]:
+        serve()
+    else:
+        sys.exit(main())
