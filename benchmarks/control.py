@@ -25,7 +25,7 @@ from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.partition_profile import PartitionProfile, profile_partitions
+from slomo.workflow.acting.partition_profile import PartitionProfile, profile_partitions
 
 MACHINE = load_machine("e5-2620v4")
 NFS = ("lpm", "stats", "mazunat", "ip-router")

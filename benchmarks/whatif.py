@@ -16,7 +16,13 @@ from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.whatif import PartitionKnowledge, learn_partitions, predict_partition, random_partition, what_if
+from slomo.workflow.acting.whatif import (
+    PartitionKnowledge,
+    learn_partitions,
+    predict_partition,
+    random_partition,
+    what_if,
+)
 
 NFS = ("mazunat", "lpm", "stats", "snort", "ip-router", "maglev", "firewall", "flowstats")
 SCALE, ACCESSES = 32, 100_000

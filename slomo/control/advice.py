@@ -5,15 +5,18 @@ ways for everybody who was promised something; of those that suffice the one tha
 one that leaves the most throughput.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from slomo.equilibrium.partition import Part, Parted, bottleneck, solve_partition
+from slomo.equilibrium.partition import Part, Parted, bottleneck, solve_partitions
 from slomo.errors import InvalidValueError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 
 #: Throttles that are tried [%], weakest first.
 THROTTLES = (70.0, 50.0, 30.0, 20.0, 10.0)
+#: Tenants without a promise that are throttled alone, and portions of the ways that are tried for who suffers.
+HEAVIEST, PORTIONS = 3, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
@@ -105,11 +108,20 @@ def foresee(situation: Situation, settings: Mapping[str, Setting] | None = None,
     InvalidValueError
         For a tenant without a setting.
     """
-    chosen = dict(situation.settings if settings is None else settings)
-    missing = sorted(set(situation.responses) - set(chosen))
+    return foresee_many(situation, [situation.settings if settings is None else settings], margin)[0]
+
+
+def foresee_many(situation: Situation, settings: Sequence[Mapping[str, Setting]], margin: float = 0.0) -> list[Outlook]:
+    """Predict every tenant under many settings at once; see :func:`foresee`."""
+    missing = sorted({name for chosen in settings for name in set(situation.responses) - set(chosen)})
     if missing:
         raise InvalidValueError(f"tenant '{missing[0]}' has no setting", hint="name its ways")
-    parted = solve_partition(situation.parts(chosen), situation.memory)
+    solved = solve_partitions([situation.parts(chosen) for chosen in settings], situation.memory)
+    pairs = zip(settings, solved, strict=True)
+    return [_outlook(situation, chosen, parted, margin) for chosen, parted in pairs]
+
+
+def _outlook(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, margin: float) -> Outlook:
     mpps = {
         name: value * situation.bias.get(name, 1.0)
         for name, value in zip(situation.responses, parted.throughput_mpps, strict=True)
@@ -152,19 +164,13 @@ def advise(situation: Situation, margin: float = 0.02, limit: int = 400) -> Outl
     now = foresee(situation, margin=margin)
     if now.kept:
         return now
-    best: tuple[tuple[int, float], Outlook] | None = None
-    for number, settings in enumerate(candidates(situation, now)):
-        if number >= limit:
-            break
-        changed = sum(settings[name] != situation.settings[name] for name in settings)
-        if best is not None and changed > best[0][0]:
-            continue
-        outlook = foresee(situation, settings, margin)
-        if outlook.kept:
-            cost = (changed, -welfare(situation, outlook))
-            if best is None or cost < best[0]:
-                best = (cost, outlook)
-    return None if best is None else best[1]
+    tried = list(itertools.islice(candidates(situation, now), limit))
+    kept = [outlook for outlook in foresee_many(situation, tried, margin) if outlook.kept]
+    return min(kept, key=lambda outlook: (_changed(situation, outlook), -welfare(situation, outlook)), default=None)
+
+
+def _changed(situation: Situation, outlook: Outlook) -> int:
+    return sum(outlook.settings[name] != setting for name, setting in situation.settings.items())
 
 
 def welfare(situation: Situation, outlook: Outlook) -> float:
@@ -181,22 +187,18 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
     current = dict(situation.settings)
     noisy = _by_traffic(situation, now)
     for percent in THROTTLES:
-        yield from ({**current, name: replace(current[name], bandwidth_percent=percent)} for name in noisy)
+        yield from ({**current, name: replace(current[name], bandwidth_percent=percent)} for name in noisy[:HEAVIEST])
     for percent in THROTTLES:
         yield {**current, **{name: replace(current[name], bandwidth_percent=percent) for name in noisy}}
-    for ways in range(1, situation.ways):
-        yield isolated(situation, {now.broken[0]: ways})
+    for share in PORTIONS[1:]:
+        yield isolated(situation, {now.broken[0]: min(situation.ways - 1, max(1, round(share * situation.ways)))})
     suffering = {name: minimal_ways(situation, name) for name in situation.promised_mpps if name in situation.responses}
-    for spare in range(situation.ways):
-        wanted = {name: ways + spare for name, ways in suffering.items()}
-        if sum(wanted.values()) >= situation.ways:
-            break
-        apart = isolated(situation, wanted)
+    left = situation.ways - 1 - sum(suffering.values())
+    for ways in dict.fromkeys(int(share * left / max(1, len(suffering))) for share in PORTIONS) if left >= 0 else ():
+        apart = isolated(situation, {name: least + ways for name, least in suffering.items()})
         for percent in (100.0, *THROTTLES):
-            yield {
-                name: replace(setting, bandwidth_percent=percent) if name in noisy else setting
-                for name, setting in apart.items()
-            }
+            throttled = {name: replace(apart[name], bandwidth_percent=percent) for name in noisy}
+            yield {**apart, **throttled}
 
 
 def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting]:

@@ -18,7 +18,7 @@ from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 #: Room to spare before a change is loosened, and rounds it must hold.
 LOOSE_MARGIN, LOOSE_ROUNDS = 0.06, 6
 #: Candidates that are tried in one round.
-CANDIDATES = 40
+CANDIDATES = 100
 
 
 @dataclass(frozen=True)

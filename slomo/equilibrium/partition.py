@@ -1,7 +1,8 @@
 """All tenants of a partitioned socket at once: ways they share, memory latency they make together.
 
 The latency is where what the tenants ask for meets what the memory moves at that latency (bisection: demand falls with
-latency, traffic rises). Ways that several may fill are divided as their misses fill them (damped fixed point).
+latency, traffic rises). Ways that several may fill are divided as their misses fill them (damped fixed point). Many
+settings of the same tenants are solved together, as arrays.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 from slomo.models.responses.partition import STEPS, MemoryTraffic, PartitionResponse
 
 Floats = NDArray[np.float64]
-_ROUNDS, _DAMPING, _HALVINGS = 20, 0.4, 16
+_ROUNDS, _DAMPING, _HALVINGS = 12, 0.3, 14
+#: Halvings between two rounds, in a bracket around the last latency, and its width as a share.
+_FEW_HALVINGS, _BRACKET = 5, 0.3
 _SETTLED_WAYS = 0.05
 
 
@@ -72,72 +75,99 @@ def solve_partition(parts: Sequence[Part], memory: MemoryTraffic) -> Parted:
     >>> [round(mpps, 2) for mpps in done.throughput_mpps]
     [1.9, 4.61]
     """
-    if not parts:
-        return Parted((), (), memory.latency_ns[0], 0.0)
-    most = max(part.mask.bit_length() for part in parts)
-    tables = np.array([part.response.table(part.bandwidth_percent, most) for part in parts])
-    offered = np.array([part.offered_mpps or np.inf for part in parts])
-    inside = np.array([[part.mask >> bit & 1 for bit in range(most)] for part in parts], dtype=float)
-    ways = _divide(inside, np.ones(len(parts)))
-    shared = any(a.mask & b.mask for i, a in enumerate(parts) for b in parts[i + 1 :])
-    costs = _costs(tables, offered, ways)
-    latency = _latency(costs, memory)
+    return solve_partitions([parts], memory)[0]
+
+
+def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[Parted]:
+    """Solve many settings of as many tenants each."""
+    if not settings or not settings[0]:
+        return [Parted((), (), memory.latency_ns[0], 0.0) for _ in settings]
+    most = max(part.mask.bit_length() for parts in settings for part in parts)
+    masks = np.array([[part.mask for part in parts] for parts in settings], dtype=np.int64)
+    inside = ((masks[:, :, None] >> np.arange(most)) & 1).astype(float)
+    offered = np.array([[part.offered_mpps or np.inf for part in parts] for parts in settings])
+    tables, which = _tables(settings, most)
+    curve = np.array(memory.latency_ns), np.array(memory.traffic_gb_s)
+    ways = _divide(inside, np.ones(masks.shape))
+    costs = _costs(tables, which, offered, ways)
+    latency = _latency(costs, curve)
+    shared = bool((inside.sum(axis=1) > 1.0).any())
     for _ in range(_ROUNDS if shared else 0):
-        fresh = _DAMPING * ways + (1.0 - _DAMPING) * _filled(inside, costs, latency)
+        filled = _divide(inside, np.maximum(costs.rates(latency) * costs.bytes_per_packet, 1e-6))
+        fresh = _DAMPING * ways + (1.0 - _DAMPING) * filled
         moved = float(np.abs(fresh - ways).max())
         ways = fresh
-        costs = _costs(tables, offered, ways)
-        latency = _latency(costs, memory)
+        costs = _costs(tables, which, offered, ways)
+        latency = _latency(costs, curve, latency)
         if moved < _SETTLED_WAYS:
             break
-    rates = costs.rates(latency)
-    return Parted(tuple(map(float, rates)), tuple(map(float, ways)), latency, costs.traffic(latency))
+    latency = _latency(costs, curve)
+    rates, traffic = costs.rates(latency), costs.traffic(latency)
+    return [
+        Parted(tuple(mpps), tuple(held), ns, moved)
+        for mpps, held, ns, moved in zip(rates.tolist(), ways.tolist(), latency.tolist(), traffic.tolist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True)
 class _Costs:
-    """Time per packet as start + slope x latency [us], traffic per packet [bytes] and offered load, by tenant."""
+    """Time per packet as start + slope x latency [us], traffic per packet [bytes], load; shape (settings, tenants)."""
 
     start: Floats
     slope: Floats
     bytes_per_packet: Floats
     offered: Floats
 
-    def rates(self, latency_ns: float) -> Floats:
-        return np.minimum(1.0 / (self.start + self.slope * (latency_ns * 1e-3)), self.offered)
+    def rates(self, latency_ns: Floats) -> Floats:
+        return np.asarray(np.minimum(1.0 / (self.start + self.slope * (latency_ns[:, None] * 1e-3)), self.offered))
 
-    def traffic(self, latency_ns: float) -> float:
-        return float(self.rates(latency_ns) @ self.bytes_per_packet) * 1e-3
+    def traffic(self, latency_ns: Floats) -> Floats:
+        return np.asarray((self.rates(latency_ns) * self.bytes_per_packet).sum(axis=1) * 1e-3)
 
 
-def _costs(tables: Floats, offered: Floats, ways: Floats) -> _Costs:
+def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, NDArray[np.int64]]:
+    """Return the tables there are and which of them each tenant of each setting uses."""
+    number: dict[tuple[int, float], int] = {}
+    tables: list[Floats] = []
+    rows = []
+    for parts in settings:
+        row = []
+        for part in parts:
+            key = (id(part.response), part.bandwidth_percent)
+            if key not in number:
+                number[key] = len(tables)
+                tables.append(part.response.table(part.bandwidth_percent, most))
+            row.append(number[key])
+        rows.append(row)
+    return np.array(tables), np.array(rows, dtype=np.int64)
+
+
+def _costs(tables: Floats, which: NDArray[np.int64], offered: Floats, ways: Floats) -> _Costs:
     """Interpolate every tenant's table at the ways it holds."""
     at = np.minimum(ways * STEPS, tables.shape[1] - 1.001)
-    low = at.astype(int)
-    share = (at - low)[:, None]
-    rows = np.arange(len(ways))
-    values = tables[rows, low] * (1.0 - share) + tables[rows, low + 1] * share
-    return _Costs(values[:, 0], values[:, 1], values[:, 2], offered)
-
-
-def _filled(inside: Floats, costs: _Costs, latency_ns: float) -> Floats:
-    """Return the ways each holds where every way is filled as its tenants miss."""
-    return _divide(inside, np.maximum(costs.rates(latency_ns) * costs.bytes_per_packet, 1e-6))
+    low = at.astype(np.int64)
+    share = (at - low)[..., None]
+    values = tables[which, low] * (1.0 - share) + tables[which, low + 1] * share
+    return _Costs(values[..., 0], values[..., 1], values[..., 2], offered)
 
 
 def _divide(inside: Floats, weight: Floats) -> Floats:
     """Divide every way among those who may fill it, by weight."""
-    filling = weight[:, None] * inside
-    total = filling.sum(axis=0)
-    return np.asarray((filling / np.where(total > 0.0, total, 1.0)).sum(axis=1), dtype=float)
+    total = np.einsum("ct,ctw->cw", weight, inside)
+    return np.asarray(weight * np.einsum("ctw,cw->ct", inside, 1.0 / np.where(total > 0.0, total, 1.0)))
 
 
-def _latency(costs: _Costs, memory: MemoryTraffic) -> float:
-    low, high = memory.latency_ns[0], memory.latency_ns[-1]
-    for _ in range(_HALVINGS):
+def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = None) -> Floats:
+    """Bisect, within a bracket around the last latencies where they are given."""
+    count = costs.start.shape[0]
+    low, high = np.full(count, curve[0][0]), np.full(count, curve[0][-1])
+    if last is not None:
+        low, high = np.maximum(low, last * (1.0 - _BRACKET)), np.minimum(high, last * (1.0 + _BRACKET))
+    for _ in range(_HALVINGS if last is None else _FEW_HALVINGS):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if costs.traffic(middle) > memory.traffic(middle) else (low, middle)
-    return 0.5 * (low + high)
+        more = costs.traffic(middle) > np.interp(middle, *curve)
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    return np.asarray(0.5 * (low + high))
 
 
 def bottleneck(part: Part, done: Parted, index: int, memory: MemoryTraffic) -> tuple[str, Mapping[str, float]]:

@@ -33,6 +33,9 @@ class ResctrlBackend:
         Tree; the kernel's own if not given.
     configuration : path
         Where container engines keep their configuration.
+    prefix : str
+        Of the groups made; groups with it that no tenant needs are removed. Empty: a tenant's group has the tenant's
+        name, and none is removed (pqos sees groups named COS1, COS2, ...).
 
     Examples
     --------
@@ -42,9 +45,11 @@ class ResctrlBackend:
 
     name = "resctrl"
 
-    def __init__(self, tree: ResctrlTree | None = None, configuration: Path = Path("/etc")) -> None:
+    def __init__(
+        self, tree: ResctrlTree | None = None, configuration: Path = Path("/etc"), *, prefix: str = PREFIX
+    ) -> None:
         self.tree = tree or ResctrlTree()
-        self._configuration = configuration
+        self._configuration, self._prefix = configuration, prefix
 
     def available(self) -> tuple[bool, str]:
         """Return whether a tree is mounted that nobody else owns."""
@@ -99,7 +104,7 @@ class ResctrlBackend:
                 by_settings.setdefault(settings, []).append(tenant)
         classes: dict[str, tuple[_Settings, list[TenantSetting]]] = {}
         for settings, members in by_settings.items():
-            name = _class_name(members)
+            name = self._prefix + _class_name(members)
             classes[name if name not in classes else f"{name}-{len(classes)}"] = (settings, members)
         return classes
 
@@ -139,7 +144,7 @@ class ResctrlBackend:
         wishes: list[Wish] = []
         defaults = parse_schemata(self.tree.read("schemata"))
         for name in self.tree.control_groups():
-            if name.startswith(PREFIX) and name not in kept:
+            if self._prefix and name.startswith(self._prefix) and name not in kept:
                 wishes += [Wish(f"core:{core}", "") for core in self.tree.cpus(name)]
                 watched = {watcher: self.tree.tasks(watcher) for watcher in self.tree.monitoring_groups(name)}
                 wishes += [Wish(f"monitor:{watcher.rpartition('/')[2]}", "") for watcher in watched]
@@ -357,7 +362,7 @@ def _settings(tenant: TenantSetting, facts: ResctrlFacts) -> _Settings:
 
 def _class_name(members: list[TenantSetting]) -> str:
     """Return a group's name that stays the same while the first of its tenants does."""
-    return PREFIX + re.sub(r"[^A-Za-z0-9_.-]+", "-", members[0].tenant)[:60]
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", members[0].tenant)[:60]
 
 
 def control_of(group: str) -> str:

@@ -25,7 +25,7 @@ def run_loop(configuration: str, as_json: bool) -> int:
     SIGTERM and Ctrl-C end it; the machine is given back. A loop that was killed leaves a receipt: `slomo enforce undo
     --all`. Exit code 1 where a promise was broken in the last round.
     """
-    from slomo.workflow.control import read_control_file, run_control
+    from slomo.workflow.acting.control import read_control_file, run_control
 
     read = read_control_file(configuration)
     last: list[bool] = []
@@ -49,7 +49,7 @@ def run_loop(configuration: str, as_json: bool) -> int:
 @json_option
 def show_status(as_json: bool) -> None:
     """Show the loops of this user, and receipts that were not undone."""
-    from slomo.workflow.control import control_status
+    from slomo.workflow.acting.control import control_status
 
     status = control_status()
     if as_json:

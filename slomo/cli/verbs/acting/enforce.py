@@ -37,7 +37,7 @@ def _plan_options(command: _Command) -> _Command:
 
 
 def _read(plan_file: str, server: str | None, machine: str | None) -> "EnforcementPlan":
-    from slomo.workflow.enforce import read_plan
+    from slomo.workflow.acting.enforce import read_plan
 
     return read_plan(plan_file, server=server, machine=machine)
 
@@ -100,7 +100,7 @@ def show_machine(backend: str, receipts: str | None, as_json: bool) -> None:
     """Show what this machine has in force, and the receipts there are."""
     from slomo.enforce.backends.registry import load_backend
     from slomo.enforce.executor import show
-    from slomo.workflow.enforce import describe_receipts
+    from slomo.workflow.acting.enforce import describe_receipts
 
     knobs, found = show(load_backend(backend)), describe_receipts(_folder(receipts))
     if as_json:
@@ -120,7 +120,7 @@ def show_machine(backend: str, receipts: str | None, as_json: bool) -> None:
 def undo_receipt(receipt: str | None, everything: bool, receipts: str | None, as_json: bool) -> None:
     """Give back what RECEIPT changed, or with --all what every open receipt changed."""
     from slomo.errors import UsageError
-    from slomo.workflow.enforce import undo_receipts
+    from slomo.workflow.acting.enforce import undo_receipts
 
     if (receipt is None) != everything:
         raise UsageError("which receipt?", hint="name one (see `slomo enforce show`), or give --all")

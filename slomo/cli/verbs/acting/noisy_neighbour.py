@@ -9,7 +9,7 @@ from slomo.cli.options import json_option
 from slomo.cli.output import emit_table, note
 
 if TYPE_CHECKING:
-    from slomo.workflow.noisy_neighbour import NoisyNeighbourRow
+    from slomo.workflow.acting.noisy_neighbour import NoisyNeighbourRow
 
 
 @click.command()
@@ -23,7 +23,7 @@ def command(configuration: str, csv_file: str | None, html_file: str | None, as_
     Each row is a level of noise under a policy: the highest load whose loss is within the ratio (MLRsearch), latency at
     it, what was lost against no noise and what the policy wins back.
     """
-    from slomo.workflow.noisy_neighbour import (
+    from slomo.workflow.acting.noisy_neighbour import (
         read_noisy_neighbour_file,
         run_noisy_neighbour,
         summary,

@@ -11,7 +11,7 @@ from slomo.cli.output import emit_json, emit_table, note
 if TYPE_CHECKING:
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.workload import Workload
-    from slomo.workflow.whatif import PartitionAnswer, PartitionKnowledge
+    from slomo.workflow.acting.whatif import PartitionAnswer, PartitionKnowledge
 
 _HEADERS = ("tenant", "ways", "MBA [%]", "Mpps", "low", "high", "SLO", "kept", "bottleneck", "lever")
 
@@ -41,7 +41,7 @@ def command(
     Exit code 1 where a promise is predicted to break (with --advise: where no change was found).
     """
     from slomo.vocabulary.machine import load_machine
-    from slomo.workflow.whatif import what_if
+    from slomo.workflow.acting.whatif import what_if
 
     where, tenants = load_machine(machine), _tenants(mix)
     answer = what_if(
@@ -95,7 +95,7 @@ def _tenants(mix: tuple[str, ...]) -> "list[Workload]":
 
 def _knowledge(path: str | None, machine: "Machine", tenants: "list[Workload]") -> "PartitionKnowledge":
     from slomo.testbed.simulated import SimulatedTestbed
-    from slomo.workflow.whatif import PartitionKnowledge, learn_partitions
+    from slomo.workflow.acting.whatif import PartitionKnowledge, learn_partitions
 
     if path is not None and Path(path).exists():
         return PartitionKnowledge.load(path)

@@ -24,7 +24,7 @@ from slomo.vocabulary.documents import read_document
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.partition_profile import profile_partitions
+from slomo.workflow.acting.partition_profile import profile_partitions
 
 CONTROLLERS = ("guard", "max_min")
 _FIELDS = {"machine", "controller", "tenants", "period_s", "dwell_s", "cool_down_s", "steps", "seed", "name"}

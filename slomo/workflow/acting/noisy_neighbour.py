@@ -28,14 +28,14 @@ from slomo.vocabulary.documents import read_document
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction, load_network_function
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.partition_profile import profile_partitions
+from slomo.workflow.acting.partition_profile import profile_partitions
 
 POLICIES = ("none", "llc", "mba", "both", "pools", "slomo")
 _FIELDS = {"machine", "path", "noise", "policies", "loss_ratio", "files", "pools", "noise_mba", "accesses", "scale"}
 
 
 @dataclass(frozen=True)
-class Stage:
+class PathStage:
     """A tenant that packets pass.
 
     Attributes
@@ -61,7 +61,7 @@ class NoisyNeighbourTest:
     ----------
     machine : Machine
         Simulated machine.
-    path : tuple of Stage
+    path : tuple of PathStage
         The victim.
     noise_nf : str
         What the noise runs.
@@ -82,7 +82,7 @@ class NoisyNeighbourTest:
     """
 
     machine: Machine
-    path: tuple[Stage, ...]
+    path: tuple[PathStage, ...]
     noise_nf: str
     levels: tuple[int, ...]
     policies: tuple[str, ...]
@@ -152,7 +152,7 @@ def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
                 raise UnknownNameError("policy", name, POLICIES)
         return NoisyNeighbourTest(
             load_machine(str(data["machine"])),
-            tuple(Stage(str(s["name"]), str(s["nf"]), int(s.get("passes", 1))) for s in data["path"]),
+            tuple(PathStage(str(s["name"]), str(s["nf"]), int(s.get("passes", 1))) for s in data["path"]),
             str(data["noise"]["nf"]),
             tuple(int(level) for level in data["noise"]["levels"]),
             policies,

@@ -24,7 +24,7 @@ from slomo.vocabulary.documents import read_document
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.partition_profile import PartitionProfile, profile_partitions
+from slomo.workflow.acting.partition_profile import PartitionProfile, profile_partitions
 
 SCHEMA_VERSION = 1
 #: Partitions run to calibrate intervals; none of them is profiled.

@@ -1,0 +1,1 @@
+"""Acting, from files and names: what the command line and Python share."""
