@@ -14,11 +14,12 @@ import numpy as np
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
+from slomo.models.functions.monotone import MonotoneSensitivity
 from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.intervals import ConformalCalibration, calibrate
 from slomo.models.neighbourhood import UNKNOWN
 from slomo.models.nf_model import NFModel
-from slomo.models.responses.sensitivity import ConstantSensitivity, LinearSensitivity, TreeSensitivity
+from slomo.models.responses.sensitivity import ConstantSensitivity, CurveSensitivity, LinearSensitivity, TreeSensitivity
 from slomo.training.features import Subject, subjects
 from slomo.training.response_fit import solo_vector
 from slomo.vocabulary.vector import MetricVector
@@ -133,9 +134,17 @@ def _scaled_smooth(item: SmoothSensitivity, factor: float, _: float, new_mpps: f
     return replace(item, weights=factor * item.weights, mean=mean, solo_mpps=new_mpps)
 
 
+def _scaled_monotone(item: MonotoneSensitivity, factor: float, _: float, new_mpps: float) -> MonotoneSensitivity:
+    return replace(item, height=factor * item.height, top=1.0 - factor * (1.0 - item.top), solo_mpps=new_mpps)
+
+
 def _scaled_line(item: LinearSensitivity, factor: float, old_mpps: float, new_mpps: float) -> LinearSensitivity:
     gain = factor * new_mpps / old_mpps
     return replace(item, intercept_mpps=item.intercept_mpps * gain + (1.0 - factor) * new_mpps, slope=item.slope * gain)
+
+
+def _scaled_curve(item: CurveSensitivity, factor: float, old_mpps: float, new_mpps: float) -> CurveSensitivity:
+    return replace(item, mpps=item.mpps * factor * new_mpps / old_mpps + (1.0 - factor) * new_mpps)
 
 
 def _scaled_constant(item: ConstantSensitivity, _: float, __: float, new_mpps: float) -> ConstantSensitivity:
@@ -145,7 +154,9 @@ def _scaled_constant(item: ConstantSensitivity, _: float, __: float, new_mpps: f
 _SCALES: Mapping[type, Callable[..., SensitivityModel]] = {
     TreeSensitivity: _scaled_trees,
     SmoothSensitivity: _scaled_smooth,
+    MonotoneSensitivity: _scaled_monotone,
     LinearSensitivity: _scaled_line,
+    CurveSensitivity: _scaled_curve,
     ConstantSensitivity: _scaled_constant,
 }
 

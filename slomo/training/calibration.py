@@ -133,11 +133,10 @@ def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floa
 
 
 def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
-    """Return equal rows once, with their mean throughput: seven NFs alike in one mix are no seven mixes."""
+    """Return the first of equal rows, noise and all: seven NFs alike in one mix are no seven mixes."""
     every = np.column_stack([rows.target, np.sort(rows.members, axis=1)])
-    _, first, place = np.unique(every, axis=0, return_index=True, return_inverse=True)
-    mean = np.bincount(place.ravel(), weights=rows.mpps) / np.bincount(place.ravel())
-    return MixRows(rows.target[first], rows.members[first], mean), predicted_mpps[first]
+    first = np.unique(every, axis=0, return_index=True)[1]
+    return MixRows(rows.target[first], rows.members[first], rows.mpps[first]), predicted_mpps[first]
 
 
 def summary(calibration: Mapping[str, ConformalCalibration]) -> dict[str, dict[str, object]]:

@@ -8,8 +8,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from slomo.training.families.gaussian_process import SmoothRegression
 from slomo.training.families.gradient_boosting import PublishedBoosting
+from slomo.training.families.monotone_network import MonotoneNetwork
 from slomo.training.families.no_interference import ConstantRegressor
 from slomo.training.families.single_metric import SingleMetricRegressor
+from slomo.training.families.single_metric_curve import SingleMetricCurve
 from slomo.training.families.xgb import MonotoneBoosting
 
 
@@ -20,6 +22,8 @@ from slomo.training.families.xgb import MonotoneBoosting
         SingleMetricRegressor(),
         ConstantRegressor(),
         SmoothRegression(),
+        MonotoneNetwork(),
+        SingleMetricCurve(),
     ]
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")

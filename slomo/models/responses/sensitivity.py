@@ -12,7 +12,8 @@ import numpy as np
 
 from slomo.errors import ConfigurationError
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
-from slomo.models.checked_json import finite, text, texts
+from slomo.models.checked_json import array, finite, text, texts
+from slomo.models.functions.monotone import monotone_from_dict
 from slomo.models.functions.smooth import smooth_from_dict
 from slomo.models.functions.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
 from slomo.models.functions.trees import TreeEnsemble
@@ -113,6 +114,40 @@ class LinearSensitivity:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class CurveSensitivity:
+    """A falling curve over one metric: straight between its knots, level beyond them.
+
+    Examples
+    --------
+    >>> curve = CurveSensitivity("dobrescu-curve", ("L2MISS",), "solo", np.array([0.0, 50.0]), np.array([5.0, 3.0]))
+    >>> curve.predict_mpps(np.array([[0.0], [25.0], [900.0]])).tolist()
+    [5.0, 4.0, 3.0]
+    """
+
+    name: str
+    feature_names: tuple[str, ...]
+    composition: CompositionKind
+    knots: Floats
+    mpps: Floats
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps] for vectors of shape ``(n, 1)``."""
+        answer: Floats = np.interp(vectors[:, 0], self.knots, self.mpps)
+        return answer
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "kind": "curve",
+            "name": self.name,
+            "feature_names": list(self.feature_names),
+            "composition": self.composition,
+            "knots": self.knots.tolist(),
+            "mpps": self.mpps.tolist(),
+        }
+
+
 @dataclass(frozen=True)
 class ConstantSensitivity:
     """The same throughput beside anybody.
@@ -190,12 +225,23 @@ def _linear(data: Mapping[str, Any], _: str | None) -> LinearSensitivity:
     )
 
 
+def _curve(data: Mapping[str, Any], _: str | None) -> CurveSensitivity:
+    names, knots, mpps = texts(data, "feature_names"), array(data, "knots", 1), array(data, "mpps", 1)
+    if len(names) != 1 or knots.shape != mpps.shape or not len(knots) or (np.diff(knots) <= 0).any():
+        raise ConfigurationError(f"model '{data.get('name')}' is no curve over one metric: knots must ascend")
+    return CurveSensitivity(text(data, "name"), names, _composition(data), knots, mpps)
+
+
 def _constant(data: Mapping[str, Any], _: str | None) -> ConstantSensitivity:
     return ConstantSensitivity(text(data, "name"), finite(data, "solo_mpps"))
 
 
 def _smooth(data: Mapping[str, Any], _: str | None) -> SensitivityModel:
     return smooth_from_dict(data, _composition(data))
+
+
+def _monotone(data: Mapping[str, Any], _: str | None) -> SensitivityModel:
+    return monotone_from_dict(data, _composition(data))
 
 
 def _composition(data: Mapping[str, Any]) -> CompositionKind:
@@ -210,4 +256,6 @@ _READERS: dict[str, Callable[[Mapping[str, Any], str | None], SensitivityModel]]
     "linear": _linear,
     "constant": _constant,
     "smooth": _smooth,
+    "monotone": _monotone,
+    "curve": _curve,
 }

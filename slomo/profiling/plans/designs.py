@@ -185,7 +185,7 @@ def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressur
     Parameters
     ----------
     place : sequence of float
-        Coordinates, 0 to 1; knobs are spread on a logarithmic scale.
+        Coordinates, 0 to 1; knobs and instances are spread on logarithmic scales, as is the pressure they make.
     instances : int
         Most instances.
 
@@ -194,7 +194,8 @@ def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressur
     >>> point_at([0.5] * 6 + [1.0]).workload.configuration["data_size_mib"], point_at([0.5] * 6 + [1.0]).instances
     (4, 7)
     """
-    return Pressure(_competitor_at(place[:-1]), min(instances, 1 + int(float(place[-1]) * instances)))
+    count = int((instances + 1) ** float(place[-1]))  # a third of all points has one instance, as questions do
+    return Pressure(_competitor_at(place[:-1]), min(instances, count))
 
 
 def make_design(

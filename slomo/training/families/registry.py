@@ -18,9 +18,12 @@ _FOLDER = "slomo.training.families"
 _FAMILIES: dict[str, tuple[str, str, str]] = {
     "slomo": ("gradient_boosting", "SlomoFamily", "gradient boosting over all metrics, as published"),
     "slomo-xgb": ("xgb", "XgbFamily", "xgboost, monotone over the pressures that add up"),
+    "slomo-smooth": ("monotone_network", "MonotoneFamily", "a smooth network, monotone over the same"),
     "slomo-gp": ("gaussian_process", "SmoothFamily", "a Gaussian process over the same, for few rows"),
     "dobrescu": ("single_metric", "dobrescu", "a line over the competitors' solo cache access rate"),
     "bubbleup": ("single_metric", "bubbleup", "a line over the competitors' solo cache occupancy"),
+    "dobrescu-curve": ("single_metric_curve", "dobrescu", "a falling curve over the competitors' solo access rate"),
+    "bubbleup-curve": ("single_metric_curve", "bubbleup", "a falling curve over the competitors' solo occupancy"),
     "mean": ("no_interference", "MeanFamily", "the mean of what was measured beside others"),
     "none": ("no_interference", "NoInterferenceFamily", "no interference: solo throughput"),
 }
@@ -35,7 +38,8 @@ def model_names() -> tuple[str, ...]:
     Examples
     --------
     >>> model_names()
-    ('slomo', 'slomo-xgb', 'slomo-gp', 'dobrescu', 'bubbleup', 'mean', 'none')
+    ('slomo', 'slomo-xgb', 'slomo-smooth', 'slomo-gp', 'dobrescu', 'bubbleup',
+     'dobrescu-curve', 'bubbleup-curve', 'mean', 'none')
     """
     return tuple(_FAMILIES)
 
@@ -64,7 +68,8 @@ def check_model_name(name: str) -> str:
     >>> check_model_name("dobresku")
     Traceback (most recent call last):
     slomo.errors.UnknownNameError: unknown model 'dobresku'
-    hint: did you mean 'dobrescu'? Known: bubbleup, dobrescu, mean, none, slomo, slomo-gp, slomo-xgb
+    hint: did you mean 'dobrescu'? Known: bubbleup, bubbleup-curve, dobrescu, dobrescu-curve, mean, none, slomo,
+    slomo-gp, slomo-smooth, slomo-xgb
     """
     require_name("model", name, _FAMILIES, GROUP)
     return name

@@ -1,0 +1,98 @@
+"""Baselines with every advantage: each as its authors would build it, on our data, budget and calibration.
+
+Dobrescu (NSDI'12) and Bubble-Up (MICRO'11) read one metric of the competitors' solo runs; SLOMO (SIGCOMM'20) fits
+a line to it, their authors drew curves. Both forms are trained on the same rows as ours, and the better one of each counts.
+`slomo, published rule` is SLOMO's model family composed by its published rule *on our grid*, not SLOMO as published.
+Target: the default at least twice as good as the better form of each.
+
+    python benchmarks/baselines.py                      the shipped grids, 210 mixes of the test stream a machine
+    python benchmarks/baselines.py --runs 60            60 runs per function, drawn from the grid at random
+    python benchmarks/baselines.py --design slomo-grid --runs 60    profiles on SLOMO's published levels instead
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from slomo.prediction.evaluation import Errors, evaluate
+
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.plans.basic import mixes_plan, pressure_plan
+from slomo.profiling.plans.plan import ExperimentPlan
+from slomo.records.catalog import find_dataset
+from slomo.records.dataset import ProfileDataset
+from slomo.testbed.simulated import SimulatedTestbed
+from slomo.training.training import train
+
+MACHINES = ("e5-2620v4", "silver-4110")
+FORMS = {"Dobrescu": ("dobrescu", "dobrescu-curve"), "Bubble-Up": ("bubbleup", "bubbleup-curve")}
+OURS = ("equilibrium", "slomo-xgb", "slomo-smooth", "slomo-gp", "slomo")
+NULL = ("mean", "none")
+TIMES = 2.0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--machine", action="append", choices=MACHINES, help="repeatable")
+    parser.add_argument("--runs", type=int, help="runs per network function; the whole grid by default")
+    parser.add_argument("--design", default="grid", choices=("grid", "slomo-grid"))
+    parser.add_argument("--mixes", type=int, default=210)
+    parser.add_argument("--seed", type=int, default=3)
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--store", type=Path, help="folder that keeps the runs")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    missed = 0
+    for machine in given.machine or MACHINES:
+        shipped = find_dataset(f"slomo-{machine}")
+        names = tuple(shipped.workload(key).nf for key in shipped.targets)
+        mixes = run(mixes_plan(names, machine, given.mixes, stream="test", seed=given.seed), machine, given)
+        library = train(profile(shipped, names, machine, given), seed=given.seed)
+        names = (*OURS, *(form for forms in FORMS.values() for form in forms), *NULL)
+        errors = dict(evaluate(library, mixes, names).models)
+        published = evaluate(library, mixes, ["slomo"], compat="published").models["slomo"]
+        missed += report(f"{machine}, {given.design}", {**errors, "slomo, published rule": published})
+    return 0 if not missed else 1
+
+
+def profile(shipped: ProfileDataset, names: tuple[str, ...], machine: str, given: argparse.Namespace) -> ProfileDataset:
+    """Return pressure rows of the design asked for, and the shipped calibration mixes."""
+    frame = shipped.frame
+    if given.design == "slomo-grid":
+        plan = pressure_plan(names, machine, "slomo-grid", runs=given.runs, seed=given.seed)
+        return run(plan, machine, given).merge(shipped.select(plan="mix"))
+    if given.runs is None:
+        return shipped
+    pressure = frame[frame["plan"] == "pressure"].sample(frac=1.0, random_state=given.seed)
+    drawn = pressure[pressure.groupby("target").cumcount() < given.runs].index
+    kept = frame.loc[sorted([*drawn, *frame.index[frame["plan"] != "pressure"]])]
+    return ProfileDataset(kept.reset_index(drop=True), shipped.environment)
+
+
+def run(plan: ExperimentPlan, machine: str, given: argparse.Namespace) -> ProfileDataset:
+    """Run a plan, going on where a store left off."""
+    store = given.store / f"baselines-{machine}-{plan.fingerprint}.sqlite" if given.store else None
+    print(f"{machine}: {plan.name}, {len(plan)} runs", file=sys.stderr, flush=True)
+    return run_campaign(plan, SimulatedTestbed(machine), store=store, jobs=given.jobs)
+
+
+def report(title: str, errors: dict[str, Errors]) -> int:
+    """Print all models, and how many times as far off the better form of each baseline is; return misses."""
+    print(f"\n{title} [%]\n{'':24}{'mean':>8}{'p95':>8}{'held':>8}{'width':>8}")
+    for name, found in errors.items():
+        print(f"{name:24}{found.mape:8.2f}{found.p95:8.2f}{found.coverage:8.1f}{found.width:8.2f}")
+    missed = 0
+    for name, forms in FORMS.items():
+        better = min(forms, key=lambda form: errors[form].mape)
+        ratio = errors[better].mape / errors["equilibrium"].mape
+        missed += ratio < TIMES
+        said = "ok " if ratio >= TIMES else "OFF"
+        print(f"{said} {name}: {ratio:.1f} times as far off as the default, in its better form ({better})", flush=True)
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""A fitted smooth monotone sensitivity model as a value that needs numpy alone: a sum of falling sigmoids.
+
+Each unit is a sigmoid of a weighted sum of pressures, with weights of one sign (Sill, Monotonic Networks, 1998; Archer
+and Wang 1993), so that throughput falls along every pressure and has a slope everywhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import ConfigurationError
+from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
+from slomo.models.checked_json import HINT, array, finite, text, texts
+
+#: Rows answered at a time: their units stay in the second-level cache.
+_CHUNK = 1024
+_PER_FEATURE = ("typical", "low", "high", "start", "width")
+
+
+@dataclass(frozen=True, eq=False)
+class MonotoneSensitivity:
+    """Throughput as a share of solo: ``top`` less what every unit takes.
+
+    Parameters
+    ----------
+    name, feature_names, composition
+        As in `slomo.models.base.SensitivityModel`.
+    solo_mpps : float
+        Throughput without competitors [Mpps], also the most that can be predicted.
+    typical : ndarray of shape (features,)
+        Value at which a feature's scale turns from linear to logarithmic.
+    low, high : ndarray of shape (features,)
+        Range of the rows; beyond it a feature counts as at its end, as trees do.
+    start, width : ndarray of shape (features,)
+        What brings the scaled features to 0 to 1.
+    slope : ndarray of shape (units, features)
+        Weights; at least 0, except those of traffic.
+    offset, height : ndarray of shape (units,)
+        Where a unit sets in, and what it takes; heights are at least 0.
+    top : float
+        Share of solo throughput that nothing was taken from.
+
+    Examples
+    --------
+    >>> one, unit = np.ones(1), np.array([[4.0]])
+    >>> model = MonotoneSensitivity(
+    ...     "slomo-smooth", ("L3OCC",), "pressure", 5.0, one, 0 * one, 9 * one, 0 * one, one, unit, -4 * one, one, 1.0
+    ... )
+    >>> model.predict_mpps(np.array([[0.0], [2.0], [9.0]])).round(2).tolist()
+    [4.91, 2.01, 0.03]
+    """
+
+    name: str
+    feature_names: tuple[str, ...]
+    composition: CompositionKind
+    solo_mpps: float
+    typical: Floats
+    low: Floats
+    high: Floats
+    start: Floats
+    width: Floats
+    slope: Floats
+    offset: Floats
+    height: Floats
+    top: float
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
+        vectors = np.asarray(vectors, dtype=np.float64)
+        within = np.minimum(np.maximum(vectors, self.low), self.high)
+        rows = (np.log1p(np.maximum(within, 0.0) / self.typical) - self.start) / self.width
+        parts = [self._taken(rows[begin : begin + _CHUNK]) for begin in range(0, len(rows), _CHUNK)]
+        share = self.top - (np.concatenate(parts) if parts else np.zeros(0))
+        answer: Floats = self.solo_mpps * np.minimum(np.maximum(share, 0.0), 1.0)
+        return answer
+
+    def _taken(self, rows: Floats) -> Floats:
+        # a matrix product would give other last bits for other numbers of rows
+        inner = np.repeat(self.offset[None, :], len(rows), axis=0)
+        for column, slope in zip(rows.T, self.slope.T, strict=True):
+            inner += column[:, None] * slope
+        taken: Floats = (sigmoid(inner) * self.height).sum(axis=1)
+        return taken
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "kind": "monotone",
+            "name": self.name,
+            "feature_names": list(self.feature_names),
+            "composition": self.composition,
+            "solo_mpps": self.solo_mpps,
+            "top": self.top,
+            **{name: getattr(self, name).tolist() for name in (*_PER_FEATURE, "slope", "offset", "height")},
+        }
+
+
+def sigmoid(values: Floats) -> Floats:
+    """Return 1 / (1 + exp(-x)), without overflow.
+
+    Examples
+    --------
+    >>> sigmoid(np.array([-1000.0, 0.0, 1000.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    found: Floats = 0.5 * (1.0 + np.tanh(0.5 * values))
+    return found
+
+
+def monotone_from_dict(data: Mapping[str, Any], composition: CompositionKind) -> MonotoneSensitivity:
+    """Rebuild a model from its mapping.
+
+    Raises
+    ------
+    ConfigurationError
+        For arrays that do not belong together, scales that are not above 0, or a pressure that speeds up.
+    """
+    names = texts(data, "feature_names")
+    columns = {name: array(data, name, 1) for name in _PER_FEATURE}
+    slope, offset, height = array(data, "slope", 2), array(data, "offset", 1), array(data, "height", 1)
+    fits = slope.shape == (len(offset), len(names)) and height.shape == offset.shape
+    if not fits or any(len(values) != len(names) for values in columns.values()):
+        raise ConfigurationError(f"model '{data.get('name')}': its arrays do not belong together", hint=HINT)
+    falling = np.array([not name.startswith(TRAFFIC_PREFIX) for name in names], dtype=bool)
+    wrong = (height < 0.0).any() or (slope[:, falling] < 0.0).any()
+    if wrong or (columns["typical"] <= 0.0).any() or (columns["width"] <= 0.0).any():
+        raise ConfigurationError(f"model '{data.get('name')}': a scale or a weight has the wrong sign", hint=HINT)
+    solo, top = finite(data, "solo_mpps"), finite(data, "top")
+    return MonotoneSensitivity(
+        text(data, "name"), names, composition, solo, **columns, slope=slope, offset=offset, height=height, top=top
+    )

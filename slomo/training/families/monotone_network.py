@@ -1,0 +1,213 @@
+"""A smooth sensitivity model that falls along every pressure: a small network with weights of one sign.
+
+Monotone networks (Sill 1998; Archer and Wang 1993), fitted whole by L-BFGS (Byrd et al. 1995) on throughput as a share
+of solo. Trees fall, too, but in steps, which at gentle pressure are larger than the loss; a Gaussian process has slopes
+but may rise. The mean of a few networks from different starts is smoother than each.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
+from slomo.models.functions.monotone import MonotoneSensitivity, sigmoid
+from slomo.training.features import pressures_and_traffic
+
+#: Slopes of about this size, over features from 0 to 1, count as much in the penalty as a height of the spread.
+_USUAL_SLOPE = 6.0
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Sigmoids of one or more networks, side by side."""
+
+    slope: Floats
+    offset: Floats
+    height: Floats
+    top: float
+
+
+class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """One hidden layer of sigmoids that take from the response.
+
+    Parameters
+    ----------
+    free : sequence of int
+        Columns along which the response may also rise.
+    units : int
+        Sigmoids per network.
+    networks : int
+        Networks from different starts, of which the mean answers.
+    penalty : float
+        Weight of squared slopes and heights beside the mean squared error over the variance.
+    steps : int
+        Most steps of L-BFGS.
+    seed : int
+        Seed of the starts.
+
+    Attributes
+    ----------
+    units_ : Units
+        What was fitted, over features brought to 0 to 1.
+    start_, width_ : ndarray of shape (features,)
+        What brings them there.
+
+    Examples
+    --------
+    >>> X = np.linspace(0.0, 1.0, 40)[:, None]
+    >>> model = MonotoneNetwork().fit(X, 1.0 - 0.5 * X[:, 0] ** 2)
+    >>> round(float(model.predict([[0.5]])[0]), 1), bool((np.diff(model.predict(X)) <= 0.0).all())
+    (0.9, True)
+    """
+
+    def __init__(
+        self,
+        free: Sequence[int] = (),
+        units: int = 16,
+        networks: int = 2,
+        penalty: float = 1e-4,
+        steps: int = 300,
+        seed: int = 0,
+    ) -> None:
+        self.free = free
+        self.units = units
+        self.networks = networks
+        self.penalty = penalty
+        self.steps = steps
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any) -> "MonotoneNetwork":
+        """Fit response `y` over vectors `X`, shape ``(n, features)``."""
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+        X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
+        y = y.astype(np.float64)
+        self.start_, span = X.min(axis=0), np.ptp(X, axis=0)
+        self.width_ = np.where(span > 1e-12 * np.maximum(np.abs(self.start_), 1e-300), span, 1.0)
+        rows = (X - self.start_) / self.width_
+        free = np.zeros(X.shape[1], dtype=bool)
+        free[list(self.free)] = True
+        with threadpool_limits(1):  # the same numbers everywhere; and small matrices are slower on several threads
+            each = [self._fitted(rows, y, free, np.random.default_rng([self.seed, k])) for k in range(self.networks)]
+        self.units_ = Units(
+            np.concatenate([item.slope for item in each]),
+            np.concatenate([item.offset for item in each]),
+            np.concatenate([item.height for item in each]) / self.networks,
+            float(np.mean([item.top for item in each])),
+        )
+        return self
+
+    def _fitted(self, rows: Floats, y: Floats, free: NDArray[np.bool_], generator: np.random.Generator) -> Units:
+        from scipy.optimize import minimize
+
+        count, features = self.units, rows.shape[1]
+        center, spread = float(y.mean()), float(y.std()) or 1.0
+        slope = generator.exponential(_USUAL_SLOPE, (count, features)) * (generator.random((count, features)) < 0.5)
+        at = rows[generator.integers(len(rows), size=count)]
+        start = [
+            np.where(free, slope, _softplus_inverse(slope + 0.05)).ravel(),
+            -(slope * at).sum(axis=1),
+            np.full(count, _softplus_inverse(np.array(2.0 / count))),
+            np.ones(1),
+        ]
+        problem = _Problem(rows, (y - center) / spread, free, count, self.penalty)
+        options = {"maxiter": self.steps, "maxcor": 20}
+        numbers = minimize(problem, np.concatenate(start), jac=True, method="L-BFGS-B", options=options).x
+        found = problem.units(numbers)
+        return Units(found.slope, found.offset, found.height * spread, center + found.top * spread)
+
+    def predict(self, X: Any) -> Any:
+        """Return the response for vectors `X`."""
+        check_is_fitted(self)
+        rows = (validate_data(self, X, reset=False, dtype=np.float64) - self.start_) / self.width_
+        inner = self.units_.offset + (rows[:, None, :] * self.units_.slope).sum(axis=2)
+        return self.units_.top - (sigmoid(inner) * self.units_.height).sum(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """Mean squared error and penalty, with their gradient, over the logarithms (softplus) of what must be positive."""
+
+    rows: Floats
+    response: Floats
+    free: NDArray[np.bool_]
+    count: int
+    penalty: float
+
+    def units(self, numbers: Floats) -> Units:
+        """Return the units that a vector of numbers stands for."""
+        raw, offset, height, top = self._parts(numbers)
+        return Units(np.where(self.free, raw, _softplus(raw)), offset, _softplus(height), float(top[0]))
+
+    def _parts(self, numbers: Floats) -> list[Floats]:
+        features = self.rows.shape[1]
+        parts = np.split(numbers, np.cumsum([self.count * features, self.count, self.count]))
+        return [parts[0].reshape(self.count, features), *parts[1:]]
+
+    def __call__(self, numbers: Floats) -> tuple[float, Floats]:
+        raw, _, raw_height, _ = self._parts(numbers)
+        units, n = self.units(numbers), len(self.rows)
+        on = sigmoid(self.rows @ units.slope.T + units.offset)
+        error = units.top - on @ units.height - self.response
+        slope_penalty = self.penalty / _USUAL_SLOPE**2
+        value = float(error @ error) / n + slope_penalty * float((units.slope**2).sum())
+        value += self.penalty * float((units.height**2).sum())
+        outer = 2.0 * error / n
+        inner = -(outer[:, None] * units.height) * on * (1.0 - on)
+        by_slope = (inner.T @ self.rows + 2.0 * slope_penalty * units.slope) * np.where(self.free, 1.0, sigmoid(raw))
+        by_height = (2.0 * self.penalty * units.height - on.T @ outer) * sigmoid(raw_height)
+        return value, np.concatenate([by_slope.ravel(), inner.sum(axis=0), by_height, [outer.sum()]])
+
+
+def _softplus(values: Floats) -> Floats:
+    found: Floats = np.logaddexp(0.0, values)
+    return found
+
+
+def _softplus_inverse(values: Floats) -> Floats:
+    found: Floats = np.log(np.expm1(values))
+    return found
+
+
+@dataclass(frozen=True)
+class MonotoneFamily:
+    """The registry's ``slomo-smooth``."""
+
+    name: str = "slomo-smooth"
+    composition: CompositionKind = "pressure"
+
+    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
+        """Return the pressures that add up, and all traffic attributes."""
+        return pressures_and_traffic(self.name, available)
+
+    def fit(
+        self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
+    ) -> MonotoneSensitivity:
+        """Fit one NF; see `ModelFamily.fit`."""
+        positive = np.where(vectors > 0.0, vectors, np.nan)
+        known = ~np.isnan(positive).all(axis=0)
+        typical = np.ones(vectors.shape[1])
+        typical[known] = np.nanmedian(positive[:, known], axis=0)
+        free = [i for i, name in enumerate(names) if name.startswith(TRAFFIC_PREFIX)]
+        scaled = np.log1p(np.maximum(vectors, 0.0) / typical)
+        fitted = MonotoneNetwork(free, seed=seed).fit(scaled, mpps / solo_mpps)
+        return MonotoneSensitivity(
+            name=self.name,
+            feature_names=names,
+            composition=self.composition,
+            solo_mpps=solo_mpps,
+            typical=typical,
+            low=vectors.min(axis=0),
+            high=vectors.max(axis=0),
+            start=fitted.start_,
+            width=fitted.width_,
+            slope=fitted.units_.slope,
+            offset=fitted.units_.offset,
+            height=fitted.units_.height,
+            top=fitted.units_.top,
+        )

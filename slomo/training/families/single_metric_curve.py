@@ -1,0 +1,106 @@
+"""A falling curve over one metric of the competition: the form that Dobrescu's and Bubble-Up's authors give theirs.
+
+Dobrescu et al. (NSDI'12) figure 9 and Bubble-Up (MICRO'11) figure 3 draw measured curves, not lines; SLOMO (SIGCOMM'20)
+section 7.2 fits lines. Isotonic regression (Barlow et al. 1972) is the best curve that falls; each level it finds
+becomes one knot, in the middle of its points, so that there are no steps.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.isotonic import isotonic_regression
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from slomo.models.base import Floats
+from slomo.models.responses.sensitivity import CurveSensitivity
+from slomo.training.families.single_metric import SingleMetricFamily
+
+
+class SingleMetricCurve(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """The best falling curve over one column; the others are ignored.
+
+    Parameters
+    ----------
+    column : int
+        Column that is read.
+
+    Attributes
+    ----------
+    knots_, levels_ : ndarray
+        The curve.
+
+    Examples
+    --------
+    >>> curve = SingleMetricCurve().fit([[0.0], [1.0], [2.0], [9.0]], [5.0, 3.0, 4.0, 2.0])
+    >>> curve.knots_.tolist(), curve.levels_.tolist()
+    ([0.0, 1.5, 9.0], [5.0, 3.5, 2.0])
+    """
+
+    def __init__(self, column: int = 0) -> None:
+        self.column = column
+
+    def fit(self, X: Any, y: Any) -> "SingleMetricCurve":
+        """Fit response `y` over column `column` of `X`, shape ``(n, features)``."""
+        X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
+        x, place = np.unique(X[:, self.column], return_inverse=True)
+        weight = np.bincount(place.ravel())
+        mean = np.bincount(place.ravel(), weights=y) / weight
+        fitted = isotonic_regression(mean, sample_weight=weight.astype(float), increasing=False)
+        self.levels_, level = np.unique(-fitted, return_inverse=True)
+        self.levels_ = -self.levels_
+        self.knots_ = np.bincount(level.ravel(), weights=weight * x) / np.bincount(level.ravel(), weights=weight)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # it ignores columns by intent
+        return tags
+
+    def predict(self, X: Any) -> Any:
+        """Return the curve's value for `X`."""
+        check_is_fitted(self)
+        return np.interp(
+            validate_data(self, X, reset=False, dtype=np.float64)[:, self.column], self.knots_, self.levels_
+        )
+
+
+@dataclass(frozen=True)
+class CurveFamily(SingleMetricFamily):
+    """A baseline that knows one metric of the competitors' solo runs, and no line through it."""
+
+    def fit(  # type: ignore[override]  # the signature is the contract's
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+    ) -> CurveSensitivity:
+        """Fit one NF; see `ModelFamily.fit`."""
+        curve = SingleMetricCurve().fit(vectors, mpps)
+        return CurveSensitivity(self.name, names, self.composition, curve.knots_, curve.levels_)
+
+
+def dobrescu() -> CurveFamily:
+    """Return the registry's ``dobrescu-curve``.
+
+    Examples
+    --------
+    >>> dobrescu().metric
+    'L2MISS'
+    """
+    return CurveFamily("dobrescu-curve", "L2MISS")
+
+
+def bubbleup() -> CurveFamily:
+    """Return the registry's ``bubbleup-curve``.
+
+    Examples
+    --------
+    >>> bubbleup().metric
+    'L3OCC'
+    """
+    return CurveFamily("bubbleup-curve", "L3OCC")

@@ -1,0 +1,113 @@
+"""The smooth monotone model: it falls along every pressure, is data, and learns slopes from few rows."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slomo.drift.refit import _SCALES
+from slomo.errors import ConfigurationError
+from slomo.models.functions.monotone import MonotoneSensitivity
+from slomo.models.responses.sensitivity import CurveSensitivity, sensitivity_from_dict
+from slomo.training.families.monotone_network import MonotoneFamily, _Problem
+from slomo.training.families.single_metric_curve import SingleMetricCurve
+from slomo.training.families.xgb import XgbFamily
+
+NAMES = ("L2MISS", "L3OCC", "traffic.flow_count")
+
+
+def rows(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors of a competition and the throughput of an NF that answers to them smoothly, and rises by flows."""
+    draw = np.random.default_rng(seed)
+    vectors = np.column_stack([draw.lognormal(3, 1, count), draw.uniform(0, 20480, count), draw.uniform(1, 1e5, count)])
+    loss = 0.3 * vectors[:, 0] / (vectors[:, 0] + 40) * vectors[:, 1] / 20480 + 0.1 / (1.0 + vectors[:, 2] / 1e4)
+    return vectors, 4.0 / (1.0 + loss)
+
+
+@pytest.fixture(scope="module")
+def model() -> MonotoneSensitivity:
+    """A model of sixty rows with the noise of a bad counter."""
+    vectors, mpps = rows(60)
+    noisy = mpps * (1.0 + np.random.default_rng(1).normal(0.0, 0.03, len(mpps)))
+    return MonotoneFamily().fit(NAMES, vectors, noisy, solo_mpps=4.0, seed=0)
+
+
+@given(st.lists(st.floats(0.0, 1e6), min_size=3, max_size=3), st.integers(0, 1), st.floats(0.0, 1e6))
+@settings(max_examples=200, deadline=None)
+def test_more_pressure_never_predicts_more_throughput(model, vector: list[float], column: int, more: float) -> None:
+    """Whatever the rows were, adding to any pressure adds nothing to the throughput predicted."""
+    above = list(vector)
+    above[column] += more
+    here, there = model.predict_mpps(np.array([vector, above]))
+    assert 0.0 <= there <= here <= 4.0
+
+
+def test_traffic_may_speed_up(model) -> None:
+    """Attributes of the target's own traffic are not pressure: here more flows are served faster, and it says so."""
+    few, many = model.predict_mpps(np.array([[20.0, 5000.0, 10.0], [20.0, 5000.0, 9e4]]))
+    assert many > few * 1.03
+
+
+def test_it_learns_slopes_from_fewer_rows_than_trees() -> None:
+    """From 60 rows its error on new rows is less than half that of the trees."""
+    vectors, mpps = rows(300, seed=1)
+    smooth, trees = (
+        np.abs(family.fit(NAMES, *rows(60), solo_mpps=4.0, seed=0).predict_mpps(vectors) - mpps).mean()
+        for family in (MonotoneFamily(), XgbFamily())
+    )
+    assert smooth < 0.5 * trees
+
+
+def test_the_gradient_is_right() -> None:
+    """The analytic gradient of what is minimised is that of finite differences."""
+    draw = np.random.default_rng(0)
+    problem = _Problem(draw.random((20, 3)), draw.normal(size=20), np.array([False, True, False]), 4, 1e-2)
+    at = draw.normal(size=4 * 3 + 2 * 4 + 1)
+    gradient = problem(at)[1]
+    for i in range(len(at)):
+        step = np.eye(len(at))[i] * 1e-6
+        assert gradient[i] == pytest.approx((problem(at + step)[0] - problem(at - step)[0]) / 2e-6, rel=1e-4, abs=1e-7)
+
+
+def test_what_is_answered_does_not_depend_on_who_else_is_asked_about(model) -> None:
+    """One row, a few and thousands at once give the same bits."""
+    many = rows(3000, seed=5)[0]
+    whole = model.predict_mpps(many)
+    assert whole[:7].tolist() == model.predict_mpps(many[:7]).tolist()
+    assert whole[2999] == model.predict_mpps(many[2999:])[0]
+
+
+def test_it_is_data(model) -> None:
+    """Written and read it gives the same numbers; a weight of the wrong sign is refused, a gap stays one."""
+    data = json.loads(json.dumps(model.to_dict()))
+    vectors = rows(50, seed=3)[0]
+    vectors[7, 1] = np.nan
+    again = sensitivity_from_dict(data).predict_mpps(vectors)
+    np.testing.assert_array_equal(again, model.predict_mpps(vectors))
+    assert np.isnan(again).nonzero()[0].tolist() == [7]
+    data["slope"][0][0] = -1.0
+    with pytest.raises(ConfigurationError, match="wrong sign"):
+        sensitivity_from_dict(data)
+
+
+def test_scaled_losses_are_scaled(model) -> None:
+    """Brought up to date, the model loses by the factor more of its new solo throughput."""
+    vectors = np.array([[20.0, 5000.0, 1e4]])
+    twice = _SCALES[MonotoneSensitivity](model, 2.0, 4.0, 8.0)
+    lost = 1.0 - model.predict_mpps(vectors)[0] / 4.0
+    assert 1.0 - twice.predict_mpps(vectors)[0] / 8.0 == pytest.approx(2.0 * lost)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e3), st.floats(0, 10)), min_size=2, max_size=30))
+def test_a_baselines_curve_falls(points: list[tuple[float, float]]) -> None:
+    """The curve never rises, stays within what was measured, and is data."""
+    x, y = np.array(points).T
+    curve = SingleMetricCurve().fit(x[:, None], y)
+    answers = curve.predict(np.linspace(-10.0, 1100.0, 50)[:, None])
+    assert (np.diff(answers) <= 1e-9).all()
+    assert y.min() - 1e-9 <= answers.min() <= answers.max() <= y.max() + 1e-9
+    model = CurveSensitivity("dobrescu-curve", ("L2MISS",), "solo", curve.knots_, curve.levels_)
+    again = sensitivity_from_dict(json.loads(json.dumps(model.to_dict())))
+    assert again.predict_mpps(x[:, None]).tolist() == model.predict_mpps(x[:, None]).tolist()
