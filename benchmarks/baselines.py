@@ -1,7 +1,7 @@
 """Baselines with every advantage: each as its authors would build it, on our data, budget and calibration.
 
 Dobrescu (NSDI'12) and Bubble-Up (MICRO'11) read one metric of the competitors' solo runs; SLOMO (SIGCOMM'20) fits
-a line to it, their authors drew curves. Both forms are trained on the same rows as ours, and the better one of each counts.
+a line to it, their authors drew curves. Both forms are trained on the same rows as ours; the better one counts.
 `slomo, published rule` is SLOMO's model family composed by its published rule *on our grid*, not SLOMO as published.
 Target: the default at least twice as good as the better form of each.
 
