@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
 from slomo.models.functions.monotone import MonotoneSensitivity, sigmoid
@@ -83,8 +85,6 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> "MonotoneNetwork":
         """Fit response `y` over vectors `X`, shape ``(n, features)``."""
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
         y = y.astype(np.float64)
         self.start_, span = X.min(axis=0), np.ptp(X, axis=0)
@@ -103,8 +103,6 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fitted(self, rows: Floats, y: Floats, free: NDArray[np.bool_], generator: np.random.Generator) -> Units:
-        from scipy.optimize import minimize
-
         count, features = self.units, rows.shape[1]
         center, spread = float(y.mean()), float(y.std()) or 1.0
         slope = generator.exponential(_USUAL_SLOPE, (count, features)) * (generator.random((count, features)) < 0.5)
