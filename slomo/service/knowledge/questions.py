@@ -105,19 +105,26 @@ class ServiceAnswers:
         if asked.model != DEFAULT_MODEL or not machine.knows(named):
             return self._columns_of_library(asked)
         found = machine.solve(asked.targets, asked.mixes, asked.coverage)
-        if not found.joint.converged.all():
-            return self._columns_of_library(asked)
-        return {
+        joint = found.joint
+        columns: dict[str, Any] = {
             "machine": machine.name,
             "model": NAME,
             "coverage": asked.coverage,
             "solo_mpps": found.solo_mpps.tolist(),
-            "throughput_mpps": found.joint.throughput_mpps[:, 0].tolist(),
-            "low_mpps": found.joint.low_mpps[:, 0].tolist(),
-            "high_mpps": found.joint.high_mpps[:, 0].tolist(),
+            "throughput_mpps": joint.throughput_mpps[:, 0].tolist(),
+            "low_mpps": joint.low_mpps[:, 0].tolist(),
+            "high_mpps": joint.high_mpps[:, 0].tolist(),
             "verdict": np.array(VERDICTS, dtype=object)[found.codes].tolist(),
             "fingerprint": self.fingerprint,
         }
+        restless = np.flatnonzero(~joint.converged).tolist()
+        if restless:  # the library falls back for those alone
+            part = [[side[row] for row in restless] for side in (asked.targets, asked.mixes)]
+            told = self._columns_of_library(msgspec.structs.replace(asked, targets=part[0], mixes=part[1]))
+            for name in ("throughput_mpps", "low_mpps", "high_mpps", "verdict"):
+                for place, row in enumerate(restless):
+                    columns[name][row] = told[name][place]
+        return columns
 
     def _columns_of_library(self, asked: Questions) -> dict[str, Any]:
         """Let the library answer; batches of its are not judged by what was profiled."""
