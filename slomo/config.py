@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 FILE_NAME = "slomo.toml"
 PREFIX = "SLOMO_"
@@ -48,7 +49,7 @@ class Settings:
     machine: str = "e5-2620v4"
     testbed: str = "simulated"
     models: str = "slomo-models"
-    model: str = "slomo-xgb"
+    model: str = DEFAULT_MODEL
     coverage: float = 0.9
     seed: int = 0
     jobs: int = 0

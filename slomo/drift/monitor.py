@@ -25,6 +25,7 @@ from slomo.models.base import Floats
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.training.calibration import MixRows, predict_mixes
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.vector import MetricVector
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class DriftMonitor:
     def __init__(
         self,
         models: Sequence[NFModel],
-        model: str = "slomo-xgb",
+        model: str = DEFAULT_MODEL,
         *,
         false_alarm_every: float = 1000.0,
         noise: float = 0.02,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
@@ -32,7 +33,7 @@ def place(
     library: "ModelLibrary | str | Path",
     policy: str = "predicted",
     *,
-    model: str = "slomo-xgb",
+    model: str = DEFAULT_MODEL,
     confidence: float = 0.95,
     profiles: "Sequence[InstanceProfile] | str | Path" = (),
     fallback: Literal["refuse", "alone"] = "refuse",
@@ -105,7 +106,7 @@ def compare(
     library: "ModelLibrary",
     policies: Sequence[str],
     *,
-    model: str = "slomo-xgb",
+    model: str = DEFAULT_MODEL,
     confidence: float = 0.95,
     method: "Method" = "auto",
     profiles: "Sequence[InstanceProfile]" = (),

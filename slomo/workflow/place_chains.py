@@ -18,6 +18,7 @@ from slomo.placement.chains.predicted import node_rates
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.simulator.engine import Tenant, simulate
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.workload_text import parse_workload
@@ -89,7 +90,7 @@ def place_chains(
     policy: str,
     library: "ModelLibrary | None" = None,
     *,
-    model: str = "slomo-xgb",
+    model: str = DEFAULT_MODEL,
     profiles: "Sequence[InstanceProfile]" = (),
     handover: Handover = "measured",
 ) -> PlacedChains:

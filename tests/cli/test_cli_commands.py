@@ -55,7 +55,8 @@ def test_nobody_beside_means_no_slowdown(bench, capsys) -> None:
     found = answer(capsys, f"predict --target lpm --models {bench.models}")
 
     assert found["slowdown"] == 0.0
-    assert found["interval"] == [found["solo_mpps"]] * 2
+    low, high = found["interval"]
+    assert 0.99 * found["solo_mpps"] < low < found["solo_mpps"] < high  # as far as repeats of a run differ
 
 
 def test_prediction_for_people_names_its_units(bench, capsys) -> None:
@@ -97,12 +98,12 @@ def test_predicting_imports_nothing_heavy(bench) -> None:
 
 
 def test_evaluation_has_the_stable_keys(bench, capsys) -> None:
-    """`evaluate --json` judges every model of the registry on the same mixes, in percent."""
+    """`evaluate --json` judges the equilibrium and every model of the registry on the same mixes, in percent."""
     found = answer(capsys, f"evaluate --models {bench.models} --dataset {bench.mixes}")
 
     assert set(found) >= {"machine", "mixes", "models"}
     assert found["mixes"] == 12
-    assert set(found["models"]) == set(model_names())
+    assert set(found["models"]) == {"equilibrium", *model_names()}
     assert all(set(row) >= EVALUATION_KEYS for row in found["models"].values())
     assert all(0 <= row["within_5"] <= row["within_10"] <= 100 for row in found["models"].values())
 

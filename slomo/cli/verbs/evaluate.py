@@ -18,6 +18,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from slomo.evaluation.evaluate import Evaluation
@@ -190,7 +191,7 @@ def _write_report(evaluation: "Evaluation", path: str) -> None:
         sources_section,
     )
 
-    shown = next(iter(model for model in ("slomo-xgb", *evaluation.models) if model in evaluation.models))
+    shown = next(iter(model for model in (DEFAULT_MODEL, *evaluation.models) if model in evaluation.models))
     sections = [accuracy_section(evaluation), scatter_section(evaluation, shown), per_nf_section(evaluation)]
     if evaluation.sources:
         sections.append(sources_section(evaluation))

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from slomo.errors import InvalidValueError
 from slomo.models.base import ModelFamily
 from slomo.plugins import load_plugin, require_name
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 #: Entry points under which other packages give families.
 GROUP = "slomo.models"
@@ -29,7 +30,7 @@ _FAMILIES: dict[str, tuple[str, str, str]] = {
 }
 
 #: What is used where no model is named.
-DEFAULT = "slomo-xgb"
+DEFAULT = DEFAULT_MODEL
 
 
 def model_names() -> tuple[str, ...]:
