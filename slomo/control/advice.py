@@ -15,6 +15,8 @@ from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 
 #: Throttles that are tried [%], weakest first.
 THROTTLES = (70.0, 50.0, 30.0, 20.0, 10.0)
+#: A gain of spare throughput that is not worth a change.
+HARDLY = 0.005
 #: Tenants without a promise that are throttled alone, and portions of the ways that are tried for who suffers.
 HEAVIEST, PORTIONS = 3, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
@@ -68,7 +70,12 @@ class Situation:
     def parts(self, settings: Mapping[str, Setting]) -> list[Part]:
         """Return the tenants as the solver wants them."""
         return [
-            Part(response, settings[name].mask, settings[name].bandwidth_percent, self.offered_mpps.get(name))
+            Part(
+                response,
+                settings[name].mask,
+                settings[name].bandwidth_percent,
+                self.offered_mpps.get(name),
+            )
             for name, response in self.responses.items()
         ]
 
@@ -100,7 +107,11 @@ class Outlook:
         return not self.broken
 
 
-def foresee(situation: Situation, settings: Mapping[str, Setting] | None = None, margin: float = 0.0) -> Outlook:
+def foresee(
+    situation: Situation,
+    settings: Mapping[str, Setting] | None = None,
+    margin: float = 0.0,
+) -> Outlook:
     """Predict every tenant under settings; a promise holds with `margin` to spare.
 
     Raises
@@ -131,7 +142,10 @@ def _outlook(situation: Situation, chosen: Mapping[str, Setting], parted: Parted
         for name in situation.promised_mpps
         if name in mpps and _needed(situation, name) > 0.0
     }
-    broken = sorted((name for name, ratio in ratios.items() if ratio < 1.0 + margin), key=lambda name: ratios[name])
+    broken = sorted(
+        (name for name, ratio in ratios.items() if ratio < 1.0 + margin),
+        key=lambda name: ratios[name],
+    )
     return Outlook(chosen, mpps, parted, tuple(broken))
 
 
@@ -166,7 +180,48 @@ def advise(situation: Situation, margin: float = 0.02, limit: int = 400) -> Outl
         return now
     tried = list(itertools.islice(candidates(situation, now), limit))
     kept = [outlook for outlook in foresee_many(situation, tried, margin) if outlook.kept]
-    return min(kept, key=lambda outlook: (_changed(situation, outlook), -welfare(situation, outlook)), default=None)
+    return min(
+        kept,
+        key=lambda outlook: (
+            _changed(situation, outlook),
+            -welfare(situation, outlook),
+        ),
+        default=None,
+    )
+
+
+def best_effort(situation: Situation, margin: float, limit: int) -> Outlook:
+    """Return what `advise` would, or where nothing keeps every promise what breaks fewest, and those least.
+
+    Where that is hardly better than what is in force, what is in force is returned.
+    """
+    now = foresee(situation)
+    tried = foresee_many(situation, list(itertools.islice(candidates(situation, now), limit)))
+    enough = [outlook for outlook in (now, *tried) if spare(situation, outlook) >= margin]
+    if enough:
+        return min(
+            enough,
+            key=lambda outlook: (
+                _changed(situation, outlook),
+                -welfare(situation, outlook),
+            ),
+        )
+    best = min(
+        (now, *tried),
+        key=lambda outlook: (len(outlook.broken), -spare(situation, outlook)),
+    )
+    gained = spare(situation, best) - spare(situation, now)
+    return best if len(best.broken) < len(now.broken) or gained > HARDLY else now
+
+
+def spare(situation: Situation, outlook: Outlook) -> float:
+    """Return by which share the promise that is nearest to breaking is exceeded (below 0: missed)."""
+    shares = [
+        outlook.throughput_mpps[name] / _needed(situation, name) - 1.0
+        for name in situation.promised_mpps
+        if name in outlook.throughput_mpps
+    ]
+    return min(shares, default=float("inf"))
 
 
 def _changed(situation: Situation, outlook: Outlook) -> int:
@@ -176,7 +231,14 @@ def _changed(situation: Situation, outlook: Outlook) -> int:
 def welfare(situation: Situation, outlook: Outlook) -> float:
     """Return the mean share of its solo throughput (or load) that a tenant has."""
     shares = [
-        min(1.0, mpps / min(situation.responses[name].solo_mpps, situation.offered_mpps.get(name, float("inf"))))
+        min(
+            1.0,
+            mpps
+            / min(
+                situation.responses[name].solo_mpps,
+                situation.offered_mpps.get(name, float("inf")),
+            ),
+        )
         for name, mpps in outlook.throughput_mpps.items()
     ]
     return sum(shares) / len(shares) if shares else 1.0
@@ -189,9 +251,15 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
     for percent in THROTTLES:
         yield from ({**current, name: replace(current[name], bandwidth_percent=percent)} for name in noisy[:HEAVIEST])
     for percent in THROTTLES:
-        yield {**current, **{name: replace(current[name], bandwidth_percent=percent) for name in noisy}}
+        yield {
+            **current,
+            **{name: replace(current[name], bandwidth_percent=percent) for name in noisy},
+        }
     for share in PORTIONS[1:]:
-        yield isolated(situation, {now.broken[0]: min(situation.ways - 1, max(1, round(share * situation.ways)))})
+        yield isolated(
+            situation,
+            {_nearest(situation, now): min(situation.ways - 1, max(1, round(share * situation.ways)))},
+        )
     suffering = {name: minimal_ways(situation, name) for name in situation.promised_mpps if name in situation.responses}
     left = situation.ways - 1 - sum(suffering.values())
     for ways in dict.fromkeys(int(share * left / max(1, len(suffering))) for share in PORTIONS) if left >= 0 else ():
@@ -199,6 +267,12 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
         for percent in (100.0, *THROTTLES):
             throttled = {name: replace(apart[name], bandwidth_percent=percent) for name in noisy}
             yield {**apart, **throttled}
+
+
+def _nearest(situation: Situation, now: Outlook) -> str:
+    """Return the tenant whose promise is nearest to breaking."""
+    names = [name for name in situation.promised_mpps if name in now.throughput_mpps]
+    return min(names, key=lambda name: now.throughput_mpps[name] / _needed(situation, name))
 
 
 def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting]:

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slomo.control.advice import Outlook, Setting, Situation, advise, foresee
+from slomo.control.advice import (
+    Outlook,
+    Setting,
+    Situation,
+    best_effort,
+    foresee,
+    spare,
+)
 from slomo.control.observation import ControlDecision, MachineReading
 from slomo.drift.correction import OnlineCorrection
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
@@ -31,8 +38,6 @@ class GuardMemory:
         What is in force.
     before : mapping of str to Setting or None
         What was before the last change, until it was looked at.
-    shortfall : float
-        Lost share of promises when the last change was made.
     calm : int
         Rounds without suspicion.
     correction : OnlineCorrection
@@ -41,7 +46,6 @@ class GuardMemory:
 
     settings: Mapping[str, Setting]
     before: Mapping[str, Setting] | None = None
-    shortfall: float = 0.0
     calm: int = 0
     correction: OnlineCorrection = field(default_factory=OnlineCorrection)
 
@@ -84,34 +88,52 @@ class GuardController:
         now = foresee(situation)
         state = replace(state, correction=self._learn(observation, now, state))
         shortfall = _shortfall(observation)
-        if state.before is not None and shortfall > 0.0 and shortfall >= state.shortfall:
+        if state.before is not None and shortfall > 0.0 and shortfall >= self._without(situation, state):
             back = replace(state, settings=state.before, before=None, calm=0)
-            return ControlDecision(self._plan(back.settings), back, ("what was tried did not help",), urgent=True)
+            return ControlDecision(
+                self._plan(back.settings),
+                back,
+                ("what was tried did not help",),
+                urgent=True,
+            )
         state = replace(state, before=None)
         situation = replace(situation, bias=state.correction.factors)
         suspicious = foresee(situation, margin=self.margin / 2)
         if observation.broken or suspicious.broken:
-            return self._tighten(situation, state, shortfall, observation)
+            return self._tighten(situation, state, observation)
         return self._loosen(situation, state, open_)
 
-    def _tighten(
-        self, situation: Situation, state: GuardMemory, shortfall: float, observation: MachineReading
-    ) -> ControlDecision:
-        best = advise(situation, self.margin, CANDIDATES)
-        if best is None:
-            gone = tuple(observation.broken)
-            return ControlDecision(self._plan(state.settings), replace(state, calm=0), ("nothing helps here",), gone)
+    def _without(self, situation: Situation, state: GuardMemory) -> float:
+        """Return the share by which a promise would be missed now had the last change not been made."""
+        return -spare(situation, foresee(situation, state.before))
+
+    def _tighten(self, situation: Situation, state: GuardMemory, observation: MachineReading) -> ControlDecision:
+        best = best_effort(situation, self.margin, CANDIDATES)
         if dict(best.settings) == dict(state.settings):
-            return ControlDecision(self._plan(state.settings), replace(state, calm=0))
+            gone = tuple(observation.broken)
+            return ControlDecision(
+                self._plan(state.settings),
+                replace(state, calm=0),
+                ("nothing helps more",),
+                gone,
+            )
         changed = [name for name, setting in best.settings.items() if setting != state.settings[name]]
         reasons = (f"{', '.join(observation.broken) or 'a promise'} at risk: change {', '.join(changed)}",)
-        fresh = replace(state, settings=best.settings, before=state.settings, shortfall=shortfall, calm=0)
+        fresh = replace(
+            state,
+            settings=best.settings,
+            before=state.settings,
+            calm=0,
+        )
         return ControlDecision(self._plan(best.settings), fresh, reasons)
 
     def _loosen(self, situation: Situation, state: GuardMemory, open_: Mapping[str, Setting]) -> ControlDecision:
         state = replace(state, calm=state.calm + 1)
         if state.calm < LOOSE_ROUNDS or dict(state.settings) == dict(open_):
-            return ControlDecision(self._plan(state.settings) if dict(state.settings) != dict(open_) else None, state)
+            return ControlDecision(
+                self._plan(state.settings) if dict(state.settings) != dict(open_) else None,
+                state,
+            )
         if foresee(situation, open_, LOOSE_MARGIN).kept:
             fresh = replace(state, settings=dict(open_), calm=0)
             return ControlDecision(self._plan(open_), fresh, ("no partition is needed any more",))
@@ -131,7 +153,11 @@ class GuardController:
         for name, predicted in now.throughput_mpps.items():
             reading = observation.tenants[name]
             if reading.offered_mpps is None or reading.throughput_mpps < 0.98 * reading.offered_mpps:
-                correction = correction.seen(name, predicted_mpps=predicted, measured_mpps=reading.throughput_mpps)
+                correction = correction.seen(
+                    name,
+                    predicted_mpps=predicted,
+                    measured_mpps=reading.throughput_mpps,
+                )
         return correction
 
     def _plan(self, settings: Mapping[str, Setting]) -> EnforcementPlan:
