@@ -1,0 +1,153 @@
+"""The examples of pages run, in order, against the wheel that is built from this checkout.
+
+A block that cannot run in a test says why in a comment on the line above it, ``<!-- not run: reason -->``. Campaigns
+are made smaller (fewer runs and mixes), nothing else is changed.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from slomo.models.library import ModelLibrary
+from slomo.vocabulary.workload import Workload
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FENCE = re.compile(
+    r"(<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>python|sh|yaml|text)\n(?P<code>.*?)^```$", re.M | re.S
+)
+#: Pages whose examples run here; docs/limits.md names the others.
+PAGES = tuple(
+    REPOSITORY / "docs" / name
+    for name in (
+        "concepts/composition.md",
+        "concepts/equilibrium.md",
+        "concepts/placement.md",
+        "concepts/prediction.md",
+        "concepts/simulator.md",
+        "guides/import-your-data.md",
+    )
+)
+#: What is made smaller: a campaign of a hundred runs tells a test no more than one of eight.
+SMALLER = (
+    (r"--runs \d+ --out", "--runs 8 --mixes 8 --out"),
+    (r"--runs \d+", "--runs 8"),
+    (r"--mixes 50\b", "--mixes 2"),
+    (r"(slomo\.profile\(.*)\bruns=\d+", r"\1runs=8, mixes=8"),
+    (r"\bruns=\d{2,}", "runs=8"),
+)
+#: What is refused is an answer, too.
+ANSWERED = (0, 5)
+#: Names that pages ask models for, by the toy's NF whose model stands for them.
+STAND_INS = {"lpm": "lpm", "stats": "nat", "snort": "ids", "vpn": "ids", "maglev": "nat", "firewall": "lpm"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """One example: its language, its text, its line, and why it is not run (or empty)."""
+
+    language: str
+    code: str
+    line: int
+    reason: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the examples of a page, in order; one that begins with ``# name.yaml`` is a file."""
+    text, listed = page.read_text(encoding="utf-8"), []
+    for match in FENCE.finditer(text):
+        mark = match["mark"] or ""
+        reason = mark.removeprefix("not run:").strip() if mark.startswith("not run:") else ""
+        listed.append(Block(match["language"], match["code"], text.count("\n", 0, match.start()) + 1, reason))
+    return listed
+
+
+def shortened(code: str) -> str:
+    """Return an example with smaller campaigns."""
+    for pattern, shorter in SMALLER:
+        code = re.sub(pattern, shorter, code)
+    return code
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel and install it into an environment of its own, beside the packages here; return its bin."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    quiet = {"check": True, "capture_output": True, "text": True}
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(REPOSITORY)]
+    subprocess.run([*pip, *build], **quiet)  # type: ignore[call-overload]
+    environment = folder / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], **quiet)  # type: ignore[call-overload]
+    (wheel,) = folder.glob("*.whl")
+    python = environment / "bin" / "python"
+    subprocess.run(
+        [*pip, "--python", str(python), "install", "--no-deps", str(wheel)],
+        **quiet,  # type: ignore[call-overload]
+    )
+    (site,) = (environment / "lib").glob("python*/site-packages")
+    (site / "beside.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
+    return environment / "bin"
+
+
+@pytest.fixture(scope="session")
+def models(toy_library: ModelLibrary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Save models of the NFs that pages ask about, which stand in for those trained on pages before."""
+    made = [replace(toy_library.find(toy), workload=Workload(name)) for name, toy in STAND_INS.items()]
+    return ModelLibrary(made).save(tmp_path_factory.mktemp("trained") / "models")
+
+
+def run(command: list[str], folder: Path, installed: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command against the wheel, outside the checkout."""
+    path = f"{installed}{os.pathsep}{os.environ['PATH']}"
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SLOMO_DATASETS")}
+    environment = {**kept, "PATH": path, "HOME": str(folder), "NUMBA_CACHE_DIR": str(installed.parent / "numba")}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900
+    )
+
+
+def test_the_wheel_finds_what_it_ships(installed: Path, tmp_path: Path) -> None:
+    """From the wheel, outside a checkout: the package is the wheel's, it is typed, datasets and mappings are found."""
+    program = "import slomo, pathlib; p = pathlib.Path(slomo.__file__).parent; print(p, (p / 'py.typed').exists())"
+    where = run([str(installed / "python"), "-c", program], tmp_path, installed).stdout
+    listed = run(["slomo", "dataset", "list"], tmp_path, installed)
+    mapped = "from slomo.records.importing.mapping import load_mapping; print(load_mapping('yala-regex').name)"
+
+    assert str(installed.parent) in where
+    assert "True" in where
+    assert {"slomo-e5-2620v4", "slomo-silver-4110"} <= set(listed.stdout.split())
+    assert "yala-regex.yaml" in run([str(installed / "python"), "-c", mapped], tmp_path, installed).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPOSITORY)))
+def test_examples_run(page: Path, installed: Path, models: Path, tmp_path: Path) -> None:
+    """The commands of a page run one after the other in one folder, then its Python as one program."""
+    for name in ("models", "slomo-models"):
+        shutil.copytree(models, tmp_path / name)
+    told: list[str] = []
+    for block in blocks(page):
+        if block.language in ("yaml", "text"):
+            if named := re.match(r"# ([\w.-]+\.(?:ya?ml|csv))\b", block.code):
+                (tmp_path / named[1]).write_text(block.code, encoding="utf-8")
+        elif not block.reason and block.language == "python":
+            told.append(shortened(block.code))
+        elif not block.reason:
+            for line in shortened(block.code).splitlines():
+                done = run(["sh", "-c", line], tmp_path, installed)
+                assert done.returncode in ANSWERED, f"{page.name}, line {block.line}: {line}\n{done.stderr[-2000:]}"
+    if told:
+        done = run([str(installed / "python"), "-c", "\n".join(told)], tmp_path, installed)
+        assert done.returncode == 0, f"{page.name}:\n{done.stderr[-2000:]}"
+
+
+def test_reasons_are_given() -> None:
+    """Whoever marks an example as not run says why in some words."""
+    assert all(len(block.reason.split()) >= 3 for page in PAGES for block in blocks(page) if block.reason)
