@@ -64,7 +64,7 @@ class TreeEnsemble:
 
     Examples
     --------
-    >>> stump = Node([1, -1, -1], [2, -1, -1], [0, 0, 0], [0.5, 0, 0], [0, 1.0, 2.0], [True] * 3)
+    >>> stump = TreeNode([1, -1, -1], [2, -1, -1], [0, 0, 0], [0.5, 0, 0], [0, 1.0, 2.0], [True] * 3)
     >>> grown = grow([stump], start=10.0, n_features=1, dtype=np.float64)
     >>> grown.predict(np.array([[0.5], [0.6]])).tolist()
     [11.0, 12.0]
@@ -137,7 +137,7 @@ def grow(trees: Sequence[TreeNode], *, start: float, n_features: int, dtype: typ
 
     Examples
     --------
-    >>> grow([Node([0], [0], [0], [0.0], [0.0], [True])], start=0.0, n_features=1, dtype=np.float64)
+    >>> grow([TreeNode([0], [0], [0], [0.0], [0.0], [True])], start=0.0, n_features=1, dtype=np.float64)
     Traceback (most recent call last):
     slomo.errors.ConfigurationError: tree 0: node 0 is reached twice, so it is no tree
     hint: the model file was damaged or not written by slomo; train it again
