@@ -125,6 +125,21 @@ class ConformalCalibration:
         unbounded = np.full(len(NEIGHBOURHOODS), np.inf)
         return ends_mpps(predicted_mpps, solo_mpps, self.floor, (low[kind], unbounded[kind]))[0]
 
+    def lower_scores(self, confidence: float) -> Floats:
+        """Return, by kind of neighbourhood, the score that a new one is above with probability `confidence`.
+
+        With too few scores to say, the lowest there is: as far as calibration reaches. Minus infinity without any.
+
+        Raises
+        ------
+        InvalidValueError
+            For a confidence outside 0 to 1.
+        """
+        _check(confidence, "confidence")
+        below = _below(self, 1.0 - confidence)
+        reach = float(self.scores[0]) if self.count else -math.inf
+        return self.centre + self.spread * np.where(np.isfinite(below), below, reach)
+
     def bounds(self, coverage: float) -> tuple[Floats, Floats]:
         """Return the scores between which new mixes lie with probability `coverage`, by kind of neighbourhood.
 

@@ -92,7 +92,7 @@ def test_unknown_machine_type_is_named_with_the_nearest() -> None:
     ("text", "says"),
     [
         ("servers: []\n", "x.yaml:1: field 'servers'"),
-        ("servers:\n- {name: a}\n", "'machine' is a required property"),
+        ("servers:\n- {name: a}\n", "lacks the required field 'machine'"),
         (
             "servers:\n- {name: a, machine: e5-2620v4}\n- {name: b, machine: e5-2620v4, coers: 1}\n",
             "x.yaml:3: field 'servers.1.coers'",

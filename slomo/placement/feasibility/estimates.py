@@ -5,6 +5,7 @@ end of the interval of coverage c is exceeded with probability (1 + c) / 2 or mo
 with probability r ask for c = 1 - 2 (1 - r) / n (union bound).
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,10 +13,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.errors import InvalidValueError, PredictionError, UnknownNameError, UnsupportedPredictionError
+from slomo.errors import (
+    InvalidValueError,
+    PredictionError,
+    SlomoError,
+    UnknownNameError,
+    UnsupportedPredictionError,
+)
+from slomo.placement.feasibility.identity import (
+    check_measured_on,
+    check_profiled_on,
+    joined_fingerprint,
+    model_fingerprint,
+)
 from slomo.placement.problem.request import Request
 from slomo.placement.problem.way_profiles import InstanceProfile, ProfileKey
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, method_named
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.workload import canonical_json
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -45,6 +60,10 @@ class ThroughputEstimates:
         Predict each tenant of a mix by `model` beside the vectors of the others ("composed"), or all tenants at their
         fixed point (`slomo.equilibrium.server`), which needs profiles with the competition beside the target. "auto"
         takes the fixed point where all models of a machine know it and the default model is asked.
+    slo_grid : float
+        What is promised is rounded up to multiples of this share of solo throughput; 0 for no rounding.
+    reference_machine : str, optional
+        Machine type whose solo throughput `min_share` is a share of; that of the server by default.
 
     Raises
     ------
@@ -67,6 +86,8 @@ class ThroughputEstimates:
         confidence: float = 0.95,
         profiles: Sequence[InstanceProfile] = (),
         method: str = DEFAULT_METHOD,
+        slo_grid: float = 0.0,
+        reference_machine: str | None = None,
     ) -> None:
         if not 0.5 <= confidence < 1.0:
             raise InvalidValueError(
@@ -75,7 +96,9 @@ class ThroughputEstimates:
             )
         self.library, self.model, self.confidence, self.method = library, model, confidence, method_named(method)
         self.profiles: Mapping[ProfileKey, InstanceProfile] = {(p.machine, p.workload): p for p in profiles}
+        self.slo_grid, self.reference_machine = slo_grid, reference_machine
         self._predictors: dict[str, Predictor] = {}
+        self._fingerprints: dict[tuple[str, ...], str] = {}
         self._index: dict[str, dict[str, int]] = {}
         self._names: dict[str, tuple[str, ...]] = {}
         self._solo: dict[tuple[str, str], float | None] = {}
@@ -120,10 +143,45 @@ class ThroughputEstimates:
 
     def wanted_mpps(self, request: Request, machine: str) -> float | None:
         """Return what the request asks for, promised or not [Mpps]; None as for :meth:`needed_mpps`."""
+        if request.slo.min_share is None:
+            return request.slo.needed_mpps(0.0)
+        solos = [self.solo_mpps(self.reference_machine or machine, workload.key) for workload in request.chain]
+        known = [solo for solo in solos if solo is not None]
+        return request.slo.needed_mpps(min(known)) if len(known) == len(solos) else None
+
+    def rounded(self, request: Request, machine: str, mpps: float) -> float:
+        """Return a throughput rounded up to the grid of SLOs, but not beyond what one instance can [Mpps]."""
         solos = [self.solo_mpps(machine, workload.key) for workload in request.chain]
-        if request.slo.min_share is not None and None in solos:
-            return None
-        return request.slo.needed_mpps(min((solo for solo in solos if solo is not None), default=0.0))
+        solo = min((solo for solo in solos if solo is not None), default=0.0)
+        if not (self.slo_grid and solo and mpps):
+            return mpps
+        step = self.slo_grid * solo
+        up = math.ceil(mpps / step - 1e-9) * step
+        return max(min(up, solo), mpps) if mpps <= solo else up
+
+    def check_machines(self, machines: Mapping[str, Machine]) -> None:
+        """Refuse models and profiles that were measured on other machines of the same names.
+
+        Raises
+        ------
+        ConfigurationError
+            Naming what differs.
+        """
+        for machine, key in self.library:
+            if machine in machines:
+                check_measured_on(self.library[machine, key], machines[machine])
+                break  # the models of one machine come from one dataset
+        for profile in self.profiles.values():
+            if profile.machine in machines:
+                check_profiled_on(profile, machines[profile.machine])
+
+    def fingerprint(self, machines: tuple[str, ...]) -> str:
+        """Return what models and profiles say about some machines as 16 hexadecimal digits."""
+        if machines not in self._fingerprints:
+            parts = [model_fingerprint(self.library[key], self.model) for key in self.library if key[0] in machines]
+            parts += [canonical_json(p.to_dict()) for p in self.profiles.values() if p.machine in machines]
+            self._fingerprints[machines] = joined_fingerprint(parts)
+        return self._fingerprints[machines]
 
     def rates(
         self, machine: str, mixes: Sequence[Tenants], promises: Sequence[int] | None = None
@@ -218,22 +276,33 @@ class ThroughputEstimates:
         UnsupportedPredictionError
             For one that other machines have.
         """
-        wanted = {workload.key: request.id for request in reversed(requests) for workload in request.chain}
-        for key, owner in wanted.items():
-            if any(self.solo_mpps(machine, key) is not None for machine in machines):
-                continue
-            known = [*self.library, *self.profiles]
-            elsewhere = sorted({machine for machine, name in known if name == key})
-            if elsewhere:
-                raise UnsupportedPredictionError(
-                    f"request '{owner}': no model of '{key}' on {', '.join(machines)}, only on {', '.join(elsewhere)}",
-                    hint="profile and train on that machine, or let it run alone (fallback 'alone')",
-                )
-            names = {name for _, name in known}
-            short = {name.split("@")[0] for name in names}
-            nf = key.split("@")[0]
-            what = f"network function of request '{owner}'"
-            raise UnknownNameError(what, key, names) if nf in short else UnknownNameError(what, nf, short)
+        for error in self.unknown(requests, machines).values():
+            raise error
+
+    def unknown(self, requests: Sequence[Request], machines: Sequence[str]) -> dict[str, SlomoError]:
+        """Return why some requests cannot be placed anywhere: nothing is known of a network function of theirs."""
+        keys = {workload.key for request in requests for workload in request.chain}
+        strange = {key for key in keys if all(self.solo_mpps(machine, key) is None for machine in machines)}
+        errors: dict[str, SlomoError] = {}
+        for request in requests if strange else ():
+            key = next((workload.key for workload in request.chain if workload.key in strange), None)
+            if key is not None:
+                errors[request.id] = self._nothing_known(request.id, key, machines)
+        return errors
+
+    def _nothing_known(self, owner: str, key: str, machines: Sequence[str]) -> SlomoError:
+        known = [*self.library, *self.profiles]
+        elsewhere = sorted({machine for machine, name in known if name == key})
+        if elsewhere:
+            return UnsupportedPredictionError(
+                f"request '{owner}': no model of '{key}' on {', '.join(machines)}, only on {', '.join(elsewhere)}",
+                hint="profile and train on that machine, or let it run alone (fallback 'alone')",
+            )
+        names = {name for _, name in known}
+        short = {name.split("@")[0] for name in names}
+        nf = key.split("@")[0]
+        what = f"network function of request '{owner}'"
+        return UnknownNameError(what, key, names) if nf in short else UnknownNameError(what, nf, short)
 
     def _find(self, machine: str, workload: str) -> "NFModel | None":
         try:

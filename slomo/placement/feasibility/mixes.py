@@ -4,13 +4,17 @@ The servers of a cluster differ in few ways and its network functions repeat; th
 predictions in the loop quick.
 """
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from slomo.placement.feasibility.memo import Memo
 from slomo.placement.problem.cluster import Server
 
 #: Numbers of pieces, in ascending order; () is an empty socket.
 Signature = tuple[int, ...]
+#: Signatures about which something is remembered, at most.
+MOST_SIGNATURES = 400_000
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,18 @@ class Host:
         Machine type.
     cores, ways : int
         Cores and cache ways for NFs.
+    cost : float
+        What it costs to use one.
     """
 
     machine: str
     cores: int
     ways: int
+    cost: float = 1.0
+
+    def order(self) -> tuple[float, int, str, int]:
+        """Return what kinds are sorted by, whatever the order of the servers: the cheapest core first."""
+        return self.cost / self.cores, -self.cores, self.machine, -self.ways
 
 
 def host_of(server: Server) -> Host:
@@ -36,9 +47,9 @@ def host_of(server: Server) -> Host:
     Examples
     --------
     >>> host_of(Server("a", "e5-2620v4"))
-    Host(machine='e5-2620v4', cores=8, ways=18)
+    Host(machine='e5-2620v4', cores=8, ways=18, cost=1.0)
     """
-    return Host(server.machine_type.name, server.cores, server.ways)
+    return Host(server.machine_type.name, server.cores, server.ways, server.cost / len(server.nics))
 
 
 @dataclass(frozen=True)
@@ -82,15 +93,24 @@ class Pieces:
     def __init__(self) -> None:
         self._known: dict[Piece, int] = {}
         self._list: list[Piece] = []
-        self._cores: dict[Signature, int] = {}
-        self._grown: dict[tuple[Signature, int], Signature] = {}
+        self._cores: Memo[Signature, int] = Memo(MOST_SIGNATURES)
+        self._grown: Memo[tuple[Signature, int], Signature] = Memo(MOST_SIGNATURES)
+        self._numbering = threading.Lock()
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many entries each memory holds."""
+        return {"signatures": len(self._cores), "grown signatures": len(self._grown)}
 
     def number(self, piece: Piece) -> int:
         """Return the number of `piece`, a new one for a piece not seen before."""
-        if piece not in self._known:
-            self._known[piece] = len(self._list)
-            self._list.append(piece)
-        return self._known[piece]
+        number = self._known.get(piece)
+        if number is None:
+            with self._numbering:  # a plan outside the placer's lock numbers pieces, too
+                if piece not in self._known:
+                    self._list.append(piece)
+                    self._known[piece] = len(self._list) - 1
+            number = self._known[piece]
+        return number
 
     def __getitem__(self, number: int) -> Piece:
         return self._list[number]
@@ -101,9 +121,10 @@ class Pieces:
     def grown(self, signature: Signature, number: int) -> Signature:
         """Return `signature` with one piece more."""
         key = (signature, number)
-        if key not in self._grown:
-            self._grown[key] = tuple(sorted((*signature, number)))
-        return self._grown[key]
+        grown = self._grown.recall(key)
+        if grown is None:
+            grown = self._grown[key] = tuple(sorted((*signature, number)))
+        return grown
 
     def of(self, signature: Signature) -> tuple[Piece, ...]:
         """Return the pieces of a signature."""
@@ -111,9 +132,10 @@ class Pieces:
 
     def cores(self, signature: Signature) -> int:
         """Return the cores a signature takes."""
-        if signature not in self._cores:
-            self._cores[signature] = sum(len(self._list[number].workloads) for number in signature)
-        return self._cores[signature]
+        cores = self._cores.recall(signature)
+        if cores is None:
+            cores = self._cores[signature] = sum(len(self._list[number].workloads) for number in signature)
+        return cores
 
 
 def without(signature: Signature, number: int) -> Signature:

@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slomo.placement.feasibility.estimates import Rate, ThroughputEstimates
+from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature, tenants_of
 from slomo.placement.feasibility.rates import RateBook, RateTable
 
 #: Mixes of some network functions that are predicted ahead, at most. All mixes of nine kinds on nine cores are 48 619.
 MOST_MIXES = 150_000
+#: Verdicts that are remembered per kind of socket, at most.
+MOST_VERDICTS = 200_000
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,16 @@ class Oracle:
     def __init__(self, pieces: Pieces, estimates: ThroughputEstimates, *, predicts: bool) -> None:
         self.pieces, self.estimates, self.predicts = pieces, estimates, predicts
         self.book = RateBook(estimates)
-        self._known: dict[Host, dict[Signature, MixVerdict]] = {}
-        self._hopeless: dict[Host, set[Signature]] = {}
+        self._known: dict[Host, Memo[Signature, MixVerdict]] = {}
+        self._hopeless: dict[Host, Memo[Signature, bool]] = {}
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many entries each memory holds."""
+        return {
+            "verdicts": sum(map(len, self._known.values())),
+            "hopeless mixes": sum(map(len, self._hopeless.values())),
+            **self.book.sizes(),
+        }
 
     @property
     def asked(self) -> int:
@@ -86,15 +97,20 @@ class Oracle:
 
     def known(self, host: Host) -> Mapping[Signature, MixVerdict]:
         """Return what was judged before."""
-        return self._known.setdefault(host, {})
+        return self._verdicts(host)
+
+    def _verdicts(self, host: Host) -> Memo[Signature, MixVerdict]:
+        return self._known.setdefault(host, Memo(MOST_VERDICTS))
 
     def verdicts(self, host: Host, signatures: Sequence[Signature]) -> list[MixVerdict]:
         """Judge many mixes, predicting those not seen before in one batch."""
-        known = self._known.setdefault(host, {})
-        missing = [signature for signature in dict.fromkeys(signatures) if signature not in known]
+        known = self._verdicts(host)
+        judged = {signature: known.recall(signature) for signature in dict.fromkeys(signatures)}
+        missing = [signature for signature, verdict in judged.items() if verdict is None]
         if missing:
-            known |= self._judged(host, missing)
-        return [known[signature] for signature in signatures]
+            for signature, fresh in self._judged(host, missing).items():
+                judged[signature] = known[signature] = fresh
+        return [verdict for signature in signatures if (verdict := judged[signature]) is not None]
 
     def table(self, host: Host, floors: Mapping[str, float], most: int = MOST_MIXES) -> RateTable:
         """Return the rates of all mixes of use for these least rates, as far as `most` mixes reach."""
@@ -102,12 +118,12 @@ class Oracle:
 
     def hopeless(self, host: Host, signature: Signature) -> bool:
         """Say whether a mix needs no judging: a part of it was seen to break when mixes were told ahead."""
-        found = self._hopeless.setdefault(host, set())
-        if signature in found:
+        hopeless = self._hopeless.setdefault(host, Memo(MOST_VERDICTS))
+        if hopeless.recall(signature):
             return True
         if signature in self._known.get(host, ()) or not self._breaks(host, signature):
             return False
-        found.add(signature)
+        hopeless[signature] = True
         return True
 
     def _breaks(self, host: Host, signature: Signature) -> bool:
@@ -138,6 +154,16 @@ class Oracle:
             for (signature, pieces), rates in zip(open_, self.book.rates(host.machine, mixes, promises), strict=True):
                 found[signature] = _by_rates(pieces, rates)
         return found
+
+
+def piece_breach(piece: Piece, workload: str, verdict: MixVerdict) -> Breach | None:
+    """Return what a piece is short of in a mix that does not hold, or None where it has what it needs."""
+    if not verdict.rates:
+        return verdict.breach
+    if piece.needed_mpps <= 0.0 or piece.ways:
+        return None
+    low = verdict.rates[workload][1]
+    return Breach(piece, workload, "throughput", piece.needed_mpps, low) if not low >= piece.needed_mpps else None
 
 
 def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:

@@ -8,14 +8,18 @@ tenant by tenant out of each other, as frequent item sets do (Agrawal and Srikan
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.placement.feasibility.estimates import Floats, Rate, Tenants, ThroughputEstimates
+from slomo.placement.feasibility.memo import Memo
 
 Mix = tuple[int, ...]
+#: Mixes whose rates are remembered, at most.
+MOST_RATES = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,11 @@ class RateTable:
     least: Floats
     rows: dict[Mix, int]
 
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Workload key -> number."""
+        return {key: number for number, key in enumerate(self.floors)}
+
     def covers(self, floors: Mapping[str, float], cores: int, most: int) -> bool:
         """Say whether every mix of use for other floors is here, too, or as many as asked for."""
         known = all(self.floors.get(key, np.inf) <= need for key, need in floors.items())
@@ -76,21 +85,25 @@ class RateBook:
 
     def __init__(self, estimates: ThroughputEstimates) -> None:
         self._estimates = estimates
-        self._seen: dict[tuple[str, Tenants, int], dict[str, Rate]] = {}
+        self._seen: Memo[tuple[str, Tenants, int], dict[str, Rate]] = Memo(MOST_RATES)
         self._tables: dict[str, RateTable] = {}
-        self._numbers: dict[str, dict[str, int]] = {}
         self.asked = 0
 
     def rates(self, machine: str, mixes: Sequence[Tenants], promises: Sequence[int]) -> list[dict[str, Rate]]:
         """Return the rates of mixes of sorted workload keys, as `ThroughputEstimates.rates` does."""
         keys = [(machine, mix, promised) for mix, promised in zip(mixes, promises, strict=True)]
-        seen = self._seen
-        missing = [key for key in dict.fromkeys(keys) if key not in seen and not self._from_table(key)]
+        known = {key: self._seen.recall(key) or self._from_table(key) for key in dict.fromkeys(keys)}
+        missing = [key for key, rates in known.items() if rates is None]
         if missing:
             self.asked += len(missing)
-            found = self._estimates.rates(machine, [key[1] for key in missing], [key[2] for key in missing])
-            seen.update(zip(missing, found, strict=True))
-        return [seen[key] for key in keys]
+            asked = self._estimates.rates(machine, [key[1] for key in missing], [key[2] for key in missing])
+            for key, predicted in zip(missing, asked, strict=True):
+                known[key] = self._seen[key] = predicted
+        return [rates for key in keys if (rates := known[key]) is not None]
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many mixes are remembered."""
+        return {"rates": len(self._seen), "tabulated mixes": sum(len(table.rows) for table in self._tables.values())}
 
     def table(self, machine: str, floors: Mapping[str, float], cores: int, most: int) -> RateTable:
         """Return the mixes of use of some network functions, as far as `most` reaches.
@@ -112,7 +125,6 @@ class RateBook:
         made = _tabulated(self._estimates, machine, dict(sorted(floors.items())), cores, most)
         self.asked += len(made.rows)
         self._tables[machine] = made
-        self._numbers[machine] = {key: number for number, key in enumerate(made.floors)}
         return made
 
     def hopeless(self, machine: str, mix: Tenants, needs: Mapping[str, float]) -> bool:
@@ -120,23 +132,23 @@ class RateBook:
         table = self._tables.get(machine)
         if table is None or len(mix) > table.reach or not table.covers(needs, len(mix), 0):
             return False
-        numbers = self._numbers[machine]
-        return tuple(numbers[workload] for workload in mix) not in table.rows
+        return tuple(table.numbers[workload] for workload in mix) not in table.rows
 
-    def _from_table(self, key: tuple[str, Tenants, int]) -> bool:
-        """Copy a mix from the table, if it is there."""
+    def _from_table(self, key: tuple[str, Tenants, int]) -> dict[str, Rate] | None:
+        """Return a mix from the table, if it is there."""
         machine, mix, promised = key
         table = self._tables.get(machine)
         if table is None or promised != len(mix):
-            return False
-        numbers = self._numbers[machine]
+            return None
+        numbers = table.numbers
         row = table.rows.get(tuple(numbers.get(workload, -1) for workload in mix))
         if row is None:
-            return False
+            return None
         parts = (table.mpps[row].tolist(), table.low[row].tolist(), table.high[row].tolist())
         places = [(workload, numbers[workload]) for workload in dict.fromkeys(mix)]
-        self._seen[key] = {workload: (parts[0][at], parts[1][at], parts[2][at]) for workload, at in places}
-        return True
+        rates = {workload: (parts[0][at], parts[1][at], parts[2][at]) for workload, at in places}
+        self._seen[key] = rates
+        return rates
 
 
 def _tabulated(

@@ -4,20 +4,23 @@ Buffers follow ResQ (NSDI'18) section 4.3: all packet buffers of a socket togeth
 fill.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from slomo.errors import InvalidValueError
 from slomo.placement.feasibility.estimates import Rate, ThroughputEstimates
-from slomo.placement.feasibility.mixes import Host, tenants_of
+from slomo.placement.feasibility.memo import Memo
+from slomo.placement.feasibility.mixes import Host, Piece, tenants_of
 from slomo.placement.feasibility.on_demand import Shares, Want, class_masks, foreseen, share_out
-from slomo.placement.feasibility.oracle import Breach
+from slomo.placement.online.refusals import Binding, told
 from slomo.placement.online.state import Socket, State
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.request import Request
-from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.packet_buffers import buffers_per_nf
+from slomo.vocabulary.workload import Workload
 
-#: Bytes of a buffer that holds an MTU-sized packet: 25 cache lines (ResQ section 4.3).
-BUFFER_B = 1600
+#: Ways of sharing a cache that are remembered, at most.
+_MOST_SHARES = 20_000
 
 
 class DecisionWriter:
@@ -35,8 +38,11 @@ class DecisionWriter:
 
     def __init__(self, state: State, policy: Policy, estimates: ThroughputEstimates) -> None:
         self._state, self._policy, self._estimates = state, policy, estimates
-        self._buffers: dict[Host, int] = {}
-        self._shared: dict[object, Shares] = {}
+        self._shared: Memo[object, Shares] = Memo(_MOST_SHARES)
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many entries are remembered."""
+        return {"cache shares": len(self._shared)}
 
     def decision(self, request: str) -> Decision:
         """Return where a placed request is."""
@@ -50,12 +56,18 @@ class DecisionWriter:
                 self._assignment(place, core, masks) for core in sorted(place.cores) if place.cores[core][0] == request
             ]
             reasons[self._reason(place, request)] = None
-        return Decision(request, True, self._policy.name, self._model, tuple(assignments), tuple(reasons))
+        return Decision(
+            request, True, self._policy.name, self._model, tuple(assignments), tuple(reasons), None, self._confidence
+        )
 
     @property
     def _model(self) -> str:
         """What predicts, for people; empty where nothing does."""
-        return self._estimates.said(self._state.hosts[0].machine) if self._policy.predicts else ""
+        return self._estimates.said(self._state.sockets[0].host.machine) if self._policy.predicts else ""
+
+    @property
+    def _confidence(self) -> float | None:
+        return self._estimates.confidence if self._policy.predicts else None
 
     def needed_here(self, request: str) -> float:
         """Return what a placed request's instances need together where they run [Mpps]."""
@@ -82,26 +94,21 @@ class DecisionWriter:
         found: dict[str, tuple[Assignment, ...]] = {}
         for place in self._state.sockets:
             if place.signature:
-                masks, name = self._masks(place), self._state.cluster.servers[place.server].name
+                masks, name = self._masks(place), self._state.servers[place.server].name
                 found[name] = (
                     *found.get(name, ()),
                     *(self._assignment(place, core, masks) for core in sorted(place.cores)),
                 )
         return found
 
-    def refusal(self, request: Request, tried: Sequence[Refusal]) -> Decision:
-        """Return why a request is not placed."""
-        refused = tried[0] if len(tried) == len(self._state.hosts) else self._full(request)
-        reasons = tuple(item.text for item in tried) or (refused.text,)
-        return Decision(
-            request.id,
-            False,
-            self._policy.name,
-            self._model,
-            (),
-            reasons,
-            refused,
-        )
+    def refusal(self, request: Request, tried: Sequence[Refusal], cuts: Mapping[Host, tuple[Piece, ...]]) -> Decision:
+        """Return why a request is not placed, per kind of server: those it could run on first."""
+        binding = Binding(self._state, self._policy)
+        reasons = [*(binding.on(request, host, pieces[0]) for host, pieces in cuts.items()), *tried]
+        if not reasons:
+            reasons = [Refusal(request.id, request.label, "any machine", "servers")]
+        policy, model = self._policy.name, self._model
+        return Decision(request.id, False, policy, model, (), told(reasons), reasons[0], self._confidence)
 
     def infeasible(self, request: Request, host: Host, fallback: str) -> Refusal:
         """Return why no empty socket of a kind can serve a request."""
@@ -144,6 +151,11 @@ class DecisionWriter:
         known = [load for load in loads if load is not None]
         return None if len(known) < len(loads) else needed / min(known)
 
+    def capacity_rounded(self, request: Request, host: Host) -> float | None:
+        """Return :meth:`capacity_needed`, rounded up to the grid of SLOs [Mpps]."""
+        needed = self.capacity_needed(request, host)
+        return None if needed is None else self._estimates.rounded(request, host.machine, needed)
+
     def _best_latency(self, request: Request, host: Host) -> float | None:
         profiles = [self._estimates.profile(host.machine, workload.key) for workload in request.chain]
         column = 1 if request.slo.p95_us else 2
@@ -156,50 +168,30 @@ class DecisionWriter:
     def _best_rate(self, host: Host, key: str) -> float:
         return self._estimates.solo_mpps(host.machine, key) or 0.0
 
-    def _full(self, request: Request) -> Refusal:
-        """Return what breaks first on the least loaded socket: a neighbour's SLO, the request's own, or cores."""
-        sockets = self._state.sockets
-        place = min(sockets, key=lambda item: len(item.cores))
-        allowed = self._state.allowed(request, ())
-        if allowed is not None and not any(allowed(item) for item in sockets):
-            return Refusal(request.id, request.label, place.host.machine, "affinity")
-        breach = self._breach(request, place)
-        if breach is None:
-            return Refusal(request.id, request.label, place.host.machine, "affinity" if allowed else "cores")
-        owner = next(
-            (name for name, piece, _ in place.cores.values() if self._state.pieces[piece] == breach.piece), request.id
-        )
-        return Refusal(owner, breach.workload, place.host.machine, breach.what, breach.needed, breach.possible)
-
-    def _breach(self, request: Request, place: Socket) -> Breach | None:
-        machine = place.host.machine
-        if self._policy.predicts and not all(self._estimates.predictable(machine, w.key) for w in request.chain):
-            return None
-        needed = self.capacity_needed(request, place.host)
-        for pieces in self._policy.offers(request, place.host, needed or 0.0):
-            mix = self._state.pieces.grown(place.signature, self._state.pieces.number(pieces[0]))
-            breach = self._policy.oracle.verdict(place.host, mix).breach
-            if breach is not None:
-                return breach
-        return None
-
     def _assignment(self, place: Socket, core: int, masks: dict[int, int]) -> Assignment:
-        _, number, stage = place.cores[core]
+        owner, number, stage = place.cores[core]
         piece = self._state.pieces[number]
         key = piece.workloads[stage]
         rate = self._rate(place, key, piece.ways[stage] if piece.ways else 0)
         return Assignment(
-            server=self._state.cluster.servers[place.server].name,
+            server=self._state.servers[place.server].name,
             socket=place.socket,
             core=core,
             workload=key,
-            needed_mpps=piece.needed_mpps,
+            needed_mpps=piece.needed_mpps * self._exact(owner, place.host),
             predicted_mpps=rate[0],
             low_mpps=rate[1],
             high_mpps=rate[2],
             llc_way_mask=masks.get(core),
-            buffers=self._buffer_count(place.host),
+            buffers=self._buffer_count(place, stage_of(self._state.requests[owner], stage)),
+            memory_node=place.socket,
         )
+
+    def _exact(self, name: str, host: Host) -> float:
+        """Return what was promised as a share of what it was rounded up to."""
+        request = self._state.requests[name]
+        exact, up = self.capacity_needed(request, host), self.capacity_rounded(request, host)
+        return exact / up if exact and up else 1.0
 
     def _rate(self, place: Socket, key: str, ways: int) -> tuple[float | None, float | None, float | None]:
         profile = self._estimates.profile(place.host.machine, key)
@@ -244,9 +236,10 @@ class DecisionWriter:
                 return None
             wants[str(core)] = want
         key = (ways, tuple(wants.items()))
-        if wants and key not in self._shared:
-            self._shared[key] = share_out(list(wants), ways, foreseen(wants))
-        return self._shared[key] if wants else None
+        shares = self._shared.recall(key)
+        if wants and shares is None:
+            shares = self._shared[key] = share_out(list(wants), ways, foreseen(wants))
+        return shares if wants else None
 
     def _want(self, request: Request | None, machine: str, workload: str) -> Want | None:
         """Return what one stage of an on-demand request would like; None for others, and without a profile."""
@@ -257,15 +250,16 @@ class DecisionWriter:
         p95, p99 = (None if limit is None else limit / stages for limit in (slo.p95_us, slo.p99_us))
         return Want(profile, self._estimates.wanted_mpps(request, machine) or 0.0, p95, p99)
 
-    def _buffer_count(self, host: Host) -> int | None:
-        if host not in self._buffers:
-            ddio_b = load_machine(host.machine).capacities().ddio_kib * 1024
-            self._buffers[host] = int(ddio_b / BUFFER_B / host.cores)
-        return self._buffers[host] or None
+    def _buffer_count(self, place: Socket, workload: Workload) -> int | None:
+        machine = self._state.servers[place.server].machine_type
+        try:
+            return buffers_per_nf(machine, place.host.cores, workload.traffic.packet_size_b)
+        except InvalidValueError:  # a share too small to be of use: nothing is limited
+            return None
 
     def _reason(self, place: Socket, request: str) -> str:
         others = len(place.cores) - sum(owner == request for owner, _, _ in place.cores.values())
-        where = f"{self._state.cluster.servers[place.server].name}, socket {place.socket}"
+        where = f"{self._state.servers[place.server].name}, socket {place.socket}"
         beside = f"beside {others} other{'s' if others != 1 else ''}" if others else "alone"
         verdict = self._policy.oracle.verdict(place.host, place.signature)
         if any(self._state.pieces[number].exclusive for number in place.signature):
@@ -288,3 +282,8 @@ class DecisionWriter:
         parts = [f"{item.ways} ways, {len(item.members)} sharing" for item in held]
         short = "; its target is missed all the same" if mine & set(shares.unmet) else ""
         return f"max-min share of {' and '.join(parts)}{short}"
+
+
+def stage_of(request: Request, number: int) -> Workload:
+    """Return the workload of a stage, counted over all instances of a piece."""
+    return request.chain[number % len(request.chain)]

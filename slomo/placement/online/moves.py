@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from slomo.placement.feasibility.mixes import Host
 from slomo.placement.online.state import Socket, Spot, State
+from slomo.placement.problem.request import Request
 
-#: Finds a socket for a piece, given which sockets are allowed.
-Chooser = Callable[[Mapping[Host, int], Callable[[Socket], bool]], Spot | None]
+#: Finds a socket for a piece of a request, given which sockets are allowed.
+Chooser = Callable[[Request, Mapping[Host, int], Callable[[Socket], bool]], Spot | None]
 
 
 @dataclass(frozen=True)
@@ -47,45 +48,30 @@ def _load(state: State, server: int) -> int:
 
 
 def _emptied(state: State, choose: Chooser, server: int) -> list[Move]:
-    """Move everything off a server, or nothing."""
-    inside = {number for number, place in enumerate(state.sockets) if place.server == server}
-    owners = [name for name, spots in state.spots.items() if any(number in inside for number, _ in spots)]
-    before = {name: state.spots[name] for name in owners}
+    """Move everything off a server to others in use, or nothing."""
     moves: list[Move] = []
-    for name in owners:
-        for spot in before[name]:
-            target = _moved(state, choose, name, spot, server) if spot[0] in inside else spot
-            if target is None:
-                _put_back(state, before)
-                return []
-            if target != spot:
-                moves.append(
-                    Move(name, *(state.cluster.servers[state.sockets[at].server].name for at in (spot[0], target[0])))
+    with state.trial() as trial:
+        for name in state.tenants_of(server):
+            for spot in [each for each in state.spots[name] if state.sockets[each[0]].server == server]:
+                target = moved_spot(
+                    state, choose, name, spot, lambda place: bool(place.signature) and place.server != server
                 )
+                if target is None:
+                    trial.undo()
+                    return []
+                moves.append(Move(name, *(state.servers[state.sockets[at].server].name for at in (spot[0], target[0]))))
     return moves
 
 
-def _moved(state: State, choose: Chooser, name: str, spot: Spot, server: int) -> Spot | None:
-    """Move one piece to a socket in use elsewhere."""
+def moved_spot(state: State, choose: Chooser, name: str, spot: Spot, test: Callable[[Socket], bool]) -> Spot | None:
+    """Move one piece of a request to the best socket of the same kind that passes a test; None where there is none."""
     request, host = state.requests[name], state.sockets[spot[0]].host
     rest = list(state.spots[name])
     rest.remove(spot)
     near = state.allowed(request, rest)
-    target = choose(
-        {host: spot[1]},
-        lambda place: bool(place.signature) and place.server != server and (near is None or near(place)),
-    )
+    target = choose(request, {host: spot[1]}, lambda place: test(place) and (near is None or near(place)))
     if target is not None:
-        state.take(name, spot)
-        state.put(name, target)
-        state.keep(request, [*rest, target])
+        state.take(request, spot)
+        state.put(request, target)
+        state.settle(name, [*rest, target])
     return target
-
-
-def _put_back(state: State, before: Mapping[str, tuple[Spot, ...]]) -> None:
-    for name, spots in before.items():
-        request = state.requests[name]
-        state.forget(name)
-        for spot in spots:
-            state.put(name, spot)
-        state.keep(request, spots)

@@ -1,25 +1,63 @@
-"""Write what is placed into a document, and read it back.
+"""Write what is placed into a document, and read it back: judged anew, and into whatever cluster there is now.
 
-A snapshot names servers, sockets and cores, so that an orchestrator that restarts finds its cluster as it left it.
+A snapshot names servers, sockets and cores, so that an orchestrator that restarts finds its cluster as it left it; and
+says by which models, at what confidence and on which machines it was decided.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from slomo.errors import ConfigurationError
-from slomo.placement.feasibility.mixes import Piece, Pieces
-from slomo.placement.online.state import Spot, State
-from slomo.placement.problem.checks import check_version
-from slomo.placement.problem.cluster import Cluster
-from slomo.placement.problem.request import Request
+from slomo.placement.feasibility.mixes import Piece, host_of
+from slomo.placement.online.moves import Move
+from slomo.placement.online.state import Socket, Spot, State
+from slomo.placement.policies.registry import DEPRECATED
+from slomo.placement.problem.cluster import Cluster, Server
+from slomo.placement.problem.decision import Decision
+from slomo.placement.problem.request import Request, unique_requests
 
-SCHEMA_VERSION = 1
+if TYPE_CHECKING:
+    from slomo.placement.online.admission import Admission
+
+#: 2: with fingerprints of models and machines, confidence, method, and what is closed.
+SCHEMA_VERSION = 2
 
 
-def snapshot(state: State, policy: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Restored:
+    """What became of a snapshot.
+
+    Attributes
+    ----------
+    moves : tuple of Move
+        Pieces that were on servers that are gone, and found another.
+    left : tuple of Decision
+        Refusals of what no longer fits.
+    """
+
+    moves: tuple[Move, ...] = ()
+    left: tuple[Decision, ...] = ()
+
+
+def snapshot(core: "Admission") -> dict[str, Any]:
     """Return everything placed as a JSON-ready document."""
+    state, estimates = core.state, core.estimates
     entries = [entry(state, name) for name in state.requests]
-    return {"schema_version": SCHEMA_VERSION, "policy": policy, "cluster": state.cluster.to_dict(), "placed": entries}
+    types = state.cluster.machine_types
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "policy": core.policy.name,
+        "model": estimates.model,
+        "method": estimates.method,
+        "confidence": estimates.confidence,
+        "models": estimates.fingerprint(state.cluster.machines),
+        "machines": {name: machine.fingerprint for name, machine in types.items()},
+        "cluster": state.cluster.to_dict(),
+        "closed": {state.servers[number].name: why for number, why in state.closed.items() if why != "removed"},
+        "at_risk": sorted(core.broken()),
+        "placed": entries,
+    }
 
 
 def entry(state: State, request: str) -> dict[str, Any]:
@@ -36,7 +74,7 @@ def _spot_to_dict(state: State, name: str, spot: Spot, used: set[tuple[int, int]
     cores = [core for core in mine if (number, core) not in used][: len(cut.workloads)]
     used |= {(number, core) for core in cores}
     return {
-        "server": state.cluster.servers[place.server].name,
+        "server": state.servers[place.server].name,
         "socket": place.socket,
         "cores": cores,
         "workloads": list(cut.workloads),
@@ -48,49 +86,161 @@ def _spot_to_dict(state: State, name: str, spot: Spot, used: set[tuple[int, int]
     }
 
 
-def restored(document: Mapping[str, Any], cluster: Cluster, pieces: Pieces) -> State:
-    """Return the state a snapshot holds.
+def restored(document: Mapping[str, Any], core: "Admission") -> Restored:
+    """Fill an empty state with what a snapshot holds.
 
     Raises
     ------
     ConfigurationError
-        For another schema version, another cluster, or a document that is no snapshot.
+        For another schema version, other models or machines, a mix that does not hold, or a document that is no
+        snapshot.
     """
     if not isinstance(document, Mapping):
         raise ConfigurationError(
             f"a snapshot of a placement is a mapping, got {type(document).__name__}",
             hint="take one with Placer.snapshot",
         )
-    check_version("snapshot", document)
+    if document.get("schema_version") != SCHEMA_VERSION:
+        raise ConfigurationError(
+            f"snapshot of schema version {document.get('schema_version')}, this slomo reads version {SCHEMA_VERSION}",
+            hint="place the requests again with this version of slomo",
+        )
     try:
-        if Cluster.from_dict(document["cluster"]) != cluster:
-            raise ConfigurationError(
-                "the snapshot is of another cluster", hint="restore it into a placer of the cluster it was taken of"
-            )
-        return _filled(State(cluster, pieces), document["placed"])
-    except (KeyError, TypeError, AttributeError, ValueError) as problem:
+        _check_origin(document, core)
+        homeless = _filled(document, core)
+        _judge(core, set(document["at_risk"]))
+        _close(document, core.state)
+        return _housed(core, homeless)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as problem:
         raise ConfigurationError(
             f"this is no snapshot of a placement: {problem!r}", hint="take one with Placer.snapshot"
         ) from None
 
 
-def _filled(state: State, entries: Sequence[Mapping[str, Any]]) -> State:
-    places = {(state.cluster.servers[place.server].name, place.socket): i for i, place in enumerate(state.sockets)}
-    for entry in entries:
-        request, spots = Request.from_dict(entry["request"]), []
-        for item in entry["pieces"]:
-            spot = (places[item["server"], item["socket"]], state.pieces.number(_piece(item)))
-            place, cores = state.sockets[spot[0]], list(item["cores"])
-            free = [core for core in dict.fromkeys(cores) if 0 <= core < place.host.cores and core not in place.cores]
-            if len(free) != len(item["workloads"]):
-                raise ConfigurationError(
-                    f"the snapshot puts '{request.id}' on cores {cores} of server '{item['server']}', "
-                    f"needed {len(item['workloads'])} free ones from 0 to {place.host.cores - 1}"
-                )
-            state.put(request.id, spot, free)
-            spots.append(spot)
-        state.keep(request, spots)
-    return state
+def _check_origin(document: Mapping[str, Any], core: "Admission") -> None:
+    """Refuse a snapshot that was decided by other models, or on other machines of the same names."""
+    for name, machine in core.state.cluster.machine_types.items():
+        if document["machines"].get(name, machine.fingerprint) != machine.fingerprint:
+            raise ConfigurationError(
+                f"the snapshot is of another machine '{name}' than this cluster's",
+                hint="its file changed: place the requests again",
+            )
+    policy = DEPRECATED.get(document["policy"], document["policy"])
+    if core.policy.name != policy:
+        raise ConfigurationError(
+            f"the snapshot was placed by policy '{policy}', this placer's is '{core.policy.name}'",
+            hint=f"make the placer with policy '{policy}'",
+        )
+    mine = core.estimates.fingerprint(tuple(document["machines"]))
+    if (core.policy.predicts or core.policy.needs_profiles) and document["models"] != mine:
+        raise ConfigurationError(
+            f"the snapshot was decided by other models ({document['models'][:8]}, these are {mine[:8]})",
+            hint="restore with the models it was taken with, then go over to new ones with lifecycle.use(library)",
+        )
+
+
+def transferred(document: Mapping[str, Any], core: "Admission") -> None:
+    """Fill an empty state of the same cluster with what runs, by other models; mixes need not hold.
+
+    Raises
+    ------
+    UnsupportedPredictionError, UnknownNameError
+        Where the models lack a network function that runs and is promised something.
+    """
+    shared = [item for item in document["placed"] if not any(piece["exclusive"] for piece in item["pieces"])]
+    requests = [Request.from_dict(item["request"]) for item in shared]
+    for error in core.estimates.unknown(requests, core.state.cluster.machines).values():
+        raise error
+    _filled(document, core)
+    _close(document, core.state)
+
+
+def _close(document: Mapping[str, Any], state: State) -> None:
+    for name, why in document["closed"].items():
+        number = state.number_of(name)
+        if number is not None and why in ("cordoned", "failed"):
+            state.close(number, why)
+
+
+def _filled(document: Mapping[str, Any], core: "Admission") -> list[tuple[Request, str]]:
+    """Seat what has the server it had; return the others, and where they were."""
+    state = core.state
+    unique_requests(Request.from_dict(item["request"]) for item in document["placed"])
+    places = {(state.servers[place.server].name, place.socket): i for i, place in enumerate(state.sockets)}
+    former = {server.name: server for server in Cluster.from_dict(document["cluster"]).servers}
+    homeless: list[tuple[Request, str]] = []
+    for item in document["placed"]:
+        request, pieces = Request.from_dict(item["request"]), item["pieces"]
+        where = [places.get((piece["server"], piece["socket"])) for piece in pieces]
+        servers = [former[piece["server"]] for piece in pieces]
+        if all(_same(state, number, server) for number, server in zip(where, servers, strict=True)):
+            _seat(core, request, pieces, [number for number in where if number is not None])
+        else:
+            homeless.append((request, pieces[0]["server"]))
+    return homeless
+
+
+def _same(state: State, number: int | None, server: Server) -> bool:
+    """Say whether a socket is of the kind it was."""
+    return number is not None and state.sockets[number].host == host_of(server)
+
+
+def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any]], where: Sequence[int]) -> None:
+    """Put a request where it was, each piece with its share of what the request needs by now."""
+    state, spots = core.state, []
+    listed = [_piece(item) for item in pieces]
+    host = state.sockets[where[0]].host
+    needed = core.writer.capacity_rounded(request, host) or 0.0
+    total = sum(piece.needed_mpps * piece.instances for piece in listed)
+    instances = sum(piece.instances for piece in listed)
+    for piece, item, number in zip(listed, pieces, where, strict=True):
+        share = piece.needed_mpps / total if total else 1.0 / instances
+        fixed = Piece(piece.workloads, needed * share, piece.ways, piece.exclusive, piece.instances, piece.replicas)
+        if piece.exclusive:
+            fixed = piece
+        if tuple(piece.workloads) != tuple(w.key for w in request.chain) * piece.instances:
+            raise ConfigurationError(
+                f"the snapshot runs {list(piece.workloads)} for '{request.id}', whose chain is {request.label}"
+            )
+        spot = (number, state.pieces.number(fixed))
+        _check_cores(state.sockets[number], request, item)
+        state.put(request, spot, item["cores"])
+        spots.append(spot)
+    state.keep(request, spots)
+
+
+def _check_cores(place: Socket, request: Request, item: Mapping[str, Any]) -> None:
+    cores = list(item["cores"])
+    free = [core for core in dict.fromkeys(cores) if 0 <= core < place.host.cores and core not in place.cores]
+    if len(free) != len(item["workloads"]) or len(cores) != len(free):
+        raise ConfigurationError(
+            f"the snapshot puts '{request.id}' on cores {cores} of server '{item['server']}', "
+            f"needed {len(item['workloads'])} free ones from 0 to {place.host.cores - 1}"
+        )
+
+
+def _judge(core: "Admission", known: set[str]) -> None:
+    """Refuse mixes that do not hold, but for requests that the snapshot itself calls at risk."""
+    for name, breach in core.broken().items():
+        if name not in known:
+            raise ConfigurationError(
+                f"in the snapshot '{name}' does not hold: {breach.what} of {breach.workload}, needed "
+                f"{breach.needed:.4g}, possible {breach.possible:.4g}",
+                hint="it was taken at another confidence, or changed by hand: place the requests again",
+            )
+
+
+def _housed(core: "Admission", homeless: Sequence[tuple[Request, str]]) -> Restored:
+    """Place what was on servers that are gone, higher priorities first."""
+    moves: list[Move] = []
+    left: list[Decision] = []
+    for request, source in sorted(homeless, key=lambda item: -item[0].priority):
+        decision = core.admit(request)
+        if decision.accepted:
+            moves += [Move(request.id, source, server) for server in decision.servers]
+        else:
+            left.append(decision)
+    return Restored(tuple(moves), tuple(left))
 
 
 def _piece(item: Mapping[str, Any]) -> Piece:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from slomo.placement.feasibility.mixes import Piece
 from slomo.placement.online.state import State
+from slomo.placement.problem.request import Request
 
 #: Rounds of watching before a batch is left as it is.
 MOST_ROUNDS = 12
@@ -16,7 +17,7 @@ def scale_out(
     state: State,
     observe: Callable[[], Mapping[str, float]],
     needed_mpps: Mapping[str, float],
-    choose: Callable[[int], int | None],
+    choose: Callable[[Request, int], int | None],
 ) -> int:
     """Add instances; return how many.
 
@@ -29,7 +30,7 @@ def scale_out(
     needed_mpps : mapping of str to float
         What each must have [Mpps].
     choose : callable
-        Finds a socket for a piece, or None.
+        Finds a socket for a piece of a request, or None.
     """
     added = 0
     for _ in range(MOST_ROUNDS):
@@ -42,19 +43,20 @@ def scale_out(
     return added
 
 
-def _one_more(state: State, name: str, needed_mpps: float, choose: Callable[[int], int | None]) -> bool:
+def _one_more(state: State, name: str, needed_mpps: float, choose: Callable[[Request, int], int | None]) -> bool:
     """Split a request's traffic over one instance more, if there may be one and has room."""
     request, spots = state.requests[name], state.spots[name]
     if len(spots) >= request.replicas:
         return False
     workloads = tuple(workload.key for workload in request.chain)
     piece = state.pieces.number(Piece(workloads, needed_mpps / (len(spots) + 1)))
-    socket = choose(piece)
+    socket = choose(request, piece)
     if socket is None:
         return False
-    state.forget(name)
     moved = [(number, piece) for number in (*(spot[0] for spot in spots), socket)]
+    for spot in spots:
+        state.take(request, spot)
     for spot in moved:
-        state.put(name, spot)
-    state.keep(request, moved)
+        state.put(request, spot)
+    state.settle(name, moved)
     return True

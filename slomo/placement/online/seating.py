@@ -46,7 +46,7 @@ def seat_mixes(
             if socket is None:
                 return taken
             for piece, request in here:
-                state.put(request.id, (socket, piece))
+                state.put(request, (socket, piece))
                 state.keep(request, [(socket, piece)])
                 taken.add(request.id)
     return taken
@@ -62,7 +62,7 @@ def seat_requests(state: State, host: Host, requests: Sequence[Request], seats: 
             continue
         spots = [(empty[at], state.pieces.number(piece)) for at, piece in mine]
         for spot in spots:
-            state.put(request.id, spot)
+            state.put(request, spot)
         state.keep(request, spots)
         taken.add(request.id)
     return taken

@@ -1,15 +1,23 @@
 """What runs where: sockets grouped by signature, so that the best socket is found among kinds of sockets, not sockets.
 
 A signature's sockets are interchangeable; the one with the lowest number is taken, so that decisions can be repeated.
+Servers come and go: one that is closed (cordoned, failed, removed) keeps its number, and no socket of it is offered.
+Whatever is tried can be undone as a whole (:meth:`State.trial`).
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from slomo.placement.feasibility.mixes import Host, Pieces, Signature, host_of, without
-from slomo.placement.problem.cluster import Cluster
+from slomo.placement.online.constraints import Constraints
+from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import Request
+
+#: Why a server is closed.
+Closed = Literal["cordoned", "failed", "removed"]
 
 
 @dataclass
@@ -19,7 +27,7 @@ class Socket:
     Attributes
     ----------
     server : int
-        Index into the cluster's servers.
+        Number of the server.
     socket : int
         Number within the server.
     host : Host
@@ -41,6 +49,36 @@ class Socket:
 Spot = tuple[int, int]
 
 
+class Trial:
+    """What is being tried; kept at its end unless it is undone."""
+
+    kept = True
+
+    def undo(self) -> None:
+        """Have everything since the trial began undone at its end."""
+        self.kept = False
+
+
+class _Group:
+    """The sockets of one kind with one signature, the lowest first; those that left are passed over."""
+
+    __slots__ = ("heap", "queued")
+
+    def __init__(self) -> None:
+        self.heap: list[int] = []
+        self.queued: set[int] = set()
+
+    def add(self, number: int) -> None:
+        if number not in self.queued:
+            self.queued.add(number)
+            heapq.heappush(self.heap, number)
+
+    def lowest(self, belongs: Callable[[int], bool]) -> int | None:
+        while self.heap and not belongs(self.heap[0]):
+            self.queued.discard(heapq.heappop(self.heap))
+        return self.heap[0] if self.heap else None
+
+
 class State:
     """All sockets of a cluster.
 
@@ -50,13 +88,17 @@ class State:
         Servers.
     pieces : Pieces
         What the numbers in signatures stand for.
-    everywhere : bool
-        Use sockets without a NIC, too.
 
     Attributes
     ----------
-    hosts : tuple of Host
-        Kinds of sockets, in the order they appear.
+    servers : list of Server
+        By number, those that were removed included.
+    tainted, limited : set of int
+        Servers with taints, and with limited amounts of something.
+    closed : dict of int to str
+        Servers that take nothing more, and why.
+    version : int
+        Raised by every change.
 
     Examples
     --------
@@ -65,45 +107,135 @@ class State:
     (2, 0)
     """
 
-    def __init__(self, cluster: Cluster, pieces: Pieces, *, everywhere: bool = False) -> None:
-        self.cluster, self.pieces = cluster, pieces
+    def __init__(self, cluster: Cluster, pieces: Pieces) -> None:
+        self.pieces = pieces
+        self.servers: list[Server] = []
         self.sockets: list[Socket] = []
         self.requests: dict[str, Request] = {}
         self.spots: dict[str, tuple[Spot, ...]] = {}
-        self._groups: dict[tuple[Host, Signature], list[int]] = {}
+        self.closed: dict[int, Closed] = {}
+        self.constraints = Constraints()
+        self.tainted: set[int] = set()
+        self.limited: set[int] = set()
+        self.version = 0
+        self._groups: dict[tuple[Host, Signature], _Group] = {}
         self._tenants: dict[int, int] = {}
-        self._shy: dict[str, tuple[str, ...]] = {}
-        for index, server in enumerate(cluster.servers):
-            host = host_of(server)
-            for socket in range(server.used_sockets) if everywhere else server.nics:
-                self.sockets.append(Socket(index, socket, host))
-        self.hosts = tuple(dict.fromkeys(place.host for place in self.sockets))
-        for number, place in enumerate(self.sockets):
-            self._groups.setdefault((place.host, ()), []).append(number)  # ascending, which is a heap
+        self._own: dict[str, list[int]] = {}
+        self._journal: list[Callable[[], None]] | None = None
+        self._cluster: Cluster | None = cluster
+        self._hosts: tuple[Host, ...] | None = None
+        for server in cluster.servers:
+            self._append(server)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The servers there are, but for those removed."""
+        if self._cluster is None:
+            alive = (server for number, server in enumerate(self.servers) if self.closed.get(number) != "removed")
+            self._cluster = Cluster(tuple(alive))
+        return self._cluster
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Kinds of sockets that take something, in an order that does not depend on that of the servers."""
+        if self._hosts is None:
+            kinds = {place.host for place in self.sockets if place.server not in self.closed}
+            self._hosts = tuple(sorted(kinds, key=Host.order))
+        return self._hosts
 
     @property
     def servers_used(self) -> int:
         """Servers on which something runs."""
         return len(self._tenants)
 
+    def number_of(self, server: str) -> int | None:
+        """Return the number of a server that was not removed, or None."""
+        numbers = self._own.get(server, ())
+        return next((number for number in numbers if self.closed.get(number) != "removed"), None)
+
+    def sockets_of(self, server: int) -> list[int]:
+        """Return the numbers of a server's sockets."""
+        return [number for number, place in enumerate(self.sockets) if place.server == server]
+
+    def tenants_of(self, server: int) -> tuple[str, ...]:
+        """Return the requests with a piece on a server, in the order in which they came."""
+        here = {owner for place in self.sockets if place.server == server for owner, _, _ in place.cores.values()}
+        return tuple(name for name in self.requests if name in here)
+
+    def add_server(self, server: Server) -> int:
+        """Add a server; return its number."""
+        number = self._append(server)
+        self._note(lambda: self._drop_last(number))
+        self._changed()
+        return number
+
+    def _append(self, server: Server) -> int:
+        number, host = len(self.servers), host_of(server)
+        self.servers.append(server)
+        if server.taints:
+            self.tainted.add(number)
+        if server.resources:
+            self.limited.add(number)
+        self._own.setdefault(server.name, []).append(number)
+        for socket in server.nics:
+            self.sockets.append(Socket(number, socket, host))
+            self._groups.setdefault((host, ()), _Group()).add(len(self.sockets) - 1)
+        return number
+
+    def _drop_last(self, number: int) -> None:
+        server = self.servers.pop()
+        self.tainted.discard(number)
+        self.limited.discard(number)
+        self._own[server.name].remove(number)
+        for group in self._groups.values():
+            group.heap = [place for place in group.heap if self.sockets[place].server != number]
+            heapq.heapify(group.heap)
+            group.queued = set(group.heap)
+        self.sockets = [place for place in self.sockets if place.server != number]
+        self._changed()
+
+    def close(self, server: int, why: Closed | None) -> None:
+        """Take a server out of what is offered, or (with None) back in."""
+        before = self.closed.get(server)
+        if why is None:
+            self.closed.pop(server, None)
+        else:
+            self.closed[server] = why
+        for number in self.sockets_of(server):
+            place = self.sockets[number]
+            self._groups.setdefault((place.host, place.signature), _Group()).add(number)
+        self._note(lambda: self.close(server, before))
+        self._changed()
+
+    def _changed(self) -> None:
+        self._cluster = self._hosts = None
+        self.version += 1
+
     def groups(self) -> Iterator[tuple[Host, Signature, int]]:
         """Yield kind of socket, signature, and the lowest socket that has it."""
         dead = []
-        for (host, signature), heap in self._groups.items():
-            while heap and self.sockets[heap[0]].signature != signature:
-                heapq.heappop(heap)
-            if heap:
-                yield host, signature, heap[0]
+        for key, group in self._groups.items():
+            lowest = group.lowest(lambda number, key=key: self._belongs(number, key))  # type: ignore[misc]
+            if lowest is None:
+                dead.append(key)
             else:
-                dead.append((host, signature))
+                yield (*key, lowest)
         for key in dead:
             del self._groups[key]
 
-    def empty_sockets(self, host: Host) -> list[int]:
-        """Return the empty sockets of a kind, in order."""
-        return [number for number, place in enumerate(self.sockets) if place.host == host and not place.signature]
+    def _belongs(self, number: int, key: tuple[Host, Signature]) -> bool:
+        place = self.sockets[number]
+        return place.signature == key[1] and place.host == key[0] and place.server not in self.closed
 
-    def put(self, request: str, spot: Spot, cores: Sequence[int] | None = None) -> tuple[int, ...]:
+    def empty_sockets(self, host: Host) -> list[int]:
+        """Return the empty sockets of a kind that take something, in order."""
+        return [
+            number
+            for number, place in enumerate(self.sockets)
+            if place.host == host and not place.signature and place.server not in self.closed
+        ]
+
+    def put(self, request: Request, spot: Spot, cores: Sequence[int] | None = None) -> tuple[int, ...]:
         """Put a piece of a request on given cores of a socket, or on the lowest free ones; return the cores."""
         number, piece = spot
         place = self.sockets[number]
@@ -111,59 +243,159 @@ class State:
         wanted = range(place.host.cores) if cores is None else cores
         free = [core for core in wanted if core not in place.cores and 0 <= core < place.host.cores][:stages]
         assert len(free) == stages, "BUG: a socket was chosen that has too few free cores"
-        place.cores.update({core: (request, piece, stage) for stage, core in enumerate(free)})
-        self._tenants[place.server] = self._tenants.get(place.server, 0) + 1
-        self._resign(number, self.pieces.grown(place.signature, piece))
+        self._put(number, piece, {core: (request.id, piece, stage) for stage, core in enumerate(free)})
+        self._count(place.server, request, piece)
+        self._note(lambda: self._unput(request, spot, free))
         return tuple(free)
 
-    def take(self, request: str, spot: Spot) -> None:
+    def take(self, request: Request, spot: Spot) -> None:
         """Take one piece of a request off a socket."""
         number, piece = spot
         place = self.sockets[number]
-        mine = [core for core, (owner, kind, _) in sorted(place.cores.items()) if owner == request and kind == piece]
-        for core in mine[: len(self.pieces[piece].workloads)]:
+        mine = [core for core, (owner, kind, _) in place.cores.items() if owner == request.id and kind == piece]
+        mine = sorted(mine)[: len(self.pieces[piece].workloads)]
+        before = {core: place.cores[core] for core in mine}
+        self._unput(request, spot, mine)
+
+        def back() -> None:
+            self._put(number, piece, before)
+            self._count(place.server, request, piece)
+
+        self._note(back)
+
+    def _count(self, server: int, request: Request, piece: int, sign: int = 1) -> None:
+        self.constraints.take(server, self.servers[server], request, self.pieces[piece], sign)
+
+    def _put(self, number: int, piece: int, cores: Mapping[int, tuple[str, int, int]]) -> None:
+        place = self.sockets[number]
+        place.cores.update(cores)
+        self._tenants[place.server] = self._tenants.get(place.server, 0) + 1
+        self._resign(number, self.pieces.grown(place.signature, piece))
+
+    def _unput(self, request: Request, spot: Spot, cores: Iterable[int]) -> None:
+        number, piece = spot
+        place = self.sockets[number]
+        for core in cores:
             del place.cores[core]
         self._tenants[place.server] -= 1
         if not self._tenants[place.server]:
             del self._tenants[place.server]
+        self._count(place.server, request, piece, -1)
         self._resign(number, without(place.signature, piece))
 
     def _resign(self, number: int, signature: Signature) -> None:
         place = self.sockets[number]
         place.signature = signature
-        heapq.heappush(self._groups.setdefault((place.host, signature), []), number)
+        self.version += 1
+        self._groups.setdefault((place.host, signature), _Group()).add(number)
 
     def keep(self, request: Request, spots: Iterable[Spot]) -> None:
         """Remember where a request is."""
-        self.requests[request.id] = request
-        self.spots[request.id] = tuple(spots)
-        if request.anti_affinity:
-            self._shy[request.id] = request.anti_affinity
+        self._enter(request, tuple(spots))
+        self._note(lambda: self._leave(request.id))
 
-    def forget(self, request: str) -> tuple[Spot, ...]:
+    def _enter(self, request: Request, spots: tuple[Spot, ...]) -> None:
+        self.requests[request.id] = request
+        self.spots[request.id] = spots
+        self.constraints.enter(request)
+
+    def _leave(self, name: str) -> None:
+        self.constraints.leave(self.requests.pop(name))
+        del self.spots[name]
+
+    def settle(self, name: str, spots: Iterable[Spot]) -> None:
+        """Remember where a placed request is now."""
+        before, self.spots[name] = self.spots[name], tuple(spots)
+        self._note(lambda: self.settle(name, before))
+
+    def forget(self, name: str) -> tuple[Spot, ...]:
         """Take all pieces of a request off; return where they were."""
-        spots = self.spots.pop(request)
+        request, spots = self.requests[name], self.spots[name]
         for spot in spots:
             self.take(request, spot)
-        del self.requests[request]
-        self._shy.pop(request, None)
+        order = None if self._journal is None else tuple(self.requests)
+        self._leave(name)
+
+        def back() -> None:
+            self._enter(request, spots)
+            if order is not None and order[-1] != name:  # in the place it had
+                self.requests = {each: self.requests[each] for each in order if each in self.requests}
+                self.spots = {each: self.spots[each] for each in order if each in self.spots}
+
+        self._note(back)
         return spots
+
+    def replaced(self, request: Request) -> None:
+        """Take a request's new description for what is placed under its name."""
+        before = self.requests[request.id]
+        self.constraints.leave(before)
+        self.requests[request.id] = request
+        self.constraints.enter(request)
+        self._note(lambda: self.replaced(before))
 
     def servers_of(self, request: str) -> set[int]:
         """Return the servers a request runs on."""
         return {self.sockets[number].server for number, _ in self.spots.get(request, ())}
 
-    def allowed(self, request: Request, mine: Iterable[Spot]) -> "Callable[[Socket], bool] | None":
-        """Return which sockets (anti-)affinity leaves to a request, or None where it leaves all."""
-        if not request.affinity and not request.anti_affinity and not self._avoided(request):
-            return None
-        own = {self.sockets[number].server for number, _ in mine}
-        near = [self.servers_of(name) for name in request.affinity if name != request.id and name in self.spots]
-        foes = [*request.anti_affinity, *self._avoided(request)]
-        away = set().union(*(self.servers_of(name) for name in foes if name != request.id))
-        away |= own if request.id in request.anti_affinity else set()
-        return lambda place: place.server not in away and all(place.server in group for group in near)
+    def allowed(self, request: Request, mine: Iterable[Spot] = ()) -> "Callable[[Socket], bool] | None":
+        """Return which sockets affinity, labels, taints and spread leave to a request, or None for all."""
+        own = [self.sockets[number].server for number, piece in mine for _ in range(self.pieces[piece].instances)]
+        test = self.constraints.allowed(request, own, self)
+        return None if test is None else lambda place: test(place.server)
 
-    def _avoided(self, request: Request) -> list[str]:
-        """Return the placed requests that do not want this one near."""
-        return [name for name, away in self._shy.items() if request.id in away]
+    def short_of(self, request: Request, piece: int, place: Socket) -> str | None:
+        """Return what a server has too little of for a piece, beside cores and ways, or None."""
+        return self.constraints.short_of(place.server, self.servers[place.server], request, self.pieces[piece])
+
+    def renamed(self, name: str, other: str) -> None:
+        """Let a placed request go by another name."""
+        request = replace(self.requests[name], id=other)
+        self.constraints.leave(self.requests[name])
+        self.constraints.enter(request)
+        self.requests = {
+            other if key == name else key: request if key == name else r for key, r in self.requests.items()
+        }
+        self.spots = {other if key == name else key: spots for key, spots in self.spots.items()}
+        for number in {number for number, _ in self.spots[other]}:
+            cores = self.sockets[number].cores
+            cores |= {core: (other, *rest) for core, (owner, *rest) in cores.items() if owner == name}  # type: ignore[misc]
+        self._note(lambda: self.renamed(other, name))
+        self.version += 1
+
+    def copy(self) -> "State":
+        """Return a state of its own that runs the same; pieces keep their numbers."""
+        other = State.__new__(State)
+        other.__dict__.update(self.__dict__)
+        other.servers, other.closed = list(self.servers), dict(self.closed)
+        other.sockets = [replace(place, cores=dict(place.cores)) for place in self.sockets]
+        other.requests, other.spots = dict(self.requests), dict(self.spots)
+        other.tainted, other.limited, other._tenants = set(self.tainted), set(self.limited), dict(self._tenants)
+        other._own = {name: list(numbers) for name, numbers in self._own.items()}
+        other.constraints = self.constraints.copy()
+        other._groups, other._journal = {}, None
+        for number, place in enumerate(other.sockets):
+            other._groups.setdefault((place.host, place.signature), _Group()).add(number)
+        return other
+
+    def _note(self, undo: Callable[[], None]) -> None:
+        if self._journal is not None:
+            self._journal.append(undo)
+
+    @contextmanager
+    def trial(self) -> Iterator[Trial]:
+        """Undo everything done inside where that raises, or where the trial is undone."""
+        outer, journal, trial = self._journal, list[Callable[[], None]](), Trial()
+        self._journal = journal
+        try:
+            yield trial
+        except BaseException:
+            trial.undo()
+            raise
+        finally:
+            self._journal = None  # undoing is not noted
+            if not trial.kept:
+                for undo in reversed(journal):
+                    undo()
+            self._journal = outer
+            if outer is not None and trial.kept:
+                outer.extend(journal)

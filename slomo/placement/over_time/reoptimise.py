@@ -136,18 +136,11 @@ def _planned(placer: Placer, threshold: float, planner: str | type[Policy] | Non
 
 def _afresh(placer: Placer, planner: str | type[Policy] | None) -> Placer:
     """Return a placer of the same cluster that knows the same and has placed nothing."""
-    estimates = placer.estimates
-    return Placer(
-        estimates.library,
-        placer.cluster,
-        type(placer.policy) if planner is None else planner,
-        model=estimates.model,
-        confidence=estimates.confidence,
-        profiles=tuple(estimates.profiles.values()),
-        fallback=placer.fallback,
-        method=estimates.method,
-        observe=placer._observe,
-    )
+    kind = type(placer.policy) if planner is None else planner
+    planned = Placer(placer.estimates.library, placer.cluster, kind, **vars(placer.settings))
+    for name in placer.snapshot()["closed"]:
+        planned.lifecycle.cordon(name)
+    return planned
 
 
 def aligned(
@@ -174,7 +167,8 @@ def aligned(
         for entry in sorted(plan["placed"], key=lambda entry: order[entry["request"]["id"]])
     ]
     _seat(entries, now, {server.name: server.cores for server in cluster.servers})
-    return {**plan, "policy": now["policy"], "placed": entries}, _moves(now, entries)
+    same = {name: now[name] for name in ("policy", "closed") if name in now}
+    return {**plan, **same, "placed": entries}, _moves(now, entries)
 
 
 def _parts(document: Mapping[str, Any]) -> dict[str, Counter[tuple[int, _Part]]]:

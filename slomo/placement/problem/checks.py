@@ -1,11 +1,21 @@
 """Checks that every document of the placement problem shares."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
 
 SCHEMA_VERSION = 1
+Amounts = tuple[tuple[str, float], ...]
+#: What a server may have a limited amount of, beside cores and cache ways, and its unit.
+RESOURCES = {
+    "memory_gib": "GiB",
+    "hugepages_gib": "GiB",
+    "nic_gbps": "Gbit/s",
+    "virtual_functions": "",
+    "closids": "classes of service",
+}
 
 
 def check_unique(what: str, names: Iterable[str]) -> None:
@@ -21,6 +31,24 @@ def check_unique(what: str, names: Iterable[str]) -> None:
         if name in seen:
             raise InvalidValueError(f"two {what}s are called '{name}', needed names that differ")
         seen.add(name)
+
+
+def checked_amounts(whose: str, amounts: Mapping[str, float]) -> Amounts:
+    """Return amounts of resources in order of name.
+
+    Raises
+    ------
+    UnknownNameError
+        For a resource there is none of.
+    InvalidValueError
+        For an amount that is no number from 0.
+    """
+    for name, amount in amounts.items():
+        if name not in RESOURCES:
+            raise UnknownNameError(f"resource of {whose}", name, RESOURCES)
+        if not (math.isfinite(amount) and amount >= 0.0):
+            raise InvalidValueError(f"{whose}: {name} is {amount!r}, needed a number from 0")
+    return tuple(sorted(amounts.items()))
 
 
 def check_version(what: str, data: Mapping[str, Any]) -> None:

@@ -3,14 +3,17 @@
 Rates and NUMA nodes are those of NUMASFP (COMSNETS'22), cache ways those of ResQ (NSDI'18).
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError
-from slomo.placement.problem.checks import SCHEMA_VERSION, check_unique, check_version
+from slomo.placement.problem.checks import SCHEMA_VERSION, Amounts, check_unique, check_version, checked_amounts
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.machine import Machine, load_machine
+
+Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,22 @@ class Server:
         policies.
     sockets : int or None
         Sockets in use; None means all.
+    cost : float
+        What it costs to use it, in any unit; plans use what costs least in all.
+    labels : mapping of str to str
+        For instance ``{"rack": "r3"}``; requests may ask for some.
+    taints : tuple of str
+        What a request must tolerate to be put here.
+    resources : mapping of str to float
+        Amounts of `memory_gib`, `hugepages_gib`, `nic_gbps`, `virtual_functions`, `closids` that network functions may
+        use; what is not named is not counted.
 
     Raises
     ------
     UnknownNameError
         For a machine type there is none of.
     InvalidValueError
-        For more cores, ways or sockets than the machine type has.
+        For more cores, ways or sockets than the machine type has, or a cost or amount that is negative.
 
     Examples
     --------
@@ -52,9 +64,33 @@ class Server:
     llc_ways_usable: int | None = None
     nic_sockets: tuple[int, ...] | None = None
     sockets: int | None = None
+    cost: float = 1.0
+    labels: Pairs = ()
+    taints: tuple[str, ...] = ()
+    resources: Amounts = ()
+
+    if TYPE_CHECKING:  # what may be given is wider than what is kept
+
+        def __init__(
+            self,
+            name: str,
+            machine: str,
+            cores_reserved: int = ...,
+            llc_ways_usable: int | None = ...,
+            nic_sockets: Sequence[int] | None = ...,
+            sockets: int | None = ...,
+            cost: float = ...,
+            labels: Mapping[str, str] | Pairs = ...,
+            taints: str | Sequence[str] = ...,
+            resources: Mapping[str, float] | Amounts = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         host = self.machine_type
+        object.__setattr__(self, "labels", tuple(sorted(dict(self.labels).items())))
+        object.__setattr__(self, "taints", (self.taints,) if isinstance(self.taints, str) else tuple(self.taints))
+        object.__setattr__(self, "resources", checked_amounts(f"server '{self.name}'", dict(self.resources)))
+        self._require(math.isfinite(self.cost) and self.cost > 0.0, "cost", "a number above 0")
         if self.nic_sockets is not None:
             object.__setattr__(self, "nic_sockets", tuple(self.nic_sockets))
         has = f"machine '{host.name}' has"
@@ -110,12 +146,11 @@ class Server:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in asdict(self).items()
-            if value is not None
-        }
+        """Return a JSON-ready mapping; what is as usual is left out."""
+        fields = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        fields |= {name: dict(getattr(self, name)) for name in ("labels", "resources")}
+        usual = {"cost": 1.0, "labels": {}, "taints": [], "resources": {}}
+        return {key: value for key, value in fields.items() if value is not None and value != usual.get(key)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Server":
@@ -146,6 +181,7 @@ class Cluster:
         if not self.servers:
             raise InvalidValueError("the cluster has no servers, needed 1 or more")
         check_unique("server", (server.name for server in self.servers))
+        self._check_machines()
 
     def __len__(self) -> int:
         return len(self.servers)
@@ -157,10 +193,27 @@ class Cluster:
         rows = ((s.name, s.machine, s.used_sockets, s.cores, s.ways) for s in self.servers)
         return html_table(f"{len(self)} servers", ("server", "machine", "sockets", "cores", "cache ways"), rows)
 
+    def _check_machines(self) -> None:
+        """Refuse two machine types of one name."""
+        known: dict[str, Machine] = {}
+        for path in dict.fromkeys(server.machine for server in self.servers):
+            made = load_machine(path)
+            other = known.setdefault(made.name, made)
+            if other.fingerprint != made.fingerprint:
+                raise InvalidValueError(
+                    f"two machine types of the cluster are called '{made.name}', but differ", hint="rename one's file"
+                )
+
+    @property
+    def machine_types(self) -> dict[str, Machine]:
+        """Machine types of the cluster by name."""
+        paths = dict.fromkeys(server.machine for server in self.servers)
+        return {made.name: made for made in map(load_machine, paths)}
+
     @property
     def machines(self) -> tuple[str, ...]:
         """Machine types of the cluster, in the order they appear."""
-        return tuple(dict.fromkeys(server.machine_type.name for server in self.servers))
+        return tuple(self.machine_types)
 
     @classmethod
     def uniform(cls, machine: str, count: int, **fields: Any) -> "Cluster":

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from slomo.placement.problem.checks import check_version
+from slomo.placement.problem.checks import RESOURCES, check_version
 from slomo.vocabulary.display import html_table
 
 SCHEMA_VERSION = 1
@@ -31,6 +31,8 @@ class Assignment:
         Cache ways it may fill (Intel CAT); None means all.
     buffers : int or None
         Packet buffers it may have, so that all on the socket fit the space devices fill (ResQ section 4.3).
+    memory_node : int or None
+        NUMA node of its memory; None means that of its socket.
     """
 
     server: str
@@ -43,6 +45,7 @@ class Assignment:
     high_mpps: float | None = None
     llc_way_mask: int | None = None
     buffers: int | None = None
+    memory_node: int | None = None
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,10 @@ class Refusal:
     needed, possible : float or None
         Throughput [Mpps] (or cores, ways: see `what`) needed, and the best there was.
     what : str
-        ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``, ``"affinity"``; or what is missing: ``"model"``,
-        ``"profile over cache ways"``.
+        ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``, ``"affinity"``, ``"constraints"`` (labels, taints,
+        spread), an amount such as ``"memory_gib"``; or what is missing: ``"model"``, ``"profile over cache ways"``.
+    server : str
+        The server that was least short of it; empty where that makes no difference.
     """
 
     request: str
@@ -70,6 +75,7 @@ class Refusal:
     what: str
     needed: float | None = None
     possible: float | None = None
+    server: str = ""
 
     @property
     def text(self) -> str:
@@ -77,15 +83,21 @@ class Refusal:
 
         Examples
         --------
-        >>> Refusal("edge", "lpm", "e5-2620v4", "throughput", 6.0, 5.4).text
-        "throughput of 'edge' (lpm) on e5-2620v4: needed 6, at best 5.4 Mpps"
+        >>> Refusal("edge", "lpm", "e5-2620v4", "throughput", 6.0, 5.4, "rack-3").text
+        "throughput of 'edge' (lpm) on rack-3 (e5-2620v4): needed 6, at best 5.4 Mpps, 10 % short"
         """
-        units = {"throughput": " Mpps", "latency": " us"}
+        units = {"throughput": " Mpps", "latency": " us"} | {
+            name: f" {unit}" for name, unit in RESOURCES.items() if unit
+        }
+        where = f"{self.server} ({self.machine})" if self.server else self.machine
         missing = "no " if self.what.startswith(("model", "profile")) else ""
-        subject = f"{missing}{self.what} of '{self.request}' ({self.workload}) on {self.machine}"
+        subject = f"{missing}{self.what} of '{self.request}' ({self.workload}) on {where}"
         numbers = "" if self.needed is None else f": needed {self.needed:.4g}"
         best = "" if self.possible is None else f", at best {self.possible:.4g}"
-        return f"{subject}{numbers}{best}{units.get(self.what, '') if numbers else ''}"
+        short = ""
+        if self.what == "throughput" and self.needed and self.possible is not None and self.possible < self.needed:
+            short = f", {100.0 * (1.0 - self.possible / self.needed):.2g} % short"
+        return f"{subject}{numbers}{best}{units.get(self.what, '') if numbers else ''}{short}"
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,8 @@ class Decision:
         Why there, in words.
     refused : Refusal or None
         What would have broken.
+    confidence : float or None
+        Probability with which all SLOs of its sockets hold; None under policies that predict nothing.
 
     Examples
     --------
@@ -121,6 +135,7 @@ class Decision:
     assignments: tuple[Assignment, ...] = ()
     reasons: tuple[str, ...] = ()
     refused: Refusal | None = None
+    confidence: float | None = None
 
     @property
     def servers(self) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError, UnknownNameError
-from slomo.placement.problem.checks import SCHEMA_VERSION, check_unique, check_version
+from slomo.placement.problem.checks import SCHEMA_VERSION, Amounts, check_unique, check_version, checked_amounts
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
+Pairs = tuple[tuple[str, str], ...]
 #: More instances of one request than this is taken for a slip of the pen.
 MOST_REPLICAS = 1024
 
@@ -92,11 +93,21 @@ class Request:
         Requests that must, or must not, be on the same server. A request that avoids itself spreads its replicas.
     replicas : int
         Instances it may be split into, at most.
+    selector : mapping of str to str
+        Labels that a server must carry.
+    tolerations : tuple of str
+        Taints of servers that it puts up with.
+    spread : str or None
+        Label over whose values its instances are spread, for instance ``"rack"``: no two on one value.
+    max_per_host : int or None
+        Instances on one server, at most.
+    resources : mapping of str to float
+        What one instance takes of a server's `memory_gib`, `hugepages_gib` and `virtual_functions`.
 
     Raises
     ------
     InvalidValueError
-        For an empty id or chain, or a number of replicas outside 1 to 1024.
+        For an empty id or chain, a number of replicas outside 1 to 1024, or an unknown or negative resource.
 
     Examples
     --------
@@ -111,6 +122,11 @@ class Request:
     affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
     replicas: int = 1
+    selector: Pairs = ()
+    tolerations: tuple[str, ...] = ()
+    spread: str | None = None
+    max_per_host: int | None = None
+    resources: Amounts = ()
 
     if TYPE_CHECKING:  # what may be given is wider than what is kept
 
@@ -123,6 +139,11 @@ class Request:
             affinity: str | Sequence[str] = ...,
             anti_affinity: str | Sequence[str] = ...,
             replicas: int = ...,
+            selector: Mapping[str, str] | Pairs = ...,
+            tolerations: str | Sequence[str] = ...,
+            spread: str | None = ...,
+            max_per_host: int | None = ...,
+            resources: Mapping[str, float] | Amounts = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -130,9 +151,13 @@ class Request:
         object.__setattr__(
             self, "chain", tuple(parse_workload(item) if isinstance(item, str) else item for item in items)
         )
-        for name in ("affinity", "anti_affinity"):
+        for name in ("affinity", "anti_affinity", "tolerations"):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+        object.__setattr__(self, "selector", tuple(sorted(dict(self.selector).items())))
+        object.__setattr__(self, "resources", checked_amounts(f"request '{self.id}'", dict(self.resources)))
+        if self.max_per_host is not None and self.max_per_host < 1:
+            raise InvalidValueError(f"request '{self.id}': max_per_host is {self.max_per_host}, needed 1 or more")
         if not self.id or not self.chain:
             raise InvalidValueError(
                 f"request '{self.id}' of {len(self.chain)} network functions, needed an id and 1 or more"
@@ -149,11 +174,15 @@ class Request:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
         kept = {name: getattr(self, name) for name in ("priority", "affinity", "anti_affinity", "replicas")}
         rest = {key: list(value) if isinstance(value, tuple) else value for key, value in kept.items()}
+        more: dict[str, Any] = {name: v for name in ("selector", "resources") if (v := dict(getattr(self, name)))}
+        more |= {name: value for name in ("spread", "max_per_host") if (value := getattr(self, name)) is not None}
+        more |= {"tolerations": list(self.tolerations)} if self.tolerations else {}
         return {
             "id": self.id,
             "chain": [workload.to_dict() for workload in self.chain],
             "slo": self.slo.to_dict(),
             **rest,
+            **more,
         }
 
     @classmethod

@@ -17,6 +17,7 @@ import numpy as np
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.placement.problem.checks import check_version
 from slomo.vocabulary.documents import read_document
+from slomo.vocabulary.durable import write_durably
 
 ProfileKey = tuple[str, str]
 SCHEMA_VERSION = 1
@@ -41,6 +42,10 @@ class InstanceProfile:
         Cache ways -> throughput [Mpps], ways ascending.
     latency : tuple of (float, float, float)
         Load as a share of capacity -> p95 and p99 sojourn time [us], load ascending; may be empty.
+    buffers : int or None
+        Packet buffers it had; the frame size is that of the workload.
+    fingerprint : str
+        Of the machine it was measured on; empty where that is not known.
 
     Examples
     --------
@@ -54,6 +59,8 @@ class InstanceProfile:
     solo_mpps: float
     ways: tuple[tuple[int, float], ...]
     latency: tuple[tuple[float, float, float], ...] = ()
+    buffers: int | None = None
+    fingerprint: str = ""
 
     def __post_init__(self) -> None:
         steps = [way for way, _ in self.ways]
@@ -112,7 +119,8 @@ class InstanceProfile:
         """Rebuild from :meth:`to_dict`'s mapping."""
         ways = tuple((int(way), float(mpps)) for way, mpps in data["ways"])
         latency = tuple((float(a), float(b), float(c)) for a, b, c in data.get("latency", ()))
-        return cls(str(data["machine"]), str(data["workload"]), float(data["solo_mpps"]), ways, latency)
+        first = (str(data["machine"]), str(data["workload"]), float(data["solo_mpps"]))
+        return cls(*first, ways, latency, data.get("buffers"), str(data.get("fingerprint", "")))
 
 
 def measure_curve(
@@ -154,8 +162,7 @@ def measure_curve(
 def save_profiles(profiles: Iterable[InstanceProfile], path: str | Path) -> Path:
     """Write profiles as JSON; return the path."""
     document = {"schema_version": SCHEMA_VERSION, "profiles": [profile.to_dict() for profile in profiles]}
-    Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    return Path(path)
+    return write_durably(path, json.dumps(document, indent=1) + "\n")
 
 
 def load_profiles(path: str | Path) -> tuple[InstanceProfile, ...]:

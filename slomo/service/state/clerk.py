@@ -229,8 +229,10 @@ class Clerk:
 
     def _restore(self, placed: Iterable[Entry]) -> None:
         placer = self.placer
-        document = {"policy": self.policy, "cluster": placer.cluster.to_dict(), "placed": list(placed)}
-        placer.restore({"schema_version": 1, **document})
+        entries = list(placed)
+        # what was placed by models of before stays, whatever these say of it: `lifecycle.at_risk` tells
+        tolerated = [entry["request"]["id"] for entry in entries]
+        placer.restore({**placer.snapshot(), "placed": entries, "at_risk": tolerated})
 
     def add_servers(self, connection: sqlite3.Connection, documents: Sequence[Entry]) -> tuple[dict[str, Any], int]:
         """Add servers."""

@@ -1,0 +1,104 @@
+"""The network functions of one machine by number: a model, and what it is offered where that is not everything."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.models.intervals import ConformalCalibration
+from slomo.vocabulary.workload_text import parse_workload
+
+if TYPE_CHECKING:
+    from slomo.models.nf_model import NFModel
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+
+class Kinds:
+    """Numbers workloads as they are asked about.
+
+    Parameters
+    ----------
+    models : sequence of NFModel
+        All of one machine.
+    """
+
+    def __init__(self, models: "Sequence[NFModel]") -> None:
+        self.models = list(models)
+        self.solo_mpps = np.array([model.solo_mpps for model in models])
+        self._index = {model.workload.key: number for number, model in enumerate(models)}
+        self._codes: dict[str, int] = {key: number for key, number in self._index.items()}
+        self._model = list(range(len(models)))
+        self._load = [np.nan] * len(models)
+
+    def code(self, workload: str) -> int:
+        """Return the number of a workload; KeyError for one without a model."""
+        if workload not in self._codes:
+            base = self._index[without_load(workload)]
+            self._model.append(base)
+            self._load.append(load_of(workload) or np.nan)
+            self._codes[workload] = len(self._model) - 1
+        return self._codes[workload]
+
+    def models_of(self, members: Numbers) -> Numbers:
+        """Return the model of each place, -1 for nobody."""
+        return np.append(self._model, -1)[members]
+
+    def loads_of(self, members: Numbers) -> Floats:
+        """Return what each place is offered [Mpps], NaN where that is everything."""
+        return np.append(self._load, np.nan)[members]
+
+    def calibrations(self, jointly: bool, model: str) -> list[ConformalCalibration]:
+        """Return the signed errors of each model's predictions."""
+        empty = ConformalCalibration(np.zeros(0), "none")
+        if jointly:
+            return [empty if each.response is None else each.response.calibration for each in self.models]
+        return [each.calibration.get(model, empty) for each in self.models]
+
+    def solved(self, who: Numbers, offered: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return throughput each could serve beside the others under their loads, and the ends of its interval [Mpps].
+
+        All tenants of a mix at the fixed point of everybody's answer to everybody else.
+        """
+        from slomo.equilibrium.server import solve_joint
+
+        used, packed = np.unique(who, return_inverse=True)
+        empty = int(used[0] < 0)
+        chosen = [self.models[number] for number in used[empty:]]
+        members = packed.reshape(who.shape) - empty
+        loads = offered if np.isfinite(offered).any() else None
+        joint = solve_joint(chosen, members, loads)
+        load = np.where(joint.load > 0.0, joint.load, 1.0)
+        capacity = np.where(np.isfinite(offered), joint.throughput_mpps / load, joint.throughput_mpps)
+        return capacity, joint.low_mpps, joint.high_mpps
+
+
+@lru_cache(maxsize=65_536)
+def without_load(workload: str) -> str:
+    """Return a workload's key without what it is offered.
+
+    Examples
+    --------
+    >>> without_load("lpm@64B,100000f,2.5Mpps")
+    'lpm@64B,100000f'
+    """
+    if "pps" not in workload:
+        return workload
+    parsed = parse_workload(workload)
+    return parsed.with_traffic(replace(parsed.traffic, offered_mpps=None)).key
+
+
+@lru_cache(maxsize=65_536)
+def load_of(workload: str) -> float | None:
+    """Return what a workload is offered [Mpps], None where that is everything.
+
+    Examples
+    --------
+    >>> load_of("lpm@64B,100000f,2.5Mpps")
+    2.5
+    """
+    return parse_workload(workload).traffic.offered_mpps if "pps" in workload else None

@@ -1,0 +1,265 @@
+"""How one request or a batch finds its place: cut it, find the best socket for each piece, or plan as a whole.
+
+ResQ (NSDI'18) section 5: admission places at once and greedily; a batch is planned afresh. Whoever calls holds the lock
+or works on a copy.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.feasibility.memo import Memo
+from slomo.placement.feasibility.mixes import Host, Piece, Signature
+from slomo.placement.feasibility.oracle import Breach, MixVerdict, piece_breach
+from slomo.placement.online.decisions import DecisionWriter
+from slomo.placement.online.seating import seat_mixes, seat_requests
+from slomo.placement.online.settings import Fallback
+from slomo.placement.online.state import Socket, Spot, State
+from slomo.placement.planning.packing import rank
+from slomo.placement.policies.base import Asked, Policy
+from slomo.placement.problem.decision import Decision, Refusal
+from slomo.placement.problem.request import Request
+
+#: Batches from this size on are followed by a look ahead, over so many mixes at most.
+LARGE_BATCH, _MOST_AHEAD = 500, 20_000
+#: Kinds of requests whose cuts are remembered.
+_MOST_CUTS = 20_000
+Cuts = dict[Host, tuple[Piece, ...]]
+
+
+class Admission:
+    """Finds places.
+
+    Parameters
+    ----------
+    state : State
+        What runs where.
+    policy : Policy
+        Who decides.
+    estimates : ThroughputEstimates
+        Models and profiles.
+    fallback : {"refuse", "alone"}
+        What to do with a network function that has no model.
+    """
+
+    def __init__(self, state: State, policy: Policy, estimates: ThroughputEstimates, fallback: Fallback) -> None:
+        self.state, self.policy, self.estimates, self.fallback = state, policy, estimates, fallback
+        self.pieces = state.pieces
+        self.writer = DecisionWriter(state, policy, estimates)
+        self.cut: Memo[object, list[tuple[Piece, ...]]] = Memo(_MOST_CUTS)
+
+    def with_state(self, state: State) -> "Admission":
+        """Return the same on another state; what is remembered is shared."""
+        other = Admission(state, self.policy, self.estimates, self.fallback)
+        other.cut = self.cut
+        return other
+
+    def admit(self, request: Request) -> Decision:
+        """Place one request, or say why not."""
+        tried: list[Refusal] = []
+        options = self.cuts(request, tried)
+        # a socket in use goes before a new one, even where that takes another instance
+        for used_only in (True, False) if self.policy.picks == "best" and len(options) > 1 else (False,):
+            for cuts in options:
+                if self._put_all(request, cuts, used_only=used_only):
+                    return self.writer.decision(request.id)
+        return self.writer.refusal(request, tried, options[0] if options else {})
+
+    def broken(self) -> dict[str, Breach]:
+        """Return the requests whose promise does not hold where they are, and what is short."""
+        short: dict[str, Breach] = {}
+        for place in self.state.sockets:
+            verdict = self.policy.oracle.verdict(place.host, place.signature) if place.signature else None
+            if verdict is None or verdict.ok:
+                continue
+            for name, number, stage in place.cores.values():
+                piece = self.pieces[number]
+                breach = piece_breach(piece, piece.workloads[stage], verdict)
+                if breach is not None:
+                    short.setdefault(name, breach)
+        return short
+
+    def place(self, batch: Sequence[Request]) -> dict[str, Decision]:
+        """Place a batch, higher priorities first; return the decisions of those refused."""
+        refused: dict[str, Decision] = {}
+        for level in sorted({request.priority for request in batch}, reverse=True):
+            waiting = [request for request in batch if request.priority == level]
+            for request in self._planned(waiting):
+                decision = self.admit(request)
+                if not decision.accepted:
+                    refused[request.id] = decision
+        if len(batch) >= LARGE_BATCH:
+            self._look_ahead()
+        return refused
+
+    def _put_all(self, request: Request, cuts: Cuts, *, used_only: bool) -> bool:
+        """Put all pieces of a request somewhere and keep it, or none."""
+        with self.state.trial() as trial:
+            spots: list[Spot] = []
+            for index in range(max(len(pieces) for pieces in cuts.values())):
+                numbers = {host: self.pieces.number(cut[index]) for host, cut in cuts.items() if index < len(cut)}
+                spot = self.best(request, numbers, self.state.allowed(request, spots), used_only=used_only)
+                if spot is None:
+                    trial.undo()
+                    return False
+                self.state.put(request, spot)
+                spots.append(spot)
+            self.state.keep(request, spots)
+        return True
+
+    def best(
+        self,
+        request: Request,
+        numbers: Mapping[Host, int],
+        allowed: Callable[[Socket], bool] | None = None,
+        *,
+        used_only: bool = False,
+    ) -> Spot | None:
+        """Return the socket for one piece, by the policy's rule; `numbers` has the piece for each kind of socket.
+
+        Where several kinds of sockets are empty, the piece opens the one of which it takes the cheapest share.
+        """
+        oracle, choices = self.policy.oracle, []
+        picks_best = self.policy.picks == "best"
+        for kind, (host, piece) in enumerate(numbers.items()):
+            groups = self._candidates(host, self._fitting(request, piece, allowed))
+            if used_only:
+                groups.pop((), None)
+            mixes = {signature: self.pieces.grown(signature, piece) for signature in groups}
+            for signature, verdict in self._contenders(host, mixes):
+                if verdict.ok:
+                    cores, headroom = rank(oracle, mixes[signature], verdict) if picks_best and signature else (0, 0.0)
+                    share = self.policy.weight(host, piece) * host.cost if picks_best and not signature else 0.0
+                    order = kind if picks_best else 0
+                    choices.append((-cores, -headroom, share, order, groups[signature], piece))
+        return min(choices)[4:] if choices else None
+
+    def _fitting(
+        self, request: Request, piece: int, allowed: Callable[[Socket], bool] | None
+    ) -> Callable[[Socket], bool] | None:
+        """Return which sockets constraints and amounts leave to a piece."""
+        if not self.state.limited:
+            return allowed
+        return lambda place: (allowed is None or allowed(place)) and self.state.short_of(request, piece, place) is None
+
+    def _contenders(self, host: Host, mixes: Mapping[Signature, Signature]) -> Iterable[tuple[Signature, MixVerdict]]:
+        """Judge the mixes that can win, in one batch: under best fit, not those emptier than one known to hold."""
+        oracle = self.policy.oracle
+        if self.policy.picks == "best":
+            known, size = oracle.known(host), self.pieces.cores
+            cores = {signature: size(mix) if signature else 0 for signature, mix in mixes.items()}
+            held = [
+                cores[signature]
+                for signature, mix in mixes.items()
+                if (verdict := known.get(mix)) is not None and verdict.ok
+            ]
+            least = max(held, default=0)
+            mixes = {
+                signature: mix
+                for signature, mix in mixes.items()
+                if least <= cores[signature] <= host.cores and not oracle.hopeless(host, mix)
+            }
+        return zip(mixes, oracle.verdicts(host, list(mixes.values())), strict=True)
+
+    def _candidates(self, host: Host, allowed: Callable[[Socket], bool] | None) -> dict[Signature, int]:
+        """Return each mix there is on sockets of a kind, with the lowest socket that has it."""
+        if allowed is None:
+            return {signature: socket for kind, signature, socket in self.state.groups() if kind == host}
+        lowest: dict[Signature, int] = {}
+        for number, place in enumerate(self.state.sockets):
+            if (
+                place.host == host
+                and place.server not in self.state.closed
+                and place.signature not in lowest
+                and allowed(place)
+            ):
+                lowest[place.signature] = number
+        return lowest
+
+    def cuts(self, request: Request, tried: list[Refusal]) -> list[Cuts]:
+        """Return the ways to cut a request, the preferred first; note in `tried` where none will do."""
+        per_host: dict[Host, list[tuple[Piece, ...]]] = {}
+        alike = (request.chain, request.slo, request.replicas, request.id in request.anti_affinity)
+        rest = (request.spread, request.max_per_host)
+        for host in self.state.hosts:
+            key = (host, *alike, *rest)
+            cuts = self.cut.recall(key)
+            if cuts is None:
+                cuts = self.cut[key] = self._cuts_on(request, host)
+            if cuts:
+                per_host[host] = cuts
+            else:
+                tried.append(self.writer.infeasible(request, host, self.fallback))
+        most = max((len(cuts) for cuts in per_host.values()), default=0)
+        return [{host: cuts[i] for host, cuts in per_host.items() if i < len(cuts)} for i in range(most)]
+
+    def _cuts_on(self, request: Request, host: Host) -> list[tuple[Piece, ...]]:
+        workloads = tuple(workload.key for workload in request.chain)
+        if self.policy.predicts and not all(self.estimates.predictable(host.machine, key) for key in workloads):
+            alone = len(workloads) <= host.cores and self.fallback == "alone"
+            return [(Piece(workloads, exclusive=True),)] if alone else []
+        needed = self.writer.capacity_rounded(request, host)
+        if needed is None or len(workloads) > host.cores:
+            return []
+        cuts = list(self.policy.offers(request, host, needed))
+        return [pieces for pieces in cuts if self.policy.oracle.verdict(host, (self.pieces.number(pieces[0]),)).ok]
+
+    def _planned(self, requests: Sequence[Request]) -> list[Request]:
+        """Place what the policy plans as a batch; return the rest, in the order to admit it one by one."""
+        plain = [] if self.state.limited else [r for r in requests if self._is_plain(r)]
+        taken: set[str] = set()
+        for host in self.state.hosts:
+            left = [r for r in plain if r.id not in taken]
+            cuts = {r.id: options[0][host] for r in left if (options := self.cuts(r, [])) and host in options[0]}
+            here = [r for r in left if r.id in cuts]
+            queues: dict[int, list[Request]] = {}
+            for request in here:
+                if len(cuts[request.id]) == 1:
+                    queues.setdefault(self.pieces.number(cuts[request.id][0]), []).append(request)
+            demand = {piece: len(queue) for piece, queue in queues.items()}
+            plan = (demand and self.policy.plan(host, demand)) or {}
+            taken |= seat_mixes(self.state, self.policy, host, plan, queues)
+            left = [request for request in here if request.id not in taken]
+            needs = [(request, self.writer.capacity_needed(request, host)) for request in left]
+            asked = [Asked(request, need) for request, need in needs if need is not None]
+            seats = (asked and self.policy.seats(host, asked)) or {}
+            taken |= seat_requests(self.state, host, left, seats)
+        rest = [request for request in requests if request.id not in taken]
+        return sorted(rest, key=self._demand, reverse=True) if self.policy.sorts else rest
+
+    def _is_plain(self, request: Request) -> bool:
+        """Say whether nothing but its SLO tells where a request may go."""
+        free = not (request.affinity or request.anti_affinity or request.spread or request.max_per_host)
+        return free and request.slo.kind == "reserved" and self.state.allowed(request) is None
+
+    def _demand(self, request: Request) -> float:
+        """Return how demanding a request is, for the order of a batch."""
+        cuts = self.cuts(request, [])
+        if not cuts:
+            return 0.0
+        host, pieces = next(iter(cuts[0].items()))
+        return self.policy.weight(host, self.pieces.number(pieces[0])) * len(pieces[0].workloads)
+
+    def _look_ahead(self) -> None:
+        """Judge what one piece more would do to every mix there is, in one batch; that makes admissions quick."""
+        oracle = self.policy.oracle
+        if self.policy.predicts:
+            for host in self.state.hosts:
+                floors = self._floors(host)
+                if floors:
+                    oracle.table(host, floors, most=_MOST_AHEAD)
+        grown: dict[Host, list[Signature]] = {}
+        for host, signature, _ in self.state.groups():
+            room = _MOST_AHEAD - len(grown.get(host, ()))
+            more = (self.pieces.grown(signature, piece) for piece in range(min(len(self.pieces), max(room, 0))))
+            grown.setdefault(host, []).extend(mix for mix in more if not oracle.hopeless(host, mix))
+        for host, mixes in grown.items():
+            oracle.verdicts(host, mixes[:_MOST_AHEAD])
+
+    def _floors(self, host: Host) -> dict[str, float]:
+        """Return the least rate that was asked of each network function that can be predicted [Mpps]."""
+        floors: dict[str, float] = {}
+        for piece in (self.pieces[number] for number in range(len(self.pieces))):
+            for key in piece.workloads:
+                if piece.needed_mpps > 0.0 and self.estimates.predictable(host.machine, key):
+                    floors[key] = min(piece.needed_mpps, floors.get(key, piece.needed_mpps))
+        return floors

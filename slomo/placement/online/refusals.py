@@ -1,0 +1,87 @@
+"""Why a request is not placed: what binds on each kind of server, where the least is missing."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from slomo.placement.feasibility.mixes import Host, Piece, Signature
+from slomo.placement.feasibility.oracle import Breach
+from slomo.placement.online.constraints import amounts_of
+from slomo.placement.online.state import Socket, State
+from slomo.placement.policies.base import Policy
+from slomo.placement.problem.decision import Refusal
+from slomo.placement.problem.request import Request
+
+#: Kinds of servers whose reasons are told, and mixes of each that are looked at, at most.
+_MOST_TOLD, _MOST_LOOKED_AT = 4, 64
+
+
+def told(refusals: Sequence[Refusal]) -> tuple[str, ...]:
+    """Return reasons in words, a few of many.
+
+    Examples
+    --------
+    >>> told([Refusal("a", "lpm", "m", "cores")] * 6)[-1]
+    '... and 2 more kinds of servers'
+    """
+    lines = [item.text for item in refusals[:_MOST_TOLD]]
+    more = len(refusals) - _MOST_TOLD
+    return (*lines, f"... and {more} more kinds of servers") if more > 0 else tuple(lines)
+
+
+class Binding:
+    """Finds what binds.
+
+    Parameters
+    ----------
+    state : State
+        What runs where.
+    policy : Policy
+        Who decides.
+    """
+
+    def __init__(self, state: State, policy: Policy) -> None:
+        self._state, self._policy = state, policy
+
+    def on(self, request: Request, host: Host, piece: Piece) -> Refusal:
+        """Return what binds on the servers of one kind: the one that is least short of what it lacks."""
+        plain = Refusal(request.id, request.label, host.machine, "cores")
+        kind = [p for p in self._state.sockets if p.host == host and p.server not in self._state.closed]
+        allowed = self._state.allowed(request)
+        open_ = kind if allowed is None else [place for place in kind if allowed(place)]
+        if not open_:
+            near = request.affinity or request.anti_affinity or self._state.constraints.is_named(request.id)
+            return replace(plain, what="affinity" if near else "constraints")
+        number = self._state.pieces.number(piece)
+        short = [(self._state.short_of(request, number, place), place) for place in open_]
+        open_ = [place for what, place in short if what is None]
+        if not open_:
+            what, place = short[0]
+            return self._amount(request, number, what or "", place)
+        choices = list(self._breaches(host, number, open_))
+        if not choices:
+            return replace(plain, what="affinity" if allowed is not None else "cores")
+        _, breach, place = max(choices, key=lambda item: item[0])
+        mine = {self._state.pieces[piece]: owner for owner, piece, _ in place.cores.values()}
+        return Refusal(
+            mine.get(breach.piece, request.id), breach.workload, host.machine, breach.what, breach.needed,
+            breach.possible, self._state.servers[place.server].name,
+        )  # fmt: skip
+
+    def _breaches(self, host: Host, number: int, places: Sequence[Socket]) -> Iterator[tuple[float, Breach, Socket]]:
+        """Yield by how much each mix falls short with one piece more, what falls short, and a socket that has it."""
+        lowest: dict[Signature, Socket] = {}
+        for place in places:
+            lowest.setdefault(place.signature, place)
+            if len(lowest) >= _MOST_LOOKED_AT:
+                break
+        for signature, place in lowest.items():
+            breach = self._policy.oracle.verdict(host, self._state.pieces.grown(signature, number)).breach
+            if breach is not None:
+                yield breach.possible / breach.needed - 1.0 if breach.needed else -1.0, breach, place
+
+    def _amount(self, request: Request, number: int, what: str, place: Socket) -> Refusal:
+        server = self._state.servers[place.server]
+        held = self._state.constraints.used.get(place.server, {}).get(what, 0.0)
+        needed = amounts_of(request, self._state.pieces[number]).get(what, 0.0)
+        left = dict(server.resources)[what] - held
+        return Refusal(request.id, request.label, place.host.machine, what, needed, left, server.name)

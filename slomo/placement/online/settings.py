@@ -1,0 +1,89 @@
+"""By what a placer decides, beside its policy: one value for Python, the workflow and the command line."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from slomo.errors import InvalidValueError
+from slomo.placement.problem.way_profiles import InstanceProfile
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from slomo.placement.online.placer import Placer
+
+Fallback = Literal["refuse", "alone"]
+#: Returns the throughput of every request [Mpps], given the placer.
+Observe = Callable[["Placer"], Mapping[str, float]]
+
+
+class PlacerOptions(TypedDict, total=False):
+    """What may be said by name; the meanings are those of :class:`PlacerSettings`."""
+
+    model: str
+    confidence: float
+    profiles: Sequence[InstanceProfile]
+    fallback: Fallback
+    method: str
+    observe: Observe | None
+    slo_grid: float
+    reference_machine: str | None
+    risk: float
+
+
+@dataclass(frozen=True)
+class PlacerSettings:
+    """By what a placer decides.
+
+    Attributes
+    ----------
+    model : str
+        Sensitivity model to ask; some policies insist on their own.
+    confidence : float
+        Probability with which all SLOs of a socket must hold, 0.5 up to below 1.
+    profiles : sequence of InstanceProfile
+        Throughput over cache ways, latency over load; for policies that partition the cache, and for latency SLOs.
+    fallback : {"refuse", "alone"}
+        What to do with a network function that has no model on a machine: refuse it there, or give it a socket for
+        itself.
+    method : {"auto", "composed", "equilibrium"}
+        Predict each tenant of a mix beside the vectors of the others, or all at their fixed point; "auto" takes the
+        fixed point where the models know it. Policies with a model of their own ask that.
+    observe : callable, optional
+        For policies that scale by what they see: returns the throughput of every request [Mpps], given the placer;
+        predictions stand in by default.
+    slo_grid : float
+        What is promised is rounded up to multiples of this share of solo throughput, so that requests that all differ
+        are planned in few classes; 0 rounds nothing. It costs at most this share of solo per request.
+    reference_machine : str or None
+        Machine type whose solo throughput `min_share` is a share of; None for the one where a request ends up.
+
+    Raises
+    ------
+    InvalidValueError
+        For another fallback, or a grid outside 0 to 0.2.
+    """
+
+    model: str = DEFAULT_MODEL
+    confidence: float = 0.95
+    profiles: Sequence[InstanceProfile] = ()
+    fallback: Fallback = "refuse"
+    method: str = DEFAULT_METHOD
+    observe: Observe | None = None
+    slo_grid: float = 0.01
+    reference_machine: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.fallback not in ("refuse", "alone"):
+            raise InvalidValueError(f"fallback is {self.fallback!r}, needed 'refuse' or 'alone'")
+        if not 0.0 <= self.slo_grid <= 0.2:
+            raise InvalidValueError(f"slo_grid is {self.slo_grid}, needed 0 to 0.2 of solo throughput")
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "PlacerSettings":
+        """Return settings from what was said by name, `risk` for `confidence` with a warning."""
+        given = dict(options)
+        if "risk" in given:
+            warnings.warn("risk is called confidence now", DeprecationWarning, stacklevel=4)
+            given.setdefault("confidence", given.pop("risk"))
+        return cls(**given)
