@@ -211,7 +211,7 @@ def test_decisions_of_strangers_are_checked() -> None:
     assert parsed()[0].servers == ("a",)
     with pytest.raises(ConfigurationError, match=r"decisions\.0\.assignments\.0\.core"):
         parsed(assignments=[{**item, "core": -1}])
-    with pytest.raises(ConfigurationError, match="'server' is a required property"):
+    with pytest.raises(ConfigurationError, match="lacks the required field 'server'"):
         parsed(assignments=[{"socket": 0, "core": 0, "workload": "lpm"}])
     with pytest.raises(ConfigurationError, match="schema version 7"):
         parsed(schema_version=7)

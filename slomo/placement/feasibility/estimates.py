@@ -1,8 +1,7 @@
 """What a policy knows about network functions: solo rates, predicted rates in a mix, profiles over cache ways.
 
-The confidence is the probability with which all SLOs of a socket hold. Conformal intervals are two-sided: the lower
-end of the interval of coverage c is exceeded with probability (1 + c) / 2 or more, so that n promises kept together
-with probability r ask for c = 1 - 2 (1 - r) / n (union bound).
+The confidence is the probability with which all SLOs of a socket hold; what it leaves of each prediction is in
+`slomo.placement.feasibility.bounds`.
 """
 
 import math
@@ -20,17 +19,19 @@ from slomo.errors import (
     UnknownNameError,
     UnsupportedPredictionError,
 )
+from slomo.placement.feasibility.bounds import level_of, lower_mpps
 from slomo.placement.feasibility.identity import (
     check_measured_on,
     check_profiled_on,
     joined_fingerprint,
     model_fingerprint,
 )
+from slomo.placement.feasibility.kinds import Kinds, without_load
 from slomo.placement.problem.request import Request
 from slomo.placement.problem.way_profiles import InstanceProfile, ProfileKey
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, method_named
 from slomo.vocabulary.machine import Machine
-from slomo.vocabulary.workload import canonical_json
+from slomo.vocabulary.workload import Workload, canonical_json
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -99,15 +100,13 @@ class ThroughputEstimates:
         self.slo_grid, self.reference_machine = slo_grid, reference_machine
         self._predictors: dict[str, Predictor] = {}
         self._fingerprints: dict[tuple[str, ...], str] = {}
-        self._index: dict[str, dict[str, int]] = {}
-        self._names: dict[str, tuple[str, ...]] = {}
+        self._by_machine: dict[str, Kinds] = {}
         self._solo: dict[tuple[str, str], float | None] = {}
-        self._reached: dict[str, float] = {}
         self._jointly: dict[str, bool] = {}
 
     def profile(self, machine: str, workload: str) -> InstanceProfile | None:
         """Return the profile over ways and load, or None."""
-        return self.profiles.get((machine, workload))
+        return self.profiles.get((machine, without_load(workload)))
 
     def solo_mpps(self, machine: str, workload: str) -> float | None:
         """Return the solo throughput [Mpps], or None where nothing is known on this machine."""
@@ -142,12 +141,13 @@ class ThroughputEstimates:
         return 0.0 if request.slo.kind == "on-demand" else self.wanted_mpps(request, machine)
 
     def wanted_mpps(self, request: Request, machine: str) -> float | None:
-        """Return what the request asks for, promised or not [Mpps]; None as for :meth:`needed_mpps`."""
+        """Return what the request asks for, promised or not, at most what it is offered [Mpps]; None as above."""
+        offered = min((w.traffic.offered_mpps for w in request.chain if w.traffic.offered_mpps), default=math.inf)
         if request.slo.min_share is None:
-            return request.slo.needed_mpps(0.0)
+            return min(request.slo.needed_mpps(0.0), offered)
         solos = [self.solo_mpps(self.reference_machine or machine, workload.key) for workload in request.chain]
         known = [solo for solo in solos if solo is not None]
-        return request.slo.needed_mpps(min(known)) if len(known) == len(solos) else None
+        return min(request.slo.needed_mpps(min(known)), offered) if len(known) == len(solos) else None
 
     def rounded(self, request: Request, machine: str, mpps: float) -> float:
         """Return a throughput rounded up to the grid of SLOs, but not beyond what one instance can [Mpps]."""
@@ -157,7 +157,9 @@ class ThroughputEstimates:
             return mpps
         step = self.slo_grid * solo
         up = math.ceil(mpps / step - 1e-9) * step
-        return max(min(up, solo), mpps) if mpps <= solo else up
+        loads = [workload.traffic.offered_mpps for workload in request.chain]
+        most = min((load for load in loads if load is not None), default=math.inf)
+        return max(min(up, solo, most), mpps) if mpps <= solo else up
 
     def check_machines(self, machines: Mapping[str, Machine]) -> None:
         """Refuse models and profiles that were measured on other machines of the same names.
@@ -203,27 +205,39 @@ class ThroughputEstimates:
             Workload key -> predicted, low, high [Mpps]; predicted NaN where a model lacks a metric.
         """
         found: list[dict[str, Rate]] = [{} for _ in mixes]
-        shared = (
-            [1] * len(mixes) if promises is None or self.confidence == 0.5 else [max(count, 1) for count in promises]
-        )
+        alone = promises is None or self.confidence == 0.5
+        shared = [1] * len(mixes) if alone or promises is None else [max(count, 1) for count in promises]
         for count in sorted(set(shared)):
             here = [place for place, number in enumerate(shared) if number == count]
-            members = [sorted(self.codes(machine, mixes[place])) for place in here]
-            width = max(len(codes) for codes in members)
-            table = np.array([codes + [-1] * (width - len(codes)) for codes in members], dtype=np.int64)
-            names = self._names[machine]
+            members = [sorted(zip(self.codes(machine, mixes[place]), mixes[place], strict=True)) for place in here]
+            width = max(len(tenants) for tenants in members)
+            table = np.array(
+                [[code for code, _ in tenants] + [-1] * (width - len(tenants)) for tenants in members], dtype=np.int64
+            )
             parts = [part.tolist() for part in self.rates_of_places(machine, table, count)]
-            for row, (place, codes) in enumerate(zip(here, members, strict=True)):
+            for row, (place, tenants) in enumerate(zip(here, members, strict=True)):
                 found[place] = {
-                    names[code]: (parts[0][row][at], parts[1][row][at], parts[2][row][at])
-                    for at, code in enumerate(codes)
+                    key: (parts[0][row][at], parts[1][row][at], parts[2][row][at])
+                    for at, (_, key) in enumerate(tenants)
                 }
         return found
 
+    def keys(self, machine: str, request: Request) -> tuple[str, ...]:
+        """Return the workloads of a request as they are predicted: what they are offered is rounded up to the grid."""
+        return tuple(self._on_grid(machine, workload) for workload in request.chain)
+
+    def _on_grid(self, machine: str, workload: Workload) -> str:
+        offered, solo = workload.traffic.offered_mpps, self.solo_mpps(machine, workload.key)
+        if offered is None or not self.slo_grid or not solo:
+            return workload.key
+        step = self.slo_grid * solo
+        up = round(math.ceil(offered / step - 1e-9) * step, 9)
+        return workload.with_traffic(replace(workload.traffic, offered_mpps=up)).key
+
     def codes(self, machine: str, workloads: Iterable[str]) -> list[int]:
         """Return the numbers by which arrays of mixes name workloads."""
-        _, index = self._predictor(machine)
-        return [index[key] for key in workloads]
+        kinds = self._kinds(machine)
+        return [kinds.code(key) for key in workloads]
 
     def rates_of_places(self, machine: str, members: NDArray[np.int64], promises: int) -> tuple[Floats, Floats, Floats]:
         """Predict mixes given as arrays.
@@ -240,31 +254,38 @@ class ThroughputEstimates:
         Returns
         -------
         mpps, low, high : ndarray, shape (mixes, places)
-            Predicted throughput and the ends of its interval [Mpps].
+            Predicted throughput, what is to be counted on for a promise, and the upper end of the interval [Mpps].
         """
-        coverage = self._coverage(machine, 1 if self.confidence == 0.5 else promises)
+        kinds, jointly = self._kinds(machine), self.jointly(machine)
+        who, offered = kinds.models_of(members), kinds.loads_of(members)
+        capacity, low, high = self._saturated(machine, who) if not jointly else kinds.solved(who, offered)
+        if self.confidence > 0.5:
+            several = (who >= 0).sum(axis=1, keepdims=True) > 1
+            level = level_of(self.confidence, promises)
+            bound = lower_mpps(kinds.calibrations(jointly, self.model), kinds.solo_mpps, who, capacity, level)
+            low = np.where(several, bound, capacity)  # alone is what was measured
+        else:
+            low = capacity
+        return tuple(np.fmin(part, offered) for part in (capacity, low, high))  # type: ignore[return-value]
+
+    def _saturated(self, machine: str, who: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
         from slomo.prediction.batch import predict_places
+        from slomo.prediction.predictor import Predictor
 
-        predictor, _ = self._predictor(machine)
-        models = [self.library[machine, name] for name in self._names[machine]]
-        rates = predict_places(models, members, machine, replace(predictor.how, coverage=coverage))
-        return rates.mpps, rates.mpps if self.confidence == 0.5 else rates.low, rates.high
+        if machine not in self._predictors:
+            self._predictors[machine] = Predictor(self.library, machine, self.model, method=self.method)
+        rates = predict_places(self._kinds(machine).models, who, machine, self._predictors[machine].how)
+        return rates.mpps, rates.low, rates.high
 
-    def _coverage(self, machine: str, promises: int) -> float:
-        """Return the coverage whose lower ends all hold as asked for, as far as calibration reaches."""
-        wanted = 1.0 - 2.0 * (1.0 - self.confidence) / promises
-        return max(min(wanted, self._reach(machine)), 1e-9)
-
-    def _reach(self, machine: str) -> float:
-        """Return the highest coverage that the calibration scores of all models of a machine can tell."""
-        if machine not in self._reached:
+    def _kinds(self, machine: str) -> Kinds:
+        if machine not in self._by_machine:
             models = [self.library[key] for key in self.library if key[0] == machine]
-            if self.jointly(machine):
-                counts = [model.response.calibration.count for model in models if model.response is not None]
-            else:
-                counts = [model.calibration[self.model].count for model in models if self.model in model.calibration]
-            self._reached[machine] = 1.0 - 1.0 / (min(counts, default=0) + 1.0)
-        return self._reached[machine]
+            if not models:
+                raise PredictionError(
+                    f"there are no models for machine '{machine}'", hint="profile and train on it first"
+                )
+            self._by_machine[machine] = Kinds(models)
+        return self._by_machine[machine]
 
     def check_names(self, requests: Sequence[Request], machines: Sequence[str]) -> None:
         """Refuse network functions that no machine of the cluster has a model or a profile of.
@@ -305,23 +326,8 @@ class ThroughputEstimates:
         return UnknownNameError(what, key, names) if nf in short else UnknownNameError(what, nf, short)
 
     def _find(self, machine: str, workload: str) -> "NFModel | None":
+        key = without_load(workload)
         try:
-            return (
-                self.library[machine, workload]
-                if (machine, workload) in self.library
-                else self.library.find(workload, machine)
-            )
+            return self.library[machine, key] if (machine, key) in self.library else self.library.find(key, machine)
         except UnknownNameError:
             return None
-
-    def _predictor(self, machine: str) -> "tuple[Predictor, dict[str, int]]":
-        from slomo.prediction.predictor import Predictor
-
-        if machine not in self._predictors:
-            made = Predictor(self.library, machine, self.model, method=self.method)
-            self._predictors[machine] = made
-            self._names[machine] = tuple(workload.key for workload in made.workloads)
-            self._index[machine] = {name: i for i, name in enumerate(self._names[machine])}
-        if not self._index[machine]:
-            raise PredictionError(f"there are no models for machine '{machine}'", hint="profile and train on it first")
-        return self._predictors[machine], self._index[machine]

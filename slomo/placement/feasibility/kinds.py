@@ -31,7 +31,7 @@ class Kinds:
         self.models = list(models)
         self.solo_mpps = np.array([model.solo_mpps for model in models])
         self._index = {model.workload.key: number for number, model in enumerate(models)}
-        self._codes: dict[str, int] = {key: number for key, number in self._index.items()}
+        self._codes = dict(self._index)
         self._model = list(range(len(models)))
         self._load = [np.nan] * len(models)
 

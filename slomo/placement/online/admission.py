@@ -193,7 +193,7 @@ class Admission:
         return [{host: cuts[i] for host, cuts in per_host.items() if i < len(cuts)} for i in range(most)]
 
     def _cuts_on(self, request: Request, host: Host) -> list[tuple[Piece, ...]]:
-        workloads = tuple(workload.key for workload in request.chain)
+        workloads = self.estimates.keys(host.machine, request)
         if self.policy.predicts and not all(self.estimates.predictable(host.machine, key) for key in workloads):
             alone = len(workloads) <= host.cores and self.fallback == "alone"
             return [(Piece(workloads, exclusive=True),)] if alone else []

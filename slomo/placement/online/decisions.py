@@ -177,7 +177,7 @@ class DecisionWriter:
             server=self._state.servers[place.server].name,
             socket=place.socket,
             core=core,
-            workload=key,
+            workload=stage_of(self._state.requests[owner], stage).key,
             needed_mpps=piece.needed_mpps * self._exact(owner, place.host),
             predicted_mpps=rate[0],
             low_mpps=rate[1],

@@ -198,7 +198,7 @@ def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any
         fixed = Piece(piece.workloads, needed * share, piece.ways, piece.exclusive, piece.instances, piece.replicas)
         if piece.exclusive:
             fixed = piece
-        if tuple(piece.workloads) != tuple(w.key for w in request.chain) * piece.instances:
+        if tuple(piece.workloads) != core.estimates.keys(host.machine, request) * piece.instances:
             raise ConfigurationError(
                 f"the snapshot runs {list(piece.workloads)} for '{request.id}', whose chain is {request.label}"
             )

@@ -61,9 +61,9 @@ class Binding:
         if not choices:
             return replace(plain, what="affinity" if allowed is not None else "cores")
         _, breach, place = max(choices, key=lambda item: item[0])
-        mine = {self._state.pieces[piece]: owner for owner, piece, _ in place.cores.values()}
+        owners = [owner for owner, at, _ in place.cores.values() if self._state.pieces[at] == breach.piece]
         return Refusal(
-            mine.get(breach.piece, request.id), breach.workload, host.machine, breach.what, breach.needed,
+            owners[0] if owners else request.id, breach.workload, host.machine, breach.what, breach.needed,
             breach.possible, self._state.servers[place.server].name,
         )  # fmt: skip
 

@@ -95,13 +95,13 @@ class Policy:
     def offers(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
         """Yield what :meth:`cuts` does; for on-demand SLOs one instance that shares what is left (ResQ section 5.2)."""
         if request.slo.kind == "on-demand":
-            yield (Piece(tuple(workload.key for workload in request.chain)),)
+            yield (Piece(self.estimates.keys(host.machine, request)),)
         else:
             yield from self.cuts(request, host, needed_mpps)
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
         """Yield ways to serve `needed_mpps` by 1, 2, ... instances alike, the fewest first."""
-        workloads = tuple(workload.key for workload in request.chain)
+        workloads = self.estimates.keys(host.machine, request)
         for count in range(1, request.replicas + 1):
             if self.can_alone(host, workloads, needed_mpps / count):
                 yield (Piece(workloads, needed_mpps / count),) * count

@@ -41,7 +41,7 @@ class PredictedBestFit(Policy):
 
     def together(self, request: Request, host: Host, needed_mpps: float) -> tuple[int, ...]:
         """Return the pieces of all instances on one socket that are worth considering, the least share first."""
-        workloads = tuple(workload.key for workload in request.chain)
+        workloads = self.estimates.keys(host.machine, request)
         most = min(request.replicas, host.cores // len(workloads))
         counts = range(1, most + 1)
         every = {

@@ -27,7 +27,7 @@ class ResqGreedy(Policy):
         if profiles is None:
             return
         fair = max(host.ways // host.cores, 1)
-        workloads = tuple(workload.key for workload in request.chain)
+        workloads = self.estimates.keys(host.machine, request)
         rate = min(profile.promise_mpps(max(fair, profile.ways[0][0])) for profile in profiles)
         count = min(max(math.ceil(needed_mpps / rate - 1e-9), 1), request.replicas)
         ways = [[_least(profile)] * count for profile in profiles]

@@ -45,7 +45,7 @@ class MixSearch(PredictedBestFit):
         if None in profiles:
             yield from super().cuts(request, host, needed_mpps)
             return
-        workloads = tuple(workload.key for workload in request.chain)
+        workloads = self.estimates.keys(host.machine, request)
         for count in range(1, request.replicas + 1):
             most = min(_MOST_SPLIT, request.replicas // count)
             options = self.options(host, workloads, needed_mpps / count, most)

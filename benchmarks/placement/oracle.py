@@ -1,0 +1,144 @@
+"""How few servers there could be: packing with the simulator itself as predictor, which no orchestrator has.
+
+First fit and best fit, each with the requests in order of demand, ascending and descending; the fewest servers of all
+is the oracle's. Every mix is run once and remembered. On a mixed cluster each order of the kinds of servers is tried.
+
+    python benchmarks/placement/oracle.py --machine e5-2620v4 --seed 7 --requests 40
+"""
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from slomo.placement.problem.request import SLO, Request
+from slomo.testbed.simulated import SimulatedTestbed
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.workload import Workload
+
+#: Measured throughput spreads by up to this share from seed to seed, as the judge has it.
+TOLERANCE = 0.005
+#: A kind of server: machine, cores.
+Kind = tuple[str, int]
+
+
+class Truth:
+    """Runs mixes and remembers."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._beds: dict[str, SimulatedTestbed] = {}
+        self._seen: dict[tuple[str, tuple[str, ...]], dict[str, float]] = {}
+
+    @property
+    def runs(self) -> int:
+        """Different mixes run."""
+        return len(self._seen)
+
+    def rates(self, machine: str, mix: Sequence[Workload]) -> dict[str, float]:
+        """Return the least throughput of each workload of a mix [Mpps]."""
+        ordered = tuple(sorted(mix, key=lambda item: item.key))
+        key = (machine, tuple(item.key for item in ordered))
+        if key not in self._seen:
+            bed = self._beds.setdefault(machine, SimulatedTestbed(machine))
+            full = len(ordered) >= load_machine(machine).cores_per_socket
+            record = bed.run(
+                Colocation(machine, ordered[0] if full else None, ordered[1:] if full else ordered), seed=self._seed
+            )
+            phase = record.beside if full else record.alone
+            found: dict[str, float] = {}
+            for item, sample in zip(ordered, phase.tenants, strict=True):
+                found[item.key] = min(found.get(item.key, np.inf), sample.throughput_mpps)
+            self._seen[key] = found
+        return self._seen[key]
+
+    def solo(self, machine: str, workload: Workload) -> float:
+        """Return solo throughput [Mpps]."""
+        full = workload.with_traffic(replace(workload.traffic, offered_mpps=None))
+        return self.rates(machine, [full])[full.key]
+
+    def holds(self, machine: str, mix: Sequence[tuple[Workload, float]]) -> bool:
+        """Say whether everybody has what it needs."""
+        rates = self.rates(machine, [workload for workload, _ in mix])
+        return all(rates[workload.key] >= needed * (1.0 - TOLERANCE) for workload, needed in mix)
+
+
+def oracle(truth: Truth, requests: Sequence[Request], kinds: dict[Kind, int], needs: Callable) -> int:
+    """Return the fewest servers that any of the packings needs.
+
+    Parameters
+    ----------
+    truth : Truth
+        Runs mixes.
+    requests : sequence of Request
+        Single network functions, one instance each.
+    kinds : dict
+        Machine and cores -> how many servers there are.
+    needs : callable
+        Machine, request -> what it needs there [Mpps].
+    """
+    fewest = sum(kinds.values()) + 1
+    for order in itertools.permutations(kinds):
+        for fit, up in itertools.product(("first", "best"), (False, True)):
+            used = _packed(truth, requests, [(kind, kinds[kind]) for kind in order], needs, fit, up)
+            fewest = min(fewest, used or fewest)
+    return fewest
+
+
+def _packed(truth: Truth, requests: Sequence[Request], kinds: list, needs: Callable, fit: str, up: bool) -> int | None:
+    machine = kinds[0][0][0]
+    queue = sorted(
+        requests, key=lambda r: (needs(machine, r) / truth.solo(machine, r.chain[0]), r.label), reverse=not up
+    )
+    servers: list[tuple[Kind, list[tuple[Workload, float]]]] = []
+    left = dict(kinds)
+    for request in queue:
+        places = range(len(servers))
+        if fit == "best":
+            places = sorted(places, key=lambda i: (-len(servers[i][1]), i))
+        for number in places:
+            (machine, cores), mix = servers[number]
+            grown = [*mix, (request.chain[0], needs(machine, request))]
+            if len(grown) <= cores and truth.holds(machine, grown):
+                servers[number] = (servers[number][0], grown)
+                break
+        else:
+            kind = next((kind for kind, _ in kinds if left[kind]), None)
+            if kind is None:
+                return None
+            left[kind] -= 1
+            servers.append((kind, [(request.chain[0], needs(kind[0], request))]))
+    return len(servers)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--machine", default="e5-2620v4")
+    parser.add_argument("--nf", action="append", help="network function, repeatable")
+    parser.add_argument("--cores", type=int, help="per server; all by default")
+    parser.add_argument("--requests", type=int, default=40)
+    parser.add_argument("--share", type=float, default=0.9, help="of solo throughput")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    truth = Truth()
+    nfs = given.nf or ["lpm", "stats", "firewall", "mazunat", "ipsec"]
+    drawn = np.random.default_rng(given.seed).choice(nfs, size=given.requests)
+    requests = [Request(f"r{i}", str(nf), SLO(min_share=given.share)) for i, nf in enumerate(drawn)]
+    kind = (given.machine, given.cores or load_machine(given.machine).cores_per_socket)
+    used = oracle(
+        truth, requests, {kind: len(requests)}, lambda machine, r: given.share * truth.solo(machine, r.chain[0])
+    )
+    print(
+        json.dumps({"servers": used, "mixes_run": truth.runs}) if given.json else f"{used} servers, {truth.runs} runs"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
