@@ -77,9 +77,24 @@ def place(
 
 
 def make_judge(
-    testbed: "str | Testbed" = "simulated", own: "Iterable[NetworkFunction]" = (), *, seed: int = 0
+    testbed: "str | Testbed" = "simulated",
+    own: "Iterable[NetworkFunction]" = (),
+    *,
+    machines: "Iterable[Machine]" = (),
+    seed: int = 0,
 ) -> "Judge":
     """Return a judge that runs mixes on a testbed; `simulated` stands for a simulator of each machine type.
+
+    Parameters
+    ----------
+    testbed : str or Testbed
+        Where mixes run.
+    own : iterable of NetworkFunction
+        Network functions of one's own.
+    machines : iterable of Machine
+        Machine types of one's own; those of a cluster are `cluster.machine_types.values()`.
+    seed : int
+        Of the runs.
 
     Examples
     --------
@@ -89,12 +104,15 @@ def make_judge(
     from slomo.placement.over_time.judge import Judge
 
     functions, made = tuple(own), dict[str, "Testbed"]()
+    known = {machine.name: machine for machine in machines}
 
     def run(colocation: Colocation) -> "RunRecord":
         from slomo.testbed.registry import make_testbed
 
         if colocation.machine not in made:
-            made[colocation.machine] = make_testbed(testbed, _machine(colocation.machine), functions)
+            made[colocation.machine] = make_testbed(
+                testbed, known.get(colocation.machine) or _machine(colocation.machine), functions
+            )
         return made[colocation.machine].run(colocation, seed=seed)
 
     return Judge(run)
@@ -124,7 +142,7 @@ def compare(
     from slomo.placement.online.placer import Placer
     from slomo.placement.over_time.judge import asked_times
 
-    made = judge or make_judge()
+    made = judge or make_judge(machines=cluster.machine_types.values())
     found = []
     for policy in policies:
         check_model(library, policy, model)
@@ -163,6 +181,7 @@ def profile_ways(
     testbed: "str | Testbed" = "simulated",
     own: "Iterable[NetworkFunction]" = (),
     loads: Sequence[float] = (0.5, 0.7, 0.8, 0.9, 0.95),
+    cores: int | None = None,
     seed: int = 0,
 ) -> "tuple[InstanceProfile, ...]":
     """Measure throughput over cache ways and latency over load, alone, as ResQ (NSDI'18, section 5.2) does.
@@ -175,9 +194,12 @@ def profile_ways(
         Machine type.
     loads : sequence of float
         Loads as shares of solo throughput at which latency is measured; none for no latencies.
+    cores : int, optional
+        Cores of a socket for network functions, which decides how many packet buffers each may have; all by default.
     """
     from slomo.placement.problem.way_profiles import InstanceProfile, measure_curve
     from slomo.testbed.registry import make_testbed
+    from slomo.vocabulary.packet_buffers import MOST_BUFFERS, buffers_per_nf
 
     host = _machine(machine)
     bed = make_testbed(testbed, host, own)
@@ -185,24 +207,30 @@ def profile_ways(
     made = []
     for item in network_functions:
         workload = parse_workload(item) if isinstance(item, str) else item
+        share = buffers_per_nf(host, cores or host.cores_per_socket, workload.traffic.packet_size_b)
+        buffers = None if share is None or share >= MOST_BUFFERS else share
+        whole = None if buffers is None else (Isolation(None, None, buffers),)
 
-        def measured(ways: int, subject: Workload = workload) -> float:
-            isolation = (Isolation((1 << ways) - 1),)
+        def measured(ways: int, subject: Workload = workload, limit: int | None = buffers) -> float:
+            isolation = (Isolation((1 << ways) - 1, None, limit),)
             return bed.run(Colocation(host.name, subject, (), isolation), seed=seed).target.throughput_mpps
 
-        solo = bed.run(Colocation(host.name, workload), seed=seed).target.throughput_mpps
-        latency = tuple(row for load in loads if (row := _latency(bed, host.name, workload, load, solo, seed)))
-        made.append(InstanceProfile(host.name, workload.key, solo, measure_curve(measured, 1, most), latency))
+        solo = bed.run(Colocation(host.name, workload, (), whole), seed=seed).target.throughput_mpps
+        rows = (_latency(bed, Colocation(host.name, workload, (), whole), load, solo, seed) for load in loads)
+        latency = tuple(row for row in rows if row)
+        curve = measure_curve(measured, 1, most)
+        made.append(InstanceProfile(host.name, workload.key, solo, curve, latency, share, host.fingerprint))
     return tuple(made)
 
 
 def _latency(
-    bed: "Testbed", machine: str, workload: Workload, load: float, solo_mpps: float, seed: int
+    bed: "Testbed", alone: Colocation, load: float, solo_mpps: float, seed: int
 ) -> tuple[float, float, float] | None:
     from dataclasses import replace
 
-    offered = workload.with_traffic(replace(workload.traffic, offered_mpps=round(load * solo_mpps, 6)))
-    sample = bed.run(Colocation(machine, offered), seed=seed).target
+    assert alone.target is not None, "BUG: a profile is that of a target"
+    traffic = replace(alone.target.traffic, offered_mpps=round(load * solo_mpps, 6))
+    sample = bed.run(replace(alone, target=alone.target.with_traffic(traffic)), seed=seed).target
     if sample.latency_p95_us is None or sample.latency_p99_us is None:
         return None
     return load, sample.latency_p95_us, sample.latency_p99_us

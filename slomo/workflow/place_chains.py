@@ -17,10 +17,9 @@ from slomo.placement.chains.planner import plan_chains
 from slomo.placement.chains.predicted import node_rates
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
-from slomo.simulator.engine import Tenant, simulate
+from slomo.testbed.simulated import SimulatedTestbed
+from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
-from slomo.vocabulary.machine import load_machine
-from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.workload_text import parse_workload
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from slomo.placement.problem.chain import RatedChain
     from slomo.placement.problem.cluster import Cluster, Server
     from slomo.placement.problem.way_profiles import InstanceProfile
+    from slomo.vocabulary.machine import Machine
 
 #: What a hand-over between nodes costs: what NUMASFP measured, or what the simulator makes of memory far away.
 Handover = Literal["measured", "simulated"]
@@ -124,8 +124,8 @@ def place_chains(
     if policy == "slomo-numa":
         estimates.check_names([item.request for item in chains], cluster.machines)
     known = {
-        name: _judges(estimates, name, chains, predicts=policy == "slomo-numa", handover=handover)
-        for name in cluster.machines
+        name: _judges(estimates, machine, chains, predicts=policy == "slomo-numa", handover=handover)
+        for name, machine in cluster.machine_types.items()
     }
     nodes = {server.name: _nodes(server) for server in cluster.servers}
     judges = {server.name: known[server.machine_type.name] for server in cluster.servers}
@@ -153,7 +153,7 @@ def _nodes(server: "Server") -> "tuple[Node, ...]":
 
 def _judges(
     estimates: "ThroughputEstimates",
-    machine: str,
+    machine: "Machine",
     chains: "Sequence[RatedChain]",
     *,
     predicts: bool,
@@ -164,9 +164,9 @@ def _judges(
     if not predicts:
         return Judges(table)
     if handover == "measured":
-        return Judges(table, node_rates(estimates, machine), handover_keeps)
+        return Judges(table, node_rates(estimates, machine.name), handover_keeps)
     keys = sorted({workload.key for item in chains for workload in item.request.chain})
-    return Judges(table, node_rates(estimates, machine, {key: remote_keeps(machine, key) for key in keys}))
+    return Judges(table, node_rates(estimates, machine.name, {key: remote_keeps(machine, key) for key in keys}))
 
 
 def core_numbers(
@@ -187,21 +187,21 @@ def core_numbers(
 
 
 @lru_cache(maxsize=1024)
-def remote_keeps(machine: str, workload: str) -> float:
-    """Simulate which share of its solo throughput a network function keeps away from the NIC, its memory beside it.
+def remote_keeps(machine: "Machine", workload: str) -> float:
+    """Measure which share of its solo throughput a network function keeps away from the NIC, its memory beside it.
 
     Parameters
     ----------
-    machine, workload : str
-        Machine type and workload key.
+    machine : Machine
+        Machine type, simulated.
+    workload : str
+        Workload key.
     """
-    host, item = load_machine(machine), parse_workload(workload)
-    function = load_network_function(item.nf)
-    local = Tenant(item, function, host.nic_socket * host.cores_per_socket)
-    away = (host.nic_socket + 1) % host.sockets
-    remote = Tenant(item, function, away * host.cores_per_socket, memory_socket=host.nic_socket)
-    near, far = (simulate(host, [seat], seed=0).tenants[0].throughput_mpps for seat in (local, remote))
-    return min(far / near, 1.0)
+    bed, item = SimulatedTestbed(machine), parse_workload(workload)
+    away = (machine.nic_socket + 1) % machine.sockets
+    near = bed.run(Colocation(machine.name, item)).target.throughput_mpps
+    far = bed.run(Colocation(machine.name, item, sockets=(away,), memory_node=machine.nic_socket)).target
+    return min(far.throughput_mpps / near, 1.0)
 
 
 def way_masks(

@@ -12,14 +12,13 @@ import numpy as np
 
 from slomo.placement.chains.nodes import handover_keeps
 from slomo.placement.over_time.judge import TOLERANCE, Judgement, Violation
-from slomo.simulator.engine import Tenant, simulate
-from slomo.vocabulary.network_function import load_network_function
+from slomo.testbed.simulated import SimulatedTestbed
+from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.workflow.place_chains import Handover, PlacedChains, core_numbers, mask_of, way_masks
 
 if TYPE_CHECKING:
     from slomo.placement.problem.chain import RatedChain
     from slomo.placement.problem.cluster import Cluster
-    from slomo.simulator.result import TenantResult
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
     from slomo.vocabulary.workload import Workload
@@ -109,7 +108,8 @@ class _Runner:
         self, cluster: "Cluster", own: "Sequence[NetworkFunction]", handover: Handover, accesses: int, seed: int
     ) -> None:
         self._servers = {server.name: server for server in cluster.servers}
-        self._own = {function.name: function for function in own}
+        self._own = tuple(own)
+        self._beds: dict[str, SimulatedTestbed] = {}
         self._handover, self._accesses, self._seed = handover, accesses, seed
         self.runs = 0
 
@@ -172,23 +172,25 @@ class _Runner:
         return rates
 
     def _simulated(self, machine: "Machine", stages: "Sequence[_Stage]") -> list[float]:
-
-        tenants = [
-            Tenant(
-                stage.workload,
-                self._own.get(stage.workload.nf) or load_network_function(stage.workload.nf),
-                stage.socket * machine.cores_per_socket + stage.core,
-                llc_way_mask=stage.mask,
-                memory_socket=None if stage.socket == machine.nic_socket else machine.nic_socket,
-            )
-            for stage in stages
-        ]
+        """Run stages on a testbed, all memory on the NIC's node; return what each serves [Mpps]."""
+        if machine.name not in self._beds:
+            self._beds[machine.name] = SimulatedTestbed(machine, self._own, accesses=self._accesses)
+        colocation = Colocation(
+            machine.name,
+            None,
+            tuple(stage.workload for stage in stages),
+            tuple(Isolation(stage.mask) for stage in stages),
+            tuple(stage.socket for stage in stages),
+            machine.nic_socket,
+        )
         self.runs += 1
-        result = simulate(machine, tenants, seed=self._seed, accesses=self._accesses)
-        return [_rate(stage, tenant, result.duration_us) for stage, tenant in zip(stages, result.tenants, strict=True)]
+        phase = self._beds[machine.name].run(colocation, seed=self._seed).alone
+        assert phase is not None, "BUG: a run of competitors has a phase of theirs"
+        rates = [sample.throughput_mpps for sample in phase.tenants]
+        return [_rate(stage, mpps, 1e6 * phase.duration_s) for stage, mpps in zip(stages, rates, strict=True)]
 
 
-def _rate(stage: "_Stage", tenant: "TenantResult", duration_us: float) -> float:
+def _rate(stage: "_Stage", mpps: float, duration_us: float) -> float:
     """Return a stage's throughput [Mpps]; what it is offered where it falls short by no more than chance may explain.
 
     Arrivals are random, and their number in the time simulated spreads by its square root; the slowest of several
@@ -196,9 +198,9 @@ def _rate(stage: "_Stage", tenant: "TenantResult", duration_us: float) -> float:
     """
     offered = stage.workload.traffic.offered_mpps
     if offered is None:
-        return tenant.throughput_mpps
+        return mpps
     chance = _DEVIATIONS / math.sqrt(max(offered * duration_us, 1.0))
-    return offered if tenant.throughput_mpps >= offered * (1.0 - chance) else tenant.throughput_mpps
+    return offered if mpps >= offered * (1.0 - chance) else mpps
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from slomo.cli.verbs.place_output import (
 if TYPE_CHECKING:
     from slomo.placement.online.placer import Placer
     from slomo.placement.over_time.judge import Judge, Judgement
+    from slomo.placement.problem.cluster import Cluster
     from slomo.placement.problem.way_profiles import InstanceProfile
 
 
@@ -112,7 +113,9 @@ def batch(as_json: bool, check: bool, snapshot: str | None, **given: Any) -> Non
     if snapshot is not None:
         import json
 
-        Path(snapshot).write_text(json.dumps(placer.snapshot(), indent=1) + "\n", encoding="utf-8")
+        from slomo.vocabulary.durable import write_durably
+
+        write_durably(snapshot, json.dumps(placer.snapshot(), indent=1) + "\n")
     if as_json:
         shown = [decision.to_dict() for decision in decisions]
         check_part = {} if judgement is None else {"check": judgement.to_dict()}
@@ -143,17 +146,18 @@ def _placed(
 def _checked(placer: "Placer", requests: Any, given: dict[str, Any]) -> "Judgement":
     from slomo.placement.over_time.judge import asked_times
 
-    judge = _judge(given["nf_files"], given["seed"])
+    judge = _judge(given["nf_files"], given["seed"], placer.cluster)
     return judge.judge(placer, requests=len(requests), decision_ms=asked_times(placer, requests))
 
 
-def _judge(nf_files: tuple[str, ...], seed: int | None) -> "Judge":
+def _judge(nf_files: tuple[str, ...], seed: int | None, cluster: "Cluster") -> "Judge":
     from slomo.cli.options import own_network_functions
     from slomo.cli.progress import announce_compilation
     from slomo.workflow.place import make_judge
 
     announce_compilation()
-    return make_judge(own=own_network_functions(nf_files), seed=settings(seed=seed).seed)
+    own, machines = own_network_functions(nf_files), cluster.machine_types.values()
+    return make_judge(own=own, machines=machines, seed=settings(seed=seed).seed)
 
 
 def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> None:
@@ -210,8 +214,9 @@ def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgeme
     curves = _curves(given["profiles"])
     chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
     names = policies or tuple(name for name in policy_names() if curves or not policy_class(name).needs_profiles)
+    cluster = read_cluster(given["cluster"])
     return judged(
-        read_cluster(given["cluster"]),
+        cluster,
         read_requests(given["requests"]),
         load_library(chosen.models),
         names,
@@ -219,7 +224,7 @@ def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgeme
         confidence=given["confidence"],
         method=given["method"],
         profiles=curves,
-        judge=_judge(given["nf_files"], given["seed"]),
+        judge=_judge(given["nf_files"], given["seed"], cluster),
     )
 
 

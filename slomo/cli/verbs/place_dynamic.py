@@ -178,7 +178,8 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     curves = () if given["profiles"] is None else load_profiles(given["profiles"])
     events = arrivals(requests, per_s=given["per_s"], mean_stay_s=given["stay_s"], seed=chosen.seed)
     library, own = load_library(chosen.models), own_network_functions(given["nf_files"])
-    judge = make_judge(own=own, seed=chosen.seed) if given["check"] else None
+    machines = cluster.machine_types.values()
+    judge = make_judge(own=own, machines=machines, seed=chosen.seed) if given["check"] else None
     for policy in policies:
         check_model(library, policy, chosen.model)
     found = []

@@ -11,7 +11,7 @@ from slomo.placement.chains.judges import Judges
 from slomo.placement.chains.nodes import Need, Node, Nodes, Table, by_rate, most_free
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
-from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.machine import Machine
 
 
 def numasfp(
@@ -42,7 +42,7 @@ def _fair(need: Need, node: Node) -> Need:
     return replace(need, ways=min(need.ways, max(node.ways * need.cores // node.cores, 1)))
 
 
-def lookup_table(estimates: ThroughputEstimates, machine: str) -> Table:
+def lookup_table(estimates: ThroughputEstimates, host: Machine) -> Table:
     """Return NUMASFP's lookup table: what each network function needs at a traffic rate.
 
     Cache ways are the fewest with which a profile serves the rate, or as much of it as the network function can;
@@ -52,10 +52,10 @@ def lookup_table(estimates: ThroughputEstimates, machine: str) -> Table:
     ----------
     estimates : ThroughputEstimates
         Profiles and models; a network function with neither counts with one way and no traffic to memory.
-    machine : str
+    host : Machine
         Machine type.
     """
-    host = load_machine(machine)
+    machine = host.name
     way_kib = host.llc_mib * 1024 / host.llc_ways
 
     def of_one(key: str, mpps: float) -> tuple[float, float]:
