@@ -14,6 +14,7 @@ from slomo.placement.online.decisions import DecisionWriter
 from slomo.placement.online.seating import seat_mixes, seat_requests
 from slomo.placement.online.settings import Fallback
 from slomo.placement.online.state import Socket, Spot, State
+from slomo.placement.planning.kinds_cover import Kind, cover_kinds
 from slomo.placement.planning.packing import rank
 from slomo.placement.policies.base import Asked, Policy
 from slomo.placement.problem.decision import Decision, Refusal
@@ -206,8 +207,8 @@ class Admission:
     def _planned(self, requests: Sequence[Request]) -> list[Request]:
         """Place what the policy plans as a batch; return the rest, in the order to admit it one by one."""
         plain = [] if self.state.limited else [r for r in requests if self._is_plain(r)]
-        taken: set[str] = set()
-        for host in self.state.hosts:
+        taken = self._planned_over_kinds(plain) if len(self.state.hosts) > 1 else set()
+        for host in self.state.hosts if not taken else ():
             left = [r for r in plain if r.id not in taken]
             cuts = {r.id: options[0][host] for r in left if (options := self.cuts(r, [])) and host in options[0]}
             here = [r for r in left if r.id in cuts]
@@ -225,6 +226,36 @@ class Admission:
             taken |= seat_requests(self.state, host, left, seats)
         rest = [request for request in requests if request.id not in taken]
         return sorted(rest, key=self._demand, reverse=True) if self.policy.sorts else rest
+
+    def _planned_over_kinds(self, requests: Sequence[Request]) -> set[str]:
+        """Plan a batch over all kinds of servers at once, where the policy can; return who is placed."""
+        cuts = {request.id: self.cuts(request, []) for request in requests}
+        alike: dict[tuple[tuple[Host, int], ...], list[Request]] = {}
+        for request in requests:
+            if cuts[request.id]:
+                first = {h: c[0] for h, c in cuts[request.id][0].items() if len(c) == 1}
+                key = tuple((host, self.pieces.number(piece)) for host, piece in first.items())
+                alike.setdefault(key, []).append(request)
+        groups = [(dict(key), queue) for key, queue in alike.items() if key]
+        kinds, pieces = [], []
+        for host in self.state.hosts:
+            here: dict[int, int] = {}
+            for number, (by_host, _) in enumerate(groups):
+                if host in by_host:  # two classes that need the same here but not elsewhere: the first has this kind
+                    here.setdefault(by_host[host], number)
+            made = self.policy.columns(host, {piece: len(groups[n][1]) for piece, n in here.items()}) if here else None
+            if made is not None:
+                supply = len(self.state.empty_sockets(host))
+                kinds.append(Kind(host, supply, tuple(here.values()), *made))
+                pieces.append(here)
+        if not kinds:
+            return set()
+        plan = cover_kinds([len(queue) for _, queue in groups], kinds)
+        taken: set[str] = set()
+        for kind, here, sockets in zip(kinds, pieces, plan.sockets, strict=True):
+            queues = {piece: [r for r in groups[n][1] if r.id not in taken] for piece, n in here.items()}
+            taken |= seat_mixes(self.state, self.policy, kind.host, sockets, queues)
+        return taken
 
     def _is_plain(self, request: Request) -> bool:
         """Say whether nothing but its SLO tells where a request may go."""

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature
 from slomo.placement.feasibility.oracle import Oracle
+from slomo.placement.planning.columns import Column, Pricing
 from slomo.placement.problem.request import Request
 
 #: Which socket is taken among those that hold: the lowest, or the fullest with the least headroom.
@@ -122,6 +123,11 @@ class Policy:
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
         """Return how many sockets get which mix to serve a batch at once, or None to place one by one."""
+        del host, demand
+        return None
+
+    def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:
+        """Return mixes that one kind of socket can hold and what finds more, for a plan over several kinds; or None."""
         del host, demand
         return None
 

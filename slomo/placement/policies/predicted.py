@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
+from slomo.placement.planning.columns import Column, Pricing
 from slomo.placement.planning.packing import pack
 from slomo.placement.planning.rounding import fill_by_value
 from slomo.placement.planning.shared_pricing import SharedPricing, classes_of
@@ -74,6 +75,18 @@ class PredictedBestFit(Policy):
         shares = np.array([self.weight(host, piece) for piece in demand])
         filled = fill_by_value(np.array([*demand.values()], dtype=np.int64), shares, pricing, passes=_PASSES).best
         return filled if sum(filled.values()) < sum(packed.values()) else packed
+
+    def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:
+        """Return the mixes of best fit and every piece alone; more are found among all that hold in every part."""
+        classes = {piece: number for number, piece in enumerate(demand)}
+        primary = self.cutting(host).primary
+        start = []
+        for mix in (*self.packed(host, demand), *((piece,) for piece in demand)):
+            serves = [0] * len(classes)
+            for piece in mix:
+                serves[classes[primary.get(piece, piece)]] += 1
+            start.append(Column(mix, tuple(serves)))
+        return start, self.pricing(host, demand, _MIXES_PER_REQUEST * max(sum(demand.values()), 50))
 
     def pricing(self, host: Host, demand: Demand, most: int) -> SharedPricing | None:
         """Return the mixes of a batch, as far as `most` mixes reach; None for chains."""

@@ -1,0 +1,162 @@
+"""One plan for several kinds of servers: which mixes go on which kind, at the least cost in all.
+
+Gilmore and Gomory's master problem (Operations Research 9, 1961) with a cost per kind and a limited supply of each; a
+kind's mixes are priced with its cost and the price of its supply. Whole numbers come from an integer program over all
+mixes seen. The answer does not depend on the order in which servers are listed, as kinds come sorted.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slomo.placement.feasibility.mixes import Host, Signature
+from slomo.placement.planning.columns import Column, Floats, Pricing, served
+
+#: A request that is not served costs as much as so many of the dearest servers.
+_UNSERVED = 1000.0
+#: Rounds of pricing, and mixes the integer program chooses from, at most.
+_MOST_ROUNDS, _MOST_CHOICES = 60, 3000
+#: Share of the time for pricing; the rest is for whole numbers. Share of the optimum at which the solver may stop.
+_PRICING_SHARE, _GAP = 0.4, 2e-3
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of socket, how many there are, and the mixes it can hold.
+
+    Attributes
+    ----------
+    host : Host
+        The kind.
+    supply : int
+        Empty sockets of it.
+    classes : tuple of int
+        Number of each of its classes of requests among all classes.
+    start : sequence of Column
+        Mixes to begin with, over its own classes.
+    pricing : Pricing or None
+        Finds more.
+    """
+
+    host: Host
+    supply: int
+    classes: tuple[int, ...]
+    start: Sequence[Column]
+    pricing: Pricing | None = None
+
+
+@dataclass(frozen=True)
+class KindsPlan:
+    """Which mixes go on how many sockets of each kind, its cost, and the cost of the fractional optimum."""
+
+    sockets: tuple[Mapping[Signature, int], ...]
+    cost: float
+    bound: float
+
+
+def cover_kinds(demand: Sequence[int], kinds: Sequence[Kind], time_limit_s: float = 10.0) -> KindsPlan:
+    """Serve as much of a demand as there is room for, at the least cost.
+
+    Examples
+    --------
+    >>> small, large = Host("s", 1, 1, 1.0), Host("l", 4, 1, 2.0)
+    >>> kinds = [Kind(small, 9, (0,), [Column((0,), (1,))]), Kind(large, 1, (0,), [Column((0,) * 4, (4,))])]
+    >>> cover_kinds([5], kinds).sockets
+    ({(0,): 1}, {(0, 0, 0, 0): 1})
+    """
+    begun = time.perf_counter()
+    wanted = np.array(demand, dtype=np.float64)
+    columns: list[dict[Signature, Column]] = [{column.signature: column for column in kind.start} for kind in kinds]
+    bound = 0.0
+    for _ in range(_MOST_ROUNDS):
+        bound, prices, supply_prices = _master(wanted, kinds, columns)
+        fresh = 0
+        for number, kind in enumerate(kinds):
+            if kind.pricing is None or not kind.supply:
+                continue
+            cost = kind.host.cost + supply_prices[number]
+            found, _ = kind.pricing(prices[list(kind.classes)] / cost)
+            new = {column.signature: column for column in found if column.signature not in columns[number]}
+            columns[number] |= new
+            fresh += len(new)
+        if not fresh or time.perf_counter() - begun > _PRICING_SHARE * time_limit_s:
+            break
+    left = max(time_limit_s - (time.perf_counter() - begun), 1.0)
+    return _whole(wanted, kinds, columns, (bound, left))
+
+
+def _flat(kinds: Sequence[Kind], columns: Sequence[Mapping[Signature, Column]]) -> list[tuple[int, Column]]:
+    return [(number, column) for number in range(len(kinds)) for column in columns[number].values()]
+
+
+def _program(
+    wanted: Floats, kinds: Sequence[Kind], flat: Sequence[tuple[int, Column]]
+) -> tuple[Floats, Floats, Floats]:
+    """Return costs, who is served (classes x columns), whose supply is used (kinds x columns); unserved ones last."""
+    serves = np.zeros((len(wanted), len(flat)))
+    for number, kind in enumerate(kinds):
+        mine = [at for at, (owner, _) in enumerate(flat) if owner == number]
+        if mine:
+            serves[np.ix_(kind.classes, mine)] = served([flat[at][1] for at in mine]).T
+    uses = np.zeros((len(kinds), len(flat)))
+    uses[[owner for owner, _ in flat], range(len(flat))] = 1.0
+    dearest = _UNSERVED * max(kind.host.cost for kind in kinds)
+    cost = np.array([kinds[owner].host.cost for owner, _ in flat] + [dearest] * len(wanted))
+    none = np.zeros((len(kinds), len(wanted)))
+    return cost, np.hstack([serves, np.eye(len(wanted))]), np.hstack([uses, none])
+
+
+def _master(
+    wanted: Floats, kinds: Sequence[Kind], columns: Sequence[Mapping[Signature, Column]]
+) -> tuple[float, Floats, Floats]:
+    """Solve the linear problem; return its optimum, the price of each class, and the price of each kind of socket."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csc_array
+
+    cost, serves, uses = _program(wanted, kinds, _flat(kinds, columns))
+    limits = np.concatenate([-wanted, [float(kind.supply) for kind in kinds]])
+    solved = linprog(cost, A_ub=csc_array(np.vstack([-serves, uses])), b_ub=limits, method="highs")
+    assert solved.status == 0, f"BUG: what is not served has its price, so there is an optimum: {solved.message}"
+    marginals = -np.asarray(solved.ineqlin.marginals)
+    return float(solved.fun), marginals[: len(wanted)], np.maximum(marginals[len(wanted) :], 0.0)
+
+
+def _whole(
+    wanted: Floats,
+    kinds: Sequence[Kind],
+    columns: Sequence[Mapping[Signature, Column]],
+    known: tuple[float, float],
+) -> KindsPlan:
+    """Return whole numbers of mixes, the best that are found in time."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csc_array
+
+    bound, time_limit_s = known
+    flat = _flat(kinds, columns)
+    if len(flat) > _MOST_CHOICES:
+        _, prices, supply_prices = _master(wanted, kinds, columns)
+        reduced = [
+            kinds[owner].host.cost + supply_prices[owner]
+            - float(prices[list(kinds[owner].classes)] @ np.array(column.serves))
+            for owner, column in flat
+        ]  # fmt: skip
+        flat = [flat[at] for at in sorted(np.argsort(reduced, kind="stable")[:_MOST_CHOICES].tolist())]
+    cost, serves, uses = _program(wanted, kinds, flat)
+    supply = np.array([float(kind.supply) for kind in kinds])
+    solved = milp(
+        cost,
+        constraints=[LinearConstraint(csc_array(serves), lb=wanted), LinearConstraint(csc_array(uses), ub=supply)],
+        bounds=Bounds(0, np.inf),
+        integrality=np.ones(len(cost)),
+        options={"time_limit": time_limit_s, "mip_rel_gap": _GAP},
+    )
+    if solved.x is None:
+        return KindsPlan(tuple({} for _ in kinds), float("inf"), bound)
+    plans = [Counter[Signature]() for _ in kinds]
+    for (owner, column), count in zip(flat, np.round(solved.x[: len(flat)]).astype(int).tolist(), strict=True):
+        if count:
+            plans[owner][column.signature] += count
+    return KindsPlan(tuple(dict(plan) for plan in plans), float(solved.fun), bound)
