@@ -99,7 +99,7 @@ def test_milp_finds_the_packing_that_first_fit_decreasing_misses() -> None:
         Term(f"t{i}", InstanceProfile("m", f"nf{i}", 1.0, ((size, 1.0), (18, 1.01))), 0.97, 1)
         for i, size in enumerate([8, 8, 5, 5, 5, 5])
     ]
-    seats = solve(Host("m", 8, 18), terms, 20.0, 0.0)
+    seats = solve(Host("m", 8, 18), terms, 20.0, 0.0).seats
 
     assert seats is not None
     assert len({place for spots in seats.values() for place, _ in spots}) == 2

@@ -5,15 +5,24 @@ already keeps what it asked for.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from slomo.errors import UnknownNameError
 from slomo.placement.feasibility.mixes import Piece
 from slomo.placement.problem.cluster import Server
 from slomo.placement.problem.request import Request
 
-if TYPE_CHECKING:
-    from slomo.placement.online.state import State
+
+class Placed(Protocol):
+    """What constraints ask of the state."""
+
+    servers: list[Server]
+    tainted: set[int]
+
+    def servers_of(self, request: str) -> set[int]:
+        """Return the servers a request runs on; none for one that is not placed."""
+        ...
+
 
 #: Whether a server, by number, will do.
 Test = Callable[[int], bool]
@@ -69,7 +78,7 @@ class Constraints:
             (name for name, most in server.resources if needed.get(name, 0.0) > most - held.get(name, 0.0) + 1e-9), None
         )
 
-    def allowed(self, request: Request, own: Sequence[int], state: "State") -> Test | None:
+    def allowed(self, request: Request, own: Sequence[int], state: Placed) -> Test | None:
         """Return which servers a request may go on that has `own` already, or None where any will do.
 
         Amounts are not looked at: they depend on the piece.
@@ -79,16 +88,16 @@ class Constraints:
             return None
         return lambda number: all(test(number) for test in tests)
 
-    def _by_neighbours(self, request: Request, own: Sequence[int], state: "State") -> list[Test]:
+    def _by_neighbours(self, request: Request, own: Sequence[int], state: Placed) -> list[Test]:
         near = {*request.affinity, *self._near.get(request.id, ())} - {request.id}
-        groups = [state.servers_of(name) for name in near if name in state.spots]
+        groups = [here for name in near if (here := state.servers_of(name))]
         foes = {*request.anti_affinity, *self._away.get(request.id, ())} - {request.id}
         away = set[int]().union(*(state.servers_of(name) for name in foes))
         away |= set(own) if request.id in request.anti_affinity else set()
         tests: list[Test] = [] if not groups else [lambda number: all(number in group for group in groups)]
         return tests if not away and not request.anti_affinity else [*tests, lambda number: number not in away]
 
-    def _by_servers(self, request: Request, own: Sequence[int], state: "State") -> list[Test]:
+    def _by_servers(self, request: Request, own: Sequence[int], state: Placed) -> list[Test]:
         servers, tests = state.servers, list[Test]()
         if state.tainted:
             bad = {number for number in state.tainted if set(servers[number].taints) - set(request.tolerations)}

@@ -6,7 +6,7 @@ asked about first (``what_if=True``), which leaves everything as it is.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.online.moves import Move, moved_spot
@@ -19,7 +19,19 @@ from slomo.placement.problem.request import Request, find_request
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
     from slomo.placement.online.admission import Admission
-    from slomo.placement.online.placer import Placer
+    from slomo.placement.online.settings import PlacerSettings
+
+
+class Holder(Protocol):
+    """Who has the state: a placer."""
+
+    settings: "PlacerSettings"
+    _lock: Any
+    _core: "Admission"
+
+    def _made(self, library: "ModelLibrary", cluster: Cluster) -> "Admission": ...
+
+    def _check_new(self, requests: Sequence[Request]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -118,7 +130,7 @@ class Lifecycle:
     'drain e5-2620v4-1: done'
     """
 
-    def __init__(self, placer: "Placer") -> None:
+    def __init__(self, placer: Holder) -> None:
         self._placer = placer
 
     def _whole(self, act: "Callable[[Admission], Change]", *, what_if: bool) -> Change:

@@ -15,6 +15,7 @@ from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Pieces
 from slomo.placement.online.admission import LARGE_BATCH, Admission
 from slomo.placement.online.constraints import check_neighbours
+from slomo.placement.online.lifecycle import Lifecycle
 from slomo.placement.online.moves import Move, consolidate
 from slomo.placement.online.persistence import Restored, entry, restored, snapshot
 from slomo.placement.online.scaling import scale_out
@@ -29,7 +30,6 @@ from slomo.vocabulary.display import html_table
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
-    from slomo.placement.online.lifecycle import Lifecycle
 
 
 class Placer:
@@ -121,10 +121,8 @@ class Placer:
             return tuple(self._core.state.requests.values())
 
     @cached_property
-    def lifecycle(self) -> "Lifecycle":
+    def lifecycle(self) -> Lifecycle:
         """What happens to servers and to what runs: add, remove, cordon, drain, fail, update, new models."""
-        from slomo.placement.online.lifecycle import Lifecycle
-
         return Lifecycle(self)
 
     def admit(self, request: Request) -> Decision:

@@ -3,18 +3,15 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from slomo.errors import InvalidValueError
 from slomo.placement.problem.way_profiles import InstanceProfile
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 
-if TYPE_CHECKING:
-    from slomo.placement.online.placer import Placer
-
 Fallback = Literal["refuse", "alone"]
 #: Returns the throughput of every request [Mpps], given the placer.
-Observe = Callable[["Placer"], Mapping[str, float]]
+Observe = Callable[[Any], Mapping[str, float]]
 
 
 class PlacerOptions(TypedDict, total=False):

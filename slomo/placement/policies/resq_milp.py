@@ -1,9 +1,9 @@
 """`resq-milp`: ResQ's mixed-integer program for a batch (NSDI'18, appendix A, Listing 1), on HiGHS through scipy.
 
 Minimise active servers; every instance has its ways on its server, and its throughput is the concave piecewise-linear
-profile of them. As the profile is concave its pieces are upper bounds that need no binary of their own. Like ResQ
-(section 5.3.1) the batch is cut into sets that are solved apart; greedy's schedule bounds the servers from above and
-stands in where the solver finds none in time.
+profile of them. As the profile is concave its pieces are upper bounds that need no binary of their own. The whole batch
+is tried first; only where time runs out it is cut, as ResQ (section 5.3.1) does, into sets that are solved apart, each
+half as large as the last. Greedy's schedule bounds the servers from above and stands in where nothing better is found.
 """
 
 import itertools
@@ -38,34 +38,53 @@ class ResqMilp(ResqGreedy):
     Attributes
     ----------
     set_size : int
-        SLOs solved together.
+        SLOs solved together at the least, where time makes cuts necessary.
     time_limit_s : float
-        For one set [s].
+        For the batch, and again for each way to cut it [s].
     gap : float
         Share of the optimum at which the solver may stop.
+    last : str
+        Servers of the latest plan, the bound of the uncut program, and the gap; empty before.
     """
 
     name = "resq-milp"
     set_size: ClassVar[int] = 12
     time_limit_s: ClassVar[float] = 20.0
+    last: str = ""
     gap: ClassVar[float] = 0.0
 
     def seats(self, host: Host, asked: Sequence[Asked]) -> Seats:
         """Return where each instance goes: better than greedy's schedule, or greedy's itself."""
-        greedy = first_fit_decreasing(self, host, asked)
+        best = first_fit_decreasing(self, host, asked)
         single = {item.request.id: item for item in asked if len(item.request.chain) == 1}
-        found: Seats = {}
-        offset = 0
-        names = sorted(single, key=lambda name: (-single[name].needed_mpps, name))
-        dealt = [names[start :: -(-len(names) // self.set_size)] for start in range(-(-len(names) // self.set_size))]
-        for part in dealt:
-            terms = [self._term(host, single[name]) for name in part]
-            solved = solve(host, [term for term in terms if term], self.time_limit_s, self.gap)
-            if solved is None:
-                return greedy
-            found |= {name: [(offset + place, piece) for place, piece in spots] for name, spots in solved.items()}
-            offset += 1 + max((place for spots in solved.values() for place, _ in spots), default=-1)
-        return found if offset < _servers(greedy) else greedy
+        terms = [self._term(host, single[name]) for name in sorted(single, key=lambda n: (-single[n].needed_mpps, n))]
+        known = [term for term in terms if term is not None]
+        size, bound, proven = len(known), 0.0, False
+        while known and not proven:
+            seats, lower, proven = self._in_sets(host, known, size)
+            bound = max(bound, lower) if size == len(known) else bound
+            if seats is not None and _servers(seats) < _servers(best):
+                best = seats
+            if size <= self.set_size:
+                break
+            size = max(-(-size // 2), self.set_size)
+        count, least = _servers(best), max(int(np.ceil(bound - 1e-6)), 1)
+        self.last = f"{count} servers, bound {least}, gap {100.0 * (count / least - 1.0):.1f} %"
+        return best
+
+    def _in_sets(self, host: Host, terms: Sequence[Term], size: int) -> tuple[Seats | None, float, bool]:
+        """Solve a batch in sets of a size; return the schedule, a bound (of one set), and whether it is the optimum."""
+        count = -(-len(terms) // size)
+        seats: Seats = {}
+        offset, bound, proven = 0, 0.0, count == 1
+        for start in range(count):
+            solved = solve(host, terms[start::count], self.time_limit_s / count, self.gap)
+            bound, proven = solved.bound, proven and solved.proven
+            if solved.seats is None:
+                return None, bound, False
+            seats |= {name: [(offset + place, piece) for place, piece in at] for name, at in solved.seats.items()}
+            offset += 1 + max((place for at in solved.seats.values() for place, _ in at), default=-1)
+        return seats, bound, proven
 
     def _term(self, host: Host, item: Asked) -> Term | None:
         profile = self.estimates.profile(host.machine, item.request.chain[0].key)
@@ -78,13 +97,22 @@ def _servers(seats: Seats) -> int:
     return len({place for spots in seats.values() for place, _ in spots})
 
 
-def solve(host: Host, terms: Sequence[Term], time_limit_s: float, gap: float) -> Seats | None:
-    """Solve the program for one set; None where the solver finds no schedule in time."""
-    servers = sum(term.instances for term in terms)
-    servers = min(servers, _packed(host, terms))
+@dataclass(frozen=True)
+class Solved:
+    """A schedule, or None where the solver found none in time; a bound on servers; whether it meets it."""
+
+    seats: Seats | None
+    bound: float
+    proven: bool
+
+
+def solve(host: Host, terms: Sequence[Term], time_limit_s: float, gap: float) -> Solved:
+    """Solve the program for one set."""
+    servers = min(sum(term.instances for term in terms), _packed(host, terms))
     program = _Program(host, terms, servers)
-    solution = program.solved(time_limit_s, gap)
-    return None if solution is None else _topped_up(host, terms, program.read(solution))
+    solution, bound = program.solved(time_limit_s, gap)
+    seats = None if solution is None else _topped_up(host, terms, program.read(solution))
+    return Solved(seats, bound, seats is not None and _servers(seats) <= bound + 1e-6)
 
 
 def _topped_up(host: Host, terms: Sequence[Term], seats: Seats) -> Seats | None:
@@ -173,8 +201,8 @@ class _Program:
             mine = [i for i in everyone if self.owners[i] is term]
             self._row({self.t(i): 1.0 for i in mine}, term.needed_mpps, np.inf)
 
-    def solved(self, time_limit_s: float, gap: float) -> Floats | None:
-        """Run the solver."""
+    def solved(self, time_limit_s: float, gap: float) -> tuple[Floats | None, float]:
+        """Run the solver; return the best solution, and the bound it proved."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
 
@@ -197,7 +225,8 @@ class _Program:
             integrality=whole,
             options={"time_limit": time_limit_s, "mip_rel_gap": gap},
         )
-        return None if solved.x is None else np.asarray(solved.x)
+        bound = 0.0 if solved.mip_dual_bound is None else float(np.ceil(solved.mip_dual_bound - 1e-6))
+        return (None if solved.x is None else np.asarray(solved.x)), bound
 
     def read(self, solution: Floats) -> Seats:
         """Return server and piece of every instance in use."""
