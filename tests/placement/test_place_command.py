@@ -220,3 +220,24 @@ def test_method_is_chosen_on_the_command_line(folder, capsys) -> None:
         said[method] = {item["model"] for item in json.loads(capsys.readouterr().out)["decisions"]}
 
     assert said == {"auto": {"dobrescu"}, "equilibrium": {"equilibrium"}}
+
+
+def test_a_snapshot_is_changed_from_the_command_line(folder, capsys) -> None:
+    """A drain is said with --what-if, then done and written back; one that cannot be done ends in 5."""
+    path = folder / "s.json"
+    assert run(folder, "--snapshot", str(path), "--stats") == 0
+    before = path.read_bytes()
+
+    def changed(*words):
+        return main(["place", "change", str(path), *words, "--models", str(folder / "models")])
+
+    assert changed("drain", "rack-1", "--what-if") == 0
+    assert path.read_bytes() == before
+    assert changed("drain", "rack-1", "--max-moves", "1") == 5
+    assert path.read_bytes() == before
+    assert changed("drain", "rack-1") == 0
+    servers = {piece["server"] for item in json.loads(path.read_text())["placed"] for piece in item["pieces"]}
+    assert "rack-1" not in servers
+    assert changed("at-risk") == 0
+    assert changed("cordon", "rack-9") == 2
+    assert "unknown server 'rack-9'" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.verbs.place_change import change
 from slomo.cli.verbs.place_dynamic import (
     are_for_chains,
     batch_chains,
@@ -95,10 +96,11 @@ def command() -> None:
 @handover_option
 @click.option("--check", is_flag=True, help="Run the placed servers on the simulator and count broken SLOs.")
 @click.option("--snapshot", metavar="FILE", type=click.Path(), help="Write what is placed, for `Placer.restore`.")
+@click.option("--stats", is_flag=True, help="Say how many entries each memory holds, and what the grid of SLOs costs.")
 @own_nf_option
 @seed_option
 @json_option
-def batch(as_json: bool, check: bool, snapshot: str | None, **given: Any) -> None:
+def batch(as_json: bool, check: bool, snapshot: str | None, stats: bool, **given: Any) -> None:
     """Place REQUESTS on CLUSTER; both are YAML or JSON. The word `batch` may be left out.
 
     Exit code 5 where a request is refused; what could be placed is placed.
@@ -119,9 +121,12 @@ def batch(as_json: bool, check: bool, snapshot: str | None, **given: Any) -> Non
     if as_json:
         shown = [decision.to_dict() for decision in decisions]
         check_part = {} if judgement is None else {"check": judgement.to_dict()}
+        check_part |= {"stats": placer.stats()} if stats else {}
         emit_json({"policy": placer.policy.name, "servers_used": placer.servers_used, "decisions": shown, **check_part})
     else:
         _show(placer, decisions, judgement)
+        if stats:
+            emit_table(("memory", "entries"), list(placer.stats().items()))
     if len(placed) < len(requests):
         raise click.exceptions.Exit(5)
 
@@ -300,3 +305,4 @@ def workload(family: str, count: int, out: str, seed: int | None, as_json: bool)
 
 
 command.add_command(timeline)
+command.add_command(change)

@@ -23,6 +23,8 @@ from slomo.placement.problem.request import Request
 _MIXES_PER_REQUEST = 300
 #: Times a batch is filled, each time with values corrected by the time before.
 _PASSES = 6
+#: With more classes of requests than this, once.
+_FEW_CLASSES = 60
 
 
 class PredictedBestFit(Policy):
@@ -73,7 +75,8 @@ class PredictedBestFit(Policy):
         if pricing is None:
             return packed
         shares = np.array([self.weight(host, piece) for piece in demand])
-        filled = fill_by_value(np.array([*demand.values()], dtype=np.int64), shares, pricing, passes=_PASSES).best
+        passes = _PASSES if len(demand) <= _FEW_CLASSES else 1
+        filled = fill_by_value(np.array([*demand.values()], dtype=np.int64), shares, pricing, passes=passes).best
         return filled if sum(filled.values()) < sum(packed.values()) else packed
 
     def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:

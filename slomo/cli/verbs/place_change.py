@@ -1,0 +1,117 @@
+"""`slomo place change`: what happens to a placed cluster, on its snapshot: drain, fail, cordon, add, update, use."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slomo.cli.options import json_option, models_option, settings
+from slomo.cli.output import emit_json, emit_table, note
+from slomo.errors import ConfigurationError, UsageError
+
+if TYPE_CHECKING:
+    from slomo.placement.online.lifecycle import Change
+    from slomo.placement.online.placer import Placer
+
+_ON_SERVERS = ("drain", "fail", "cordon", "uncordon", "remove")
+_FROM_FILES = ("add", "update", "preempt")
+
+
+@click.command("change")
+@click.argument("snapshot", type=click.Path())
+@click.argument("action", type=click.Choice([*_ON_SERVERS, *_FROM_FILES, "use", "at-risk"]))
+@click.argument("subject", required=False, metavar="[SERVER | FILE | DIR]")
+@click.option("--what-if", is_flag=True, help="Only say what would be done.")
+@click.option(
+    "--max-moves", type=click.IntRange(min=0), metavar="N", help="Pieces that `drain` may move; all by default."
+)
+@click.option("--no-surge", is_flag=True, help="With `update`: the old version goes before the new one comes.")
+@click.option("--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways the snapshot rests on.")
+@models_option
+@json_option
+def change(
+    snapshot: str,
+    action: str,
+    subject: str | None,
+    as_json: bool,
+    models: str | None,
+    profiles: str | None,
+    **given: Any,
+) -> None:
+    """Change the cluster of SNAPSHOT (from `slomo place --snapshot`), and write it back where that was done.
+
+    ACTION takes a server (drain, fail, cordon, uncordon, remove), a file (add: a cluster's servers; update and preempt:
+    requests), or a directory of other models (use). Exit code 5 where it cannot be done, and nothing is changed.
+    """
+    placer = _restored(snapshot, models, profiles)
+    if action != "at-risk" and subject is None:
+        raise UsageError(f"`{action}` of what?", hint="name a server, or a file: slomo place change --help")
+    changes = _changes(placer, action, subject or "", given)
+    if not given["what_if"] and any(item.done for item in changes) and action != "at-risk":
+        from slomo.vocabulary.durable import write_durably
+
+        write_durably(snapshot, json.dumps(placer.snapshot(), indent=1) + "\n")
+    if as_json:
+        emit_json({"what_if": given["what_if"], "changes": [item.to_dict() for item in changes]})
+    else:
+        _show(changes)
+    if not all(item.done for item in changes):
+        raise click.exceptions.Exit(5)
+
+
+def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
+    from slomo.placement.online.placer import Placer
+    from slomo.placement.problem.cluster import Cluster
+    from slomo.placement.problem.way_profiles import load_profiles
+
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        cluster = Cluster.from_dict(document["cluster"])
+        options = {name: document[name] for name in ("confidence", "method", "model")}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise ConfigurationError(
+            f"{path}: is no snapshot: {problem!r}", hint="slomo place ... --snapshot FILE"
+        ) from None
+    known = load_profiles(profiles) if profiles else ()
+    placer = Placer(
+        ModelLibrary.load(settings(models=models).models), cluster, document["policy"], profiles=known, **options
+    )
+    placer.restore(document)
+    return placer
+
+
+def _changes(placer: "Placer", action: str, subject: str, given: dict[str, Any]) -> "list[Change]":
+    from slomo.placement.online.lifecycle import Change
+    from slomo.placement.problem.documents import read_cluster, read_requests
+    from slomo.workflow.library import load_library
+
+    life, how = placer.lifecycle, {"what_if": given["what_if"]}
+    if action == "drain":
+        return [life.drain(subject, max_moves=given["max_moves"], **how)]
+    if action in ("fail", "cordon", "uncordon"):
+        return [getattr(life, action)(subject, **how)]
+    if action == "remove":
+        return [life.remove_server(subject, **how)]
+    if action == "add":
+        return [life.add_server(server, **how) for server in read_cluster(subject).servers]
+    if action == "update":
+        return [life.update(request, surge=not given["no_surge"], **how) for request in read_requests(subject)]
+    if action == "preempt":
+        return [life.preempt(request, **how) for request in read_requests(subject)]
+    if action == "use":
+        return [life.use(load_library(subject), **how)]
+    return [Change("at risk", True, at_risk=life.at_risk())]
+
+
+def _show(changes: "list[Change]") -> None:
+    rows = [(move.request, move.source, move.target) for item in changes for move in item.moves]
+    if rows:
+        emit_table(("request", "from", "to"), rows)
+    for item in changes:
+        note(item.text)
+        for decision in item.refused:
+            note(f"refused: {decision.request}: {'; '.join(decision.reasons)}")
+        for risk in item.at_risk:
+            note(f"at risk: {risk.what} of '{risk.request}' ({risk.workload}) on {risk.server}: "
+                 f"needed {risk.needed:.4g}, to be counted on {risk.possible:.4g}")  # fmt: skip
