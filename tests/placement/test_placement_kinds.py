@@ -8,7 +8,7 @@ import pytest
 from slomo.placement.feasibility.mixes import Host
 from slomo.placement.online.placer import Placer
 from slomo.placement.planning.columns import Column
-from slomo.placement.planning.kinds_cover import Kind, cover_kinds
+from slomo.placement.planning.kinds_cover import SocketKind, cover_kinds
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import SLO, Request
 from slomo.vocabulary.workload import Traffic, Workload
@@ -48,7 +48,7 @@ def test_the_cheaper_kind_is_used(make_library, ask) -> None:
 def test_supply_is_limited_and_what_has_no_room_is_left_out() -> None:
     """Two sockets of a kind hold no third mix; the rest goes to the dearer kind while there is some."""
     mix = [Column((0, 0), (2,))]
-    kinds = [Kind(Host("a", 2, 1, 1.0), 2, (0,), mix), Kind(Host("b", 2, 1, 3.0), 1, (0,), mix)]
+    kinds = [SocketKind(Host("a", 2, 1, 1.0), 2, (0,), mix), SocketKind(Host("b", 2, 1, 3.0), 1, (0,), mix)]
     plan = cover_kinds([9], kinds)
     assert [sum(sockets.values()) for sockets in plan.sockets] == [2, 1]
 
@@ -61,7 +61,7 @@ def test_the_plan_is_the_optimum_of_small_cases() -> None:
         costs = generator.integers(1, 4, 2).astype(float)
         tables = [[tuple(generator.integers(0, 3, 2).tolist()) for _ in range(2)] + [(1, 0), (0, 1)] for _ in range(2)]
         kinds = [
-            Kind(Host("m", 9, 9, cost), 9, (0, 1), [Column((n,), serves) for n, serves in enumerate(table)])
+            SocketKind(Host("m", 9, 9, cost), 9, (0, 1), [Column((n,), serves) for n, serves in enumerate(table)])
             for cost, table in zip(costs, tables, strict=True)
         ]
         every = [(cost, np.array(serves)) for cost, table in zip(costs, tables, strict=True) for serves in table]

@@ -11,7 +11,7 @@ from slomo.cli.output import emit_json, emit_table, note
 from slomo.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
-    from slomo.placement.online.lifecycle import Change
+    from slomo.placement.online.change import ClusterChange
     from slomo.placement.online.placer import Placer
 
 _ON_SERVERS = ("drain", "fail", "cordon", "uncordon", "remove")
@@ -64,6 +64,7 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
     from slomo.placement.online.placer import Placer
     from slomo.placement.problem.cluster import Cluster
     from slomo.placement.problem.way_profiles import load_profiles
+    from slomo.workflow.library import load_library
 
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -75,14 +76,14 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
         ) from None
     known = load_profiles(profiles) if profiles else ()
     placer = Placer(
-        ModelLibrary.load(settings(models=models).models), cluster, document["policy"], profiles=known, **options
+        load_library(settings(models=models).models), cluster, document["policy"], profiles=known, **options
     )
     placer.restore(document)
     return placer
 
 
-def _changes(placer: "Placer", action: str, subject: str, given: dict[str, Any]) -> "list[Change]":
-    from slomo.placement.online.lifecycle import Change
+def _changes(placer: "Placer", action: str, subject: str, given: dict[str, Any]) -> "list[ClusterChange]":
+    from slomo.placement.online.change import ClusterChange
     from slomo.placement.problem.documents import read_cluster, read_requests
     from slomo.workflow.library import load_library
 
@@ -101,10 +102,10 @@ def _changes(placer: "Placer", action: str, subject: str, given: dict[str, Any])
         return [life.preempt(request, **how) for request in read_requests(subject)]
     if action == "use":
         return [life.use(load_library(subject), **how)]
-    return [Change("at risk", True, at_risk=life.at_risk())]
+    return [ClusterChange("at risk", True, at_risk=life.at_risk())]
 
 
-def _show(changes: "list[Change]") -> None:
+def _show(changes: "list[ClusterChange]") -> None:
     rows = [(move.request, move.source, move.target) for item in changes for move in item.moves]
     if rows:
         emit_table(("request", "from", "to"), rows)

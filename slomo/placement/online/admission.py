@@ -13,8 +13,9 @@ from slomo.placement.feasibility.oracle import Breach, MixVerdict, piece_breach
 from slomo.placement.online.decisions import DecisionWriter
 from slomo.placement.online.seating import seat_mixes, seat_requests
 from slomo.placement.online.settings import Fallback
-from slomo.placement.online.state import Socket, Spot, State
-from slomo.placement.planning.kinds_cover import Kind, cover_kinds
+from slomo.placement.online.sockets import Socket, Spot
+from slomo.placement.online.state import State
+from slomo.placement.planning.kinds_cover import SocketKind, cover_kinds
 from slomo.placement.planning.packing import rank
 from slomo.placement.policies.base import Asked, Policy
 from slomo.placement.problem.decision import Decision, Refusal
@@ -246,7 +247,7 @@ class Admission:
             made = self.policy.columns(host, {piece: len(groups[n][1]) for piece, n in here.items()}) if here else None
             if made is not None:
                 supply = len(self.state.empty_sockets(host))
-                kinds.append(Kind(host, supply, tuple(here.values()), *made))
+                kinds.append(SocketKind(host, supply, tuple(here.values()), *made))
                 pieces.append(here)
         if not kinds:
             return set()

@@ -12,7 +12,8 @@ from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, tenants_of
 from slomo.placement.feasibility.on_demand import Shares, Want, class_masks, foreseen, share_out
 from slomo.placement.online.refusals import Binding, told
-from slomo.placement.online.state import Socket, State
+from slomo.placement.online.sockets import Socket
+from slomo.placement.online.state import State
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.request import Request

@@ -5,13 +5,13 @@ asked about first (``what_if=True``), which leaves everything as it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.placement.online.change import AtRisk, ClusterChange
 from slomo.placement.online.moves import Move, moved_spot
 from slomo.placement.online.persistence import snapshot, transferred
-from slomo.placement.online.state import Trial
+from slomo.placement.online.sockets import Trial
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.request import Request, find_request
@@ -34,85 +34,6 @@ class Holder(Protocol):
     def _check_new(self, requests: Sequence[Request]) -> None: ...
 
 
-@dataclass(frozen=True)
-class AtRisk:
-    """A promise that, by the models of now, does not hold at the confidence asked for.
-
-    Attributes
-    ----------
-    request, workload, server : str
-        Whose, which network function, where.
-    what : str
-        ``"throughput"``, ``"cores"`` or ``"ways"``.
-    needed, possible : float
-        What it needs, and what is to be counted on [Mpps].
-    """
-
-    request: str
-    workload: str
-    server: str
-    what: str
-    needed: float
-    possible: float
-
-
-@dataclass(frozen=True)
-class Change:
-    """What a change of the cluster did, or would do.
-
-    Attributes
-    ----------
-    what : str
-        The change in words, for instance ``"drain rack-3"``.
-    done : bool
-        It was carried out (asked with `what_if`: could be). Where not, everything is as it was.
-    moves : tuple of Move
-        Pieces that run elsewhere now.
-    refused : tuple of Decision
-        Requests that lost their place, or did not get one, and why.
-    left : tuple of str
-        Requests that stand in the way.
-    at_risk : tuple of AtRisk
-        Promises that do not hold any more.
-    """
-
-    what: str
-    done: bool
-    moves: tuple[Move, ...] = ()
-    refused: tuple[Decision, ...] = ()
-    left: tuple[str, ...] = ()
-    at_risk: tuple[AtRisk, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """One line for people.
-
-        Examples
-        --------
-        >>> Change("drain rack-3", False, left=("edge",)).text
-        'drain rack-3: not done, 1 left: edge'
-        """
-        parts = ["done" if self.done else "not done"]
-        parts += [f"{len(self.moves)} moved"] if self.moves else []
-        names = [("without a place", [item.request for item in self.refused]), ("left", list(self.left))]
-        names.append(("at risk", list(dict.fromkeys(item.request for item in self.at_risk))))
-        for said, who in names:
-            if who:
-                parts.append(f"{len(who)} {said}: {', '.join(who[:5])}{', ...' if len(who) > 5 else ''}")
-        return f"{self.what}: {', '.join(parts)}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {
-            "what": self.what,
-            "done": self.done,
-            "moves": [asdict(move) for move in self.moves],
-            "refused": [decision.to_dict() for decision in self.refused],
-            "left": list(self.left),
-            "at_risk": [asdict(item) for item in self.at_risk],
-        }
-
-
 class Lifecycle:
     """Changes of a placer's cluster; get it as :attr:`Placer.lifecycle`.
 
@@ -133,7 +54,7 @@ class Lifecycle:
     def __init__(self, placer: Holder) -> None:
         self._placer = placer
 
-    def _whole(self, act: "Callable[[Admission], Change]", *, what_if: bool) -> Change:
+    def _whole(self, act: "Callable[[Admission], ClusterChange]", *, what_if: bool) -> ClusterChange:
         """Do something under the lock; undo it where it is only asked about, or cannot be done."""
         with self._placer._lock:
             core = self._placer._core
@@ -142,7 +63,7 @@ class Lifecycle:
                 _settle(trial, change, what_if=what_if)
             return change
 
-    def add_server(self, server: Server, *, what_if: bool = False) -> Change:
+    def add_server(self, server: Server, *, what_if: bool = False) -> ClusterChange:
         """Let a server join.
 
         Raises
@@ -153,39 +74,39 @@ class Lifecycle:
             For a machine that is not the one the models of that name were measured on.
         """
 
-        def act(core: "Admission") -> Change:
+        def act(core: "Admission") -> ClusterChange:
             if core.state.number_of(server.name) is not None:
                 raise InvalidValueError(f"there is a server '{server.name}' already", hint="give it another name")
             Cluster((*core.state.cluster.servers, server))  # two machine types of one name are refused
             core.estimates.check_machines({server.machine_type.name: server.machine_type})
             core.state.add_server(server)
-            return Change(f"add {server.name}", True)
+            return ClusterChange(f"add {server.name}", True)
 
         return self._whole(act, what_if=what_if)
 
-    def remove_server(self, server: str, *, what_if: bool = False) -> Change:
+    def remove_server(self, server: str, *, what_if: bool = False) -> ClusterChange:
         """Let an empty server leave; with something on it nothing is done, and who is left is said."""
 
-        def act(core: "Admission") -> Change:
+        def act(core: "Admission") -> ClusterChange:
             number = _number(core, server)
             left = core.state.tenants_of(number)
             if len(core.state.cluster.servers) == 1:
                 raise InvalidValueError(f"'{server}' is the last server", hint="add another first")
             if not left:
                 core.state.close(number, "removed")
-            return Change(f"remove {server}", not left, left=left)
+            return ClusterChange(f"remove {server}", not left, left=left)
 
         return self._whole(act, what_if=what_if)
 
-    def cordon(self, server: str, *, what_if: bool = False) -> Change:
+    def cordon(self, server: str, *, what_if: bool = False) -> ClusterChange:
         """Put nothing more on a server; what runs there stays."""
         return self._whole(lambda core: _closed(core, server, "cordon"), what_if=what_if)
 
-    def uncordon(self, server: str, *, what_if: bool = False) -> Change:
+    def uncordon(self, server: str, *, what_if: bool = False) -> ClusterChange:
         """Use a server again that was cordoned, drained or had failed."""
         return self._whole(lambda core: _closed(core, server, "uncordon"), what_if=what_if)
 
-    def drain(self, server: str, *, max_moves: int | None = None, what_if: bool = False) -> Change:
+    def drain(self, server: str, *, max_moves: int | None = None, what_if: bool = False) -> ClusterChange:
         """Cordon a server and move everything off it, or do nothing and say who is left.
 
         Parameters
@@ -198,21 +119,21 @@ class Lifecycle:
             Only say what would be done.
         """
 
-        def act(core: "Admission") -> Change:
+        def act(core: "Admission") -> ClusterChange:
             number = _number(core, server)
             core.state.close(number, "cordoned")
             moves, left = _emptied(core, number, max_moves)
-            return Change(f"drain {server}", not left, moves if not left else (), left=tuple(left))
+            return ClusterChange(f"drain {server}", not left, moves if not left else (), left=tuple(left))
 
         return self._whole(act, what_if=what_if)
 
-    def fail(self, server: str, *, what_if: bool = False) -> Change:
+    def fail(self, server: str, *, what_if: bool = False) -> ClusterChange:
         """Take a failed server out, and place what ran there elsewhere, higher priorities first.
 
         What finds no place is refused, and no longer placed.
         """
 
-        def act(core: "Admission") -> Change:
+        def act(core: "Admission") -> ClusterChange:
             number = _number(core, server)
             state = core.state
             lost = sorted((state.requests[name] for name in state.tenants_of(number)), key=lambda r: -r.priority)
@@ -228,11 +149,11 @@ class Lifecycle:
                 if target not in homes[decision.request]
             ]
             refused = tuple(decision for decision in decisions if not decision.accepted)
-            return Change(f"fail {server}", True, tuple(moves), refused)
+            return ClusterChange(f"fail {server}", True, tuple(moves), refused)
 
         return self._whole(act, what_if=what_if)
 
-    def update(self, request: Request, *, surge: bool = True, what_if: bool = False) -> Change:
+    def update(self, request: Request, *, surge: bool = True, what_if: bool = False) -> ClusterChange:
         """Give a placed request a new rate, SLO or version.
 
         Parameters
@@ -251,41 +172,41 @@ class Lifecycle:
             For an id that is not placed, or a network function nothing is known of.
         """
 
-        def act(core: "Admission") -> Change:
+        def act(core: "Admission") -> ClusterChange:
             find_request("placed request", request.id, core.state.requests)
             if self._placer.settings.fallback == "refuse":
                 core.estimates.check_names([request], core.state.cluster.machines)
             before = core.writer.decision(request.id)
             decision = _replaced(core, request, surge=surge)
             if not decision.accepted:
-                return Change(f"update {request.id}", False, refused=(decision,))
+                return ClusterChange(f"update {request.id}", False, refused=(decision,))
             moved = [server for server in decision.servers if server not in before.servers]
             moves = tuple(Move(request.id, before.servers[0], server) for server in moved)
-            return Change(f"update {request.id}", True, moves)
+            return ClusterChange(f"update {request.id}", True, moves)
 
         return self._whole(act, what_if=what_if)
 
-    def preempt(self, request: Request, *, what_if: bool = False) -> Change:
+    def preempt(self, request: Request, *, what_if: bool = False) -> ClusterChange:
         """Admit a request; where it has no room, take those of lower priority off a server for it.
 
         Those are placed elsewhere where there is room. Of all servers the one is taken where the least priority, then
         the fewest requests, have to go.
         """
 
-        def act(core: "Admission") -> Change:
+        def act(core: "Admission") -> ClusterChange:
             self._placer._check_new([request])
             said = f"preempt for {request.id}"
             decision = core.admit(request)
             if decision.accepted:
-                return Change(said, True)
+                return ClusterChange(said, True)
             victims = _fewest_victims(core, request)
             if victims is None:
-                return Change(said, False, refused=(decision,))
+                return ClusterChange(said, False, refused=(decision,))
             return _preempted(core, request, victims, said)
 
         return self._whole(act, what_if=what_if)
 
-    def use(self, library: "ModelLibrary", *, what_if: bool = False) -> Change:
+    def use(self, library: "ModelLibrary", *, what_if: bool = False) -> ClusterChange:
         """Go over to other models; nothing moves, and what no longer holds by them is said.
 
         Raises
@@ -301,7 +222,7 @@ class Lifecycle:
             transferred(snapshot(old), new)
             if not what_if:
                 self._placer._core = new
-            return Change("use other models", True, at_risk=_at_risk(new))
+            return ClusterChange("use other models", True, at_risk=_at_risk(new))
 
     def at_risk(self) -> tuple[AtRisk, ...]:
         """Return the promises that do not hold by the models of now, the worst first."""
@@ -309,7 +230,7 @@ class Lifecycle:
             return _at_risk(self._placer._core)
 
 
-def _settle(trial: Trial, change: Change, *, what_if: bool) -> None:
+def _settle(trial: Trial, change: ClusterChange, *, what_if: bool) -> None:
     if what_if or not change.done:
         trial.undo()
 
@@ -321,9 +242,9 @@ def _number(core: "Admission", server: str) -> int:
     return number
 
 
-def _closed(core: "Admission", server: str, said: str) -> Change:
+def _closed(core: "Admission", server: str, said: str) -> ClusterChange:
     core.state.close(_number(core, server), "cordoned" if said == "cordon" else None)
-    return Change(f"{said} {server}", True)
+    return ClusterChange(f"{said} {server}", True)
 
 
 def _emptied(core: "Admission", number: int, max_moves: int | None) -> tuple[tuple[Move, ...], list[str]]:
@@ -384,7 +305,7 @@ def _enough(core: "Admission", request: Request, weaker: Sequence[Request]) -> l
     return None
 
 
-def _preempted(core: "Admission", request: Request, victims: Sequence[Request], said: str) -> Change:
+def _preempted(core: "Admission", request: Request, victims: Sequence[Request], said: str) -> ClusterChange:
     homes: Mapping[str, tuple[str, ...]] = {each.id: core.writer.decision(each.id).servers for each in victims}
     for each in victims:
         core.state.forget(each.id)
@@ -392,7 +313,7 @@ def _preempted(core: "Admission", request: Request, victims: Sequence[Request], 
     assert placed.accepted, "BUG: the victims were found to make room"
     decisions = [core.admit(each) for each in sorted(victims, key=lambda r: -r.priority)]
     moves = tuple(Move(d.request, homes[d.request][0], target) for d in decisions for target in d.servers)
-    return Change(said, True, moves, tuple(d for d in decisions if not d.accepted))
+    return ClusterChange(said, True, moves, tuple(d for d in decisions if not d.accepted))
 
 
 def _at_risk(core: "Admission") -> tuple[AtRisk, ...]:

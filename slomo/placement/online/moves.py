@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from slomo.placement.feasibility.mixes import Host
-from slomo.placement.online.state import Socket, Spot, State
+from slomo.placement.online.sockets import Socket, Spot
+from slomo.placement.online.state import State
 from slomo.placement.problem.request import Request
 
 #: Finds a socket for a piece of a request, given which sockets are allowed.

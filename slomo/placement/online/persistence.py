@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from slomo.errors import ConfigurationError
 from slomo.placement.feasibility.mixes import Piece, host_of
 from slomo.placement.online.moves import Move
-from slomo.placement.online.state import Socket, Spot, State
+from slomo.placement.online.sockets import Socket, Spot
+from slomo.placement.online.state import State
 from slomo.placement.policies.registry import DEPRECATED
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.decision import Decision

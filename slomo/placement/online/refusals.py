@@ -6,7 +6,8 @@ from dataclasses import replace
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.feasibility.oracle import Breach
 from slomo.placement.online.constraints import amounts_of
-from slomo.placement.online.state import Socket, State
+from slomo.placement.online.sockets import Socket
+from slomo.placement.online.state import State
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem.decision import Refusal
 from slomo.placement.problem.request import Request

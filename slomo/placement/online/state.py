@@ -8,75 +8,17 @@ Whatever is tried can be undone as a whole (:meth:`State.trial`).
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Literal
 
 from slomo.placement.feasibility.mixes import Host, Pieces, Signature, host_of, without
 from slomo.placement.online.constraints import Constraints
+from slomo.placement.online.sockets import Socket, SocketGroup, Spot, Trial
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import Request
 
 #: Why a server is closed.
 Closed = Literal["cordoned", "failed", "removed"]
-
-
-@dataclass
-class Socket:
-    """One socket of one server, and what runs on its cores.
-
-    Attributes
-    ----------
-    server : int
-        Number of the server.
-    socket : int
-        Number within the server.
-    host : Host
-        Kind of socket.
-    signature : Signature
-        Its mix.
-    cores : dict of int to (str, int, int)
-        Core -> request, piece, stage.
-    """
-
-    server: int
-    socket: int
-    host: Host
-    signature: Signature = ()
-    cores: dict[int, tuple[str, int, int]] = field(default_factory=dict)
-
-
-#: Where one piece of a request is: socket number, piece number.
-Spot = tuple[int, int]
-
-
-class Trial:
-    """What is being tried; kept at its end unless it is undone."""
-
-    kept = True
-
-    def undo(self) -> None:
-        """Have everything since the trial began undone at its end."""
-        self.kept = False
-
-
-class _Group:
-    """The sockets of one kind with one signature, the lowest first; those that left are passed over."""
-
-    __slots__ = ("heap", "queued")
-
-    def __init__(self) -> None:
-        self.heap: list[int] = []
-        self.queued: set[int] = set()
-
-    def add(self, number: int) -> None:
-        if number not in self.queued:
-            self.queued.add(number)
-            heapq.heappush(self.heap, number)
-
-    def lowest(self, belongs: Callable[[int], bool]) -> int | None:
-        while self.heap and not belongs(self.heap[0]):
-            self.queued.discard(heapq.heappop(self.heap))
-        return self.heap[0] if self.heap else None
 
 
 class State:
@@ -118,7 +60,7 @@ class State:
         self.tainted: set[int] = set()
         self.limited: set[int] = set()
         self.version = 0
-        self._groups: dict[tuple[Host, Signature], _Group] = {}
+        self._groups: dict[tuple[Host, Signature], SocketGroup] = {}
         self._tenants: dict[int, int] = {}
         self._own: dict[str, list[int]] = {}
         self._journal: list[Callable[[], None]] | None = None
@@ -179,7 +121,7 @@ class State:
         self._own.setdefault(server.name, []).append(number)
         for socket in server.nics:
             self.sockets.append(Socket(number, socket, host))
-            self._groups.setdefault((host, ()), _Group()).add(len(self.sockets) - 1)
+            self._groups.setdefault((host, ()), SocketGroup()).add(len(self.sockets) - 1)
         return number
 
     def _drop_last(self, number: int) -> None:
@@ -203,7 +145,7 @@ class State:
             self.closed[server] = why
         for number in self.sockets_of(server):
             place = self.sockets[number]
-            self._groups.setdefault((place.host, place.signature), _Group()).add(number)
+            self._groups.setdefault((place.host, place.signature), SocketGroup()).add(number)
         self._note(lambda: self.close(server, before))
         self._changed()
 
@@ -287,7 +229,7 @@ class State:
         place = self.sockets[number]
         place.signature = signature
         self.version += 1
-        self._groups.setdefault((place.host, signature), _Group()).add(number)
+        self._groups.setdefault((place.host, signature), SocketGroup()).add(number)
 
     def keep(self, request: Request, spots: Iterable[Spot]) -> None:
         """Remember where a request is."""
@@ -374,7 +316,7 @@ class State:
         other.constraints = self.constraints.copy()
         other._groups, other._journal = {}, None
         for number, place in enumerate(other.sockets):
-            other._groups.setdefault((place.host, place.signature), _Group()).add(number)
+            other._groups.setdefault((place.host, place.signature), SocketGroup()).add(number)
         return other
 
     def _note(self, undo: Callable[[], None]) -> None:

@@ -24,7 +24,7 @@ _PRICING_SHARE, _GAP = 0.4, 2e-3
 
 
 @dataclass(frozen=True)
-class Kind:
+class SocketKind:
     """A kind of socket, how many there are, and the mixes it can hold.
 
     Attributes
@@ -57,13 +57,13 @@ class KindsPlan:
     bound: float
 
 
-def cover_kinds(demand: Sequence[int], kinds: Sequence[Kind], time_limit_s: float = 10.0) -> KindsPlan:
+def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s: float = 10.0) -> KindsPlan:
     """Serve as much of a demand as there is room for, at the least cost.
 
     Examples
     --------
     >>> small, large = Host("s", 1, 1, 1.0), Host("l", 4, 1, 2.0)
-    >>> kinds = [Kind(small, 9, (0,), [Column((0,), (1,))]), Kind(large, 1, (0,), [Column((0,) * 4, (4,))])]
+    >>> kinds = [SocketKind(small, 9, (0,), [Column((0,), (1,))]), SocketKind(large, 1, (0,), [Column((0,) * 4, (4,))])]
     >>> cover_kinds([5], kinds).sockets
     ({(0,): 1}, {(0, 0, 0, 0): 1})
     """
@@ -88,12 +88,12 @@ def cover_kinds(demand: Sequence[int], kinds: Sequence[Kind], time_limit_s: floa
     return _whole(wanted, kinds, columns, (bound, left))
 
 
-def _flat(kinds: Sequence[Kind], columns: Sequence[Mapping[Signature, Column]]) -> list[tuple[int, Column]]:
+def _flat(kinds: Sequence[SocketKind], columns: Sequence[Mapping[Signature, Column]]) -> list[tuple[int, Column]]:
     return [(number, column) for number in range(len(kinds)) for column in columns[number].values()]
 
 
 def _program(
-    wanted: Floats, kinds: Sequence[Kind], flat: Sequence[tuple[int, Column]]
+    wanted: Floats, kinds: Sequence[SocketKind], flat: Sequence[tuple[int, Column]]
 ) -> tuple[Floats, Floats, Floats]:
     """Return costs, who is served (classes x columns), whose supply is used (kinds x columns); unserved ones last."""
     serves = np.zeros((len(wanted), len(flat)))
@@ -110,7 +110,7 @@ def _program(
 
 
 def _master(
-    wanted: Floats, kinds: Sequence[Kind], columns: Sequence[Mapping[Signature, Column]]
+    wanted: Floats, kinds: Sequence[SocketKind], columns: Sequence[Mapping[Signature, Column]]
 ) -> tuple[float, Floats, Floats]:
     """Solve the linear problem; return its optimum, the price of each class, and the price of each kind of socket."""
     from scipy.optimize import linprog
@@ -126,7 +126,7 @@ def _master(
 
 def _whole(
     wanted: Floats,
-    kinds: Sequence[Kind],
+    kinds: Sequence[SocketKind],
     columns: Sequence[Mapping[Signature, Column]],
     known: tuple[float, float],
 ) -> KindsPlan:

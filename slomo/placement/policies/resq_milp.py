@@ -98,7 +98,7 @@ def _servers(seats: Seats) -> int:
 
 
 @dataclass(frozen=True)
-class Solved:
+class SolvedProgram:
     """A schedule, or None where the solver found none in time; a bound on servers; whether it meets it."""
 
     seats: Seats | None
@@ -106,13 +106,13 @@ class Solved:
     proven: bool
 
 
-def solve(host: Host, terms: Sequence[Term], time_limit_s: float, gap: float) -> Solved:
+def solve(host: Host, terms: Sequence[Term], time_limit_s: float, gap: float) -> SolvedProgram:
     """Solve the program for one set."""
     servers = min(sum(term.instances for term in terms), _packed(host, terms))
     program = _Program(host, terms, servers)
     solution, bound = program.solved(time_limit_s, gap)
     seats = None if solution is None else _topped_up(host, terms, program.read(solution))
-    return Solved(seats, bound, seats is not None and _servers(seats) <= bound + 1e-6)
+    return SolvedProgram(seats, bound, seats is not None and _servers(seats) <= bound + 1e-6)
 
 
 def _topped_up(host: Host, terms: Sequence[Term], seats: Seats) -> Seats | None:

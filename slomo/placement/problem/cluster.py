@@ -6,7 +6,7 @@ Rates and NUMA nodes are those of NUMASFP (COMSNETS'22), cache ways those of Res
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from slomo.errors import InvalidValueError
 from slomo.placement.problem.checks import SCHEMA_VERSION, Amounts, check_unique, check_version, checked_amounts
@@ -14,6 +14,15 @@ from slomo.vocabulary.display import html_table
 from slomo.vocabulary.machine import Machine, load_machine
 
 Pairs = tuple[tuple[str, str], ...]
+
+
+class ServerTraits(TypedDict, total=False):
+    """What tells servers of one machine type apart, by name."""
+
+    cost: float
+    labels: Mapping[str, str] | Pairs
+    taints: str | Sequence[str]
+    resources: Mapping[str, float] | Amounts
 
 
 @dataclass(frozen=True)
@@ -79,10 +88,7 @@ class Server:
             llc_ways_usable: int | None = ...,
             nic_sockets: Sequence[int] | None = ...,
             sockets: int | None = ...,
-            cost: float = ...,
-            labels: Mapping[str, str] | Pairs = ...,
-            taints: str | Sequence[str] = ...,
-            resources: Mapping[str, float] | Amounts = ...,
+            **more: Unpack[ServerTraits],
         ) -> None: ...
 
     def __post_init__(self) -> None:

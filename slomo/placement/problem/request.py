@@ -7,7 +7,7 @@ The terms are those of ResQ (NSDI'18) section 5: an SLO promises throughput and 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.problem.checks import SCHEMA_VERSION, Amounts, check_unique, check_version, checked_amounts
@@ -15,6 +15,18 @@ from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
 Pairs = tuple[tuple[str, str], ...]
+
+
+class Whereabouts(TypedDict, total=False):
+    """What a request may say about where it runs, by name."""
+
+    selector: Mapping[str, str] | Pairs
+    tolerations: str | Sequence[str]
+    spread: str | None
+    max_per_host: int | None
+    resources: Mapping[str, float] | Amounts
+
+
 #: More instances of one request than this is taken for a slip of the pen.
 MOST_REPLICAS = 1024
 
@@ -139,11 +151,7 @@ class Request:
             affinity: str | Sequence[str] = ...,
             anti_affinity: str | Sequence[str] = ...,
             replicas: int = ...,
-            selector: Mapping[str, str] | Pairs = ...,
-            tolerations: str | Sequence[str] = ...,
-            spread: str | None = ...,
-            max_per_host: int | None = ...,
-            resources: Mapping[str, float] | Amounts = ...,
+            **where: Unpack[Whereabouts],
         ) -> None: ...
 
     def __post_init__(self) -> None:

@@ -1,0 +1,86 @@
+"""What a change of a placed cluster did, or would do: moves, refusals, who is in the way, promises at risk."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from slomo.placement.online.moves import Move
+from slomo.placement.problem.decision import Decision
+
+
+@dataclass(frozen=True)
+class AtRisk:
+    """A promise that, by the models of now, does not hold at the confidence asked for.
+
+    Attributes
+    ----------
+    request, workload, server : str
+        Whose, which network function, where.
+    what : str
+        ``"throughput"``, ``"cores"`` or ``"ways"``.
+    needed, possible : float
+        What it needs, and what is to be counted on [Mpps].
+    """
+
+    request: str
+    workload: str
+    server: str
+    what: str
+    needed: float
+    possible: float
+
+
+@dataclass(frozen=True)
+class ClusterChange:
+    """What a change of the cluster did, or would do.
+
+    Attributes
+    ----------
+    what : str
+        The change in words, for instance ``"drain rack-3"``.
+    done : bool
+        It was carried out (asked with `what_if`: could be). Where not, everything is as it was.
+    moves : tuple of Move
+        Pieces that run elsewhere now.
+    refused : tuple of Decision
+        Requests that lost their place, or did not get one, and why.
+    left : tuple of str
+        Requests that stand in the way.
+    at_risk : tuple of AtRisk
+        Promises that do not hold any more.
+    """
+
+    what: str
+    done: bool
+    moves: tuple[Move, ...] = ()
+    refused: tuple[Decision, ...] = ()
+    left: tuple[str, ...] = ()
+    at_risk: tuple[AtRisk, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """One line for people.
+
+        Examples
+        --------
+        >>> ClusterChange("drain rack-3", False, left=("edge",)).text
+        'drain rack-3: not done, 1 left: edge'
+        """
+        parts = ["done" if self.done else "not done"]
+        parts += [f"{len(self.moves)} moved"] if self.moves else []
+        names = [("without a place", [item.request for item in self.refused]), ("left", list(self.left))]
+        names.append(("at risk", list(dict.fromkeys(item.request for item in self.at_risk))))
+        for said, who in names:
+            if who:
+                parts.append(f"{len(who)} {said}: {', '.join(who[:5])}{', ...' if len(who) > 5 else ''}")
+        return f"{self.what}: {', '.join(parts)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "what": self.what,
+            "done": self.done,
+            "moves": [asdict(move) for move in self.moves],
+            "refused": [decision.to_dict() for decision in self.refused],
+            "left": list(self.left),
+            "at_risk": [asdict(item) for item in self.at_risk],
+        }
