@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.equilibrium.server import solve_joint
 from slomo.models.intervals import ConformalCalibration
 from slomo.vocabulary.workload_text import parse_workload
 
@@ -64,8 +65,6 @@ class Kinds:
 
         All tenants of a mix at the fixed point of everybody's answer to everybody else.
         """
-        from slomo.equilibrium.server import solve_joint
-
         used, packed = np.unique(who, return_inverse=True)
         empty = int(used[0] < 0)
         chosen = [self.models[number] for number in used[empty:]]
