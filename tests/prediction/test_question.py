@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -179,6 +180,14 @@ def test_no_door_forgets_the_accelerator(house):
         both = Predictor(house.library, MACHINE, method=method).predict(names[0], names[1:])
         assert both.throughput_mpps < 0.98 * memory.throughput_mpps
         assert both.interval[0] < both.throughput_mpps < both.interval[1]
+
+
+def test_the_order_of_those_who_share_an_accelerator_changes_no_bit(house):
+    """Law 2 holds for accelerators, too: whoever is named first, the answer has the same bits."""
+    for method in ("equilibrium", "composed"):
+        predictor = Predictor(house.library, MACHINE, method=method)
+        orders = permutations(["stats", "nat", "nat", "snort"])
+        assert len({numbers(predictor.predict("nat", list(order))) for order in orders}) == 1
 
 
 def test_what_was_not_profiled_is_marked_at_every_door(house):
