@@ -17,6 +17,7 @@ from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.prediction.accelerated import shares_accelerator, with_accelerator
 from slomo.prediction.composed import composed, interval_mpps
+from slomo.prediction.core_share import on_shared_core
 from slomo.prediction.equilibrium import NAME, Solved
 from slomo.prediction.latency import latency_of, offered_load
 from slomo.prediction.latency_result import LatencyPrediction
@@ -49,6 +50,8 @@ class Question:
         Refuse an answer that what was measured does not support.
     manner : Manner
         How the answer is to be made.
+    partners : int
+        How many of the NFs after the first share its core; all others have a core each.
     """
 
     workloads: tuple[Named, ...]
@@ -58,6 +61,7 @@ class Question:
     offered_mpps: float | None = None
     strict: bool = False
     manner: Manner = field(default_factory=Manner)
+    partners: int = 0
 
 
 def answer(library: ModelLibrary, question: Question) -> Prediction:
@@ -101,6 +105,12 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
     )
     if question.offered_mpps is not None:
         server = server.with_load(0, question.offered_mpps)
+    if question.partners:
+        plain = replace(question.manner, explain=False)
+        shared = on_shared_core(server, question.partners, lambda beside: Answers(beside, plain))
+        if question.strict:
+            require_supported(shared)
+        return shared
     return answer_on(server, question.manner, strict=question.strict)
 
 

@@ -29,6 +29,13 @@ KERNEL_SOURCES = (
     "random_numbers",
     "state",
     "programs/traffic",
+    "sharing/chain",
+    "sharing/cores",
+    "sharing/kernel",
+    "sharing/link",
+    "sharing/pressure",
+    "sharing/sources",
+    "sharing/state",
 )
 
 

@@ -28,26 +28,25 @@ def on_first_compile(listener: Listener) -> None:
     _listeners.append(listener)
 
 
-def is_compiled() -> bool:
-    """Return whether the kernel's machine code is ready, in this process or on disk.
+def is_compiled(kernel: Any = run_until) -> bool:
+    """Return whether a kernel's machine code is ready, in this process or on disk.
 
     Examples
     --------
     >>> isinstance(is_compiled(), bool)
     True
     """
-    dispatcher: Any = run_until
-    if getattr(dispatcher, "signatures", None):
+    if getattr(kernel, "signatures", None):
         return True
     try:  # numba has no public way to ask; an unexpected shape means "not known to be compiled"
-        return bool(dispatcher._cache._cache_file._load_index())
+        return bool(kernel._cache._cache_file._load_index())
     except (AttributeError, OSError):
         return False
 
 
-def announce() -> None:
+def announce(kernel: Any = run_until) -> None:
     """Tell the listeners, once per process, that a slow compilation is about to start."""
-    if _announced or is_compiled():
+    if _announced or is_compiled(kernel):
         return
     _announced.append(NOTICE)
     for listener in _listeners:

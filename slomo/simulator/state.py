@@ -28,9 +28,9 @@ class State(NamedTuple):
         Owners  # (domains * sets * LLC_LANES,) whose line: 2 * tenant for packet buffers, 2 * tenant + 1 for data
     )
     llc_dirty: Bytes  # likewise, 1 where the line differs from memory
-    l2: Shorts  # (tenants * sets * 2 * L2_LANES,)
-    l2_clock: Shorts  # (tenants * sets,)
-    l2_dirty: Bytes  # (tenants * sets * L2_LANES,)
+    l2: Shorts  # (cores * sets * 2 * L2_LANES,)
+    l2_clock: Shorts  # (cores * sets,)
+    l2_dirty: Bytes  # (cores * sets * L2_LANES,)
     tenants: Ints  # (tenants, T_COLUMNS)
     rates: Floats  # (tenants, F_COLUMNS)
     clock: Floats  # (tenants,) [ns]
@@ -46,6 +46,8 @@ class State(NamedTuple):
     channels: Floats  # (sockets + 1 + accelerators, H_COLUMNS): memory channels, the link, accelerators
     queued: Floats  # (tenants, ACCELERATOR_SLOTS) when a packet went to the accelerator; later when it is done [ns]
     requests: Ints  # (tenants, ACCELERATOR_SLOTS) its requests not yet served
+    line_owner: Owners  # (lines,) as llc_owner, whoever touches the line; (0,) where every line is its tenant's own
+    line_holder: Owners  # (buffer lines,) the L2 that had a line last, -1 none; (0,) likewise
 
 
 def zero_counters(state: State) -> None:
@@ -75,8 +77,8 @@ M_LLC_SETS, M_LLC_WAYS, M_L2_SETS, M_L2_MASK, M_INCLUSIVE, M_DDIO_MASK, M_SOCKET
     T_DOMAIN, T_SOCKET, T_MEMORY_SOCKET, T_WAY_MASK, T_OPERATION, T_REMAINING, T_WRITES_LEFT, T_FIRST_STRUCTURE,
     T_LAST_STRUCTURE, T_SLOTS, T_DATA_LINES, T_TOUCHED_LINES, T_WRITTEN_LINES, T_HEAD, T_FILLED, T_SENT, T_BURST,
     T_SATURATED, T_QUEUE_LIMIT, T_ARRIVED, T_NIC_LOCAL, T_ACCELERATOR, T_SAMPLES, T_FIRST_LINE, T_DATA_LINE,
-    T_DEPTH, T_SERVED, T_RETIRED, T_COLUMNS,
-) = range(29)  # fmt: skip
+    T_DEPTH, T_SERVED, T_RETIRED, T_L2, T_COLUMNS,
+) = range(30)  # fmt: skip
 # rates
 (
     F_GAP, F_PACKET_MLP, F_INTERARRIVAL, F_NEXT_ARRIVAL, F_THROTTLE, F_ACCELERATOR, F_RING_FACTOR, F_REQUESTS,

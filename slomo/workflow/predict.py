@@ -25,6 +25,7 @@ def predict(
     machine: str | None = None,
     strict: bool = False,
     offered_mpps: float | None = None,
+    shares_core_with: Iterable[Workload | str] = (),
     **how: "Unpack[MannerFields]",
 ) -> "Prediction":
     """Predict what a network function loses beside others.
@@ -44,6 +45,9 @@ def predict(
     offered_mpps : float, optional
         What arrives at the target [Mpps]; the same as in its name, ``"lpm@64B,100000f,2.1Mpps"``. Throughput is at most
         that, and the answer has the field `latency` (`slomo.prediction.latency`).
+    shares_core_with : iterable of Workload or str
+        Network functions on the target's own core, one entry per instance or with a count; the others have a core each.
+        The core's time is divided as a fair scheduler does (`slomo.prediction.core_share`).
     **how
         As in `slomo.prediction.manner.Manner`:
 
@@ -67,8 +71,11 @@ def predict(
     from slomo.prediction.manner import manner
     from slomo.prediction.question import Question, answer
 
-    mix = (named(target)[0], *(item for text in competitors for item in named(text)))
-    question = Question(mix, machine, offered_mpps=offered_mpps, strict=strict, manner=manner(how))
+    partners = [item for text in shares_core_with for item in named(text)]
+    mix = (named(target)[0], *partners, *(item for text in competitors for item in named(text)))
+    question = Question(
+        mix, machine, offered_mpps=offered_mpps, strict=strict, manner=manner(how), partners=len(partners)
+    )
     return answer(opened(library), question)
 
 

@@ -45,6 +45,7 @@ DEFERRED = {
     "placement/feasibility/estimates.py": "policies that do not predict load no predictor",
     "service/": "the demonstration trains; the service does without",
     "simulator/engine.py": "the kernel is compiled when it is first run",
+    "simulator/sharing/engine.py": "the kernel is compiled when it is first run",
 }
 #: Packages that take long to load, or are extras, and may be imported where they are used.
 LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "rich", "pyarrow", "numba", "jsonschema", "optuna", "pandas"}

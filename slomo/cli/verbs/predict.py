@@ -46,6 +46,14 @@ if TYPE_CHECKING:
     shell_complete=complete_network_functions,
     help="A competitor, repeatable.",
 )
+@click.option(
+    "--shares-core-with",
+    "partners",
+    multiple=True,
+    metavar="NF[:COUNT]",
+    shell_complete=complete_network_functions,
+    help="A network function on the target's own core, repeatable; the core's time is divided fairly.",
+)
 @models_option
 @machine_option
 @click.option(
@@ -137,9 +145,10 @@ def _rows(rows: str | None, accelerator: str | None, pattern: str, *, as_json: b
         raise UsageError(
             "--accelerator was given without --rows", hint="add the imported table that is to be predicted"
         )
-    if given["beside"] or given["vector"] or given["offered"] is not None:
+    if given["beside"] or given["partners"] or given["vector"] or given["offered"] is not None:
         raise UsageError(
-            "--rows was given with --with, --vector or --offered", hint="rows say what is beside the target"
+            "--rows was given with --with, --shares-core-with, --vector or --offered",
+            hint="rows say what is beside the target",
         )
     same = {name: given[name] for name in ("target", "models", "machine", "model", "coverage", "strict")}
     show_rows(RowsAsked(rows, accelerator=accelerator, pattern=pattern, **same), as_json=as_json)
@@ -155,6 +164,7 @@ def _predicted(
     nf_files: tuple[str, ...],
     method: str = "auto",
     offered: float | None = None,
+    partners: tuple[str, ...] = (),
     **given: Any,
 ) -> "Prediction":
     from slomo.errors import UsageError
@@ -178,6 +188,11 @@ def _predicted(
             "--vector and --offered were given",
             hint="latency is predicted beside NFs that are known by name; name them --with",
         )
+    if partners and vector:
+        raise UsageError(
+            "--shares-core-with and --vector were given",
+            hint="a core is shared with NFs that are known; name them --with",
+        )
     chosen = settings(**given)
     library = load_library(chosen.models)
     machine = _machine(given["machine"], chosen.machine, library.machines)
@@ -187,7 +202,8 @@ def _predicted(
         return predict_vector(
             target, _pairs("--vector", vector), library, traffic=_pairs("--traffic", traffic), **common
         )
-    return predict(target, beside, library, compat=compat, method=method, offered_mpps=offered, **common)
+    common |= {"shares_core_with": partners, "offered_mpps": offered}
+    return predict(target, beside, library, compat=compat, method=method, **common)
 
 
 def _machine(asked: str | None, default: str, known: tuple[str, ...]) -> str | None:

@@ -15,7 +15,7 @@ from slomo.cli.options import (
     seed_option,
     settings,
 )
-from slomo.cli.output import emit_json, note
+from slomo.cli.output import emit_json, emit_table, note
 
 if TYPE_CHECKING:
     from slomo.profiling.adaptive.outcome import AdaptiveOutcome
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     default="all",
     show_default=True,
     metavar="PLAN",
-    help="solo, pressure (solo and under pressure), mixes, all, or accelerator (beside a competitor for one).",
+    help="solo, pressure (solo and under pressure), mixes, all, accelerator (beside a competitor for one), or "
+    "resource-table (cores, LLC ways and memory bandwidth that each NF needs from 1 to 10 Gbit/s, printed).",
 )
 @click.option(
     "--design",
@@ -101,6 +102,9 @@ def command(out: str | None, store: str | None, dry_run: bool, as_json: bool, **
     """
     from slomo.errors import UsageError
 
+    if given["plan"] == "resource-table":
+        _show_resource_table(out, as_json, **given)
+        return
     given["target_error"] = _target_error(given["target_error"], given["design"])
     if out is None and not dry_run:
         raise UsageError(
@@ -213,6 +217,27 @@ def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
         )
     else:
         note(f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}")
+
+
+def _show_resource_table(out: str | None, as_json: bool, **given: Any) -> None:
+    """Measure NUMASFP's lookup table, print it, and write it as JSON where `out` says."""
+    import json
+
+    from slomo.workflow.chains.resource_table import resource_table
+    from slomo.workflow.names import workloads_of
+
+    arguments = _arguments(**given)
+    workloads = workloads_of(arguments["network_functions"])
+    rates = [float(rate) for rate in range(1, 11)]
+    rows = resource_table(arguments["testbed"], arguments["machine"], workloads, rates, seed=arguments["seed"])
+    document = {"machine": arguments["machine"].name, "rows": [row.to_dict() for row in rows]}
+    if out is not None:
+        Path(out).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        emit_json(document)
+        return
+    headers = ("nf", "Gbit/s", "Mpps", "cores", "LLC ways", "memory bandwidth [%]")
+    emit_table(headers, [(r.workload, r.gbps, r.mpps, r.cores, r.ways, r.memory_percent) for r in rows])
 
 
 def _check_place(out: str) -> None:

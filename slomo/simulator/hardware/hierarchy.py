@@ -33,6 +33,7 @@ from slomo.simulator.state import (
     NO_LINE,
     T_DATA_LINE,
     T_DOMAIN,
+    T_L2,
     T_MEMORY_SOCKET,
     T_SOCKET,
     T_WAY_MASK,
@@ -47,7 +48,12 @@ from slomo.simulator.state import (
 @compiled
 def memory_read(state: State, tenant: int, now: float) -> float:
     """Read one line from the tenant's memory; return the latency [ns]."""
-    home = state.tenants[tenant, T_MEMORY_SOCKET]
+    return read_from(state, tenant, state.tenants[tenant, T_MEMORY_SOCKET], now)
+
+
+@compiled
+def read_from(state: State, tenant: int, home: int, now: float) -> float:
+    """Read one line from the memory of socket `home` for a tenant; return the latency [ns]."""
     state.channels[home, H_READS] += 1.0
     wait = request(state.channels, home, now, 1.0, state.timing)
     factor = state.channels[home, H_FACTOR]
@@ -77,8 +83,14 @@ def memory_write(state: State, tenant: int, now: float) -> None:
 @compiled
 def l2_set(state: State, tenant: int, line: int) -> int:
     """Return the number of the set of a core's L2 in which a line belongs."""
+    return set_in_l2(state, state.tenants[tenant, T_L2], line)
+
+
+@compiled
+def set_in_l2(state: State, cache: int, line: int) -> int:
+    """Return the number of the set in which a line belongs in one of the L2 caches."""
     sets = state.machine[M_L2_SETS]
-    return tenant * sets + set_of(line, sets)
+    return cache * sets + set_of(line, sets)
 
 
 @compiled
@@ -90,7 +102,13 @@ def in_l2(state: State, tenant: int, line: int) -> bool:
 @compiled
 def drop_from_l2(state: State, tenant: int, line: int) -> int:
     """Remove a line from a core's L2; return 1 if it was there and changed."""
-    index = l2_set(state, tenant, line)
+    return drop_from_cache(state, state.tenants[tenant, T_L2], line)
+
+
+@compiled
+def drop_from_cache(state: State, cache: int, line: int) -> int:
+    """Remove a line from one of the L2 caches; return 1 if it was there and changed."""
+    index = set_in_l2(state, cache, line)
     way = l2_find(state.l2, index, line)
     if way == L2_LANES:
         return 0
@@ -109,6 +127,8 @@ def llc_insert(state: State, tenant: int, line: int, dirty: int, mask: int, now:
     state.llc[index * (2 * LLC_LANES) + way] = line
     touch(state.llc, state.llc_clock, index, way, LLC_LANES)
     mine = 2 * tenant + (1 if line >= state.tenants[tenant, T_DATA_LINE] else 0)
+    if line < state.line_owner.size:
+        mine = state.line_owner[line]
     state.llc_owner[slot] = mine
     state.llc_dirty[slot] = dirty
     state.occupancy[mine] += 1
@@ -116,7 +136,11 @@ def llc_insert(state: State, tenant: int, line: int, dirty: int, mask: int, now:
         return
     state.occupancy[owner] -= 1
     if state.machine[M_INCLUSIVE]:
-        changed |= drop_from_l2(state, owner >> 1, gone)
+        if gone < state.line_holder.size:
+            if state.line_holder[gone] >= 0:
+                changed |= drop_from_cache(state, state.line_holder[gone], gone)
+        else:
+            changed |= drop_from_l2(state, owner >> 1, gone)
     if changed:
         memory_write(state, owner >> 1, now)
 

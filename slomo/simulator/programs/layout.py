@@ -42,16 +42,16 @@ class Seat:
 def build(machine: Machine, seats: Sequence[Seat], *, seed: int, scale: int, slack_ns: float = SLACK_NS) -> s.State:
     """Return the state of an empty machine with its tenants seated and nothing run yet."""
     sets = [
-        _sets(machine.llc_mib * 2**20, machine.llc_ways, scale),
-        _sets(machine.l2_kib * 2**10, machine.l2_ways, scale),
+        cache_sets(machine.llc_mib * 2**20, machine.llc_ways, scale),
+        cache_sets(machine.l2_kib * 2**10, machine.l2_ways, scale),
     ]
     tenants = _tenant_rows(machine, seats, scale)
     structures, demand, zipf = _structure_rows(seats, tenants, scale)
     queue = int((tenants[:, s.T_QUEUE_LIMIT] + tenants[:, s.T_SLOTS] + tenants[:, s.T_BURST]).max()) + 1
     count = len(seats)
     state = s.State(
-        machine=_machine_row(machine, sets),
-        timing=_timing_row(machine, slack_ns),
+        machine=machine_row(machine, sets),
+        timing=timing_row(machine, slack_ns),
         llc=empty_cache(machine.llc_domains * sets[0], machine.llc_ways, s.LLC_LANES),
         llc_clock=np.zeros(machine.llc_domains * sets[0], dtype=np.int32),
         llc_owner=np.full(machine.llc_domains * sets[0] * s.LLC_LANES, -1, dtype=np.int16),
@@ -60,7 +60,7 @@ def build(machine: Machine, seats: Sequence[Seat], *, seed: int, scale: int, sla
         l2_clock=np.zeros(count * sets[1], dtype=np.int32),
         l2_dirty=np.zeros(count * sets[1] * s.L2_LANES, dtype=np.uint8),
         tenants=tenants,
-        rates=_rate_rows(machine, seats, tenants),
+        rates=rate_rows(machine, seats, tenants),
         clock=np.zeros(count),
         random=seeded(seed, count),
         structures=structures,
@@ -71,19 +71,23 @@ def build(machine: Machine, seats: Sequence[Seat], *, seed: int, scale: int, sla
         occupancy=np.zeros(2 * count, dtype=np.int64),
         counters=np.zeros((count, s.C_COLUMNS), dtype=np.int64),
         sums=np.zeros((count, s.A_COLUMNS)),
-        channels=_channel_rows(machine, seats),
+        channels=channel_rows(machine, seats),
         queued=np.zeros((count, s.ACCELERATOR_SLOTS)),
         requests=np.zeros((count, s.ACCELERATOR_SLOTS), dtype=np.int64),
+        line_owner=np.zeros(0, dtype=np.int16),
+        line_holder=np.zeros(0, dtype=np.int16),
     )
     _stagger(state)
     return state
 
 
-def _sets(size_b: float, ways: int, scale: int) -> int:
+def cache_sets(size_b: float, ways: int, scale: int) -> int:
+    """Return the sets of a cache, scaled down."""
     return max(1, round(size_b / LINE_B / ways / scale))
 
 
-def _machine_row(machine: Machine, sets: Sequence[int]) -> s.Ints:
+def machine_row(machine: Machine, sets: Sequence[int]) -> s.Ints:
+    """Return the machine's sizes; `sets` are those of the LLC and of an L2."""
     row = np.zeros(s.M_COLUMNS, dtype=np.int64)
     row[s.M_LLC_SETS], row[s.M_L2_SETS] = sets
     row[s.M_LLC_WAYS], row[s.M_L2_MASK] = machine.llc_ways, (1 << machine.l2_ways) - 1
@@ -93,7 +97,8 @@ def _machine_row(machine: Machine, sets: Sequence[int]) -> s.Ints:
     return row
 
 
-def _timing_row(machine: Machine, slack_ns: float) -> s.Floats:
+def timing_row(machine: Machine, slack_ns: float) -> s.Floats:
+    """Return the machine's latencies [ns]."""
     row = np.zeros(s.X_COLUMNS)
     row[s.X_L2_HIT], row[s.X_LLC_HIT] = machine.l2_hit_ns, machine.llc_hit_ns
     row[s.X_DRAM_LOCAL], row[s.X_DRAM_REMOTE] = machine.dram_local_ns, machine.dram_remote_ns
@@ -104,6 +109,7 @@ def _timing_row(machine: Machine, slack_ns: float) -> s.Floats:
 
 def _tenant_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
     rows = np.zeros((len(seats), s.T_COLUMNS), dtype=np.int64)
+    rows[:, s.T_L2] = np.arange(len(seats))
     names = _accelerators(seats)
     first = 0
     for row, seat in zip(rows, seats, strict=True):
@@ -133,7 +139,8 @@ def _accelerators(seats: Sequence[Seat]) -> list[str]:
     return sorted({seat.program.accelerator.name for seat in seats if seat.program.accelerator is not None})
 
 
-def _rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Floats:
+def rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Floats:
+    """Return what each tenant's packets cost and how they come."""
     rows = np.zeros((len(seats), s.F_COLUMNS))
     for row, seat, numbers in zip(rows, seats, tenants, strict=True):
         program = seat.program
@@ -203,7 +210,8 @@ def zipf_table(lines: int, exponent: float) -> s.Ints:
     return np.concatenate(([0], inside, [lines])).astype(np.int64)
 
 
-def _channel_rows(machine: Machine, seats: Sequence[Seat]) -> s.Floats:
+def channel_rows(machine: Machine, seats: Sequence[Seat]) -> s.Floats:
+    """Return the memory channels of each socket, the link, and the accelerators, idle."""
     rows = np.zeros((machine.sockets + 1 + len(_accelerators(seats)), s.H_COLUMNS))
     rows[:, s.H_FACTOR] = 1.0
     rows[: machine.sockets, s.H_SERVICE] = LINE_B / machine.usable_memory_gb_s

@@ -1,0 +1,238 @@
+"""NFVnice's experiments (SIGCOMM'17) on simulated cores, beside what the paper found, and chains over two NUMA nodes.
+
+    python benchmarks/nfvnice.py                 # everything, about a quarter of an hour on one core
+    python benchmarks/nfvnice.py --only chain    # one part: schedulers chain cores sharing orders random tcp nodes
+
+Every line names its range before it is run; `OFF` is printed where a figure is not in it, and the command then ends
+with 1. Costs are cycles of work per packet; a packet's lines, rings, switches and the cache come on top, as simulated.
+The machine has the clock of an E5-2695 v4 (2.1 GHz; the paper's E5-2697 has 2.6 to 2.7), so rates compare as ratios.
+"""
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from slomo.simulator.sharing.result import ChainSimulation
+from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain, parse_chains
+from slomo.workflow.chains.simulate import simulate_chains
+
+MACHINE = "e5-2695v4"
+SCHEDULERS = ("cfs", "batch", "rr")
+#: 10 Gbit/s of 64 B packets, what the paper's generator sends [Mpps].
+LINE_RATE_MPPS = 14.88
+COSTS = (120.0, 270.0, 550.0)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One figure, the range it must be in, and what the paper says of it."""
+
+    name: str
+    value: float
+    least: float
+    most: float
+    paper: str
+
+    @property
+    def holds(self) -> bool:
+        """Say whether the figure is in its range."""
+        return self.least <= self.value <= self.most
+
+
+def one_core(costs: Sequence[float], rates: Sequence[float]) -> ChainSystem:
+    """Return NFs on one core, each with its own traffic."""
+    stages = tuple(ChainStage(f"nf{i + 1}", 0, cycles=(cost,)) for i, cost in enumerate(costs))
+    chains = tuple(ServiceChain(f"to-nf{i + 1}", (f"nf{i + 1}",), mpps=rate) for i, rate in enumerate(rates))
+    return ChainSystem(stages, chains, machine=MACHINE)
+
+
+def chain_of(costs: Sequence[tuple[float, ...]], cores: Sequence[int], mpps: float) -> ChainSystem:
+    """Return one chain of NFs on the cores given."""
+    stages = tuple(
+        ChainStage(f"nf{i + 1}", core, cycles=cost) for i, (cost, core) in enumerate(zip(costs, cores, strict=True))
+    )
+    chain = ServiceChain("chain", tuple(stage.name for stage in stages), mpps=mpps)
+    return ChainSystem(stages, (chain,), machine=MACHINE)
+
+
+def jain(values: Sequence[float]) -> float:
+    """Return Jain's index of fairness: 1 where all are equal, 1/n where one has all."""
+    return sum(values) ** 2 / (len(values) * sum(value**2 for value in values))
+
+
+def played(system: ChainSystem, kind: str, nice: bool, *, duration_ms: float = 150.0) -> ChainSimulation:
+    """Simulate under a scheduler, with NFVnice or without; round robin needs a turn of three quanta."""
+    length = max(duration_ms, 300.0) if kind == "rr" else duration_ms
+    return simulate_chains(system, "nfvnice" if nice else kind, scheduler=kind, duration_ms=length, warm_ms=60.0)
+
+
+def show(name: str, result: ChainSimulation) -> None:
+    """Print throughput, drops, CPU shares and context switches of a run."""
+    chains = " ".join(f"{chain.throughput_mpps:6.3f}" for chain in result.chains.values())
+    wasted = sum(chain.wasted_mpps for chain in result.chains.values())
+    stages = " ".join(
+        f"{100 * stage.cpu_share:3.0f}%/{stage.voluntary_per_s + stage.involuntary_per_s:.0f}"
+        for stage in result.stages.values()
+    )
+    print(f"  {name:44} Mpps {chains}  wasted {wasted:6.3f}  CPU/switches per s {stages}", flush=True)
+
+
+def schedulers() -> Iterator[Check]:
+    """Run three NFs on one core, of equal and of unlike cost, under even and uneven load."""
+    for label, costs in (("equal costs", (250.0,) * 3), ("500/250/50", (500.0, 250.0, 50.0))):
+        for load, rates in (("even", (5.0, 5.0, 5.0)), ("uneven", (6.0, 6.0, 3.0))):
+            for kind in SCHEDULERS:
+                for nice in (False, True):
+                    result = played(one_core(costs, rates), kind, nice)
+                    ratios = [chain.throughput_mpps / chain.offered_mpps for chain in result.chains.values()]
+                    name = f"{label}, {load}, {kind}{' + nfvnice' if nice else ''}"
+                    show(name, result)
+                    if nice and kind != "rr":
+                        yield Check(f"Jain's index of output over input, {name}", jain(ratios), 0.99, 1.0, "about 1")
+
+
+def chain() -> Iterator[Check]:
+    """Run a chain of 120, 270 and 550 cycles on one core."""
+    system = chain_of([(cost,) for cost in COSTS], (0, 0, 0), LINE_RATE_MPPS)
+    plain, nice = {}, {}
+    for kind in SCHEDULERS:
+        plain[kind], nice[kind] = played(system, kind, False), played(system, kind, True)
+        show(f"120/270/550 on one core, {kind}", plain[kind])
+        show(f"120/270/550 on one core, {kind} + nfvnice", nice[kind])
+    best = max(result.chains["chain"].throughput_mpps for result in plain.values())
+    for kind in SCHEDULERS:
+        rate = nice[kind].chains["chain"].throughput_mpps
+        yield Check(f"chain: nfvnice under {kind} over the best plain scheduler", rate / best, 1.0, 9.0, "above each")
+        before, after = plain[kind].chains["chain"].wasted_mpps, nice[kind].chains["chain"].wasted_mpps
+        yield Check(f"chain: wasted work under {kind}, times less", before / max(after, 1e-6), 10.0, 1e9, ">= 10")
+
+
+def cores() -> Iterator[Check]:
+    """Run a chain of 550, 2200 and 4500 cycles on three cores."""
+    system = chain_of([(550.0,), (2200.0,), (4500.0,)], (0, 1, 2), LINE_RATE_MPPS)
+    plain, nice = played(system, "cfs", False), played(system, "cfs", True)
+    show("550/2200/4500 on three cores, cfs", plain)
+    show("550/2200/4500 on three cores, cfs + nfvnice", nice)
+    before, after = plain.chains["chain"], nice.chains["chain"]
+    yield Check("three cores: throughput kept", after.throughput_mpps / before.throughput_mpps, 0.98, 9.0, "the same")
+    yield Check("three cores: wasted work, times less", before.wasted_mpps / max(after.wasted_mpps, 1e-6), 10, 1e9, "")
+    yield Check("three cores: CPU of NF1", nice.stages["nf1"].cpu_share, 0.0, 0.5, "falls from all to some 10 %")
+
+
+def sharing() -> Iterator[Check]:
+    """Run two chains on four cores that share the first and the last NF."""
+    text = """
+    machine: {machine}
+    stages:
+      nf1: {{cycles: 270, core: 0}}
+      nf2: {{cycles: 120, core: 1}}
+      nf3: {{cycles: 4500, core: 2}}
+      nf4: {{cycles: 300, core: 3}}
+    chains:
+      cheap: {{stages: [nf1, nf2, nf4], mpps: {rate}}}
+      costly: {{stages: [nf1, nf3, nf4], mpps: {rate}}}
+    """
+    for rate in (5.0, LINE_RATE_MPPS / 2):
+        both = parse_chains(text.format(machine=MACHINE, rate=rate))
+        alone = ChainSystem(both.stages, both.chains[:1], machine=MACHINE)
+        own = played(alone, "cfs", False).chains["cheap"].throughput_mpps
+        plain, nice = played(both, "cfs", False), played(both, "cfs", True)
+        show(f"two chains of {rate:.2f} Mpps, cfs", plain)
+        show(f"two chains of {rate:.2f} Mpps, cfs + nfvnice", nice)
+        kept = nice.chains["cheap"].throughput_mpps / own
+        print(f"  cheap chain alone {own:.3f} Mpps; plain keeps {plain.chains['cheap'].throughput_mpps / own:.2f}")
+        yield Check(f"cheap chain keeps of alone at {rate:.2f} Mpps each", kept, 0.95, 1.05, "within 5 %")
+
+
+def orders() -> Iterator[Check]:
+    """Run all orders of the chain."""
+    worst = dict.fromkeys(SCHEDULERS, float("inf"))
+    for order in itertools.permutations(COSTS):
+        system = chain_of([(cost,) for cost in order], (0, 0, 0), LINE_RATE_MPPS)
+        name = "/".join(f"{cost:g}" for cost in order)
+        for kind in SCHEDULERS:
+            plain, nice = (played(system, kind, flag, duration_ms=100.0) for flag in (False, True))
+            show(f"{name}, {kind}", plain)
+            show(f"{name}, {kind} + nfvnice", nice)
+            gain = nice.chains["chain"].throughput_mpps / max(plain.chains["chain"].throughput_mpps, 1e-6)
+            worst[kind] = min(worst[kind], gain)
+    for kind, gain in worst.items():
+        yield Check(f"orders: least gain of nfvnice under {kind}", gain, 1.0, 1e9, "never below the plain scheduler")
+
+
+def random() -> Iterator[Check]:
+    """Draw costs per packet."""
+    system = chain_of([COSTS, COSTS, COSTS], (0, 0, 0), LINE_RATE_MPPS)
+    for kind in SCHEDULERS:
+        plain, nice = played(system, kind, False), played(system, kind, True)
+        show(f"random costs, {kind}", plain)
+        show(f"random costs, {kind} + nfvnice", nice)
+        gain = nice.chains["chain"].throughput_mpps / plain.chains["chain"].throughput_mpps
+        yield Check(f"random costs: gain of nfvnice under {kind}", gain, 1.0, 1e9, "above the plain scheduler")
+
+
+def tcp() -> Iterator[Check]:
+    """Run one TCP-like flow of 4 Gbit/s through two NFs beside ten constant flows that go on to a third, slow one."""
+    stages = (
+        ChainStage("nf1", 0, cycles=(120.0,)),
+        ChainStage("nf2", 0, cycles=(270.0,)),
+        ChainStage("nf3", 1, cycles=(4500.0,)),
+    )
+    own_mpps = 4e3 / (8 * 1520)
+    flow = ServiceChain("tcp", ("nf1", "nf2"), mpps=own_mpps, packet_size_b=1500, responsive=True)
+    others = tuple(ServiceChain(f"udp{i}", ("nf1", "nf2", "nf3"), mpps=1.0) for i in range(10))
+    alone = played(ChainSystem(stages, (flow,), machine=MACHINE), "cfs", False).chains["tcp"].gbps
+    system = ChainSystem(stages, (flow, *others), machine=MACHINE)
+    rates = {}
+    for nice in (False, True):
+        result = played(system, "cfs", nice)
+        rates[nice] = result.chains["tcp"].gbps
+        slow = sum(item.gbps for name, item in result.chains.items() if name != "tcp")
+        print(f"  TCP {rates[nice]:.2f} Gbit/s (alone {alone:.2f}), ten UDP {slow:.3f}, {'nfvnice' if nice else 'cfs'}")
+    yield Check("TCP beside UDP without nfvnice keeps", rates[False] / alone, 0.0, 0.5, "falls by orders of magnitude")
+    yield Check("TCP beside UDP with nfvnice keeps", rates[True] / alone, 0.9, 1.05, ">= 0.9 asked, paper 3.3 of 4")
+
+
+def nodes() -> Iterator[Check]:
+    """Run a monitor, a router and a forwarder over two NUMA nodes (NUMASFP, COMSNETS'22)."""
+    functions = ("flowstats", "ip-router", "l2fwd")
+    losses = {}
+    for size_b in (64, 1500):
+        for nodes_of in ((0, 0, 0), (1, 1, 1), (1, 0, 1)):
+            used = [0, 0]
+            lines = []
+            for name, node in zip(functions, nodes_of, strict=True):
+                lines.append(f"  {name}: {{nf: '{name}@{size_b}B', core: {8 * node + used[node]}}}")
+                used[node] += 1
+            text = "machine: e5-2620v4\nstages:\n" + "\n".join(lines)
+            text += f"\nchains: {{c: {{stages: [{', '.join(functions)}], packet_size_b: {size_b}}}}}"
+            result = played(parse_chains(text), "cfs", True, duration_ms=20.0)
+            losses[nodes_of] = result.chains["c"].throughput_mpps
+            show(f"monitor-router-forwarder {nodes_of}, {size_b} B", result)
+        for nodes_of, paper in (((1, 1, 1), 0.22), ((1, 0, 1), 0.52)):
+            lost = 1.0 - losses[nodes_of] / losses[0, 0, 0]
+            yield Check(f"lost at {nodes_of}, {size_b} B", lost, paper - 0.05, paper + 0.05, f"{100 * paper:.0f} %")
+
+
+PARTS = {part.__name__: part for part in (schedulers, chain, cores, sharing, orders, random, tcp, nodes)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
+    checks = []
+    for name in parser.parse_args().only:
+        print(f"{name}: {PARTS[name].__doc__}")
+        checks += list(PARTS[name]())
+    print(f"\n{'figure':72} {'value':>9} {'range':>18}")
+    for item in checks:
+        most = "" if item.most >= 9 else f"{item.most:.2f}"
+        span = f"{item.least:.2f} to {most}" if most else f">= {item.least:.2f}"
+        print(f"{item.name:72} {item.value:9.3f} {span:>18} {'' if item.holds else 'OFF'}  paper: {item.paper}")
+    return 0 if all(item.holds for item in checks) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

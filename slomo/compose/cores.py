@@ -1,0 +1,154 @@
+"""A core as a resource that NFs share, and chains over cores.
+
+A fair scheduler divides a core's time; NFVnice (SIGCOMM'17) divides it by need, so that a chain is as fast as its
+slowest core. Time per packet is what adds up (`slomo.compose.resources`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slomo.compose.resources import Stage, core_share_ns, stages_mpps
+from slomo.errors import InvalidValueError
+
+_NS_PER_PACKET_AT_1_MPPS = 1e3
+
+
+@dataclass(frozen=True)
+class CoreUser:
+    """An NF on a core that it shares.
+
+    Attributes
+    ----------
+    time_ns : float
+        Time per packet on a core of its own, beside all else that runs [ns], above 0.
+    offered_mpps : float or None
+        What arrives [Mpps], 0 or more; None saturates it.
+    weight : float
+        Its weight on the core (CPU shares), above 0.
+
+    Raises
+    ------
+    InvalidValueError
+        For a time or weight that is not above 0, or a negative load.
+
+    Examples
+    --------
+    >>> CoreUser(400.0).demand
+    inf
+    """
+
+    time_ns: float
+    offered_mpps: float | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        offered = self.offered_mpps
+        if not (0.0 < self.time_ns < np.inf and 0.0 < self.weight < np.inf) or (offered is not None and offered < 0.0):
+            raise InvalidValueError(
+                f"NF on a shared core: {self.time_ns:g} ns per packet, weight {self.weight:g}, {offered} Mpps offered, "
+                "needed above 0, above 0, and 0 or more"
+            )
+
+    @property
+    def demand(self) -> float:
+        """Share of a core it would take if it had one alone; infinite where it is saturated."""
+        return np.inf if self.offered_mpps is None else self.offered_mpps * self.time_ns / _NS_PER_PACKET_AT_1_MPPS
+
+
+def core_shares(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[float, ...]:
+    """Return each NF's share of a core under a fair scheduler: max-min by weight, nobody gets more than it needs.
+
+    Parameters
+    ----------
+    users : sequence of CoreUser
+        Everybody on the core.
+    switching : float
+        Share of the core's time that goes into context switches where several NFs want it, 0 to 1.
+
+    Raises
+    ------
+    InvalidValueError
+        For a share of switching outside its range.
+
+    Examples
+    --------
+    >>> core_shares([CoreUser(400.0), CoreUser(400.0, offered_mpps=0.5), CoreUser(100.0)])
+    (0.4, 0.2, 0.4)
+
+    References
+    ----------
+    CFS divides a core by weight among those that want it (kernel/sched/fair.c); max-min: Bertsekas and Gallager, 6.5.
+    """
+    if not 0.0 <= switching < 1.0:
+        raise InvalidValueError(f"{switching:g} of a core's time for context switches, needed 0 to 1")
+    shares = [0.0] * len(users)
+    left, waiting = 1.0 - (switching if len(users) > 1 else 0.0), list(range(len(users)))
+    while waiting:
+        total = sum(users[i].weight for i in waiting)
+        content = [i for i in waiting if users[i].demand <= left * users[i].weight / total]
+        if not content:
+            return tuple(left * user.weight / total if i in waiting else shares[i] for i, user in enumerate(users))
+        for i in content:
+            shares[i] = users[i].demand
+        left -= sum(shares[i] for i in content)
+        waiting = [i for i in waiting if i not in content]
+    return tuple(shares)
+
+
+def shared_core_mpps(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[float, ...]:
+    """Return the throughput of each NF of a shared core [Mpps].
+
+    Parameters
+    ----------
+    users : sequence of CoreUser
+        Everybody on the core.
+    switching : float
+        As for :func:`core_shares`.
+
+    Examples
+    --------
+    >>> shared_core_mpps([CoreUser(400.0), CoreUser(100.0)])
+    (1.25, 5.0)
+    """
+    return tuple(
+        _NS_PER_PACKET_AT_1_MPPS / core_share_ns(user.time_ns, share) if share > 0.0 else 0.0
+        for user, share in zip(users, core_shares(users, switching), strict=True)
+    )
+
+
+def chain_mpps(times_ns: Sequence[float], cores: Sequence[int], handover_ns: Sequence[float] = ()) -> float:
+    """Return the most a chain carries where cores are divided by need, as NFVnice does [Mpps].
+
+    Stages on one core run to completion, their times add up; cores are a pipeline, the slowest decides; queues between
+    them even out what varies and cost each packet its hand-over.
+
+    Parameters
+    ----------
+    times_ns : sequence of float
+        Time per packet of each stage [ns].
+    cores : sequence of int
+        Core of each stage.
+    handover_ns : sequence of float, optional
+        What taking a packet from the stage before adds to each stage [ns]: nothing by default.
+
+    Raises
+    ------
+    InvalidValueError
+        For sequences that do not belong together, or a core without any work.
+
+    Examples
+    --------
+    >>> chain_mpps([100.0, 300.0, 400.0], [0, 0, 1])
+    2.5
+    >>> chain_mpps([100.0, 300.0, 400.0], [0, 0, 1], [0.0, 0.0, 100.0])
+    2.0
+    """
+    added = tuple(handover_ns) or (0.0,) * len(times_ns)
+    if not len(times_ns) == len(cores) == len(added):
+        raise InvalidValueError(f"{len(times_ns)} times, {len(cores)} cores and {len(added)} hand-overs of one chain")
+    by_core: dict[int, list[Stage]] = {}
+    for core, own, extra in zip(cores, times_ns, added, strict=True):
+        by_core.setdefault(core, []).append(Stage(f"core {core}", own, extra))
+    return min(stages_mpps(stages, "run-to-completion") for stages in by_core.values())

@@ -1,0 +1,1 @@
+"""Cores that several NFs share, and chains of NFs that hand packets on."""

@@ -1,0 +1,215 @@
+"""From ring to ring: packets enter, wait before a stage, are handed on, and leave or are dropped.
+
+Before each stage is a ring of packets with a capacity and two water marks (OpenNetVM, NFVnice, SIGCOMM'17). A ring's
+descriptors are lines too, eight to a line, which producer and consumer pass between their caches (DPDK ``rte_ring``).
+"""
+
+# Elements of arrays are Any to the type checker; numba gives them their types.
+# mypy: disable-error-code="no-any-return"
+
+from slomo.simulator.compilation import compiled, inner
+from slomo.simulator.sharing.cores import make_ready
+from slomo.simulator.sharing.link import card_reads, card_writes, packet_access
+from slomo.simulator.sharing.state import (
+    ANSWERS,
+    ASLEEP,
+    DELIVERED,
+    E_RECEIVE_FREE,
+    E_SEND_FREE,
+    E_WIRE_BACKLOG,
+    G_NEXT,
+    G_NEXT_SEND,
+    G_ROUND_TRIP,
+    G_WIRE,
+    J_ANSWER_HEAD,
+    J_ANSWER_TAIL,
+    J_BUFFERS,
+    J_CARD_LOST,
+    J_DELIVERED,
+    J_DROPPING,
+    J_ENTRY_LOST,
+    J_FREE_BASE,
+    J_FREE_HEAD,
+    J_FREE_TAIL,
+    J_HOPS,
+    J_KIND,
+    J_LINES,
+    J_MARKS,
+    J_OFFERED,
+    J_PORT,
+    J_QUEUE_LOST,
+    J_SAMPLES,
+    J_WASTED,
+    J_WIRE_LOST,
+    LOST,
+    MARKED,
+    P_CHAIN,
+    P_HOP,
+    P_LINE,
+    P_MARKED,
+    Q_ARRIVED,
+    Q_CAPACITY,
+    Q_DROPPED,
+    Q_HEAD,
+    Q_HIGH,
+    Q_MARK,
+    Q_RING_LINE,
+    Q_STATE,
+    Q_TAIL,
+    Q_WAITERS,
+    Q_WAITS_FOR,
+    Q_YIELD,
+    RESPONSIVE,
+    STUCK,
+    Sharing,
+)
+from slomo.simulator.state import LATENCY_SAMPLES, State
+
+#: Pointers per line of a ring.
+SLOTS_PER_LINE = 8
+
+
+@inner
+def send_answer(sharing: Sharing, chain: int, now: float, verdict: int) -> None:
+    """Send news of a packet on their way; they arrive a round trip later and keep their order."""
+    row = sharing.chains[chain]
+    slot = row[J_ANSWER_TAIL] % ANSWERS
+    when = now + sharing.chain_times[chain, G_ROUND_TRIP]
+    if row[J_ANSWER_TAIL] > row[J_ANSWER_HEAD]:
+        when = max(when, sharing.answers[chain, (row[J_ANSWER_TAIL] - 1) % ANSWERS])
+    sharing.answers[chain, slot] = when
+    sharing.verdicts[chain, slot] = verdict
+    row[J_ANSWER_TAIL] += 1
+    first = sharing.answers[chain, row[J_ANSWER_HEAD] % ANSWERS]
+    sharing.chain_times[chain, G_NEXT] = min(sharing.chain_times[chain, G_NEXT_SEND], first)
+
+
+@compiled
+def answer(sharing: Sharing, chain: int, now: float, verdict: int) -> None:
+    """Let a responsive source hear of a packet."""
+    if sharing.chains[chain, J_KIND] == RESPONSIVE:
+        send_answer(sharing, chain, now, verdict)
+
+
+@compiled
+def give_back(sharing: Sharing, packet: int) -> None:
+    """Put a packet's buffer at the end of its pool's free ring."""
+    row = sharing.chains[sharing.packets[packet, P_CHAIN]]
+    sharing.free[row[J_FREE_BASE] + row[J_FREE_TAIL] % row[J_BUFFERS]] = packet
+    row[J_FREE_TAIL] += 1
+
+
+@compiled
+def lose(sharing: Sharing, packet: int, now: float) -> None:
+    """Drop a packet, and let a responsive source learn of it."""
+    answer(sharing, sharing.packets[packet, P_CHAIN], now, LOST)
+    give_back(sharing, packet)
+
+
+@compiled
+def enqueue(sharing: Sharing, packet: int, stage: int, now: float) -> bool:
+    """Put a packet into a stage's ring, or drop it where the ring is full; a sleeping stage is woken."""
+    row, chain = sharing.stages[stage], sharing.packets[packet, P_CHAIN]
+    row[Q_ARRIVED] += 1
+    if row[Q_TAIL] - row[Q_HEAD] >= row[Q_CAPACITY]:
+        row[Q_DROPPED] += 1
+        sharing.chains[chain, J_QUEUE_LOST] += 1
+        if sharing.packets[packet, P_HOP] > 0:
+            sharing.chains[chain, J_WASTED] += 1
+        lose(sharing, packet, now)
+        return False
+    if row[Q_MARK] and sharing.chains[chain, J_KIND] == RESPONSIVE:
+        sharing.packets[packet, P_MARKED] = 1
+    sharing.rings[stage, row[Q_TAIL] & (row[Q_CAPACITY] - 1)] = packet
+    sharing.packet_times[packet, 1] = now
+    row[Q_TAIL] += 1
+    if row[Q_STATE] == ASLEEP and not row[Q_YIELD]:
+        make_ready(sharing, stage, now)
+    return True
+
+
+@compiled
+def ring_access(state: State, sharing: Sharing, port: int, tenant: int, stage: int, position: int, now: float) -> float:
+    """Touch the descriptor of a ring; return the latency [ns], 0 within the line touched before."""
+    if position % SLOTS_PER_LINE:
+        return 0.0
+    row = sharing.stages[stage]
+    line = row[Q_RING_LINE] + (position & (row[Q_CAPACITY] - 1)) // SLOTS_PER_LINE
+    return packet_access(state, sharing, port, tenant, line, 1, now)
+
+
+@compiled
+def dequeue(sharing: Sharing, stage: int, now: float) -> int:
+    """Take the oldest packet of a ring that has one; who waits for room is woken below the high mark."""
+    row = sharing.stages[stage]
+    packet = sharing.rings[stage, row[Q_HEAD] & (row[Q_CAPACITY] - 1)]
+    row[Q_HEAD] += 1
+    if row[Q_WAITERS] and row[Q_TAIL] - row[Q_HEAD] < row[Q_HIGH]:
+        row[Q_WAITERS] = 0
+        for other in range(sharing.stages.shape[0]):
+            if sharing.stages[other, Q_STATE] == STUCK and sharing.stages[other, Q_WAITS_FOR] == stage:
+                make_ready(sharing, other, now)
+    return packet
+
+
+@inner
+def emit(state: State, sharing: Sharing, chain: int, now: float) -> bool:
+    """Let a packet arrive: over the port all chains share, into a buffer, past the chain's entry, into a ring."""
+    row = sharing.chains[chain]
+    row[J_OFFERED] += 1
+    begin = max(now, sharing.settings[E_RECEIVE_FREE])
+    if begin - now > sharing.settings[E_WIRE_BACKLOG]:
+        row[J_WIRE_LOST] += 1
+        answer(sharing, chain, now, LOST)
+        return False
+    sharing.settings[E_RECEIVE_FREE] = begin + sharing.chain_times[chain, G_WIRE]
+    if row[J_FREE_HEAD] == row[J_FREE_TAIL]:
+        row[J_CARD_LOST] += 1
+        answer(sharing, chain, now, LOST)
+        return False
+    packet = sharing.free[row[J_FREE_BASE] + row[J_FREE_HEAD] % row[J_BUFFERS]]
+    row[J_FREE_HEAD] += 1
+    sharing.packets[packet, P_HOP] = 0
+    sharing.packets[packet, P_MARKED] = 0
+    sharing.packet_times[packet, 0] = begin
+    for part in range(1, row[J_LINES] + 1):
+        card_writes(state, row[J_PORT], sharing.packets[packet, P_LINE] + part, begin)
+    if row[J_DROPPING]:
+        row[J_ENTRY_LOST] += 1
+        lose(sharing, packet, begin)
+        return False
+    return enqueue(sharing, packet, sharing.paths[chain, 0], begin)
+
+
+@compiled
+def deliver(state: State, sharing: Sharing, packet: int, now: float) -> None:
+    """Let the card send a packet that has passed its chain, over the port all chains share."""
+    chain = sharing.packets[packet, P_CHAIN]
+    row = sharing.chains[chain]
+    for part in range(1, row[J_LINES] + 1):
+        card_reads(state, sharing, row[J_PORT], sharing.packets[packet, P_LINE] + part, now)
+    left = max(now, sharing.settings[E_SEND_FREE]) + sharing.chain_times[chain, G_WIRE]
+    sharing.settings[E_SEND_FREE] = left
+    sharing.latency[chain, row[J_SAMPLES] % LATENCY_SAMPLES] = left - sharing.packet_times[packet, 0]
+    row[J_SAMPLES] += 1
+    row[J_DELIVERED] += 1
+    row[J_MARKS] += sharing.packets[packet, P_MARKED]
+    answer(sharing, chain, left, MARKED if sharing.packets[packet, P_MARKED] else DELIVERED)
+    give_back(sharing, packet)
+
+
+@compiled
+def hand_on(state: State, sharing: Sharing, tenant: int, packet: int, now: float) -> float:
+    """Pass a processed packet to the next stage, or send it; return the time that takes the core [ns]."""
+    chain = sharing.packets[packet, P_CHAIN]
+    hop = sharing.packets[packet, P_HOP] + 1
+    sharing.packets[packet, P_HOP] = hop
+    if hop == sharing.chains[chain, J_HOPS]:
+        deliver(state, sharing, packet, now)
+        return 0.0
+    stage = sharing.paths[chain, hop]
+    position = sharing.stages[stage, Q_TAIL]
+    port = sharing.chains[chain, J_PORT]
+    if not enqueue(sharing, packet, stage, now):
+        return 0.0
+    return ring_access(state, sharing, port, tenant, stage, position, now)

@@ -1,0 +1,231 @@
+"""Several NFs on one core: who runs, for how long, and what a switch costs.
+
+Round robin (SCHED_RR): in turns of a quantum. CFS normal and batch as Linux 3 to 5 has them (kernel/sched/fair.c): the
+smallest virtual runtime runs, time counts inversely to weight, a sleeper comes back with at most half a period of
+credit, and on waking preempts under SCHED_NORMAL only. A switch costs the kernel's path and what its own lines evict
+from L2; the rest of its cost, refilling L2, is played, since NFs of a core share its L2.
+"""
+
+# Elements of arrays are Any to the type checker; numba gives them their types.
+# mypy: disable-error-code="no-any-return"
+
+from slomo.simulator.compilation import compiled, inner
+from slomo.simulator.hardware.hierarchy import access
+from slomo.simulator.sharing.state import (
+    E_GRANULARITY,
+    E_KERNEL_LINES,
+    E_LATENCY,
+    E_SLICE,
+    E_SWITCH,
+    E_TICK,
+    E_WAKEUP,
+    K_KERNEL,
+    K_KERNEL_LINE,
+    K_LAST,
+    K_POLICY,
+    K_READY,
+    K_RESCHEDULE,
+    K_RUNNING,
+    K_TURN,
+    L_CLOCK,
+    L_IDLE,
+    L_LEAST,
+    L_MARK,
+    L_NEXT_TICK,
+    L_PICKED,
+    L_SWITCHING,
+    L_TIMER,
+    NEVER,
+    NORMAL,
+    Q_BATCH,
+    Q_CORE,
+    Q_INVOLUNTARY,
+    Q_STATE,
+    Q_TURN,
+    Q_VOLUNTARY,
+    R_CPU,
+    R_RUNTIME,
+    R_WAKE,
+    R_WEIGHT,
+    READY,
+    ROUND_ROBIN,
+    RUNNING,
+    WRITING,
+    Sharing,
+)
+from slomo.simulator.state import State
+
+#: Weight of a task of nice 0, to which virtual runtime is normalised (kernel/sched/sched.h).
+UNIT_WEIGHT = 1024.0
+#: The kernel's lines in flight at once.
+KERNEL_MLP = 4.0
+
+
+@compiled
+def account(sharing: Sharing, core: int) -> None:
+    """Charge the running NF for the time since it was charged last."""
+    times = sharing.core_times[core]
+    stage = sharing.cores[core, K_RUNNING]
+    spent = times[L_CLOCK] - times[L_MARK]
+    times[L_MARK] = times[L_CLOCK]
+    if stage < 0 or spent <= 0.0:
+        return
+    row = sharing.stage_times[stage]
+    row[R_CPU] += spent
+    row[R_RUNTIME] += spent * UNIT_WEIGHT / row[R_WEIGHT]
+
+
+@compiled
+def next_of(sharing: Sharing, core: int) -> int:
+    """Return the ready NF that is due on a core, or -1: the first in turn, or the one with the least runtime."""
+    policy = sharing.cores[core, K_POLICY]
+    best, least = -1, NEVER
+    for stage in range(sharing.stages.shape[0]):
+        if sharing.stages[stage, Q_CORE] == core and sharing.stages[stage, Q_STATE] == READY:
+            rank = float(sharing.stages[stage, Q_TURN])
+            if policy != ROUND_ROBIN:
+                rank = sharing.stage_times[stage, R_RUNTIME]
+            if rank < least:
+                best, least = stage, rank
+    return best
+
+
+@compiled
+def raise_least(sharing: Sharing, core: int) -> None:
+    """Let the core's least runtime follow its NFs', never back."""
+    least = NEVER
+    for stage in range(sharing.stages.shape[0]):
+        if sharing.stages[stage, Q_CORE] == core and (
+            sharing.stages[stage, Q_STATE] == READY or sharing.stages[stage, Q_STATE] == RUNNING
+        ):
+            least = min(least, sharing.stage_times[stage, R_RUNTIME])
+    if least < NEVER:
+        sharing.core_times[core, L_LEAST] = max(sharing.core_times[core, L_LEAST], least)
+
+
+@inner
+def make_ready(sharing: Sharing, stage: int, now: float) -> None:
+    """Wake an NF: to the end of the turn, or with a sleeper's credit; an idle core begins at once."""
+    core = sharing.stages[stage, Q_CORE]
+    times, row = sharing.core_times[core], sharing.stage_times[stage]
+    running = sharing.cores[core, K_RUNNING]
+    idle = running < 0 and sharing.cores[core, K_READY] == 0
+    sharing.stages[stage, Q_STATE] = READY
+    sharing.cores[core, K_READY] += 1
+    sharing.cores[core, K_TURN] += 1
+    sharing.stages[stage, Q_TURN] = sharing.cores[core, K_TURN]
+    account(sharing, core)
+    raise_least(sharing, core)
+    row[R_RUNTIME] = max(row[R_RUNTIME], times[L_LEAST] - 0.5 * sharing.settings[E_LATENCY])
+    if idle:
+        times[L_IDLE] += max(0.0, now - times[L_CLOCK])
+        times[L_CLOCK] = max(times[L_CLOCK], now)
+        times[L_MARK] = times[L_CLOCK]
+    elif running >= 0 and sharing.cores[core, K_POLICY] == NORMAL:
+        ahead = sharing.stage_times[running, R_RUNTIME] - row[R_RUNTIME]
+        if ahead > sharing.settings[E_WAKEUP] * UNIT_WEIGHT / row[R_WEIGHT]:
+            sharing.cores[core, K_RESCHEDULE] = 1
+
+
+@compiled
+def switch_to(state: State, sharing: Sharing, core: int, stage: int) -> None:
+    """Let an NF run: the kernel's path, and its lines through the core's L2, come first."""
+    times, row = sharing.core_times[core], sharing.cores[core]
+    begun = times[L_CLOCK]
+    now = begun + sharing.settings[E_SWITCH]
+    for part in range(int(sharing.settings[E_KERNEL_LINES])):
+        now += access(state, row[K_KERNEL], row[K_KERNEL_LINE] + part, 1, now, 1.0) / KERNEL_MLP
+    times[L_CLOCK] = now
+    times[L_SWITCHING] += now - begun
+    start(sharing, core, stage)
+
+
+@compiled
+def start(sharing: Sharing, core: int, stage: int) -> None:
+    """Let an NF run from now on."""
+    times, row = sharing.core_times[core], sharing.cores[core]
+    times[L_MARK] = times[L_CLOCK]
+    times[L_PICKED] = times[L_CLOCK]
+    row[K_RUNNING] = stage
+    row[K_LAST] = stage
+    row[K_RESCHEDULE] = 0
+    row[K_READY] -= 1
+    sharing.stages[stage, Q_STATE] = RUNNING
+
+
+@compiled
+def leave(sharing: Sharing, core: int, becomes: int) -> None:
+    """Take the running NF off its core of its own will: it sleeps, steps aside or waits."""
+    account(sharing, core)
+    stage = sharing.cores[core, K_RUNNING]
+    sharing.stages[stage, Q_STATE] = becomes
+    sharing.stages[stage, Q_VOLUNTARY] += 1
+    sharing.stages[stage, Q_BATCH] = 0
+    sharing.cores[core, K_RUNNING] = -1
+
+
+@compiled
+def period_share(sharing: Sharing, core: int, stage: int) -> float:
+    """Return CFS's slice [ns]: the period, longer with many NFs, in proportion to weight."""
+    count, total = 0, 0.0
+    for other in range(sharing.stages.shape[0]):
+        ready = sharing.stages[other, Q_STATE] == READY or sharing.stages[other, Q_STATE] == RUNNING
+        if sharing.stages[other, Q_CORE] == core and ready:
+            count += 1
+            total += sharing.stage_times[other, R_WEIGHT]
+    period = max(sharing.settings[E_LATENCY], count * sharing.settings[E_GRANULARITY])
+    return period * sharing.stage_times[stage, R_WEIGHT] / total
+
+
+@inner
+def tick(sharing: Sharing, core: int) -> None:
+    """Do what the scheduler's tick does: see whether the running NF has had its slice or its quantum."""
+    times, stage = sharing.core_times[core], sharing.cores[core, K_RUNNING]
+    while times[L_NEXT_TICK] <= times[L_CLOCK]:
+        times[L_NEXT_TICK] += sharing.settings[E_TICK]
+    account(sharing, core)
+    other = next_of(sharing, core)
+    if other < 0:
+        return
+    ran = times[L_CLOCK] - times[L_PICKED]
+    if sharing.cores[core, K_POLICY] == ROUND_ROBIN:
+        due = ran > sharing.settings[E_SLICE] - 0.5 * sharing.settings[E_TICK]  # a quantum is a number of ticks
+    else:
+        ideal = period_share(sharing, core, stage)
+        ahead = sharing.stage_times[stage, R_RUNTIME] - sharing.stage_times[other, R_RUNTIME]
+        due = ran > ideal or (ran >= sharing.settings[E_GRANULARITY] and ahead > ideal)
+    if due:
+        sharing.cores[core, K_RESCHEDULE] = 1
+
+
+@inner
+def preempt(sharing: Sharing, core: int) -> None:
+    """Put the running NF back, unless it is the one that is due; then nothing is switched."""
+    account(sharing, core)
+    stage = sharing.cores[core, K_RUNNING]
+    sharing.cores[core, K_TURN] += 1
+    sharing.cores[core, K_READY] += 1
+    sharing.stages[stage, Q_STATE] = READY
+    sharing.stages[stage, Q_TURN] = sharing.cores[core, K_TURN]
+    raise_least(sharing, core)
+    if next_of(sharing, core) == stage:
+        start(sharing, core, stage)
+        return
+    sharing.stages[stage, Q_INVOLUNTARY] += 1
+    sharing.cores[core, K_RUNNING] = -1
+
+
+@inner
+def timers(sharing: Sharing, core: int) -> None:
+    """Wake the NFs of a core whose write to storage is done."""
+    now, soonest = sharing.core_times[core, L_CLOCK], NEVER
+    if sharing.cores[core, K_RUNNING] < 0 and sharing.cores[core, K_READY] == 0:  # an idle core sleeps until the first
+        now = max(now, sharing.core_times[core, L_TIMER])
+    for stage in range(sharing.stages.shape[0]):
+        if sharing.stages[stage, Q_CORE] == core and sharing.stages[stage, Q_STATE] == WRITING:
+            wake = sharing.stage_times[stage, R_WAKE]
+            if wake <= now:
+                make_ready(sharing, stage, wake)
+            else:
+                soonest = min(soonest, wake)
+    sharing.core_times[core, L_TIMER] = soonest

@@ -1,0 +1,205 @@
+"""Simulate chains of NFs on shared cores: seat them, let them warm up, count.
+
+Time goes by in milliseconds, as schedulers and controllers know it; after each of them `on_tick` may look at what is
+seen from outside and set new shares, as a controller of a real machine does.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import numpy as np
+
+from slomo.errors import InvalidValueError, UnsupportedPredictionError
+from slomo.simulator import state as s
+from slomo.simulator.programs.prefill import prefill
+from slomo.simulator.programs.program import Program, program
+from slomo.simulator.sharing import state as h
+from slomo.simulator.sharing.layout import StageSeat, build_shared
+from slomo.simulator.sharing.result import ChainSimulation, assemble_chains
+from slomo.simulator.sharing.settings import Manager, Scheduler, Span, SpanFields
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.network_function import NetworkFunction
+from slomo.vocabulary.service_chains import ChainStage, ChainSystem
+
+STEP_NS = 1e6
+#: Instructions of an NF that is nothing but work, per cycle of it.
+_WORK_IPC = 2.0
+
+
+@dataclass(frozen=True)
+class StageTick:
+    """What is seen of one stage at a tick.
+
+    Attributes
+    ----------
+    name : str
+        Of the stage.
+    core : int
+        CPU it runs on.
+    arrivals : int
+        Packets that came to its ring since the simulation began, those dropped there included.
+    cost_cycles : float
+        What its latest packet cost [cycles]; 0 before the first.
+    queue_length : int
+        Packets that wait.
+    """
+
+    name: str
+    core: int
+    arrivals: int
+    cost_cycles: float
+    queue_length: int
+
+
+#: Time [ms] and what is seen -> new CPU shares by stage, or None to leave them.
+OnTick = Callable[[float, Sequence[StageTick]], Mapping[str, int] | None]
+
+
+@dataclass(frozen=True)
+class StagePlace:
+    """How a stage is kept apart: LLC ways, bandwidth throttle [%], socket of its memory; None is unrestricted."""
+
+    llc_way_mask: int | None = None
+    mba_percent: float | None = None
+    memory_socket: int | None = None
+
+
+def simulate_chains(
+    machine: Machine,
+    system: ChainSystem,
+    functions: Mapping[str, NetworkFunction],
+    *,
+    scheduler: Scheduler | None = None,
+    manager: Manager | None = None,
+    on_tick: OnTick | None = None,
+    places: Mapping[str, StagePlace] | None = None,
+    **span: Unpack[SpanFields],
+) -> ChainSimulation:
+    r"""Play chains of NFs that share cores.
+
+    Pure but for `on_tick`: equal arguments give equal results, byte for byte.
+
+    Parameters
+    ----------
+    machine : Machine
+        The server.
+    system : ChainSystem
+        Stages, chains, rings.
+    functions : mapping of str to NetworkFunction
+        Those the stages name.
+    scheduler : Scheduler, optional
+        Of all cores; CFS where none is given.
+    manager : Manager, optional
+        What it does; without one it presses nobody back.
+    on_tick : callable, optional
+        Called every millisecond with what is seen; returns new shares or None.
+    places : mapping of str to StagePlace, optional
+        Stage -> how it is kept apart.
+    **span
+        As in `slomo.simulator.sharing.settings.Span`: `duration_ms`, `warm_ms`, `seed`.
+
+    Raises
+    ------
+    InvalidValueError
+        For a core the machine does not have, or a duration that is not above 0.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.machine import load_machine
+    >>> from slomo.vocabulary.service_chains import parse_chains
+    >>> system = parse_chains("stages: {nat: {cycles: 270, core: 0}}\nchains: {web: {stages: [nat], mpps: 1}}")
+    >>> played = simulate_chains(load_machine("e5-2620v4"), system, {}, duration_ms=2, warm_ms=1)
+    >>> round(played.chains["web"].throughput_mpps, 1)
+    1.0
+    """
+    lasts = Span(**span)
+    scheduler, manager = scheduler or Scheduler(), manager or Manager()
+    seats = [_seat(machine, stage, system, functions, (places or {}).get(stage.name)) for stage in system.stages]
+    state, sharing = build_shared(machine, system, seats, scheduler, manager, seed=lasts.seed)
+    prefill(state)
+    run = _Milliseconds(machine, system, state, sharing, on_tick)
+    run.until(lasts.warm_ms * 1e6)
+    s.zero_counters(state)
+    h.zero_counts(sharing)
+    run.until((lasts.warm_ms + lasts.duration_ms) * 1e6)
+    return assemble_chains(machine, system, state, sharing, lasts.duration_ms * 1e6)
+
+
+class _Milliseconds:
+    """Goes on in steps of a millisecond, and lets the controller look after each."""
+
+    def __init__(
+        self, machine: Machine, system: ChainSystem, state: s.State, sharing: h.Sharing, on_tick: OnTick | None
+    ) -> None:
+        self.machine, self.system, self.state, self.sharing, self.on_tick = machine, system, state, sharing, on_tick
+        self.now_ns = 0.0
+        self._arrived = np.zeros(len(system.stages), dtype=np.int64)
+        self._seen = np.zeros(len(system.stages), dtype=np.int64)
+
+    def until(self, end_ns: float) -> None:
+        self._seen[:] = self.sharing.stages[:, h.Q_ARRIVED]  # counts may have been set to zero in between
+        while self.now_ns < end_ns:
+            self.now_ns = min(self.now_ns + STEP_NS, end_ns)
+            _kernels().run_shared(self.state, self.sharing, self.now_ns)
+            if self.on_tick is not None:
+                self._look(self.on_tick)
+
+    def _look(self, on_tick: OnTick) -> None:
+        stages, times = self.sharing.stages, self.sharing.stage_times
+        self._arrived += stages[:, h.Q_ARRIVED] - self._seen
+        self._seen[:] = stages[:, h.Q_ARRIVED]
+        seen = [
+            StageTick(
+                stage.name,
+                stage.core,
+                int(self._arrived[place]),
+                float(times[place, h.R_COST]) * self.machine.frequency_ghz,
+                int(stages[place, h.Q_TAIL] - stages[place, h.Q_HEAD]),
+            )
+            for place, stage in enumerate(self.system.stages)
+        ]
+        shares = on_tick(self.now_ns / 1e6, seen)
+        for place, stage in enumerate(self.system.stages):
+            if shares is not None and stage.name in shares:
+                times[place, h.R_WEIGHT] = shares[stage.name]
+
+
+def _seat(
+    machine: Machine,
+    stage: ChainStage,
+    system: ChainSystem,
+    functions: Mapping[str, NetworkFunction],
+    place: StagePlace | None,
+) -> StageSeat:
+    machine.socket_of(stage.core)  # raises where there is no such core
+    place = place or StagePlace()
+    percent = 100.0 if place.mba_percent is None else float(place.mba_percent)
+    if not 10.0 <= percent <= 100.0:
+        raise InvalidValueError(f"stage '{stage.name}': bandwidth throttle is {percent:g} %, needed 10 to 100 %")
+    costs = stage.cycles if len(stage.cycles) > 1 else ()
+    return StageSeat(
+        _program(stage, system, functions), stage.core, costs, place.llc_way_mask, percent, place.memory_socket
+    )
+
+
+def _program(stage: ChainStage, system: ChainSystem, functions: Mapping[str, NetworkFunction]) -> Program:
+    sizes = [chain.packet_size_b for chain in system.chains if stage.name in chain.stages] or [64]
+    if stage.workload is None:
+        cycles = stage.cycles[0]
+        return Program(cycles, max(1.0, _WORK_IPC * cycles), max(sizes), 1, 1, 6.0, 32, 1, None, None, ())
+    filled = program(functions[stage.workload.nf], stage.workload)
+    if filled.accelerator is not None:
+        raise UnsupportedPredictionError(
+            f"stage '{stage.name}' uses accelerator '{filled.accelerator.name}', which shared cores do not simulate",
+            hint="give it a core of its own and simulate it as a tenant",
+        )
+    return filled
+
+
+def _kernels() -> Any:
+    from slomo.simulator import first_compile
+    from slomo.simulator.sharing import kernel
+
+    first_compile.announce(kernel.run_shared)
+    return kernel

@@ -1,0 +1,361 @@
+"""Lay a machine, its stages and chains out as arrays: buffers of every chain, rings, data of every stage, the kernel's.
+
+Nothing is scaled down: rings hold packets for as long as a time slice lasts, and a shorter ring would overflow in
+another one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slomo.errors import InvalidValueError
+from slomo.simulator import state as s
+from slomo.simulator.hardware.cache import empty_cache
+from slomo.simulator.programs.layout import (
+    Seat,
+    cache_sets,
+    channel_rows,
+    machine_row,
+    rate_rows,
+    timing_row,
+    zipf_table,
+)
+from slomo.simulator.programs.program import LINE_B, Program
+from slomo.simulator.random_numbers import seeded
+from slomo.simulator.sharing import state as h
+from slomo.simulator.sharing.chain import SLOTS_PER_LINE
+from slomo.simulator.sharing.settings import Manager, Scheduler
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.service_chains import ChainSystem, ServiceChain
+
+#: A line in another core's cache costs so many cycles more than one of the LLC alone (Levinthal, Performance analysis
+#: guide for Intel Core i7 and Xeon 5500: 75 cycles for a modified line against 40).
+SNOOP_CYCLES = 35.0
+#: Path of the kernel on a switch, without what its own lines cost (Li, Ding and Shen, ExpCS'07, report 3.8 us with two
+#: system calls on a machine of 2007; lat_ctx of lmbench gives 1.2 to 2 us on Broadwell).
+SWITCH_NS = 1500.0
+#: Lines the kernel touches on a switch: run queue, two task structures, stack, timers; 6 KiB.
+KERNEL_LINES = 96
+#: Packets an NF takes from its ring before it looks at its flags (OpenNetVM's batch).
+BATCH = 32
+#: A generator's packets that wait for the wire longer than this are lost there.
+WIRE_BACKLOG_NS = 10_000.0
+#: How far a core, a source or the manager may run ahead of the next one.
+SLACK_NS = 200.0
+_ZERO_LINE = 1
+
+
+@dataclass(frozen=True)
+class StageSeat:
+    """One stage's program and place; `costs_cycles` are drawn from per packet where there are several."""
+
+    program: Program
+    core: int
+    costs_cycles: tuple[float, ...] = ()
+    way_mask: int | None = None
+    mba_percent: float = 100.0
+    memory_socket: int | None = None
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """First lines of buffers, rings, data and the kernel, and who owns which."""
+
+    buffers: list[int]
+    rings: list[int]
+    kernel: list[int]
+    shared: int
+    owners: s.Owners
+
+
+def build_shared(
+    machine: Machine,
+    system: ChainSystem,
+    seats: Sequence[StageSeat],
+    scheduler: Scheduler,
+    manager: Manager,
+    *,
+    seed: int,
+) -> tuple[s.State, h.Sharing]:
+    """Return the state of an empty machine with its stages seated, and that of their queues."""
+    cores = sorted({seat.core for seat in seats})
+    everyone = _everyone(machine, system, seats, cores)
+    tenants = _tenant_rows(machine, everyone, len(seats), cores)
+    pools = [_buffers(system, chain) for chain in system.chains]
+    structures, demand, zipf, lines = _lines(system, everyone, tenants, pools, cores)
+    sets = [
+        cache_sets(machine.llc_mib * 2**20, machine.llc_ways, 1),
+        cache_sets(machine.l2_kib * 2**10, machine.l2_ways, 1),
+    ]
+    count = len(everyone)
+    state = s.State(
+        machine=machine_row(machine, sets),
+        timing=timing_row(machine, SLACK_NS),
+        llc=empty_cache(machine.llc_domains * sets[0], machine.llc_ways, s.LLC_LANES),
+        llc_clock=np.zeros(machine.llc_domains * sets[0], dtype=np.int32),
+        llc_owner=np.full(machine.llc_domains * sets[0] * s.LLC_LANES, -1, dtype=np.int16),
+        llc_dirty=np.zeros(machine.llc_domains * sets[0] * s.LLC_LANES, dtype=np.uint8),
+        l2=empty_cache(len(cores) * sets[1], machine.l2_ways, s.L2_LANES),
+        l2_clock=np.zeros(len(cores) * sets[1], dtype=np.int32),
+        l2_dirty=np.zeros(len(cores) * sets[1] * s.L2_LANES, dtype=np.uint8),
+        tenants=tenants,
+        rates=rate_rows(machine, everyone, tenants),
+        clock=np.zeros(count),
+        random=seeded(seed, count),
+        structures=structures,
+        demand=demand,
+        zipf=zipf,
+        arrivals=np.zeros((count, 1)),
+        latency=np.zeros((count, 1)),
+        occupancy=np.zeros(2 * count, dtype=np.int64),
+        counters=np.zeros((count, s.C_COLUMNS), dtype=np.int64),
+        sums=np.zeros((count, s.A_COLUMNS)),
+        channels=channel_rows(machine, everyone),
+        queued=np.zeros((1, 1)),
+        requests=np.zeros((1, 1), dtype=np.int64),
+        line_owner=lines.owners,
+        line_holder=np.full(lines.shared, -1, dtype=np.int16),
+    )
+    packets = np.zeros((sum(pools), h.P_COLUMNS), dtype=np.int64)
+    _fill_packets(packets, system, pools, lines)
+    sharing = h.Sharing(
+        settings=_settings(machine, system, scheduler, manager),
+        cores=_core_rows(scheduler, cores, lines, len(seats) + len(system.chains)),
+        core_times=_core_times(scheduler, len(cores)),
+        stages=_stage_rows(system, seats, cores, lines, manager),
+        stage_times=_stage_times(system),
+        rings=np.zeros((len(seats), system.queue_capacity), dtype=np.int64),
+        done=np.zeros((len(seats), BATCH + 1), dtype=np.int64),
+        costs=_costs(machine, seats),
+        packets=packets,
+        packet_times=np.zeros((len(packets), 2)),
+        free=np.arange(len(packets), dtype=np.int64),
+        chains=_chain_rows(system, pools, len(seats)),
+        chain_times=_chain_times(machine, system),
+        paths=_paths(system),
+        answers=np.zeros((len(system.chains), h.ANSWERS)),
+        verdicts=np.zeros((len(system.chains), h.ANSWERS), dtype=np.int64),
+        latency=np.zeros((len(system.chains), s.LATENCY_SAMPLES)),
+        l2_sockets=np.array([machine.socket_of(core) for core in cores], dtype=np.int64),
+        domain_sockets=np.arange(machine.llc_domains, dtype=np.int64) // machine.llc_domains_per_socket,
+    )
+    return state, sharing
+
+
+def _everyone(machine: Machine, system: ChainSystem, seats: Sequence[StageSeat], cores: Sequence[int]) -> list[Seat]:
+    """Return the seats of all tenants: stages, the card's side of each chain, the kernel on each core."""
+    home = machine.nic_socket if system.memory_socket is None else system.memory_socket
+    if not 0 <= home < machine.sockets:
+        raise InvalidValueError(f"packet buffers on socket {home}, but '{machine.name}' has {machine.sockets} sockets")
+    nobody = Program(0.0, 1.0, 64, 0, 0, 1.0, 32, 1, None, None, ())
+    own = [
+        Seat(
+            seat.program,
+            seat.core,
+            machine.socket_of(seat.core) if seat.memory_socket is None else seat.memory_socket,
+            machine.full_way_mask if seat.way_mask is None else seat.way_mask,
+            seat.mba_percent,
+        )
+        for seat in seats
+    ]
+    card = [
+        Seat(nobody, machine.nic_socket * machine.cores_per_socket, home, machine.full_way_mask, 100.0)
+        for _ in system.chains
+    ]
+    kernel = [Seat(nobody, core, machine.socket_of(core), machine.full_way_mask, 100.0) for core in cores]
+    return [*own, *card, *kernel]
+
+
+def _tenant_rows(machine: Machine, everyone: Sequence[Seat], stages: int, cores: Sequence[int]) -> s.Ints:
+    rows = np.zeros((len(everyone), s.T_COLUMNS), dtype=np.int64)
+    first = 0
+    for place, (row, seat) in enumerate(zip(rows, everyone, strict=True)):
+        program, socket = seat.program, machine.socket_of(seat.core)
+        row[s.T_DOMAIN], row[s.T_SOCKET] = machine.llc_domain_of(seat.core), socket
+        row[s.T_MEMORY_SOCKET], row[s.T_WAY_MASK] = seat.memory_socket, seat.way_mask
+        row[s.T_OPERATION] = -1
+        row[s.T_FIRST_STRUCTURE], row[s.T_LAST_STRUCTURE] = first, first + len(program.structures)
+        first += len(program.structures)
+        row[s.T_TOUCHED_LINES], row[s.T_WRITTEN_LINES] = program.touched_lines, program.written_lines
+        row[s.T_NIC_LOCAL] = socket == machine.nic_socket and seat.memory_socket == socket
+        row[s.T_ACCELERATOR] = -1
+        row[s.T_SLOTS] = 1
+        is_card = stages <= place < len(everyone) - len(cores)
+        row[s.T_L2] = 0 if is_card else cores.index(seat.core)
+    return rows
+
+
+def _buffers(system: ChainSystem, chain: ServiceChain) -> int:
+    """Return the buffers of a chain's pool: all its rings full, a batch in hand at every stage, and one to receive.
+
+    A smaller pool would lose packets at the card, where no ring counts them as arrivals.
+    """
+    return len(chain.stages) * (system.queue_capacity + 2 * BATCH)
+
+
+def packet_lines(chain: ServiceChain) -> int:
+    """Return the cache lines of a packet's bytes."""
+    return -(-chain.packet_size_b // LINE_B)
+
+
+def _lines(
+    system: ChainSystem, everyone: Sequence[Seat], tenants: s.Ints, pools: Sequence[int], cores: Sequence[int]
+) -> tuple[s.Ints, s.Floats, s.Ints, _Lines]:
+    """Give every line its number: buffers by chain, rings by stage, then data by tenant and the kernel's."""
+    stages = len(system.stages)
+    buffers, rings, kernel, owners, line = [], [], [], [], _ZERO_LINE
+    owners.append(np.zeros(_ZERO_LINE, dtype=np.int16))
+    for place, chain in enumerate(system.chains):
+        count = pools[place] * (packet_lines(chain) + 1)
+        buffers.append(line)
+        owners.append(np.full(count, 2 * (stages + place), dtype=np.int16))
+        line += count
+    for place in range(stages):
+        count = max(1, system.queue_capacity // SLOTS_PER_LINE)
+        rings.append(line)
+        owners.append(np.full(count, 2 * place, dtype=np.int16))
+        line += count
+    shared = line
+    tenants[:, s.T_DATA_LINE] = shared
+    numbers, demand, tables = [], [], [np.zeros(s.ZIPF_PIECES + 1, dtype=np.int64)]
+    for place, seat in enumerate(everyone):
+        for item in sorted(seat.program.structures, key=lambda each: (each.reads + each.writes) / each.size_b):
+            count = max(1, round(item.size_b / LINE_B))
+            row = np.zeros(s.S_COLUMNS, dtype=np.int64)
+            row[s.S_BASE], row[s.S_LINES] = line, count
+            row[s.S_PATTERN] = {"sequential": s.SEQUENTIAL, "zipf": s.ZIPF}.get(item.pattern, s.RANDOM)
+            if item.pattern == "zipf":
+                row[s.S_ZIPF] = len(tables)
+                tables.append(zipf_table(count, item.zipf_exponent))
+            numbers.append(row)
+            demand.append([item.reads + item.writes, item.writes, item.mlp, 0.0, 0.0])
+            owners.append(np.full(count, 2 * place + 1, dtype=np.int16))
+            line += count
+    for place in range(len(cores)):
+        kernel.append(line)
+        owners.append(np.full(KERNEL_LINES, 2 * (len(everyone) - len(cores) + place) + 1, dtype=np.int16))
+        line += KERNEL_LINES
+    return (
+        np.array(numbers, dtype=np.int64).reshape(-1, s.S_COLUMNS),
+        np.array(demand, dtype=np.float64).reshape(-1, s.D_COLUMNS),
+        np.stack(tables),
+        _Lines(buffers, rings, kernel, shared, np.concatenate(owners)),
+    )
+
+
+def _fill_packets(packets: s.Ints, system: ChainSystem, pools: Sequence[int], lines: _Lines) -> None:
+    first = 0
+    for place, chain in enumerate(system.chains):
+        own = slice(first, first + pools[place])
+        packets[own, h.P_CHAIN] = place
+        packets[own, h.P_LINE] = lines.buffers[place] + np.arange(pools[place]) * (packet_lines(chain) + 1)
+        first += pools[place]
+
+
+def _settings(machine: Machine, system: ChainSystem, scheduler: Scheduler, manager: Manager) -> s.Floats:
+    row = np.zeros(h.E_COLUMNS)
+    row[h.E_SWITCH], row[h.E_SNOOP] = SWITCH_NS, SNOOP_CYCLES / machine.frequency_ghz
+    row[h.E_SLICE], row[h.E_LATENCY] = 1e6 * scheduler.quantum_ms, 1e6 * scheduler.latency_ms
+    row[h.E_GRANULARITY], row[h.E_WAKEUP] = 1e6 * scheduler.granularity_ms, 1e6 * scheduler.wakeup_ms
+    row[h.E_TICK], row[h.E_SCAN] = 1e6 * scheduler.tick_ms, 1e3 * manager.scan_us
+    row[h.E_NEXT_SCAN] = row[h.E_SCAN]
+    row[h.E_PRESSURE], row[h.E_WAITING] = manager.pressure, 1e3 * manager.waiting_us
+    row[h.E_MARK_ABOVE] = manager.mark_above if manager.pressure else np.inf
+    row[h.E_SMOOTHING] = manager.smoothing
+    row[h.E_WIRE_BACKLOG], row[h.E_SLACK], row[h.E_BATCH] = WIRE_BACKLOG_NS, SLACK_NS, BATCH
+    row[h.E_STORAGE_NS_PER_B] = 1e3 / system.storage.mb_per_s
+    row[h.E_STORAGE_LATENCY] = 1e3 * system.storage.latency_us
+    row[h.E_KERNEL_LINES] = KERNEL_LINES
+    return row
+
+
+def _core_rows(scheduler: Scheduler, cores: Sequence[int], lines: _Lines, first_kernel: int) -> s.Ints:
+    rows = np.zeros((len(cores), h.K_COLUMNS), dtype=np.int64)
+    rows[:, h.K_RUNNING], rows[:, h.K_LAST] = -1, -1
+    rows[:, h.K_POLICY] = {"rr": h.ROUND_ROBIN, "cfs": h.NORMAL, "batch": h.BATCH}[scheduler.kind]
+    rows[:, h.K_KERNEL] = first_kernel + np.arange(len(cores))
+    rows[:, h.K_KERNEL_LINE] = lines.kernel
+    return rows
+
+
+def _core_times(scheduler: Scheduler, cores: int) -> s.Floats:
+    rows = np.zeros((cores, h.L_COLUMNS))
+    rows[:, h.L_CLOCK] = 7.0 * np.arange(cores)
+    rows[:, h.L_MARK] = rows[:, h.L_CLOCK]
+    rows[:, h.L_NEXT_TICK] = 1e6 * scheduler.tick_ms
+    rows[:, h.L_TIMER] = h.NEVER
+    return rows
+
+
+def _stage_rows(
+    system: ChainSystem, seats: Sequence[StageSeat], cores: Sequence[int], lines: _Lines, manager: Manager
+) -> s.Ints:
+    rows = np.zeros((len(seats), h.Q_COLUMNS), dtype=np.int64)
+    names = [stage.name for stage in system.stages]
+    rows[:, h.Q_CAPACITY] = system.queue_capacity
+    rows[:, h.Q_HIGH] = int(np.floor(system.high_water * system.queue_capacity))
+    rows[:, h.Q_LOW] = int(np.ceil(system.low_water * system.queue_capacity))
+    rows[:, h.Q_PACKET], rows[:, h.Q_LOCAL] = -1, manager.pressure
+    rows[:, h.Q_RING_LINE] = lines.rings
+    for row, stage, seat in zip(rows, system.stages, seats, strict=True):
+        row[h.Q_CORE], row[h.Q_COSTS] = cores.index(seat.core), max(1, len(seat.costs_cycles))
+        row[h.Q_STATE] = h.ASLEEP
+        after = {
+            chain.stages[place + 1] if place + 1 < len(chain.stages) else None
+            for chain in system.chains
+            for place, name in enumerate(chain.stages)
+            if name == stage.name
+        }
+        only = after.pop() if len(after) == 1 else None
+        row[h.Q_ONLY_NEXT] = -1 if only is None else names.index(only)
+        if stage.storage is not None:
+            row[h.Q_STORAGE_B], row[h.Q_BLOCKING] = stage.storage.bytes_per_packet, stage.storage.blocking
+            row[h.Q_STORAGE_BUFFER_B] = max(1, round(stage.storage.buffer_b))
+    return rows
+
+
+def _stage_times(system: ChainSystem) -> s.Floats:
+    rows = np.zeros((len(system.stages), h.R_COLUMNS))
+    rows[:, h.R_WEIGHT] = [stage.shares for stage in system.stages]
+    return rows
+
+
+def _costs(machine: Machine, seats: Sequence[StageSeat]) -> s.Floats:
+    rows = np.zeros((len(seats), max(1, *(len(seat.costs_cycles) for seat in seats))))
+    for row, seat in zip(rows, seats, strict=True):
+        costs = np.array(seat.costs_cycles or (seat.program.compute_cycles,))
+        row[: costs.size] = costs / machine.frequency_ghz / seat.program.accesses
+    return rows
+
+
+def _chain_rows(system: ChainSystem, pools: Sequence[int], first_port: int) -> s.Ints:
+    rows = np.zeros((len(system.chains), h.J_COLUMNS), dtype=np.int64)
+    rows[:, h.J_PORT] = first_port + np.arange(len(rows))
+    rows[:, h.J_BUFFERS], rows[:, h.J_FREE_TAIL] = pools, pools
+    rows[:, h.J_FREE_BASE] = np.cumsum([0, *pools[:-1]])
+    for row, chain in zip(rows, system.chains, strict=True):
+        row[h.J_HOPS], row[h.J_LINES] = len(chain.stages), packet_lines(chain)
+        row[h.J_KIND] = h.RESPONSIVE if chain.responsive else h.SATURATING if chain.mpps is None else h.CONSTANT
+    return rows
+
+
+def _chain_times(machine: Machine, system: ChainSystem) -> s.Floats:
+    rows = np.zeros((len(system.chains), h.G_COLUMNS))
+    for place, (row, chain) in enumerate(zip(rows, system.chains, strict=True)):
+        row[h.G_WIRE] = 1e3 / machine.line_rate_mpps(chain.packet_size_b)
+        row[h.G_INTERVAL] = row[h.G_WIRE] if chain.mpps is None else max(row[h.G_WIRE], 1e3 / chain.mpps)
+        row[h.G_FROM], row[h.G_TO] = 1e6 * chain.from_ms, 1e6 * chain.to_ms
+        row[h.G_NEXT] = row[h.G_FROM] + row[h.G_INTERVAL] * (place + 1) / (len(rows) + 1)
+        row[h.G_NEXT_SEND], row[h.G_LAST_SENT] = row[h.G_NEXT], row[h.G_FROM] - row[h.G_INTERVAL]
+        row[h.G_WINDOW], row[h.G_THRESHOLD] = 10.0, h.MOST_WINDOW
+        row[h.G_ROUND_TRIP] = 1e3 * chain.rtt_us
+    return rows
+
+
+def _paths(system: ChainSystem) -> s.Ints:
+    names = [stage.name for stage in system.stages]
+    paths = np.full((len(system.chains), max(len(chain.stages) for chain in system.chains)), -1, dtype=np.int64)
+    for path, chain in zip(paths, system.chains, strict=True):
+        path[: len(chain.stages)] = [names.index(name) for name in chain.stages]
+    return paths

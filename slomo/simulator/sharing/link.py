@@ -1,0 +1,180 @@
+"""A packet's lines on their way from core to core: they are where the last stage left them.
+
+The same core finds them in its L2; another core of the same cache gets them from that L2 or from the LLC; on another
+socket they cross the link, or come from the memory of the buffers' socket. A line that is handed on moves: the next
+stage writes to it (migratory sharing: Gupta and Weber, IEEE ToC 41(7), 1992). Latencies of transfers are sums of the
+machine's own (Molka et al., ICPP'15, measure 84-113 ns for a line in another socket's cache; these give 90).
+"""
+
+# Elements of arrays are Any to the type checker; numba gives them their types.
+# mypy: disable-error-code="no-any-return"
+
+from slomo.simulator.compilation import compiled, inner
+from slomo.simulator.hardware.cache import l2_find, llc_find, set_of, touch
+from slomo.simulator.hardware.dma import receive_line
+from slomo.simulator.hardware.hierarchy import (
+    drop_from_cache,
+    fill_l2,
+    l2_set,
+    llc_drop,
+    llc_insert,
+    llc_lookup,
+    llc_touch,
+    memory_read,
+    read_from,
+    set_in_l2,
+)
+from slomo.simulator.hardware.memory import request
+from slomo.simulator.sharing.state import E_SNOOP, Sharing
+from slomo.simulator.state import (
+    A_DRAM_LATENCY,
+    C_L2_HIT,
+    C_L2_MISS,
+    C_L3_HIT,
+    C_L3_MISS,
+    C_TX_HIT,
+    C_TX_MISS,
+    H_FACTOR,
+    L2_LANES,
+    LLC_LANES,
+    M_INCLUSIVE,
+    M_LLC_SETS,
+    M_SOCKETS,
+    T_DOMAIN,
+    T_L2,
+    T_MEMORY_SOCKET,
+    T_SOCKET,
+    T_WAY_MASK,
+    X_DRAM_LOCAL,
+    X_DRAM_REMOTE,
+    X_L2_HIT,
+    X_LLC_HIT,
+    State,
+)
+
+
+@compiled
+def other_cache(state: State, domain: int, line: int) -> int:
+    """Return the slot of a line in a last-level cache other than `domain`'s, or -1."""
+    sets = state.machine[M_LLC_SETS]
+    inside = set_of(line, sets)
+    for other in range(state.llc_clock.size // sets):
+        if other != domain:
+            way = llc_find(state.llc, other * sets + inside, line)
+            if way < LLC_LANES:
+                return (other * sets + inside) * LLC_LANES + way
+    return -1
+
+
+@compiled
+def transfer(state: State, sharing: Sharing, tenant: int, socket: int, now: float) -> float:
+    """Return the latency of a line that comes from another core's or another socket's cache [ns]."""
+    latency = state.timing[X_LLC_HIT] + sharing.settings[E_SNOOP]
+    if socket == state.tenants[tenant, T_SOCKET]:
+        return latency
+    link = state.machine[M_SOCKETS]
+    wait = request(state.channels, link, now, 1.0, state.timing)
+    distance = state.timing[X_DRAM_REMOTE] - state.timing[X_DRAM_LOCAL]
+    return latency + distance * state.channels[link, H_FACTOR] + wait
+
+
+@compiled
+def fetch_packet_line(state: State, sharing: Sharing, port: int, tenant: int, line: int, now: float) -> float:
+    """Bring a packet's line that the core's L2 lacks; return the latency [ns], negative if the line is dirty."""
+    domain, dirty = state.tenants[tenant, T_DOMAIN], 0
+    holder, mine = state.line_holder[line], state.tenants[tenant, T_L2]
+    place, elsewhere, from_core = llc_lookup(state, tenant, line), -1, -1
+    if holder >= 0 and holder != mine:
+        way = l2_find(state.l2, set_in_l2(state, holder, line), line)
+        if way < L2_LANES:
+            dirty |= drop_from_cache(state, holder, line)
+            from_core = sharing.l2_sockets[holder]
+    if place < 0:
+        elsewhere = other_cache(state, domain, line)
+        if elsewhere >= 0:
+            dirty |= state.llc_dirty[elsewhere]
+            llc_drop(state, elsewhere)
+    inclusive = state.machine[M_INCLUSIVE]
+    if place >= 0:
+        state.counters[tenant, C_L3_HIT] += 1
+        if inclusive:
+            llc_touch(state, place, 0)
+        else:
+            dirty |= state.llc_dirty[place]
+            llc_drop(state, place)
+        latency = state.timing[X_LLC_HIT] + (sharing.settings[E_SNOOP] if from_core >= 0 else 0.0)
+        return -latency if dirty else latency
+    if from_core >= 0:
+        latency = transfer(state, sharing, tenant, from_core, now)
+    elif elsewhere >= 0:
+        other = elsewhere // LLC_LANES // state.machine[M_LLC_SETS]
+        latency = transfer(state, sharing, tenant, sharing.domain_sockets[other], now)
+    else:
+        latency = read_from(state, tenant, state.tenants[port, T_MEMORY_SOCKET], now)
+        state.sums[tenant, A_DRAM_LATENCY] += latency
+    if from_core >= 0 and from_core == state.tenants[tenant, T_SOCKET]:
+        state.counters[tenant, C_L3_HIT] += 1
+    else:
+        state.counters[tenant, C_L3_MISS] += 1
+    if inclusive:
+        llc_insert(state, tenant, line, 0, state.tenants[tenant, T_WAY_MASK], now)
+    return -latency if dirty else latency
+
+
+@inner
+def packet_miss(state: State, sharing: Sharing, port: int, tenant: int, line: int, dirty: int, now: float) -> float:
+    """Bring a packet's line into the core's L2, which lacks it; return the latency [ns]."""
+    state.counters[tenant, C_L2_MISS] += 1
+    latency = fetch_packet_line(state, sharing, port, tenant, line, now)
+    if latency < 0.0:
+        latency, dirty = -latency, 1
+    fill_l2(state, tenant, l2_set(state, tenant, line), line, dirty, now)
+    state.line_holder[line] = state.tenants[tenant, T_L2]
+    return latency
+
+
+@compiled
+def packet_access(state: State, sharing: Sharing, port: int, tenant: int, line: int, dirty: int, now: float) -> float:
+    """Read or write one line of a packet or a ring, wherever it is; return the latency [ns]."""
+    index = l2_set(state, tenant, line)
+    way = l2_find(state.l2, index, line)
+    if way < L2_LANES:
+        state.counters[tenant, C_L2_HIT] += 1
+        touch(state.l2, state.l2_clock, index, way, L2_LANES)
+        state.l2_dirty[index * L2_LANES + way] |= dirty
+        return state.timing[X_L2_HIT]
+    return packet_miss(state, sharing, port, tenant, line, dirty, now)
+
+
+@compiled
+def card_writes(state: State, port: int, line: int, now: float) -> None:
+    """Let the card write one line of an arriving packet, which no cache may then hold as it was."""
+    holder = state.line_holder[line]
+    if holder >= 0:
+        drop_from_cache(state, holder, line)
+        state.line_holder[line] = -1
+    elsewhere = other_cache(state, state.tenants[port, T_DOMAIN], line)
+    if elsewhere >= 0:
+        llc_drop(state, elsewhere)
+    receive_line(state, port, line, now)
+
+
+@compiled
+def card_reads(state: State, sharing: Sharing, port: int, line: int, now: float) -> None:
+    """Let the card read one line of a departing packet, from the cache that has it, else from memory."""
+    holder, home, socket = state.line_holder[line], state.tenants[port, T_SOCKET], -1
+    if llc_lookup(state, port, line) >= 0:
+        socket = home
+    elif holder >= 0 and l2_find(state.l2, set_in_l2(state, holder, line), line) < L2_LANES:
+        socket = sharing.l2_sockets[holder]
+    else:
+        elsewhere = other_cache(state, state.tenants[port, T_DOMAIN], line)
+        if elsewhere >= 0:
+            socket = sharing.domain_sockets[elsewhere // LLC_LANES // state.machine[M_LLC_SETS]]
+    if socket < 0:
+        state.counters[port, C_TX_MISS] += 1
+        memory_read(state, port, now)
+        return
+    state.counters[port, C_TX_HIT] += 1
+    if socket != home:
+        request(state.channels, state.machine[M_SOCKETS], now, 1.0, state.timing)

@@ -1,0 +1,168 @@
+"""What a simulation of chains tells: throughput, drops and where they fell, CPU time, context switches, latency."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from slomo.simulator import state as s
+from slomo.simulator.sharing import state as h
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.service_chains import ChainSystem
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """How one stage fared.
+
+    Attributes
+    ----------
+    processed_mpps, arrived_mpps, dropped_mpps : float
+        Packets it worked on, that came to its ring, and that the full ring dropped [Mpps].
+    cpu_share : float
+        Share of its core's time it had, 0 to 1.
+    cycles_per_packet : float
+        CPU time per packet [cycles]; 0 if it had none.
+    voluntary_per_s, involuntary_per_s : float
+        Context switches of its own will and against it, per second.
+    l3_hit : float or None
+        Share of its accesses beyond L2 that the last-level cache served.
+    memory_gb_s : float
+        What it moved to and from memory [GB/s].
+    """
+
+    processed_mpps: float
+    arrived_mpps: float
+    dropped_mpps: float
+    cpu_share: float
+    cycles_per_packet: float
+    voluntary_per_s: float
+    involuntary_per_s: float
+    l3_hit: float | None
+    memory_gb_s: float
+
+
+@dataclass(frozen=True)
+class ChainResult:
+    """How one chain fared.
+
+    Attributes
+    ----------
+    offered_mpps, throughput_mpps : float
+        Packets sent to it and that left it [Mpps].
+    gbps : float
+        What left it, preamble and gap included [Gbit/s].
+    entry_dropped_mpps, queue_dropped_mpps : float
+        Dropped at its entry before any work, and where a ring was full [Mpps].
+    wasted_mpps : float
+        Those of the latter that a stage had worked on already [Mpps].
+    marked_mpps : float
+        Left with an ECN mark [Mpps].
+    latency_us : mapping of str to float
+        ``p50``, ``p95``, ``p99`` from arrival to departure [us]; empty if no packet left.
+    """
+
+    offered_mpps: float
+    throughput_mpps: float
+    gbps: float
+    entry_dropped_mpps: float
+    queue_dropped_mpps: float
+    wasted_mpps: float
+    marked_mpps: float
+    latency_us: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ChainSimulation:
+    """What a simulation of chains tells.
+
+    Attributes
+    ----------
+    stages, chains : mapping
+        By name, in the order given.
+    idle : mapping of int to float
+        Core -> share of its time nobody had anything to do, 0 to 1.
+    switching : mapping of int to float
+        Core -> share of its time that went into context switches, 0 to 1.
+    memory_used : tuple of float
+        Share of each socket's memory bandwidth in use, 0 to 1.
+    link_used : float
+        Share of the link between sockets in use, 0 to 1.
+    duration_ms : float
+        Time counted over [ms].
+    """
+
+    stages: Mapping[str, StageResult]
+    chains: Mapping[str, ChainResult]
+    idle: Mapping[int, float]
+    switching: Mapping[int, float]
+    memory_used: tuple[float, ...]
+    link_used: float
+    duration_ms: float
+
+
+def assemble_chains(
+    machine: Machine, system: ChainSystem, state: s.State, sharing: h.Sharing, span_ns: float
+) -> ChainSimulation:
+    """Turn the counts of a finished simulation into its result."""
+    cores = sorted({stage.core for stage in system.stages})
+    times = sharing.core_times
+    # a core that is idle when the time is up has been so since its clock stopped
+    left = np.maximum(0.0, np.array([_end(sharing) - clock for clock in times[:, h.L_CLOCK]]))
+    idle = np.where(sharing.cores[:, h.K_RUNNING] < 0, times[:, h.L_IDLE] + left, times[:, h.L_IDLE])
+    busy = state.channels[: machine.sockets + 1, s.H_BUSY_TOTAL] / span_ns
+    return ChainSimulation(
+        stages={
+            stage.name: _stage(machine, state, sharing, place, span_ns) for place, stage in enumerate(system.stages)
+        },
+        chains={
+            chain.name: _chain(sharing, place, span_ns, chain.packet_size_b)
+            for place, chain in enumerate(system.chains)
+        },
+        idle={core: float(min(1.0, idle[place] / span_ns)) for place, core in enumerate(cores)},
+        switching={core: float(times[place, h.L_SWITCHING] / span_ns) for place, core in enumerate(cores)},
+        memory_used=tuple(float(min(1.0, value)) for value in busy[:-1]),
+        link_used=float(min(1.0, busy[-1])),
+        duration_ms=span_ns / 1e6,
+    )
+
+
+def _end(sharing: h.Sharing) -> float:
+    return float(
+        max(sharing.settings[h.E_NEXT_SCAN] - sharing.settings[h.E_SCAN], sharing.core_times[:, h.L_CLOCK].max())
+    )
+
+
+def _stage(machine: Machine, state: s.State, sharing: h.Sharing, place: int, span_ns: float) -> StageResult:
+    row, times, count = sharing.stages[place], sharing.stage_times[place], state.counters[place]
+    per_us, per_s = 1e3 / span_ns, 1e9 / span_ns
+    processed, references = int(row[h.Q_PROCESSED]), int(count[s.C_L3_HIT] + count[s.C_L3_MISS])
+    moved = count[[s.C_READ_LOCAL, s.C_READ_REMOTE, s.C_WRITE_LOCAL, s.C_WRITE_REMOTE]].sum()
+    return StageResult(
+        processed_mpps=processed * per_us,
+        arrived_mpps=int(row[h.Q_ARRIVED]) * per_us,
+        dropped_mpps=int(row[h.Q_DROPPED]) * per_us,
+        cpu_share=float(times[h.R_CPU] / span_ns),
+        cycles_per_packet=float(times[h.R_CPU] * machine.frequency_ghz / processed) if processed else 0.0,
+        voluntary_per_s=int(row[h.Q_VOLUNTARY]) * per_s,
+        involuntary_per_s=int(row[h.Q_INVOLUNTARY]) * per_s,
+        l3_hit=float(count[s.C_L3_HIT] / references) if references else None,
+        memory_gb_s=float(moved * 64 / span_ns),
+    )
+
+
+def _chain(sharing: h.Sharing, place: int, span_ns: float, packet_size_b: int) -> ChainResult:
+    row = sharing.chains[place]
+    mpps = {column: int(row[column]) * 1e3 / span_ns for column in range(h.J_OFFERED, h.J_SAMPLES)}
+    samples = sharing.latency[place, : min(s.LATENCY_SAMPLES, int(row[h.J_SAMPLES]))]
+    values = np.percentile(samples, [50, 95, 99]) / 1e3 if samples.size else ()
+    return ChainResult(
+        offered_mpps=mpps[h.J_OFFERED],
+        throughput_mpps=mpps[h.J_DELIVERED],
+        gbps=mpps[h.J_DELIVERED] * 8e-3 * (packet_size_b + 20),
+        entry_dropped_mpps=mpps[h.J_ENTRY_LOST],
+        queue_dropped_mpps=mpps[h.J_QUEUE_LOST],
+        wasted_mpps=mpps[h.J_WASTED],
+        marked_mpps=mpps[h.J_MARKS],
+        latency_us={name: float(value) for name, value in zip(("p50", "p95", "p99"), values, strict=False)},
+    )

@@ -1,0 +1,121 @@
+"""How cores are scheduled and what the manager does, as settings of a simulation."""
+
+import math
+from dataclasses import dataclass
+from typing import TypedDict
+
+from slomo.errors import InvalidValueError, UnknownNameError
+
+KINDS = ("rr", "cfs", "batch")
+
+
+class SpanFields(TypedDict, total=False):
+    """How long a simulation lasts, as keyword arguments: the fields of :class:`Span`."""
+
+    duration_ms: float
+    warm_ms: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """How long a simulation lasts.
+
+    Attributes
+    ----------
+    duration_ms, warm_ms : float
+        Time counted over, and before [ms].
+    seed : int
+        Of random accesses, arrivals and costs.
+
+    Raises
+    ------
+    InvalidValueError
+        For a time counted that is not above 0.
+
+    Examples
+    --------
+    >>> Span(duration_ms=20.0).warm_ms
+    200.0
+    """
+
+    duration_ms: float = 500.0
+    warm_ms: float = 200.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.duration_ms < math.inf or not 0.0 <= self.warm_ms < math.inf:
+            raise InvalidValueError(
+                f"{self.warm_ms:g} ms of warming up, {self.duration_ms:g} ms counted, needed above 0 to count"
+            )
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """One of the operating system's schedulers, the same on all cores.
+
+    Attributes
+    ----------
+    kind : {"rr", "cfs", "batch"}
+        SCHED_RR, SCHED_NORMAL or SCHED_BATCH.
+    quantum_ms : float
+        Time slice of round robin [ms]; Linux has 100.
+    latency_ms, granularity_ms, wakeup_ms : float
+        CFS's period, least slice and wake-up granularity [ms]: Linux's 6, 0.75 and 1 ms times 1 + log2(8 CPUs).
+    tick_ms : float
+        Time between the scheduler's ticks [ms]: HZ = 1000.
+
+    Raises
+    ------
+    UnknownNameError
+        For another scheduler.
+    InvalidValueError
+        For a time that is not above 0.
+
+    Examples
+    --------
+    >>> Scheduler("rr", quantum_ms=1.0).quantum_ms
+    1.0
+    """
+
+    kind: str = "cfs"
+    quantum_ms: float = 100.0
+    latency_ms: float = 24.0
+    granularity_ms: float = 3.0
+    wakeup_ms: float = 4.0
+    tick_ms: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UnknownNameError("scheduler", self.kind, KINDS)
+        for name in ("quantum_ms", "latency_ms", "granularity_ms", "wakeup_ms", "tick_ms"):
+            if not 0.0 < getattr(self, name) < float("inf"):
+                raise InvalidValueError(f"scheduler '{self.kind}': {name} is {getattr(self, name):g}, needed above 0")
+
+
+@dataclass(frozen=True)
+class Manager:
+    """What the manager of the chains does besides passing packets on.
+
+    Attributes
+    ----------
+    pressure : bool
+        Whether it presses back: drops at a chain's entry, flags upstream stages, blocks on full outputs, marks (ECN).
+    waiting_us : float
+        A stage is overloaded only if packets wait longer than this [us].
+    mark_above, smoothing : float
+        Share of a ring above which its smoothed length gets packets marked, and the weight of the latest length.
+    scan_us : float
+        Time between two looks at the rings [us].
+
+    Examples
+    --------
+    >>> Manager(pressure=True).scan_us
+    10.0
+    """
+
+    pressure: bool = False
+    waiting_us: float = 100.0
+    mark_above: float = 0.3
+    smoothing: float = 0.1
+    scan_us: float = 10.0

@@ -1,0 +1,121 @@
+"""Simulate service chains under a policy: NFVnice's controller joined to the simulated cores it controls.
+
+NFVnice (SIGCOMM'17): weights from arrivals and costs every ten milliseconds, the cost a median of samples taken every
+millisecond; marks are set by the manager, which sees a ring within ten microseconds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Unpack
+
+from slomo.control.cpu_shares import UPDATE_MS, CostWindow, NFObservation, cpu_shares
+from slomo.errors import UnknownNameError
+from slomo.simulator.sharing.engine import simulate_chains as play
+from slomo.simulator.sharing.settings import Manager, Scheduler
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.service_chains import load_chains
+
+if TYPE_CHECKING:
+    from slomo.simulator.sharing.engine import StagePlace, StageTick
+    from slomo.simulator.sharing.result import ChainSimulation
+    from slomo.simulator.sharing.settings import SpanFields
+    from slomo.vocabulary.network_function import NetworkFunction
+    from slomo.vocabulary.service_chains import ChainSystem
+
+SIMULATED_POLICIES = ("nfvnice", "cfs", "batch", "rr")
+NICE_PARTS = ("shares", "pressure")
+
+
+def simulate_chains(
+    system: "ChainSystem | str",
+    policy: str = "nfvnice",
+    *,
+    scheduler: str = "cfs",
+    quantum_ms: float = 100.0,
+    without: Sequence[str] = (),
+    functions: "Sequence[NetworkFunction]" = (),
+    places: "Mapping[str, StagePlace] | None" = None,
+    **span: "Unpack[SpanFields]",
+) -> "ChainSimulation":
+    """Simulate chains on shared cores under a policy.
+
+    Parameters
+    ----------
+    system : ChainSystem or str
+        Stages and chains, or the document that holds them.
+    policy : {'nfvnice', 'cfs', 'batch', 'rr'}
+        ``cfs``, ``batch`` and ``rr`` are the schedulers alone; ``nfvnice`` adds shares by arrivals and costs, and
+        back-pressure.
+    scheduler : {'cfs', 'batch', 'rr'}
+        Under which ``nfvnice`` works; under ``rr`` shares have no effect.
+    quantum_ms : float
+        Time slice of ``rr`` [ms].
+    without : sequence of {'shares', 'pressure'}
+        Parts of ``nfvnice`` to leave out.
+    functions : sequence of NetworkFunction
+        Ones of one's own; they go before shipped ones of the same name.
+    places : mapping of str to StagePlace, optional
+        Stage -> LLC ways, throttle, memory socket.
+    **span
+        As in `slomo.simulator.sharing.settings.Span`: `duration_ms` counted (500), `warm_ms` before (200), `seed`.
+
+    Raises
+    ------
+    UnknownNameError
+        For a policy, scheduler, part or network function there is not.
+    InvalidValueError
+        For chains the machine cannot hold.
+    """
+    for kind, name, names in (
+        ("policy", policy, SIMULATED_POLICIES),
+        *(("part of nfvnice", part, NICE_PARTS) for part in without),
+    ):
+        if name not in names:
+            raise UnknownNameError(kind, name, names)
+    if isinstance(system, str):
+        system = load_chains(system)
+    own = {function.name: function for function in functions}
+    names_used = {stage.workload.nf for stage in system.stages if stage.workload is not None}
+    nice = policy == "nfvnice"
+    return play(
+        load_machine(system.machine),
+        system,
+        {name: own.get(name) or load_network_function(name) for name in names_used},
+        scheduler=Scheduler(scheduler if nice else policy, quantum_ms=quantum_ms),
+        manager=Manager(pressure=nice and "pressure" not in without),
+        on_tick=nice_shares(system) if nice and "shares" not in without else None,
+        places=places,
+        **span,
+    )
+
+
+def nice_shares(system: "ChainSystem") -> "Callable[[float, Sequence[StageTick]], Mapping[str, int] | None]":
+    """Return what turns looks at stages into CPU shares: NFVnice's controller with its windows."""
+    windows = {stage.name: CostWindow() for stage in system.stages}
+    priorities = {stage.name: stage.priority for stage in system.stages}
+    arrived = dict.fromkeys(windows, 0)
+    last_ms = 0.0
+
+    def look(now_ms: float, seen: "Sequence[StageTick]") -> Mapping[str, int] | None:
+        nonlocal last_ms
+        for stage in seen:
+            if stage.cost_cycles > 0.0:
+                windows[stage.name] = windows[stage.name].plus(now_ms, stage.cost_cycles)
+        elapsed_ms = now_ms - last_ms
+        if elapsed_ms < UPDATE_MS:
+            return None
+        observations = [
+            NFObservation(
+                stage.name,
+                stage.core,
+                1e3 * (stage.arrivals - arrived[stage.name]) / elapsed_ms,
+                windows[stage.name].median_cycles,
+                priorities[stage.name],
+            )
+            for stage in seen
+        ]
+        arrived.update({stage.name: stage.arrivals for stage in seen})
+        last_ms = now_ms
+        return cpu_shares(observations)
+
+    return look

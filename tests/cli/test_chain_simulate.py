@@ -1,0 +1,58 @@
+"""`slomo chain simulate`: chains on shared cores, from a document to a table."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slomo.cli.main import main
+
+DOCUMENT = """
+stages: {nf1: {cycles: 120, core: 0}, nf2: {cycles: 270, core: 0}}
+chains: {web: {stages: [nf1, nf2], mpps: 8}}
+"""
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Path:
+    path = tmp_path / "chains.yaml"
+    path.write_text(DOCUMENT, encoding="utf-8")
+    return path
+
+
+def test_policies_are_played_and_told_apart(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """NFVnice wastes nothing where the plain scheduler does; both say which policy they are."""
+    answers = {}
+    for policy in ("nfvnice", "cfs"):
+        assert main(["chain", "simulate", str(document), "--policy", policy, "--ms", "20", "--json"]) == 0
+        answers[policy] = json.loads(capsys.readouterr().out)
+
+    assert answers["cfs"]["policy"] == "cfs"
+    assert answers["nfvnice"]["chains"]["web"]["wasted_mpps"] < 0.1 * answers["cfs"]["chains"]["web"]["wasted_mpps"]
+    assert answers["nfvnice"]["stages"]["nf1"]["cpu_share"] < answers["nfvnice"]["stages"]["nf2"]["cpu_share"]
+
+
+def test_table_names_chains_and_stages(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """People get one table of chains and one of stages."""
+    assert main(["chain", "simulate", str(document), "--ms", "5", "--warm-ms", "1"]) == 0
+    text = capsys.readouterr().out
+
+    assert "lost at entry" in text
+    assert all(name in text for name in ("web", "nf1", "nf2"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--policy", "nfvnise"], "did you mean 'nfvnice'"),
+        (["--scheduler", "cfx"], "unknown scheduler 'cfx'"),
+        (["--without", "local"], "unknown part of nfvnice 'local'"),
+        (["--ms", "0"], "0 ms counted"),
+    ],
+)
+def test_slips_are_usage_errors(
+    document: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong name or a time that is none ends with exit code 2 and says what is there."""
+    assert main(["chain", "simulate", str(document), *arguments]) == 2
+    assert message in capsys.readouterr().err

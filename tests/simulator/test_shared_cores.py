@@ -1,0 +1,262 @@
+"""Cores that NFs share, and chains of NFs: what the simulation must obey."""
+
+import numpy as np
+import pytest
+
+from slomo.control.back_pressure import BackPressure, PressureSettings, QueueObservation, press_back
+from slomo.errors import InvalidValueError, UnknownNameError, UnsupportedPredictionError
+from slomo.simulator.engine import Tenant, simulate
+from slomo.simulator.programs.program import Program
+from slomo.simulator.sharing import state as h
+from slomo.simulator.sharing.engine import simulate_chains
+from slomo.simulator.sharing.layout import StageSeat, build_shared
+from slomo.simulator.sharing.pressure import scan
+from slomo.simulator.sharing.result import ChainSimulation
+from slomo.simulator.sharing.settings import Manager, Scheduler
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.service_chains import ChainSystem, parse_chains
+from slomo.vocabulary.workload import Workload
+
+MACHINE = load_machine("e5-2620v4")
+
+
+def play(text: str | ChainSystem, kind: str = "cfs", *, pressure: bool = False, **more: object) -> ChainSimulation:
+    system = parse_chains(text) if isinstance(text, str) else text
+    names = {stage.workload.nf for stage in system.stages if stage.workload}
+    quantum = float(more.pop("quantum_ms", 100.0))  # type: ignore[arg-type]
+    return simulate_chains(
+        MACHINE,
+        system,
+        {name: load_network_function(name) for name in names},
+        scheduler=Scheduler(kind, quantum_ms=quantum),
+        manager=Manager(pressure=pressure),
+        **{"duration_ms": 30.0, "warm_ms": 10.0, **more},  # type: ignore[arg-type]
+    )
+
+
+CHAIN = """
+queue: {capacity: 256}
+stages: {nf1: {cycles: 120, core: 0}, nf2: {cycles: 270, core: 0}, nf3: {cycles: 550, core: 0}}
+chains: {c: {stages: [nf1, nf2, nf3], mpps: 8}}
+"""
+
+
+@pytest.mark.parametrize("name", ["ip-router", "snort"])
+def test_an_nf_with_a_core_of_its_own_is_as_fast_as_a_tenant(name: str) -> None:
+    """Rings, sleeping and scheduling cost an NF that nobody disturbs at most 3 % of its throughput."""
+    tenant = simulate(MACHINE, [Tenant(Workload(name), load_network_function(name), 0)], seed=1).tenants[0]
+    system = f"queue: {{capacity: 2048}}\nstages: {{a: {{nf: {name}, core: 0}}}}\nchains: {{c: {{stages: [a]}}}}"
+    shared = play(system, duration_ms=20.0).chains["c"]
+
+    assert shared.throughput_mpps == pytest.approx(tenant.throughput_mpps, rel=0.03)
+
+
+def test_weights_divide_a_core() -> None:
+    """Three to one in shares is three to one in CPU time, under CFS normal and batch."""
+    text = """
+    stages: {a: {cycles: 400, core: 0, shares: 3072}, b: {cycles: 400, core: 0}}
+    chains: {x: {stages: [a], mpps: 9}, y: {stages: [b], mpps: 9}}
+    """
+    for kind in ("cfs", "batch"):
+        stages = play(text, kind, duration_ms=200.0, warm_ms=50.0).stages
+        assert stages["a"].cpu_share / stages["b"].cpu_share == pytest.approx(3.0, rel=0.1)
+
+
+def test_round_robin_switches_once_per_quantum() -> None:
+    """Two NFs that never run dry take turns of a quantum, whatever their shares are."""
+    text = """
+    stages: {a: {cycles: 400, core: 0, shares: 3072}, b: {cycles: 400, core: 0}}
+    chains: {x: {stages: [a], mpps: 9}, y: {stages: [b], mpps: 9}}
+    """
+    stages = play(text, "rr", quantum_ms=2.0, duration_ms=200.0).stages
+    switches = sum(stage.involuntary_per_s for stage in stages.values())
+
+    assert switches == pytest.approx(500.0, rel=0.1)
+    assert stages["a"].cpu_share == pytest.approx(stages["b"].cpu_share, rel=0.1)
+
+
+def test_packets_are_neither_made_nor_forgotten() -> None:
+    """What was offered was delivered, dropped somewhere, or still waits in a ring."""
+    for pressure in (False, True):
+        chain = play(CHAIN, pressure=pressure, warm_ms=0.0).chains["c"]
+        gone = chain.throughput_mpps + chain.entry_dropped_mpps + chain.queue_dropped_mpps
+        waiting = 3 * (256 + 64) / (30.0 * 1e3)
+        assert chain.offered_mpps - waiting - 1e-9 <= gone <= chain.offered_mpps + 1e-9
+
+
+def test_back_pressure_saves_work() -> None:
+    """With back-pressure at least ten times fewer packets are dropped after work was spent on them, and more arrive."""
+    plain, nice = play(CHAIN).chains["c"], play(CHAIN, pressure=True).chains["c"]
+
+    assert plain.wasted_mpps > 0.1
+    assert nice.wasted_mpps <= plain.wasted_mpps / 10
+    assert nice.throughput_mpps > plain.throughput_mpps
+
+
+def test_equal_arguments_give_equal_results() -> None:
+    """Same seed, same numbers; another seed, others."""
+    assert play(CHAIN, seed=5) == play(CHAIN, seed=5)
+    assert play(CHAIN, seed=5) != play(CHAIN, seed=6)
+
+
+def test_switches_cost_what_they_evict() -> None:
+    """Two NFs whose data fill L2 each lose L2 hits to every switch: a packet costs more than alone."""
+    own = "stages: {a: {nf: 'synthetic(data_size_mib=0.2)', core: 0}}\nchains: {x: {stages: [a]}}"
+    both = """
+    stages: {a: {nf: 'synthetic(data_size_mib=0.2)', core: 0}, b: {nf: 'synthetic(data_size_mib=0.2)', core: 0}}
+    chains: {x: {stages: [a]}, y: {stages: [b]}}
+    """
+    alone = play(own).stages["a"].cycles_per_packet
+    often = play(both, "rr", quantum_ms=1.0).stages["a"].cycles_per_packet
+
+    assert often > 1.005 * alone
+
+
+def test_hand_over_costs_by_distance() -> None:
+    """The same chain on one socket, with its middle stage away, or all away from the card: in that order it slows."""
+    text = "stages: {{a: {{cycles: 90, core: {}}}, b: {{cycles: 90, core: {}}}, c: {{cycles: 90, core: {}}}}}\n"
+    text += "chains: {{x: {{stages: [a, b, c]}}}}"
+    near, away, torn = (
+        play(text.format(*cores)).chains["x"].throughput_mpps for cores in ((0, 1, 2), (8, 9, 10), (8, 0, 9))
+    )
+
+    assert near > away
+    assert near > torn
+
+
+def test_chains_share_the_port() -> None:
+    """Two chains that offer more than the wire carries get the wire's rate together."""
+    text = """
+    stages: {a: {cycles: 20, core: 0}, b: {cycles: 20, core: 1}}
+    chains: {x: {stages: [a], mpps: 2.5, packet_size_b: 1500}, y: {stages: [b], mpps: 2.5, packet_size_b: 1500}}
+    """
+    chains = play(text, duration_ms=10.0).chains
+
+    assert sum(chain.gbps for chain in chains.values()) == pytest.approx(40.0, rel=0.02)
+
+
+def test_responsive_source_reaches_its_rate_alone() -> None:
+    """With nobody in its way a TCP-like source sends what it has, without a loss."""
+    text = """
+    stages: {a: {cycles: 100, core: 0}}
+    chains: {t: {stages: [a], kind: tcp, gbps: 4, packet_size_b: 1500}}
+    """
+    chain = play(text).chains["t"]
+
+    assert chain.gbps == pytest.approx(4.0, rel=0.02)
+    assert chain.queue_dropped_mpps == 0.0
+
+
+def test_responsive_source_gives_way() -> None:
+    """Beside a constant source that overloads the core, the responsive one falls below half of it."""
+    text = """
+    queue: {capacity: 256}
+    stages: {a: {cycles: 2000, core: 0}}
+    chains:
+      t: {stages: [a], kind: tcp, gbps: 8, packet_size_b: 1500}
+      u: {stages: [a], mpps: 1.2, packet_size_b: 64}
+    """
+    chains = play(text).chains
+
+    assert chains["t"].throughput_mpps < 0.5 * chains["u"].throughput_mpps
+
+
+def test_marks_halve_before_losses() -> None:
+    """With ECN the responsive source fills a slow stage's ring to the mark and loses nothing."""
+    text = "queue: {capacity: 1024}\nstages: {z: {cycles: 50, core: 1}, a: {cycles: 9000, core: 0}}\n"
+    text += "chains: {t: {stages: [z, a], kind: tcp, gbps: 8, packet_size_b: 1500}}"
+    nice = play(text, pressure=True, duration_ms=300.0, warm_ms=40.0).chains["t"]
+
+    assert nice.marked_mpps > 0.0
+    assert nice.queue_dropped_mpps + nice.entry_dropped_mpps == 0.0
+    assert nice.throughput_mpps > 0.2
+
+
+def test_blocking_writes_stop_the_core_asynchronous_ones_do_not() -> None:
+    """With a device that is fast enough, two buffers hide its latency; waiting for every buffer does not."""
+    text = """
+    storage: {{mb_per_s: 2000, latency_us: 50}}
+    stages: {{a: {{cycles: 500, core: 0, storage: {{bytes_per_packet: 64, mode: {}, buffer_kib: 16}}}}}}
+    chains: {{x: {{stages: [a]}}}}
+    """
+    free = play("stages: {a: {cycles: 500, core: 0}}\nchains: {x: {stages: [a]}}").chains["x"].throughput_mpps
+    hidden = play(text.format("async")).chains["x"].throughput_mpps
+    waiting = play(text.format("blocking")).chains["x"].throughput_mpps
+
+    assert hidden > 0.97 * free
+    # 256 packets of some 250 ns, then 8 us of transfer and 50 us of latency
+    per_buffer_us = 256 / free
+    assert waiting == pytest.approx(256 / (per_buffer_us + 58.2 + 1.6), rel=0.05)
+
+
+def test_writes_are_never_faster_than_the_device() -> None:
+    """An NF that logs more than the device takes is slowed to its bandwidth."""
+    text = """
+    storage: {mb_per_s: 100, latency_us: 10}
+    stages: {a: {cycles: 100, core: 0, storage: {bytes_per_packet: 64, buffer_kib: 16}}}
+    chains: {x: {stages: [a]}}
+    """
+    assert play(text).chains["x"].throughput_mpps == pytest.approx(100 / 64, rel=0.03)
+
+
+def test_the_manager_presses_back_by_the_controllers_rules() -> None:
+    """Call by call, for rings of random lengths, the simulated manager marks what the pure controller does."""
+    text = """
+    queue: {capacity: 64}
+    stages: {n1: {cycles: 9, core: 0}, n2: {cycles: 9, core: 0}, n3: {cycles: 9, core: 1}, n4: {cycles: 9, core: 1}}
+    chains: {cheap: {stages: [n1, n2, n4], mpps: 1}, costly: {stages: [n1, n3, n4], mpps: 1}}
+    """
+    system, manager, settings = parse_chains(text), Manager(pressure=True), PressureSettings()
+    work = Program(9.0, 9.0, 64, 1, 1, 1.0, 32, 1, None, None, ())
+    seats = [StageSeat(work, stage.core) for stage in system.stages]
+    _, sharing = build_shared(MACHINE, system, seats, Scheduler(), manager, seed=0)
+    rng, before = np.random.default_rng(3), BackPressure()
+    seen = set()
+    for _ in range(200):
+        now = float(sharing.settings[h.E_NEXT_SCAN])
+        sharing.stages[:, h.Q_TAIL] = sharing.stages[:, h.Q_HEAD] + rng.integers(0, 65, 4)
+        sharing.packet_times[:, 1] = now - 1e3 * rng.choice([50.0, 500.0])
+        waiting_us = (now - float(sharing.packet_times[0, 1])) / 1e3
+        queues = {
+            stage.name: QueueObservation(int(row[h.Q_TAIL] - row[h.Q_HEAD]), 64, waiting_us)
+            for stage, row in zip(system.stages, sharing.stages, strict=True)
+        }
+        marks, before = press_back(system.paths, queues, before, settings)
+        scan(sharing)
+        for row, chain in zip(sharing.chains, system.chains, strict=True):
+            assert bool(row[h.J_DROPPING]) == (chain.name in marks.dropping)
+        for row, stage in zip(sharing.stages, system.stages, strict=True):
+            assert bool(row[h.Q_YIELD]) == (stage.name in marks.yielding)
+            assert bool(row[h.Q_MARK]) == (stage.name in marks.marking)
+        seen.add((marks.dropping, marks.yielding))
+
+    assert len(seen) >= 4
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("stages: {a: {cycles: 9, core: 99}}\nchains: {x: {stages: [a]}}", InvalidValueError, "core 99"),
+        (
+            "stages: {a: {nf: ids-regex, core: 0}}\nchains: {x: {stages: [a]}}",
+            UnsupportedPredictionError,
+            "uses accelerator 'regex'",
+        ),
+        (
+            "memory_socket: 5\nstages: {a: {cycles: 9, core: 0}}\nchains: {x: {stages: [a]}}",
+            InvalidValueError,
+            "packet buffers on socket 5",
+        ),
+    ],
+)
+def test_what_cannot_be_simulated_is_said(text: str, error: type[Exception], message: str) -> None:
+    """Absent cores, accelerators and sockets are named."""
+    with pytest.raises(error, match=message):
+        play(text)
+
+
+def test_unknown_scheduler_is_named() -> None:
+    """The nearest scheduler is offered."""
+    with pytest.raises(UnknownNameError, match="did you mean 'batch'"):
+        Scheduler("batsch")

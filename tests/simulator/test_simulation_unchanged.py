@@ -1,0 +1,51 @@
+"""NFs with a core each, as they were before cores could be shared: the same numbers to the last bit."""
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from slomo.simulator.engine import Tenant, simulate
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.workload_text import parse_workload
+
+CASES: dict[str, tuple[str, list[tuple[str, int, dict[str, Any]]], str, str]] = {
+    "inclusive": (
+        "e5-2620v4",
+        [("ip-router", 0, {}), ("snort", 1, {}), ("synthetic(data_size_mib=8)", 2, {})],
+        "0x1.a08b1c2636eb8p+1",
+        "12be0f7e89824393",
+    ),
+    "victim": (
+        "silver-4110",
+        [("stats@1500B,1000f", 0, {}), ("mazunat@64B,1000f,0.5Mpps", 1, {}), ("flow-monitor-regex", 2, {})],
+        "0x1.0a3f227dc5590p+2",
+        "f92ee18f9d2b668b",
+    ),
+    "remote": (
+        "e5-2620v4",
+        [("lpm", 8, {"memory_socket": 0, "mba_percent": 50.0}), ("vpn", 0, {"llc_way_mask": 0xF})],
+        "0x1.da0487b0aea85p+1",
+        "a64ce718176e5cda",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cores_of_their_own_give_the_same_bits(name: str) -> None:
+    """Throughput, loss, latency and every metric of tenants, sockets and machine are those of before."""
+    machine, seats, throughput, digest = CASES[name]
+    tenants = []
+    for text, core, extra in seats:
+        workload = parse_workload(text)
+        tenants.append(Tenant(workload, load_network_function(workload.nf), core, **extra))
+
+    result = simulate(load_machine(machine), tenants, seed=3, accesses=60_000)
+
+    everything = [
+        (item.throughput_mpps, item.loss, sorted(item.latency_us.items()), sorted(item.vector.items()))
+        for item in result.tenants
+    ] + [sorted(item.items()) for item in (*result.sockets, result.system)]
+    assert result.tenants[0].throughput_mpps.hex() == throughput
+    assert hashlib.sha256(repr(everything).encode()).hexdigest()[:16] == digest
