@@ -88,7 +88,7 @@ class Clerk:
         cluster = Cluster(tuple(Server.from_dict(item) for item in documents))
         library = self.shelf.answers.library
         made = Placer(library, cluster, self.policy, confidence=self.confidence)
-        made.restore({"schema_version": 1, "policy": self.policy, "cluster": cluster.to_dict(), "placed": list(placed)})
+        _refill(made, placed)
         return made
 
     def perform(self, call: Call, change: Callable[[sqlite3.Connection], tuple[Any, int]], verb: str) -> Answer:
@@ -228,11 +228,7 @@ class Clerk:
         return self.revision
 
     def _restore(self, placed: Iterable[Entry]) -> None:
-        placer = self.placer
-        entries = list(placed)
-        # what was placed by models of before stays, whatever these say of it: `lifecycle.at_risk` tells
-        tolerated = [entry["request"]["id"] for entry in entries]
-        placer.restore({**placer.snapshot(), "placed": entries, "at_risk": tolerated})
+        _refill(self.placer, placed)
 
     def add_servers(self, connection: sqlite3.Connection, documents: Sequence[Entry]) -> tuple[dict[str, Any], int]:
         """Add servers."""
@@ -319,3 +315,10 @@ def server_documents(bodies: Iterable[Any]) -> list[Entry]:
             raise InvalidValueError(f"server '{document['name']}': a machine is named by its type, not by a file")
         documents.append(Server.from_dict(document).to_dict())
     return documents
+
+
+def _refill(placer: Placer, placed: Iterable[Entry]) -> None:
+    """Put entries where they were; what models of before placed stays, whatever these say: `lifecycle.at_risk` tells."""
+    entries = list(placed)
+    tolerated = [entry["request"]["id"] for entry in entries]
+    placer.restore({**placer.snapshot(), "placed": entries, "at_risk": tolerated})
