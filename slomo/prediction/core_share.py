@@ -46,7 +46,7 @@ def on_shared_core(server: TenantModels, partners: int, ask: Callable[[TenantMod
     Prediction
         Its `solo_mpps` is that of a whole core, so that the slowdown contains the share.
     """
-    group = range(partners + 1)
+    asked, group = server, range(partners + 1)
     own = [server.tenants[number].offered_mpps for number in group]
     possible = [server.tenants[number].model.solo_mpps for number in group]
     rates = _rates(possible, own)
@@ -64,12 +64,13 @@ def on_shared_core(server: TenantModels, partners: int, ask: Callable[[TenantMod
     shares = [
         _rates([mpps, *possible[1:]], own)[0] for mpps in (max(low, 1e-9), alone.throughput_mpps, max(high, 1e-9))
     ]
-    names = ", ".join(label(server.tenants[number].workload) for number in group[1:])
+    names = ", ".join(label(asked.tenants[number].workload) for number in group[1:])
     part = 100.0 * shares[1] / alone.throughput_mpps if alone.throughput_mpps > 0.0 else 0.0
     reason = f"shares its core with {names}: {part:.0f} % of the core's time"
     return replace(
         alone,
-        target=server.tenants[0].workload,
+        target=asked.tenants[0].workload,
+        competitors=tuple(tenant.workload for tenant in asked.beside(0)),
         throughput_mpps=shares[1],
         interval=((1.0 - SHARE_ERROR) * shares[0], min((1.0 + SHARE_ERROR) * shares[2], high)),
         reasons=(*alone.reasons, reason),
