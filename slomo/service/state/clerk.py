@@ -318,7 +318,7 @@ def server_documents(bodies: Iterable[Any]) -> list[Entry]:
 
 
 def _refill(placer: Placer, placed: Iterable[Entry]) -> None:
-    """Put entries where they were; what models of before placed stays, whatever these say: `lifecycle.at_risk` tells."""
+    """Put entries where they were; what models of before placed stays: `lifecycle.at_risk` tells what these say."""
     entries = list(placed)
     tolerated = [entry["request"]["id"] for entry in entries]
     placer.restore({**placer.snapshot(), "placed": entries, "at_risk": tolerated})
