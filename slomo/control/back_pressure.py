@@ -112,7 +112,7 @@ def press_back(
     >>> chains = {"cheap": ["nat", "fw"], "costly": ["nat", "ids"]}
     >>> queues = {"nat": QueueObservation(10, 100, 5.0), "fw": QueueObservation(0, 100, 0.0),
     ...           "ids": QueueObservation(90, 100, 500.0)}
-    >>> marks, state = press_back(chains, queues, Pressure(), PressureSettings())
+    >>> marks, state = press_back(chains, queues, BackPressure(), PressureSettings())
     >>> sorted(marks.dropping), sorted(marks.yielding), sorted(state.overloaded)
     (['costly'], [], ['ids'])
     """

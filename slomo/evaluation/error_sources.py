@@ -20,7 +20,19 @@ from slomo.training.training import train
 #: SLOMO with the published rule of composition, too; everything else of it is `slomo`.
 PUBLISHED = "slomo as published"
 #: What a learning curve compares.
-COMPARED = ("slomo-xgb", "slomo-gp", "slomo", PUBLISHED, "bubbleup", "dobrescu", "mean", "none")
+COMPARED = (
+    "slomo-xgb",
+    "slomo-smooth",
+    "slomo-gp",
+    "slomo",
+    PUBLISHED,
+    "bubbleup",
+    "bubbleup-curve",
+    "dobrescu",
+    "dobrescu-curve",
+    "mean",
+    "none",
+)
 #: Nominal coverages of a reliability diagram.
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 Floats = NDArray[np.float64]

@@ -68,7 +68,7 @@ def test_a_zipf_table_is_an_inverse_distribution(lines, exponent):
 def test_the_slow_compilation_is_announced_once(monkeypatch, caplog):
     """Listeners hear one line before the first compilation; without any, the logger does."""
     heard = []
-    monkeypatch.setattr(first_compile, "is_compiled", lambda: False)
+    monkeypatch.setattr(first_compile, "is_compiled", lambda _: False)
     monkeypatch.setattr(first_compile, "_announced", [])
     monkeypatch.setattr(first_compile, "_listeners", [])
     with caplog.at_level(logging.WARNING, "slomo.simulator"):

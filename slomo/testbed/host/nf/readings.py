@@ -42,7 +42,7 @@ class FunctionReadings:
 
     Examples
     --------
-    >>> series = Readings("x")
+    >>> series = FunctionReadings("x")
     >>> for second in range(4):
     ...     series.add_counter(float(second), 2e6 * second)
     >>> series.rate_mpps(0.5, 3.5)
