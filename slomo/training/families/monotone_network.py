@@ -83,6 +83,12 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.steps = steps
         self.seed = seed
 
+    def __sklearn_tags__(self) -> Any:
+        """Say that no good score is to be expected where the response rises, as in scikit-learn's own data."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
     def fit(self, X: Any, y: Any) -> "MonotoneNetwork":
         """Fit response `y` over vectors `X`, shape ``(n, features)``."""
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
