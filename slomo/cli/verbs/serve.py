@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from slomo.cli.options import models_option, settings
-from slomo.cli.output import note
+from slomo.cli.options import json_option, models_option, settings
+from slomo.cli.output import emit_json, note
 
 
 @click.command()
@@ -27,7 +27,8 @@ from slomo.cli.output import note
 @click.option("--confidence", default=0.95, show_default=True, metavar="SHARE", help="Probability that all SLOs hold.")
 @click.option("--body-limit-mib", default=32, show_default=True, metavar="N", help="Largest body of a request.")
 @click.option("--backup", metavar="FILE", type=click.Path(), help="Copy the state, also while in use, and end.")
-def command(demo: bool, backup: str | None, body_limit_mib: int, **given: Any) -> None:
+@json_option
+def command(demo: bool, backup: str | None, body_limit_mib: int, as_json: bool, **given: Any) -> None:
     """Answer over HTTP: predictions, placement, the Kubernetes scheduler, and a page.
 
     Listens at loopback; beyond it needs --token-file or --client-ca. The API is described at /openapi.json.
@@ -44,6 +45,8 @@ def command(demo: bool, backup: str | None, body_limit_mib: int, **given: Any) -
 
     if backup is not None:
         _backup(given["state"], Path(backup))
+        if as_json:
+            emit_json({"copied": backup})
         return
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     models = _demo_models() if demo else Path(settings(models=given["models"]).models)
@@ -53,7 +56,13 @@ def command(demo: bool, backup: str | None, body_limit_mib: int, **given: Any) -
     plain = {name: given[name] for name in ("host", "port", "kubernetes", "confidence", "open_loopback")}
     cluster = _path(given["cluster"])
     chosen = ServiceSettings(models, cluster=cluster, body_limit_b=body_limit_mib << 20, **paths, **plain)
-    serve(chosen, on_ready=lambda address: note(f"slomo answers at {address}"), begin=_fill if demo else None)
+
+    def ready(address: str) -> None:
+        note(f"slomo answers at {address}")
+        if as_json:
+            emit_json({"address": address})
+
+    serve(chosen, on_ready=ready, begin=_fill if demo else None)
 
 
 def _path(text: str | None) -> Path | None:
