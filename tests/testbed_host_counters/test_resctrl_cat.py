@@ -211,7 +211,7 @@ def test_pqos_partitions_and_takes_back(program: Program, monkeypatch: pytest.Mo
         inside = allocator._state()
 
     assert inside.class_of == {0: 2, 1: 1}
-    assert inside.classes[1] == ("llc@0:1=0x3", "mba@0:1=50")
+    assert inside.classes[1] == {"llc@0": "0x3", "mba@0": "50"}
     assert allocator._state() == before
 
 
