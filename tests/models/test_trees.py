@@ -9,7 +9,7 @@ from slomo.errors import ConfigurationError
 from slomo.models.functions import trees
 from slomo.models.functions.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
 from slomo.models.functions.tree_kernel import sum_of_trees
-from slomo.models.functions.trees import Node, TreeEnsemble, grow
+from slomo.models.functions.trees import TreeEnsemble, TreeNode, grow
 from slomo.training.families.gradient_boosting import PublishedBoosting, ensemble_of
 from slomo.training.families.xgb import MonotoneBoosting
 
@@ -89,7 +89,9 @@ def test_one_row_alone_equals_the_same_row_in_a_batch(boosted: MonotoneBoosting,
 
 def test_uneven_trees_lay_out_right() -> None:
     """A leaf above the last level answers for everything below it."""
-    uneven = Node([1, -1, 3, -1, -1], [2, -1, 4, -1, -1], [0, 0, 1, 0, 0], [0, 0, 5, 0, 0], [0, 1, 0, 2, 3], [True] * 5)
+    uneven = TreeNode(
+        [1, -1, 3, -1, -1], [2, -1, 4, -1, -1], [0, 0, 1, 0, 0], [0, 0, 5, 0, 0], [0, 1, 0, 2, 3], [True] * 5
+    )
     grown = grow([uneven], start=0.0, n_features=2, dtype=np.float64)
     assert grown.predict(np.array([[-1.0, 9.0], [1.0, 5.0], [1.0, 6.0]])).tolist() == [1.0, 2.0, 3.0]
 
@@ -99,18 +101,18 @@ def test_no_rows_give_no_answers(published: PublishedBoosting) -> None:
     assert ensemble_of(published.booster_).predict(np.empty((0, 6))).shape == (0,)
 
 
-_LEAF = Node([-1], [-1], [0], [0.0], [1.0], [True])
+_LEAF = TreeNode([-1], [-1], [0], [0.0], [1.0], [True])
 BROKEN = {
-    "cycle": Node([1, 0], [1, 0], [0, 0], [0.0, 0.0], [0.0, 0.0], [True, True]),
-    "shared child": Node([1, -1], [1, -1], [0, 0], [0.0, 0.0], [0.0, 1.0], [True, True]),
-    "child out of range": Node([7, -1], [1, -1], [0, 0], [0.0, 0.0], [0.0, 1.0], [True, True]),
-    "negative child": Node([-2, -1], [1, -1], [0, 0], [0.0, 0.0], [0.0, 1.0], [True, True]),
-    "one child": Node([1, -1], [-1, -1], [0, 0], [0.0, 0.0], [0.0, 1.0], [True, True]),
-    "feature out of range": Node([1, -1, -1], [2, -1, -1], [9, 0, 0], [0.0] * 3, [0.0] * 3, [True] * 3),
-    "NaN threshold": Node([1, -1, -1], [2, -1, -1], [0, 0, 0], [float("nan"), 0, 0], [0.0] * 3, [True] * 3),
-    "infinite leaf": Node([-1], [-1], [0], [0.0], [float("inf")], [True]),
-    "no nodes": Node([], [], [], [], [], []),
-    "columns differ": Node([-1], [-1], [0], [0.0], [], [True]),
+    "cycle": TreeNode([1, 0], [1, 0], [0, 0], [0.0, 0.0], [0.0, 0.0], [True, True]),
+    "shared child": TreeNode([1, -1], [1, -1], [0, 0], [0.0, 0.0], [0.0, 1.0], [True, True]),
+    "child out of range": TreeNode([7, -1], [1, -1], [0, 0], [0.0, 0.0], [0.0, 1.0], [True, True]),
+    "negative child": TreeNode([-2, -1], [1, -1], [0, 0], [0.0, 0.0], [0.0, 1.0], [True, True]),
+    "one child": TreeNode([1, -1], [-1, -1], [0, 0], [0.0, 0.0], [0.0, 1.0], [True, True]),
+    "feature out of range": TreeNode([1, -1, -1], [2, -1, -1], [9, 0, 0], [0.0] * 3, [0.0] * 3, [True] * 3),
+    "NaN threshold": TreeNode([1, -1, -1], [2, -1, -1], [0, 0, 0], [float("nan"), 0, 0], [0.0] * 3, [True] * 3),
+    "infinite leaf": TreeNode([-1], [-1], [0], [0.0], [float("inf")], [True]),
+    "no nodes": TreeNode([], [], [], [], [], []),
+    "columns differ": TreeNode([-1], [-1], [0], [0.0], [], [True]),
 }
 
 
@@ -128,7 +130,7 @@ def test_trees_too_deep_are_refused() -> None:
     right = [i + 2 if i % 2 == 0 and i + 2 < size else -1 for i in range(size)]
     with pytest.raises(ConfigurationError, match="deeper"):
         grow(
-            [Node(left, right, [0] * size, [0.0] * size, [0.0] * size, [True] * size)],
+            [TreeNode(left, right, [0] * size, [0.0] * size, [0.0] * size, [True] * size)],
             start=0.0,
             n_features=1,
             dtype=np.float64,

@@ -259,10 +259,14 @@ class ThroughputEstimates:
         kinds, jointly = self._kinds(machine), self.jointly(machine)
         who, offered = kinds.models_of(members), kinds.loads_of(members)
         capacity, low, high = self._saturated(machine, who) if not jointly else kinds.solved(who, offered)
+        sharing = np.flatnonzero(kinds.share_accelerators(who))
+        if jointly and len(sharing):  # at full load, which errs on the safe side
+            capacity[sharing], low[sharing], high[sharing] = self._saturated(machine, who[sharing])
         if self.confidence > 0.5:
             several = (who >= 0).sum(axis=1, keepdims=True) > 1
             level = level_of(self.confidence, promises)
             bound = lower_mpps(kinds.calibrations(jointly, self.model), kinds.solo_mpps, who, capacity, level)
+            bound[sharing] = np.fmin(bound[sharing], low[sharing])  # the accelerator's own error is in the interval
             low = np.where(several, bound, capacity)  # alone is what was measured
         else:
             low = capacity

@@ -60,6 +60,14 @@ class Kinds:
             return [empty if each.response is None else each.response.calibration for each in self.models]
         return [each.calibration.get(model, empty) for each in self.models]
 
+    def share_accelerators(self, who: Numbers) -> NDArray[np.bool_]:
+        """Return in which mixes two tenants use the same accelerator."""
+        shared = np.zeros(len(who), dtype=bool)
+        for name in {model.accelerator.accelerator for model in self.models if model.accelerator is not None}:
+            users = np.array([m.accelerator is not None and m.accelerator.accelerator == name for m in self.models])
+            shared |= ((who >= 0) & users[who]).sum(axis=1) > 1
+        return shared
+
     def solved(self, who: Numbers, offered: Floats) -> tuple[Floats, Floats, Floats]:
         """Return throughput each could serve beside the others under their loads, and the ends of its interval [Mpps].
 
