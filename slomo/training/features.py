@@ -237,3 +237,20 @@ def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, .
             hint="measure one of them, or train 'slomo', which takes whatever was reported",
         )
     return names
+
+
+def typical_values(vectors: Floats) -> Floats:
+    """Return the median of what is above 0 in each column; 1 where nothing is.
+
+    Where a scale turns from linear to logarithmic, ``log1p(value / typical)``.
+
+    Examples
+    --------
+    >>> typical_values(np.array([[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]])).tolist()
+    [3.0, 1.0]
+    """
+    positive = np.where(vectors > 0.0, vectors, np.nan)
+    present = ~np.isnan(positive).all(axis=0)
+    typical = np.ones(vectors.shape[1])
+    typical[present] = np.nanmedian(positive[:, present], axis=0)
+    return typical

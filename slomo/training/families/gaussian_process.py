@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from slomo.models.base import CompositionKind, Floats
 from slomo.models.functions.smooth import SmoothSensitivity, matern
-from slomo.training.features import pressures_and_traffic
+from slomo.training.features import pressures_and_traffic, typical_values
 
 #: Rows that the length scales are chosen on; all rows are used afterwards. Choosing takes cubic time.
 _CHOOSING_ROWS = 128
@@ -141,10 +141,7 @@ class SmoothFamily:
         self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
     ) -> SmoothSensitivity:
         """Fit one NF; see `ModelFamily.fit`."""
-        positive = np.where(vectors > 0.0, vectors, np.nan)
-        known = ~np.isnan(positive).all(axis=0)
-        typical = np.ones(vectors.shape[1])
-        typical[known] = np.nanmedian(positive[:, known], axis=0)
+        typical = typical_values(vectors)
         fitted = SmoothRegression(seed=seed).fit(np.log1p(np.maximum(vectors, 0.0) / typical), mpps / solo_mpps)
         return SmoothSensitivity(
             name=self.name,

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
 from slomo.models.functions.monotone import MonotoneSensitivity, sigmoid
-from slomo.training.features import pressures_and_traffic
+from slomo.training.features import pressures_and_traffic, typical_values
 
 #: Slopes of about this size, over features from 0 to 1, count as much in the penalty as a height of the spread.
 _USUAL_SLOPE = 6.0
@@ -193,10 +193,7 @@ class MonotoneFamily:
         self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
     ) -> MonotoneSensitivity:
         """Fit one NF; see `ModelFamily.fit`."""
-        positive = np.where(vectors > 0.0, vectors, np.nan)
-        known = ~np.isnan(positive).all(axis=0)
-        typical = np.ones(vectors.shape[1])
-        typical[known] = np.nanmedian(positive[:, known], axis=0)
+        typical = typical_values(vectors)
         free = [i for i, name in enumerate(names) if name.startswith(TRAFFIC_PREFIX)]
         scaled = np.log1p(np.maximum(vectors, 0.0) / typical)
         fitted = MonotoneNetwork(free, seed=seed).fit(scaled, mpps / solo_mpps)
