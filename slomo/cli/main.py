@@ -23,7 +23,7 @@ COMMANDS = {
     "place": "Place network functions on a cluster so that they keep their SLOs.",
     "whatif": "Predict every tenant under cache ways and throttles, and advise.",
     "noisy-neighbour": "Find what a path of tenants does beside noise, under policies.",
-    "control": "Keep promises while loads change: a loop on this or a simulated machine.",
+    "control": "Keep promises while loads change: a loop on a simulated machine.",
     "enforce": "Apply a plan to this machine, show, compare, and take it back.",
     "chain": "Run service chains whose stages may share cores.",
     "serve": "Answer over HTTP, for orchestrators and for people.",
