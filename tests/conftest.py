@@ -32,9 +32,10 @@ def outside_data() -> Path:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that run network functions for real in one worker: they count what runs on this machine."""
+    """Keep tests that run network functions or set control groups for real in one worker: they meet otherwise."""
     for item in items:
-        if {"testbed_host", "testbed_host_counters", "synthetic_nf"} & set(item.path.parts):
+        real = {"testbed_host", "testbed_host_counters", "synthetic_nf"} & set(item.path.parts)
+        if real or "TestCgroup" in item.nodeid:
             item.add_marker(pytest.mark.xdist_group("host"))
 
 
