@@ -20,8 +20,8 @@ from slomo.testbed.registry import make_testbed
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.network_function import load_network_function, network_function_names
 from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.place import profile_ways
 from slomo.workflow.profile import profile
+from slomo.workflow.profile_ways import profile_ways
 from slomo.workflow.train import train
 
 

@@ -1,4 +1,4 @@
-"""Placement as verbs: place, check on a testbed, compare policies, profile over cache ways; thin lines over the rooms.
+"""Placement as verbs: place, check on a testbed, compare policies; thin lines over the rooms.
 
 The placement room knows no testbed; here it is handed one (the simulator by default).
 """
@@ -8,10 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
-from slomo.vocabulary.workload import Workload
-from slomo.vocabulary.workload_text import parse_workload
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -172,68 +170,6 @@ def check_model(library: "ModelLibrary", policy: str, model: str) -> None:
     names = {name for found in library.values() for name in found.sensitivity}
     if kind.predicts and kind.model is None and names and model not in names:
         raise UnknownNameError("model in the library", model, names)
-
-
-def profile_ways(
-    network_functions: Sequence[Workload | str],
-    machine: str,
-    *,
-    testbed: "str | Testbed" = "simulated",
-    own: "Iterable[NetworkFunction]" = (),
-    loads: Sequence[float] = (0.5, 0.7, 0.8, 0.9, 0.95),
-    cores: int | None = None,
-    seed: int = 0,
-) -> "tuple[InstanceProfile, ...]":
-    """Measure throughput over cache ways and latency over load, alone, as ResQ (NSDI'18, section 5.2) does.
-
-    Parameters
-    ----------
-    network_functions : sequence of Workload or str
-        What to measure.
-    machine : str
-        Machine type.
-    loads : sequence of float
-        Loads as shares of solo throughput at which latency is measured; none for no latencies.
-    cores : int, optional
-        Cores of a socket for network functions, which decides how many packet buffers each may have; all by default.
-    """
-    from slomo.placement.problem.way_profiles import InstanceProfile, measure_curve
-    from slomo.testbed.registry import make_testbed
-    from slomo.vocabulary.packet_buffers import MOST_BUFFERS, buffers_per_nf
-
-    host = _machine(machine)
-    bed = make_testbed(testbed, host, own)
-    most = host.llc_ways - host.ddio_ways
-    made = []
-    for item in network_functions:
-        workload = parse_workload(item) if isinstance(item, str) else item
-        share = buffers_per_nf(host, cores or host.cores_per_socket, workload.traffic.packet_size_b)
-        buffers = None if share is None or share >= MOST_BUFFERS else share
-        whole = None if buffers is None else (Isolation(None, None, buffers),)
-
-        def measured(ways: int, subject: Workload = workload, limit: int | None = buffers) -> float:
-            isolation = (Isolation((1 << ways) - 1, None, limit),)
-            return bed.run(Colocation(host.name, subject, (), isolation), seed=seed).target.throughput_mpps
-
-        solo = bed.run(Colocation(host.name, workload, (), whole), seed=seed).target.throughput_mpps
-        rows = (_latency(bed, Colocation(host.name, workload, (), whole), load, solo, seed) for load in loads)
-        latency = tuple(row for row in rows if row)
-        curve = measure_curve(measured, 1, most)
-        made.append(InstanceProfile(host.name, workload.key, solo, curve, latency, share, host.fingerprint))
-    return tuple(made)
-
-
-def _latency(
-    bed: "Testbed", alone: Colocation, load: float, solo_mpps: float, seed: int
-) -> tuple[float, float, float] | None:
-    from dataclasses import replace
-
-    assert alone.target is not None, "BUG: a profile is that of a target"
-    traffic = replace(alone.target.traffic, offered_mpps=round(load * solo_mpps, 6))
-    sample = bed.run(replace(alone, target=alone.target.with_traffic(traffic)), seed=seed).target
-    if sample.latency_p95_us is None or sample.latency_p99_us is None:
-        return None
-    return load, sample.latency_p95_us, sample.latency_p99_us
 
 
 def _machine(name: str) -> "Machine":

@@ -9,23 +9,9 @@ from slomo.placement.online.placer import Placer
 from slomo.placement.policies.resq_milp import Term, solve
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
-from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, measure_curve, save_profiles
+from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, save_profiles
 
 MACHINE = "e5-2620v4"
-
-
-def test_curve_is_measured_at_few_points_and_interpolates_within_one_percent() -> None:
-    """A saturating curve over 20 ways takes at most 12 measurements, and is right to 1 % in between."""
-    asked = []
-
-    def measure(ways: int) -> float:
-        asked.append(ways)
-        return 5.0 - 2.0 * 0.6**ways
-
-    profile = InstanceProfile("m", "nf", 5.0, measure_curve(measure, 1, 20))
-
-    assert len(asked) == len(set(asked)) <= 12
-    assert all(profile.mpps(ways) == pytest.approx(5.0 - 2.0 * 0.6**ways, rel=0.011) for ways in range(1, 21))
 
 
 def test_profile_promises_less_than_it_measured() -> None:

@@ -258,7 +258,7 @@ def profiles(
     from slomo.cli.options import own_network_functions
     from slomo.cli.progress import announce_compilation
     from slomo.placement.problem.way_profiles import save_profiles
-    from slomo.workflow.place import profile_ways
+    from slomo.workflow.profile_ways import profile_ways
 
     announce_compilation()
     chosen = settings(machine=machine, seed=seed)

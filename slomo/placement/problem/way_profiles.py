@@ -1,13 +1,11 @@
-"""Profiles of one instance: throughput over cache ways and latency over load, by few measurements.
+"""Profiles of one instance: throughput over cache ways and latency over load, and what they promise.
 
-ResQ (NSDI'18) section 5.2: throughput over the LLC is concave and monotone, latency over load convex and monotone.
-Measure both ends and the middle, and split recursively while the linear interpolation is off by more than 1 %: 8 to 12
-measurements.
+ResQ (NSDI'18) section 5.2: throughput over the LLC is concave and monotone, latency over load convex and monotone, so
+that straight lines between few points do. `slomo.workflow.profile_ways` measures them.
 """
 
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,6 @@ from slomo.vocabulary.durable import write_durably
 
 ProfileKey = tuple[str, str]
 SCHEMA_VERSION = 1
-#: Interpolation may be off by this share before a segment is split (ResQ section 5.2).
-TOLERANCE = 0.01
 #: A profile promises this share less than it was measured at: the interpolation's error, and the memory bandwidth that
 #: cache allocation does not isolate; ResQ's published scheduler discounts utilisation by as much.
 DISCOUNT = 0.03
@@ -41,7 +37,7 @@ class InstanceProfile:
     ways : tuple of (int, float)
         Cache ways -> throughput [Mpps], ways ascending.
     latency : tuple of (float, float, float)
-        Load as a share of capacity -> p95 and p99 sojourn time [us], load ascending; may be empty.
+        Load as a share of capacity -> p95 and p99 sojourn time [us], load and times ascending; may be empty.
     buffers : int or None
         Packet buffers it had; the frame size is that of the workload.
     fingerprint : str
@@ -98,13 +94,42 @@ class InstanceProfile:
         speed : float
             Capacity relative to solo: all times stretch by its inverse.
         """
-        held = [
-            load
-            for load, p95, p99 in self.latency
-            if p95 <= (math.inf if p95_us is None else p95_us * speed)
-            and p99 <= (math.inf if p99_us is None else p99_us * speed)
-        ]
-        return max(held, default=None)
+        limits = ((1, p95_us), (2, p99_us))
+        loads = [self._load_at(column, limit * speed) for column, limit in limits if limit is not None]
+        if not self.latency or None in loads:
+            return None
+        return min((load for load in loads if load is not None), default=self.latency[-1][0])
+
+    def capacity_for(self, mpps: float, p95_us: float | None, p99_us: float | None) -> float | None:
+        """Return the least capacity at which both latencies hold at a throughput [Mpps]; None where solo does not do.
+
+        An instance that others slow down takes longer for every packet, and is loaded more by the same throughput.
+        """
+        if mpps >= self.solo_mpps or not self._in_time(mpps, 1.0, p95_us, p99_us):
+            return None
+        low, high = mpps / self.solo_mpps, 1.0
+        while high - low > 1e-4:
+            middle = 0.5 * (low + high)
+            if self._in_time(mpps, middle, p95_us, p99_us):
+                high = middle
+            else:
+                low = middle
+        return high * self.solo_mpps
+
+    def _in_time(self, mpps: float, speed: float, p95_us: float | None, p99_us: float | None) -> bool:
+        load = self.load_for(p95_us, p99_us, speed)
+        return load is not None and mpps <= load * speed * self.solo_mpps * (1.0 + 1e-9)
+
+    def _load_at(self, column: int, limit_us: float) -> float | None:
+        """Return the highest load at which a latency is within a limit, on straight lines between what was measured."""
+        loads, times = [row[0] for row in self.latency], [row[column] for row in self.latency]
+        if not times or times[0] > limit_us:
+            return None
+        above = next((number for number, time in enumerate(times) if time > limit_us), None)
+        if above is None:
+            return loads[-1]
+        share = (limit_us - times[above - 1]) / (times[above] - times[above - 1])
+        return loads[above - 1] + share * (loads[above] - loads[above - 1])
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
@@ -121,42 +146,6 @@ class InstanceProfile:
         latency = tuple((float(a), float(b), float(c)) for a, b, c in data.get("latency", ()))
         first = (str(data["machine"]), str(data["workload"]), float(data["solo_mpps"]))
         return cls(*first, ways, latency, data.get("buffers"), str(data.get("fingerprint", "")))
-
-
-def measure_curve(
-    measure: Callable[[int], float], low: int, high: int, tolerance: float = TOLERANCE
-) -> tuple[tuple[int, float], ...]:
-    """Measure a monotone curve on whole numbers from `low` to `high` at as few points as interpolation needs.
-
-    Parameters
-    ----------
-    measure : callable
-        One measurement.
-    low, high : int
-        Ends, both measured.
-    tolerance : float
-        Share by which the interpolated middle may be off.
-
-    Examples
-    --------
-    >>> points = measure_curve(lambda ways: min(float(ways), 4.0), 1, 19)
-    >>> len(points) < 12, points[-1]
-    (True, (19, 4.0))
-    """
-    if not 0 < low <= high:
-        raise InvalidValueError(f"a curve from {low} to {high} ways, needed 1 or more and ascending")
-    known = {low: measure(low), high: measure(high)}
-    segments = [(low, high)]
-    while segments:
-        left, right = segments.pop()
-        middle = (left + right) // 2
-        if middle in (left, right):
-            continue
-        known[middle] = measure(middle)
-        guess = known[left] + (known[right] - known[left]) * (middle - left) / (right - left)
-        if abs(guess - known[middle]) > tolerance * known[middle]:
-            segments += [(left, middle), (middle, right)]
-    return tuple(sorted(known.items()))
 
 
 def save_profiles(profiles: Iterable[InstanceProfile], path: str | Path) -> Path:

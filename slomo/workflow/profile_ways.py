@@ -1,0 +1,176 @@
+"""Profiles of one instance over cache ways and load, from few runs, repeated where noise asks for it.
+
+ResQ (NSDI'18) section 5.2: throughput over the cache is concave, latency over load convex; both ends and the middle are
+measured, and intervals are split until interpolation is within 1 %: 8 to 12 measurements instead of 400.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from slomo.placement.problem.way_profiles import InstanceProfile
+from slomo.profiling.plans.refinement import TOLERANCE, MidpointRefinement, Shape, refine
+from slomo.testbed.registry import make_testbed
+from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.packet_buffers import MOST_BUFFERS, buffers_per_nf
+from slomo.vocabulary.workload_text import parse_workload
+
+if TYPE_CHECKING:
+    from slomo.records.run import RunRecord
+    from slomo.testbed.base import Testbed
+    from slomo.vocabulary.machine import Machine
+    from slomo.vocabulary.network_function import NetworkFunction
+    from slomo.vocabulary.workload import Workload
+
+#: Loads between which latency is profiled, as shares of solo throughput.
+LOADS = (0.2, 0.95)
+#: A latency curve may be off by this share between its points, and has so many points at most.
+LATENCY_TOLERANCE, _MOST_LOADS = 0.03, 12
+#: Runs of a point: at first, at most.
+_FEW, _MOST = 3, 7
+#: A latency is promised so many standard deviations of its repeats above their mean.
+_DEVIATIONS = 2.0
+
+
+def profile_ways(
+    network_functions: "Sequence[Workload | str]",
+    machine: str,
+    *,
+    testbed: "str | Testbed" = "simulated",
+    own: "Iterable[NetworkFunction]" = (),
+    cores: int | None = None,
+    latency: bool = True,
+    seed: int = 0,
+) -> tuple[InstanceProfile, ...]:
+    """Measure throughput over cache ways and latency over load, alone.
+
+    Where repeated runs at the ends of the cache differ, every point is the median of as many as bring its error below
+    the tolerance. Latencies are what repeats leave room for: two of their standard deviations above their mean.
+
+    Parameters
+    ----------
+    network_functions : sequence of Workload or str
+        What to measure.
+    machine : str
+        Machine type.
+    testbed : str or Testbed
+        Where to measure.
+    own : iterable of NetworkFunction
+        Network functions of one's own.
+    cores : int, optional
+        Cores of a socket for network functions, which decides how many packet buffers each may have; all by default.
+    latency : bool
+        Measure latencies, too.
+    seed : int
+        Of the first run of each point; repeats count on from it.
+
+    Raises
+    ------
+    UnknownNameError
+        For a machine or a network function there is none of.
+    """
+    host = load_machine(machine)
+    bed = make_testbed(testbed, host, own)
+    subjects = [parse_workload(item) if isinstance(item, str) else item for item in network_functions]
+    made = []
+    for workload in subjects:
+        share = buffers_per_nf(host, cores or host.cores_per_socket, workload.traffic.packet_size_b)
+        bench = _Bench(bed, host, workload, None if share is None or share >= MOST_BUFFERS else share, seed)
+        curve = bench.over_ways()
+        solo = bench.median(None, bench.repeats)
+        loads = bench.over_load(solo) if latency else ()
+        made.append(InstanceProfile(host.name, workload.key, solo, curve, loads, share, host.fingerprint))
+    return tuple(made)
+
+
+@dataclass
+class _Bench:
+    """One network function alone on a machine, with the buffers it may have."""
+
+    bed: "Testbed"
+    host: "Machine"
+    workload: "Workload"
+    buffers: int | None
+    seed: int
+    repeats: int = 1
+
+    def over_ways(self) -> tuple[tuple[int, float], ...]:
+        """Return throughput over cache ways, rising [Mpps]."""
+        most = self.host.llc_ways - self.host.ddio_ways
+        self.repeats = max(self._repeats_for(ways) for ways in (1, most))
+        if most == 1:
+            return ((1, self.median(1, self.repeats)),)
+        refinement = MidpointRefinement(1, most, step=1, shape=Shape.CONCAVE)
+        refine(lambda ways: self.median(int(ways), self.repeats), refinement)
+        steps = sorted(refinement.points)
+        rates = rising([refinement.points[way] for way in steps])
+        return tuple((int(way), rate) for way, rate in zip(steps, rates, strict=True))
+
+    def over_load(self, solo_mpps: float) -> tuple[tuple[float, float, float], ...]:
+        """Return p95 and p99 over load with the whole cache [us]; empty where the testbed measures none."""
+        seen: dict[float, tuple[float, float]] = {}
+        if self._latencies(LOADS[0], solo_mpps) is None:
+            return ()
+
+        def p95(load: float) -> float:
+            seen[load] = self._latencies(load, solo_mpps) or (math.inf, math.inf)
+            return seen[load][0]
+
+        refine(p95, MidpointRefinement(*LOADS, shape=Shape.CONVEX, tolerance=LATENCY_TOLERANCE, budget=_MOST_LOADS))
+        loads = sorted(load for load in seen if math.isfinite(seen[load][0]))
+        slow, slower = (rising([seen[load][part] for load in loads]) for part in (0, 1))
+        return tuple(zip(loads, slow, slower, strict=True))
+
+    def median(self, ways: int | None, repeats: int) -> float:
+        """Return the median throughput of some runs [Mpps]; None for the whole cache."""
+        return float(np.median([self._mpps(ways, number) for number in range(repeats)]))
+
+    def _repeats_for(self, ways: int) -> int:
+        """Return how many runs of a point leave an error well below the tolerance of interpolation."""
+        rates = [self._mpps(ways, number) for number in range(_FEW)]
+        wanted = (2.0 * float(np.std(rates, ddof=1)) / (0.5 * TOLERANCE * float(np.mean(rates)))) ** 2
+        return min(max(math.ceil(wanted), 1), _MOST)
+
+    def _mpps(self, ways: int | None, number: int) -> float:
+        return self._run(self.workload, ways, number).target.throughput_mpps
+
+    def _latencies(self, load: float, solo_mpps: float) -> tuple[float, float] | None:
+        offered = replace(self.workload.traffic, offered_mpps=round(load * solo_mpps, 6))
+        samples = [self._run(self.workload.with_traffic(offered), None, number).target for number in range(_FEW)]
+        pairs = [(s.latency_p95_us, s.latency_p99_us) for s in samples if s.latency_p95_us and s.latency_p99_us]
+        if not pairs:
+            return None
+        times = np.array(pairs)
+        spread = times.std(axis=0, ddof=1) if len(times) > 1 else np.zeros(2)
+        p95, p99 = (times.mean(axis=0) + _DEVIATIONS * spread).tolist()
+        return p95, p99
+
+    def _run(self, workload: "Workload", ways: int | None, number: int) -> "RunRecord":
+        mask = None if ways is None else (1 << ways) - 1
+        part = Isolation(mask, None, self.buffers)
+        isolation = None if part == Isolation() else (part,)
+        return self.bed.run(Colocation(self.host.name, workload, (), isolation), seed=self.seed + number)
+
+
+def rising(values: Sequence[float]) -> list[float]:
+    """Return the rising sequence nearest to some values: neighbours that fall are put on their mean.
+
+    Pool adjacent violators (Ayer et al., Annals of Mathematical Statistics 26, 1955).
+
+    Examples
+    --------
+    >>> rising([1.0, 3.0, 2.0, 4.0])
+    [1.0, 2.5, 2.5, 4.0]
+    """
+    blocks: list[tuple[float, int]] = []
+    for value in values:
+        mean, count = float(value), 1
+        while blocks and blocks[-1][0] >= mean:
+            before, many = blocks.pop()
+            mean, count = (before * many + mean * count) / (many + count), many + count
+        blocks.append((mean, count))
+    return [mean for mean, count in blocks for _ in range(count)]
