@@ -81,7 +81,7 @@ def test_load_for_a_latency_lies_on_the_line_between_two_measured():
 
 
 def test_capacity_for_a_latency_counts_that_slower_instances_take_longer():
-    """At the capacity asked for, stretched times are just within the limit at the throughput; with less they are not."""
+    """At the capacity asked for, stretched times are just within the limit; with less they are not."""
     profile = InstanceProfile("m", "nf", 4.0, ((1, 4.0),), ((0.2, 1.0, 2.0), (0.6, 3.0, 5.0), (0.9, 9.0, 12.0)))
     capacity = profile.capacity_for(2.0, 9.0, None)
 
