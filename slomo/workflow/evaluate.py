@@ -5,7 +5,7 @@ SLOMO (SIGCOMM'20) section 6.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from slomo.errors import UnknownNameError, UsageError
 from slomo.evaluation.error_sources import COMPARED, explained, learning_curves
@@ -14,6 +14,7 @@ from slomo.profiling.plans.basic import stream_of
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import compat_named
 from slomo.vocabulary.network_function import network_function_names
+from slomo.workflow.campaign import Running
 from slomo.workflow.library import opened
 from slomo.workflow.names import host_of, machine_name
 from slomo.workflow.profile import profile
@@ -21,25 +22,13 @@ from slomo.workflow.profile import profile
 if TYPE_CHECKING:
     from slomo.evaluation.evaluate import Evaluation
     from slomo.models.library import ModelLibrary
-    from slomo.profiling.campaign.progress import Progress
     from slomo.records.dataset import ProfileDataset
-    from slomo.testbed.base import Testbed
     from slomo.vocabulary.defaults import Compat
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
     from slomo.vocabulary.workload import Workload
 
 _SYNTHETIC = "synthetic"
-
-
-class Running(TypedDict, total=False):
-    """How mixes are run, as :func:`slomo.workflow.profile.profile` takes it."""
-
-    testbed: "str | Testbed"
-    own: Iterable["NetworkFunction"]
-    store: str | Path | None
-    jobs: int | None
-    progress: "Progress | None"
 
 
 def evaluate(

@@ -6,7 +6,7 @@ The placement room knows no testbed; here it is handed one (the simulator by def
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Unpack
 
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
@@ -14,13 +14,13 @@ from slomo.vocabulary.defaults import DEFAULT_MODEL
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
     from slomo.placement.online.placer import Placer
+    from slomo.placement.online.settings import DecisionOptions
     from slomo.placement.over_time.judge import Judge, Judgement
     from slomo.placement.problem.cluster import Cluster
     from slomo.placement.problem.request import Request
     from slomo.placement.problem.way_profiles import InstanceProfile
     from slomo.records.run import RunRecord
     from slomo.testbed.base import Testbed
-    from slomo.vocabulary.defaults import Method
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
 
@@ -31,11 +31,8 @@ def place(
     library: "ModelLibrary | str | Path",
     policy: str = "predicted",
     *,
-    model: str = DEFAULT_MODEL,
-    confidence: float = 0.95,
     profiles: "Sequence[InstanceProfile] | str | Path" = (),
-    fallback: Literal["refuse", "alone"] = "refuse",
-    method: "Method" = "auto",
+    **options: "Unpack[DecisionOptions]",
 ) -> "Placer":
     """Place requests on an empty cluster.
 
@@ -45,8 +42,8 @@ def place(
         As values, or as files and directories that hold them.
     policy : str
         Name of a policy.
-    model, confidence, fallback, method
-        As for `Placer`.
+    **options
+        Fields of `PlacerSettings` by name: model, confidence, fallback, method, slo_grid, reference_machine.
 
     Returns
     -------
@@ -63,13 +60,12 @@ def place(
     from slomo.placement.problem.way_profiles import load_profiles
     from slomo.workflow.library import load_library
 
-    found = read_cluster(cluster) if isinstance(cluster, (str, Path)) else cluster
+    servers = read_cluster(cluster) if isinstance(cluster, (str, Path)) else cluster
     batch = read_requests(requests) if isinstance(requests, (str, Path)) else tuple(requests)
     opened = load_library(library) if isinstance(library, (str, Path)) else library
     curves = load_profiles(profiles) if isinstance(profiles, (str, Path)) else profiles
-    check_model(opened, policy, model)
-    options: dict[str, Any] = {"model": model, "confidence": confidence, "fallback": fallback, "method": method}
-    placer = Placer(opened, found, policy, profiles=curves, **options)
+    check_model(opened, policy, options.get("model", DEFAULT_MODEL))
+    placer = Placer(opened, servers, policy, profiles=curves, **options)
     placer.place_all(batch)
     return placer
 
@@ -122,13 +118,20 @@ def compare(
     library: "ModelLibrary",
     policies: Sequence[str],
     *,
-    model: str = DEFAULT_MODEL,
-    confidence: float = 0.95,
-    method: "Method" = "auto",
     profiles: "Sequence[InstanceProfile]" = (),
     judge: "Judge | None" = None,
+    **options: "Unpack[DecisionOptions]",
 ) -> "list[Judgement]":
     """Place the same requests by several policies, and judge all of them by the same truth.
+
+    Parameters
+    ----------
+    cluster, requests, library, profiles, **options
+        As for :func:`place`, as values.
+    policies : sequence of str
+        Names of policies.
+    judge : Judge, optional
+        Who runs the mixes; `make_judge()` for the cluster's machines by default.
 
     Raises
     ------
@@ -143,9 +146,8 @@ def compare(
     made = judge or make_judge(machines=cluster.machine_types.values())
     found = []
     for policy in policies:
-        check_model(library, policy, model)
+        check_model(library, policy, options.get("model", DEFAULT_MODEL))
     for policy in policies:
-        options: dict[str, Any] = {"model": model, "confidence": confidence, "method": method}
         placer = Placer(library, cluster, policy, profiles=profiles, observe=made.throughput, **options)
         begun = time.perf_counter()
         placer.place_all(requests)

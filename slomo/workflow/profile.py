@@ -3,38 +3,31 @@
 SLOMO (SIGCOMM'20) section 4.1.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
-from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.errors import InvalidValueError
 from slomo.profiling.adaptive.campaign import adaptive_plan, refuse_replicates, run_adaptive
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.accelerator_plan import accelerator_plan
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan, solo_plan
-from slomo.profiling.plans.latency_plans import LOADS, check_loads, latency_plan
+from slomo.profiling.plans.latency_plans import latency_plan
 from slomo.profiling.plans.plan import combine
 from slomo.profiling.plans.reduced_mixes import reduced_mixes_plan
 from slomo.testbed.registry import machine_of, make_testbed
 from slomo.vocabulary.defaults import DEFAULT_MACHINE
 from slomo.vocabulary.workload import Workload
+from slomo.workflow.campaign import ADAPTIVE, PlanOptions, PlanSettings, ProfileOptions, RunSettings, settings_of
 from slomo.workflow.names import machine_named, workloads_of
 
 if TYPE_CHECKING:
     from slomo.profiling.adaptive.campaign import AdaptivePlan
-    from slomo.profiling.adaptive.outcome import AdaptiveOutcome
-    from slomo.profiling.campaign.progress import Progress
     from slomo.profiling.plans.basic import Stream
-    from slomo.profiling.plans.designs import Design
     from slomo.profiling.plans.plan import ExperimentPlan
     from slomo.records.dataset import ProfileDataset
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
-    from slomo.vocabulary.network_function import NetworkFunction
 
-#: The design that decides on its runs as it goes.
-ADAPTIVE = "adaptive"
-PLANS = ("all", "pressure", "solo", "mixes", "accelerator")
 #: Mixes that set the width of intervals; with fewer, the promised coverage is met less exactly (split conformal).
 CALIBRATION_MIXES = 200
 
@@ -43,16 +36,9 @@ def plan_experiments(
     network_functions: Sequence[Workload | str] | Workload | str,
     *,
     machine: "str | Machine" = DEFAULT_MACHINE,
-    plan: str = "all",
-    design: "str | Design" = "grid",
-    runs: int | None = None,
-    mixes: int | None = None,
-    stream: "Stream | None" = None,
-    replicates: int = 1,
-    seed: int = 0,
-    target_error: float | None = None,
+    **options: Unpack[PlanOptions],
 ) -> "ExperimentPlan":
-    """Return what :func:`profile` would run.
+    """Return what :func:`profile` would run; of design ``adaptive``, the runs it is sure to need.
 
     Parameters
     ----------
@@ -60,23 +46,9 @@ def plan_experiments(
         Targets; in mixes also the competitors.
     machine : str or Machine
         Name, YAML file, or the machine itself.
-    plan : {"all", "pressure", "solo", "mixes", "accelerator"}
-        ``pressure`` is solo runs and runs beside the synthetic competitor; ``all`` is that and, with two or more
-        network functions, mixes that set the width of intervals.
-    design : str or Design
-        ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``: of that, the runs it is sure to need.
-    runs : int, optional
-        Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
-    mixes : int, optional
-        Mixes to run; by default up to 200.
-    stream : {"calibration", "test"}, optional
-        Which half of all mixes to draw from: calibration in plan ``all``, else test.
-    replicates : int
-        Runs of every experiment.
-    seed : int
-        Seed of everything random.
-    target_error : float, optional
-        Held-out error at which ``adaptive`` stops, as a share of solo throughput.
+    **options
+        Fields of :class:`~slomo.workflow.campaign.PlanSettings` by name: plan, design, runs, mixes, stream,
+        replicates, seed, target_error.
 
     Raises
     ------
@@ -88,69 +60,25 @@ def plan_experiments(
     >>> len(plan_experiments(["lpm", "stats"], plan="pressure", runs=20))
     42
     """
-    if plan not in PLANS:
-        raise UnknownNameError("plan", plan, PLANS)
-    workloads, host = workloads_of(network_functions), machine_named(machine)
-    rest: dict[str, Any] = {"replicates": replicates, "seed": seed}
-    if plan == "solo":
-        return solo_plan(workloads, host, **rest)
-    if plan == "accelerator":
-        return accelerator_plan(workloads, host, **rest)
-    if plan == "mixes":
-        return _mixes(workloads, host, mixes, stream or "test", **rest)
-    if design == ADAPTIVE:
-        return _adaptive(workloads, host, plan, runs, mixes, stream, target_error, **rest).sure()
-    pressure = pressure_plan(workloads, host, design, runs=runs, **rest)
-    if plan == "pressure" or len(workloads) < 2 or mixes == 0:
-        return pressure
-    return combine("all", [pressure, _mixes(workloads, host, mixes, stream or "calibration", **rest)])
+    return _planned(workloads_of(network_functions), machine_named(machine), PlanSettings(**options))
 
 
 def profile(
     network_functions: Sequence[Workload | str] | Workload | str,
     *,
     machine: "str | Machine" = DEFAULT_MACHINE,
-    plan: str = "all",
-    design: "str | Design" = "grid",
-    runs: int | None = None,
-    mixes: int | None = None,
-    stream: "Stream | None" = None,
-    replicates: int = 1,
-    seed: int = 0,
-    testbed: "str | Testbed" = "simulated",
-    own: Iterable["NetworkFunction"] = (),
-    store: str | Path | None = None,
-    jobs: int | None = None,
-    progress: "Progress | None" = None,
-    target_error: float | None = None,
-    report: "Callable[[AdaptiveOutcome], object] | None" = None,
-    latency: bool | Sequence[float] = False,
-    reduced_mixes: int = 0,
+    **options: Unpack[ProfileOptions],
 ) -> "ProfileDataset":
     """Measure network functions alone, beside the synthetic competitor, and in mixes.
 
     Parameters
     ----------
-    network_functions, machine, plan, design, runs, mixes, stream, replicates, seed, target_error
+    network_functions, machine
         As in :func:`plan_experiments`.
-    testbed : str or Testbed
-        Where the experiments run; the simulator by default.
-    own : iterable of NetworkFunction
-        Network functions of one's own, for the simulator.
-    store : path, optional
-        File that keeps every finished run; the same call again goes on where the last one ended.
-    jobs : int, optional
-        Runs at a time; every core by default.
-    progress : Progress, optional
-        Hears how far the campaign is.
-    report : callable, optional
-        Hears, with design ``adaptive``, why each network function's profile stopped and what it saved.
-    latency : bool or sequence of float
-        Afterwards also measure latency at several loads, alone and beside five of the competitions (48 runs per
-        network function); a sequence gives the loads, as shares of what was served there.
-    reduced_mixes : int
-        Afterwards also run so many mixes in which about half the network functions are offered 15 to 95 % of what they
-        served alone: they set the width of intervals of `solve_server` at reduced load. 60 do.
+    **options
+        By name, what is measured: fields of :class:`~slomo.workflow.campaign.PlanSettings` (plan, design, runs, mixes,
+        stream, replicates, seed, target_error); and how: fields of :class:`~slomo.workflow.campaign.RunSettings`
+        (testbed, own, store, jobs, progress, report, latency, reduced_mixes).
 
     Raises
     ------
@@ -167,83 +95,76 @@ def profile(
     >>> dataset.targets
     ('l2fwd@64B,100000f',)
     """
-    loads, reduced_mixes = _loads(latency, plan), _reduced_mixes(reduced_mixes, plan)
-    host = machine_of(testbed, machine, DEFAULT_MACHINE)
-    asked: dict[str, Any] = {"runs": runs, "mixes": mixes, "stream": stream, "replicates": replicates, "seed": seed}
-    made = make_testbed(testbed, host, own)
-    if design == ADAPTIVE and plan in ("all", "pressure"):
-        adaptive = _adaptive(workloads_of(network_functions), host, plan, target_error=target_error, **asked)
-        result = run_adaptive(adaptive, made, store, jobs, progress)
-        if report is not None:
-            for outcome in result.outcomes:
-                report(outcome)
-        measured = result.dataset
-    else:
-        planned = plan_experiments(network_functions, machine=host, plan=plan, design=design, **asked)
-        measured = run_campaign(planned, made, store, jobs, progress)
-    following = _following(measured, host, loads, reduced_mixes, stream, replicates=replicates, seed=seed)
-    for name, planned in following.items():
-        more = run_campaign(planned, made, None if store is None else f"{store}.{name}", jobs, progress)
-        measured = measured.merge(more)
+    wanted, running = settings_of(options)
+    running.check(wanted.plan)
+    host = machine_of(running.testbed, machine, DEFAULT_MACHINE)
+    testbed = make_testbed(running.testbed, host, running.own)
+    measured = _measured(workloads_of(network_functions), host, wanted, running, testbed)
+    for name, plan in _following(measured, host, wanted, running).items():
+        store = None if running.store is None else f"{running.store}.{name}"
+        measured = measured.merge(run_campaign(plan, testbed, store, running.jobs, running.progress))
     return measured
 
 
+def _measured(
+    workloads: Sequence[Workload], machine: "Machine", wanted: PlanSettings, running: RunSettings, testbed: "Testbed"
+) -> "ProfileDataset":
+    """Run the plan itself."""
+    if not wanted.adaptive:
+        plan = _planned(workloads, machine, wanted)
+        return run_campaign(plan, testbed, running.store, running.jobs, running.progress)
+    result = run_adaptive(_adaptive(workloads, machine, wanted), testbed, running.store, running.jobs, running.progress)
+    if running.report is not None:
+        for outcome in result.outcomes:
+            running.report(outcome)
+    return result.dataset
+
+
+def _planned(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSettings) -> "ExperimentPlan":
+    """Return the runs of a plan, as far as they are known before any of them is made."""
+    seeded: dict[str, Any] = {"replicates": wanted.replicates, "seed": wanted.seed}
+    if wanted.plan == "solo":
+        return solo_plan(workloads, machine, **seeded)
+    if wanted.plan == "accelerator":
+        return accelerator_plan(workloads, machine, **seeded)
+    if wanted.plan == "mixes":
+        return _mixes(workloads, machine, wanted.mixes, wanted.stream or "test", **seeded)
+    if wanted.design == ADAPTIVE:
+        return _adaptive(workloads, machine, wanted).sure()
+    pressure = pressure_plan(workloads, machine, wanted.design, runs=wanted.runs, **seeded)
+    if not _has_mixes(workloads, wanted):
+        return pressure
+    mixes = _mixes(workloads, machine, wanted.mixes, wanted.stream or "calibration", **seeded)
+    return combine("all", [pressure, mixes])
+
+
+def _has_mixes(workloads: Sequence[Workload], wanted: PlanSettings) -> bool:
+    """Return whether mixes that calibrate intervals follow the runs under pressure."""
+    return wanted.plan == "all" and len(workloads) > 1 and wanted.mixes != 0
+
+
 def _following(
-    measured: "ProfileDataset",
-    machine: "Machine",
-    loads: Sequence[float] | None,
-    reduced_mixes: int,
-    stream: "Stream | None",
-    **rest: Any,
+    measured: "ProfileDataset", machine: "Machine", wanted: PlanSettings, running: RunSettings
 ) -> "dict[str, ExperimentPlan]":
     """Return the plans whose offered loads follow from what was measured, by name."""
-    plans = {} if loads is None else {"latency": latency_plan(measured, loads=loads, **rest)}
-    if reduced_mixes:
-        half: Stream = stream or "calibration"
-        plans["reduced"] = reduced_mixes_plan(measured, reduced_mixes, machine=machine, stream=half, **rest)
+    plans, loads = {}, running.loads(wanted.plan)
+    seeded: dict[str, Any] = {"replicates": wanted.replicates, "seed": wanted.seed}
+    if loads is not None:
+        plans["latency"] = latency_plan(measured, loads=loads, **seeded)
+    if running.reduced_mixes:
+        half: Stream = wanted.stream or "calibration"
+        plans["reduced"] = reduced_mixes_plan(measured, running.reduced_mixes, machine=machine, stream=half, **seeded)
     return plans
 
 
-def _reduced_mixes(count: int, plan: str) -> int:
-    """Return the number of mixes at reduced load; what is wrong with it is said before anything is measured."""
-    if count < 0:
-        raise InvalidValueError(f"{count} mixes at reduced load were asked for, needed 0 or more", hint="60 do")
-    if count and plan not in ("all", "pressure", "solo"):
-        raise InvalidValueError(
-            f"mixes at reduced load were asked for with plan '{plan}', which does not measure what 100 % is",
-            hint="use plan solo, pressure or all",
-        )
-    return count
-
-
-def _loads(latency: bool | Sequence[float], plan: str) -> tuple[float, ...] | None:
-    """Return the loads to measure latency at, or None; what is wrong is said before anything is measured."""
-    if latency is False:
-        return None
-    if plan == "mixes":
-        raise InvalidValueError(
-            "latency at several loads was asked for with plan 'mixes'", hint="use plan solo, pressure or all"
-        )
-    return check_loads(LOADS if latency is True else latency)
-
-
-def _adaptive(
-    workloads: Sequence[Workload],
-    machine: "Machine",
-    plan: str,
-    runs: int | None,
-    mixes: int | None,
-    stream: "Stream | None",
-    target_error: float | None,
-    replicates: int,
-    seed: int,
-) -> "AdaptivePlan":
+def _adaptive(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSettings) -> "AdaptivePlan":
     """Return the adaptive plan, with the mixes that plan ``all`` adds."""
-    refuse_replicates(replicates)
+    refuse_replicates(wanted.replicates)
     besides = None
-    if plan == "all" and len(workloads) > 1 and mixes != 0:
-        besides = _mixes(workloads, machine, mixes, stream or "calibration", seed=seed)
-    return adaptive_plan(workloads, machine, target_error=target_error, budget=runs, seed=seed, besides=besides)
+    if _has_mixes(workloads, wanted):
+        besides = _mixes(workloads, machine, wanted.mixes, wanted.stream or "calibration", seed=wanted.seed)
+    error, most = wanted.target_error, wanted.runs
+    return adaptive_plan(workloads, machine, target_error=error, budget=most, seed=wanted.seed, besides=besides)
 
 
 def _mixes(

@@ -1,5 +1,6 @@
 """`slomo predict`: what a network function loses beside others, from saved models, without a rack."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ from slomo.cli.options import (
 from slomo.cli.output import emit_json, format_table
 from slomo.cli.verbs.learning import figure_path
 from slomo.cli.verbs.rows import RowsAsked, row_options, show_rows
+from slomo.vocabulary.defaults import Compat, Method
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,9 +116,10 @@ def command(
     if rows is not None or accelerator is not None:
         _rows(rows, accelerator, pattern, as_json=as_json, **given)
         return
-    _check_method(given["method"], given["compat"])
+    asked = PredictionAsked(**given)
+    asked.check()
     place = None if figure is None else figure_path(figure)
-    prediction = _predicted(**given)
+    prediction = _predicted(asked)
     if place is not None:
         _draw(prediction, place)
     if as_json:
@@ -125,16 +128,6 @@ def command(
     click.echo(_text(prediction))
     if explain:
         click.echo(_explanation(prediction) or "  explained   not: it serves what it is offered")
-
-
-def _check_method(method: str, compat: str | None) -> None:
-    """Refuse what a method would pass over."""
-    from slomo.errors import UsageError
-
-    if method == "equilibrium" and compat is not None:
-        raise UsageError(
-            "--compat and --method equilibrium were given: it composes no vectors", hint="leave one of them out"
-        )
 
 
 def _rows(rows: str | None, accelerator: str | None, pattern: str, *, as_json: bool, **given: Any) -> None:
@@ -154,56 +147,83 @@ def _rows(rows: str | None, accelerator: str | None, pattern: str, *, as_json: b
     show_rows(RowsAsked(rows, accelerator=accelerator, pattern=pattern, **same), as_json=as_json)
 
 
-def _predicted(
-    target: str,
-    beside: tuple[str, ...],
-    vector: tuple[str, ...],
-    traffic: tuple[str, ...],
-    strict: bool,
-    compat: Any,
-    nf_files: tuple[str, ...],
-    method: str = "auto",
-    offered: float | None = None,
-    partners: tuple[str, ...] = (),
-    **given: Any,
-) -> "Prediction":
-    from slomo.errors import UsageError
+@dataclass(frozen=True)
+class PredictionAsked:
+    """What the command line says about a prediction; fields as the options."""
+
+    target: str
+    beside: tuple[str, ...]
+    partners: tuple[str, ...]
+    vector: tuple[str, ...]
+    traffic: tuple[str, ...]
+    offered: float | None
+    method: Method
+    compat: Compat | None
+    nf_files: tuple[str, ...]
+    strict: bool
+    models: str | None
+    machine: str | None
+    model: str | None
+    coverage: float | None
+    seed: int | None
+
+    def check(self) -> None:
+        """Refuse options that contradict each other, or that another would pass over."""
+        from slomo.errors import UsageError
+
+        for wrong, what, hint in (
+            (
+                self.method == "equilibrium" and self.compat is not None,
+                "--compat and --method equilibrium were given: it composes no vectors",
+                "leave one of them out",
+            ),
+            (
+                self.vector and self.beside,
+                "--vector and --with were given, needed one of them",
+                "--vector stands for all competitors together",
+            ),
+            (
+                self.traffic and not self.vector,
+                "--traffic was given without --vector",
+                "with --with, write the traffic into the name: lpm@1500B,1000f",
+            ),
+            (
+                self.vector and self.method == "equilibrium",
+                f"--vector and --method {self.method} were given",
+                "a whole server is solved from its NFs; name them --with",
+            ),
+            (
+                self.vector and self.offered is not None,
+                "--vector and --offered were given",
+                "latency is predicted beside NFs that are known by name; name them --with",
+            ),
+            (
+                self.vector and self.partners,
+                "--shares-core-with and --vector were given",
+                "a core is shared with NFs that are known; name them --with",
+            ),
+        ):
+            if wrong:
+                raise UsageError(what, hint=hint)
+
+
+def _predicted(asked: PredictionAsked) -> "Prediction":
     from slomo.workflow.library import load_library
     from slomo.workflow.predict import predict, predict_vector
 
-    if vector and beside:
-        raise UsageError(
-            "--vector and --with were given, needed one of them", hint="--vector stands for all competitors together"
-        )
-    if traffic and not vector:
-        raise UsageError(
-            "--traffic was given without --vector", hint="with --with, write the traffic into the name: lpm@1500B,1000f"
-        )
-    if vector and method == "equilibrium":
-        raise UsageError(
-            f"--vector and --method {method} were given", hint="a whole server is solved from its NFs; name them --with"
-        )
-    if vector and offered is not None:
-        raise UsageError(
-            "--vector and --offered were given",
-            hint="latency is predicted beside NFs that are known by name; name them --with",
-        )
-    if partners and vector:
-        raise UsageError(
-            "--shares-core-with and --vector were given",
-            hint="a core is shared with NFs that are known; name them --with",
-        )
-    chosen = settings(**given)
+    chosen = settings(
+        models=asked.models, machine=asked.machine, model=asked.model, coverage=asked.coverage, seed=asked.seed
+    )
     library = load_library(chosen.models)
-    machine = _machine(given["machine"], chosen.machine, library.machines)
-    _check_own(nf_files, machine, library)
-    common: dict[str, Any] = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage, "strict": strict}
-    if vector:
-        return predict_vector(
-            target, _pairs("--vector", vector), library, traffic=_pairs("--traffic", traffic), **common
-        )
-    common |= {"shares_core_with": partners, "offered_mpps": offered}
-    return predict(target, beside, library, compat=compat, method=method, **common)
+    machine = _machine(asked.machine, chosen.machine, library.machines)
+    _check_own(asked.nf_files, machine, library)
+    common: dict[str, Any] = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage}
+    common["strict"] = asked.strict
+    if asked.vector:
+        vector, traffic = _pairs("--vector", asked.vector), _pairs("--traffic", asked.traffic)
+        return predict_vector(asked.target, vector, library, traffic=traffic, **common)
+    common |= {"shares_core_with": asked.partners, "offered_mpps": asked.offered}
+    return predict(asked.target, asked.beside, library, compat=asked.compat, method=asked.method, **common)
 
 
 def _machine(asked: str | None, default: str, known: tuple[str, ...]) -> str | None:

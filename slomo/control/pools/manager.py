@@ -6,74 +6,20 @@ Rules of Intel's Resource Management Daemon: maximum = minimum > 0 is guaranteed
 
 import fnmatch
 import threading
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from slomo.control.pools.configuration import PoolConfiguration
-from slomo.control.pools.layout import PoolLayout, free_block, lay_out, share_out
+from slomo.control.pools.layout import PoolLayout, lay_out
 from slomo.control.pools.request import PoolRequest, parse_request
+from slomo.control.pools.seats import PoolSeats
+from slomo.control.pools.workload import PoolWorkload, Processes, processes_of_this_host
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
-from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.enforce.receipt import Receipt
 from slomo.errors import InvalidValueError, TestbedError, UnknownNameError
-
-#: Processes of this host: id -> name.
-Processes = Callable[[], Mapping[int, str]]
-
-
-@dataclass(frozen=True)
-class PoolWorkload:
-    """A workload that was admitted.
-
-    Attributes
-    ----------
-    identifier, uuid : str
-        As RMD numbers and names them.
-    request : PoolRequest
-        What was asked for, with the policy's values.
-    pool : {'guarantee', 'besteffort', 'shared'}
-        Where it is.
-    mask : int
-        Its cache ways.
-    """
-
-    identifier: str
-    uuid: str
-    request: PoolRequest
-    pool: str
-    mask: int
-
-    @property
-    def class_name(self) -> str:
-        """Name of its class, as RMD forms it: cores or tasks, and the pool."""
-        members = self.request.core_ids or self.request.task_ids
-        return f"{'_'.join(map(str, members))}-{self.pool}" if self.pool != "shared" else "shared"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return RMD's shape of a workload."""
-        request = self.request
-        cache = {"max": request.max_ways, "min": request.min_ways}
-        unit = "mbps" if request.bandwidth_unit == "MB/s" else "percentage"
-        mba = {} if request.memory_bandwidth is None else {"mba": {unit: request.memory_bandwidth}}
-        members = {
-            "core_ids": [str(core) for core in request.core_ids],
-            "task_ids": [str(task) for task in request.task_ids],
-        }
-        return {
-            "id": self.identifier,
-            "uuid": self.uuid,
-            **{name: ids for name, ids in members.items() if ids},
-            **({"policy": request.policy} if request.policy else {}),
-            "cos_name": self.class_name,
-            "status": "Successful",
-            "rdt": {"cache": cache, **mba},
-            "origin": "REST",
-        }
-
 
 #: Predicted share of its solo throughput of each tenant in a plan, 0 to 1, by tenant; None where nothing is known.
 Estimator = Callable[[EnforcementPlan, Mapping[str, PoolRequest]], Mapping[str, float | None]]
@@ -123,6 +69,7 @@ class PoolManager:
     ) -> None:
         self.configuration, self.cache_ways, self.caches = configuration, cache_ways, caches
         self.layout: PoolLayout = lay_out(configuration, cache_ways)
+        self._seats = PoolSeats(self.layout, configuration.shrink, configuration.max_allowed_shared)
         self._backend, self._receipts, self._estimator = backend, receipts, estimator
         self._processes = processes or processes_of_this_host
         self._workloads: dict[str, PoolWorkload] = {}
@@ -166,7 +113,7 @@ class PoolManager:
         with self._lock:
             self._require_free(request)
             self._count += 1
-            placed = self._placed({**self._workloads}, str(self._count), request)
+            placed = self._seats.placed({**self._workloads}, str(self._count), request)
             self._enforce(placed)
             return self._workloads[str(self._count)]
 
@@ -184,7 +131,7 @@ class PoolManager:
             request = parse_request(merged, self.configuration)
             others = {key: value for key, value in self._workloads.items() if key != identifier}
             self._require_free(request, others)
-            placed = self._placed(others, identifier, request, old.uuid)
+            placed = self._seats.placed(others, identifier, request, old.uuid)
             self._enforce(dict(sorted(placed.items(), key=lambda item: int(item[0]))))
             return self._workloads[identifier]
 
@@ -262,7 +209,7 @@ class PoolManager:
 
     def _score(self, request: PoolRequest) -> int:
         try:
-            placed = self._placed({**self._workloads}, "asked", request)
+            placed = self._seats.placed({**self._workloads}, "asked", request)
         except TestbedError:
             return 0
         predicted = self._predicted(placed)
@@ -299,56 +246,8 @@ class PoolManager:
         if missing:
             raise TestbedError(f"task {missing[0]} is not running", hint="name tasks that run")
 
-    def _placed(
-        self, others: dict[str, PoolWorkload], identifier: str, request: PoolRequest, name: str | None = None
-    ) -> dict[str, PoolWorkload]:
-        """Return all workloads with one more, or raise where its pool has no room."""
-        fresh = PoolWorkload(identifier, name or str(uuid.uuid4()), request, request.pool, 0)
-        if request.pool == "guarantee":
-            taken = [workload.mask for workload in others.values() if workload.pool == "guarantee"]
-            mask = free_block(self.layout.guarantee, taken, request.max_ways)
-            if mask is None:
-                raise _no_room(request, self.layout.guarantee, taken)
-            return {**others, identifier: replace(fresh, mask=mask)}
-        if request.pool == "shared":
-            sharing = sum(workload.pool == "shared" for workload in others.values())
-            if not self.layout.shared or sharing >= self.configuration.max_allowed_shared:
-                raise TestbedError(
-                    f"{sharing} workloads share {self.layout.shared.bit_count()} ways, at most "
-                    f"{self.configuration.max_allowed_shared} may",
-                    hint="ask for ways of its own, or another host",
-                )
-            return {**others, identifier: replace(fresh, mask=self.layout.shared)}
-        return self._burst({**others, identifier: fresh})
-
-    def _burst(self, workloads: dict[str, PoolWorkload]) -> dict[str, PoolWorkload]:
-        bursting = {key: workload for key, workload in workloads.items() if workload.pool == "besteffort"}
-        if self.configuration.shrink:
-            wishes = [(key, w.request.max_ways, w.request.min_ways) for key, w in bursting.items()]
-            masks = share_out(self.layout.besteffort, wishes)
-        else:
-            masks = self._beside(bursting)
-        if masks is None:
-            newest = list(bursting.values())[-1].request
-            raise _no_room(newest, self.layout.besteffort, [w.mask for w in bursting.values()])
-        return {key: replace(w, mask=masks[key]) if key in masks else w for key, w in workloads.items()}
-
-    def _beside(self, bursting: Mapping[str, PoolWorkload]) -> dict[str, int] | None:
-        """Return masks where nobody is shrunk: the newest gets the largest free block between its limits."""
-        masks = {key: workload.mask for key, workload in bursting.items() if workload.mask}
-        for key, workload in bursting.items():
-            if workload.mask:
-                continue
-            sizes = range(workload.request.max_ways, workload.request.min_ways - 1, -1)
-            blocks = (free_block(self.layout.besteffort, masks.values(), ways) for ways in sizes)
-            mask = next((candidate for candidate in blocks if candidate is not None), None)
-            if mask is None:
-                return None
-            masks[key] = mask
-        return masks
-
     def _plan(self, workloads: Mapping[str, PoolWorkload]) -> EnforcementPlan:
-        settings = [_setting(key, workload) for key, workload in workloads.items()]
+        settings = [workload.setting(key) for key, workload in workloads.items()]
         busy = {core for setting in settings for core in setting.cores}
         reserved = (
             ("system", self.configuration.system, self.layout.system),
@@ -372,41 +271,3 @@ class PoolManager:
             plan = self._plan(workloads)
             self._receipt = apply(plan, self._backend, receipts=self._receipts, receipt=self._receipt)
         self._workloads = dict(workloads)
-
-
-def _setting(key: str, workload: PoolWorkload) -> TenantSetting:
-    request = workload.request
-    bandwidth = request.memory_bandwidth
-    return TenantSetting(
-        key,
-        cores=request.core_ids,
-        process_ids=request.task_ids,
-        llc_way_mask=workload.mask,
-        memory_bandwidth=None if bandwidth is None else MemoryBandwidth(bandwidth, request.bandwidth_unit),
-    )
-
-
-def _no_room(request: PoolRequest, pool: int, taken: Sequence[int]) -> TestbedError:
-    used = sum(mask.bit_count() for mask in taken)
-    return TestbedError(
-        f"pool {request.pool} has no {request.min_ways} adjacent ways left: {used} of {pool.bit_count()} are taken",
-        hint="remove a workload, ask for fewer ways, or for another pool",
-    )
-
-
-def processes_of_this_host() -> Mapping[int, str]:
-    """Return the names of this host's processes.
-
-    Examples
-    --------
-    >>> import os
-    >>> os.getpid() in processes_of_this_host()
-    True
-    """
-    names: dict[int, str] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            names[int(folder.name)] = (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()
-        except OSError:
-            continue
-    return names

@@ -14,7 +14,7 @@ from slomo.placement.online.decisions import DecisionWriter
 from slomo.placement.online.seating import seat_mixes, seat_requests
 from slomo.placement.online.settings import Fallback
 from slomo.placement.online.sockets import Socket, Spot
-from slomo.placement.online.state import State
+from slomo.placement.online.state import ClusterState
 from slomo.placement.planning.kinds_cover import SocketKind, cover_kinds
 from slomo.placement.planning.packing import rank
 from slomo.placement.policies.base import Asked, Policy
@@ -33,7 +33,7 @@ class Admission:
 
     Parameters
     ----------
-    state : State
+    state : ClusterState
         What runs where.
     policy : Policy
         Who decides.
@@ -43,13 +43,13 @@ class Admission:
         What to do with a network function that has no model.
     """
 
-    def __init__(self, state: State, policy: Policy, estimates: ThroughputEstimates, fallback: Fallback) -> None:
+    def __init__(self, state: ClusterState, policy: Policy, estimates: ThroughputEstimates, fallback: Fallback) -> None:
         self.state, self.policy, self.estimates, self.fallback = state, policy, estimates, fallback
         self.pieces = state.pieces
         self.writer = DecisionWriter(state, policy, estimates)
         self.cut: Memo[object, list[tuple[Piece, ...]]] = Memo(_MOST_CUTS)
 
-    def with_state(self, state: State) -> "Admission":
+    def with_state(self, state: ClusterState) -> "Admission":
         """Return the same on another state; what is remembered is shared."""
         other = Admission(state, self.policy, self.estimates, self.fallback)
         other.cut = self.cut

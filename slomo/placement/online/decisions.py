@@ -13,7 +13,7 @@ from slomo.placement.feasibility.mixes import Host, Piece, tenants_of
 from slomo.placement.feasibility.on_demand import Shares, Want, class_masks, foreseen, share_out
 from slomo.placement.online.refusals import Binding, told
 from slomo.placement.online.sockets import Socket
-from slomo.placement.online.state import State
+from slomo.placement.online.state import ClusterState
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.request import Request
@@ -29,7 +29,7 @@ class DecisionWriter:
 
     Parameters
     ----------
-    state : State
+    state : ClusterState
         What runs where.
     policy : Policy
         Who decides.
@@ -37,7 +37,7 @@ class DecisionWriter:
         Models and profiles.
     """
 
-    def __init__(self, state: State, policy: Policy, estimates: ThroughputEstimates) -> None:
+    def __init__(self, state: ClusterState, policy: Policy, estimates: ThroughputEstimates) -> None:
         self._state, self._policy, self._estimates = state, policy, estimates
         self._shared: Memo[object, Shares] = Memo(_MOST_SHARES)
 

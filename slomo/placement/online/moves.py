@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from slomo.placement.feasibility.mixes import Host
 from slomo.placement.online.sockets import Socket, Spot
-from slomo.placement.online.state import State
+from slomo.placement.online.state import ClusterState
 from slomo.placement.problem.request import Request
 
 #: Finds a socket for a piece of a request, given which sockets are allowed.
@@ -33,7 +33,7 @@ class Move:
     target: str
 
 
-def consolidate(state: State, choose: Chooser, max_moves: int) -> tuple[Move, ...]:
+def consolidate(state: ClusterState, choose: Chooser, max_moves: int) -> tuple[Move, ...]:
     """Empty the servers with the fewest pieces while moves are left; return the moves made."""
     done: list[Move] = []
     for server in sorted(
@@ -44,11 +44,11 @@ def consolidate(state: State, choose: Chooser, max_moves: int) -> tuple[Move, ..
     return tuple(done)
 
 
-def _load(state: State, server: int) -> int:
+def _load(state: ClusterState, server: int) -> int:
     return sum(len(place.signature) for place in state.sockets if place.server == server)
 
 
-def _emptied(state: State, choose: Chooser, server: int) -> list[Move]:
+def _emptied(state: ClusterState, choose: Chooser, server: int) -> list[Move]:
     """Move everything off a server to others in use, or nothing."""
     moves: list[Move] = []
     with state.trial() as trial:
@@ -64,7 +64,9 @@ def _emptied(state: State, choose: Chooser, server: int) -> list[Move]:
     return moves
 
 
-def moved_spot(state: State, choose: Chooser, name: str, spot: Spot, test: Callable[[Socket], bool]) -> Spot | None:
+def moved_spot(
+    state: ClusterState, choose: Chooser, name: str, spot: Spot, test: Callable[[Socket], bool]
+) -> Spot | None:
     """Move one piece of a request to the best socket of the same kind that passes a test; None where there is none."""
     request, host = state.requests[name], state.sockets[spot[0]].host
     rest = list(state.spots[name])

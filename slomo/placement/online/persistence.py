@@ -12,7 +12,7 @@ from slomo.errors import ConfigurationError
 from slomo.placement.feasibility.mixes import Piece, host_of
 from slomo.placement.online.moves import Move
 from slomo.placement.online.sockets import Socket, Spot
-from slomo.placement.online.state import State
+from slomo.placement.online.state import ClusterState
 from slomo.placement.policies.registry import DEPRECATED
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.decision import Decision
@@ -61,14 +61,14 @@ def snapshot(core: "Admission") -> dict[str, Any]:
     }
 
 
-def entry(state: State, request: str) -> dict[str, Any]:
+def entry(state: ClusterState, request: str) -> dict[str, Any]:
     """Return one placed request as a snapshot holds it."""
     used: set[tuple[int, int]] = set()
     pieces = [_spot_to_dict(state, request, spot, used) for spot in state.spots[request]]
     return {"request": state.requests[request].to_dict(), "pieces": pieces}
 
 
-def _spot_to_dict(state: State, name: str, spot: Spot, used: set[tuple[int, int]]) -> dict[str, Any]:
+def _spot_to_dict(state: ClusterState, name: str, spot: Spot, used: set[tuple[int, int]]) -> dict[str, Any]:
     number, piece = spot
     place, cut = state.sockets[number], state.pieces[piece]
     mine = [core for core, (owner, kind, _) in sorted(place.cores.items()) if owner == name and kind == piece]
@@ -156,7 +156,7 @@ def transferred(document: Mapping[str, Any], core: "Admission") -> None:
     _close(document, core.state)
 
 
-def _close(document: Mapping[str, Any], state: State) -> None:
+def _close(document: Mapping[str, Any], state: ClusterState) -> None:
     for name, why in document["closed"].items():
         number = state.number_of(name)
         if number is not None and why in ("cordoned", "failed"):
@@ -181,7 +181,7 @@ def _filled(document: Mapping[str, Any], core: "Admission") -> list[tuple[Reques
     return homeless
 
 
-def _same(state: State, number: int | None, server: Server) -> bool:
+def _same(state: ClusterState, number: int | None, server: Server) -> bool:
     """Say whether a socket is of the kind it was."""
     return number is not None and state.sockets[number].host == host_of(server)
 

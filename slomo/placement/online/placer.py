@@ -20,7 +20,7 @@ from slomo.placement.online.moves import Move, consolidate
 from slomo.placement.online.persistence import Restored, entry, restored, snapshot
 from slomo.placement.online.scaling import scale_out
 from slomo.placement.online.settings import PlacerOptions, PlacerSettings
-from slomo.placement.online.state import State
+from slomo.placement.online.state import ClusterState
 from slomo.placement.policies.base import Policy
 from slomo.placement.policies.registry import make_policy, policy_class
 from slomo.placement.problem.cluster import Cluster
@@ -80,7 +80,7 @@ class Placer:
         estimates = ThroughputEstimates(library, model, said.confidence, said.profiles, method, grid, reference)
         estimates.check_machines(cluster.machine_types)
         pieces = Pieces()
-        return Admission(State(cluster, pieces), make_policy(kind, estimates, pieces), estimates, said.fallback)
+        return Admission(ClusterState(cluster, pieces), make_policy(kind, estimates, pieces), estimates, said.fallback)
 
     def __repr__(self) -> str:
         return (
@@ -267,7 +267,7 @@ class Placer:
             stays as it was.
         """
         with self._lock:
-            core = self._core.with_state(State(self.cluster, self._core.pieces))
+            core = self._core.with_state(ClusterState(self.cluster, self._core.pieces))
             result = restored(document, core)
             self._core = core
             return result

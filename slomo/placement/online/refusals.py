@@ -7,7 +7,7 @@ from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.feasibility.oracle import Breach
 from slomo.placement.online.constraints import amounts_of
 from slomo.placement.online.sockets import Socket
-from slomo.placement.online.state import State
+from slomo.placement.online.state import ClusterState
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem.decision import Refusal
 from slomo.placement.problem.request import Request
@@ -34,13 +34,13 @@ class Binding:
 
     Parameters
     ----------
-    state : State
+    state : ClusterState
         What runs where.
     policy : Policy
         Who decides.
     """
 
-    def __init__(self, state: State, policy: Policy) -> None:
+    def __init__(self, state: ClusterState, policy: Policy) -> None:
         self._state, self._policy = state, policy
 
     def on(self, request: Request, host: Host, piece: Piece) -> Refusal:

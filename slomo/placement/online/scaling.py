@@ -6,7 +6,7 @@ E2 (SOSP'15) section 5: scale out on overload, split the traffic over all instan
 from collections.abc import Callable, Mapping
 
 from slomo.placement.feasibility.mixes import Piece
-from slomo.placement.online.state import State
+from slomo.placement.online.state import ClusterState
 from slomo.placement.problem.request import Request
 
 #: Rounds of watching before a batch is left as it is.
@@ -14,7 +14,7 @@ MOST_ROUNDS = 12
 
 
 def scale_out(
-    state: State,
+    state: ClusterState,
     observe: Callable[[], Mapping[str, float]],
     needed_mpps: Mapping[str, float],
     choose: Callable[[Request, int], int | None],
@@ -23,7 +23,7 @@ def scale_out(
 
     Parameters
     ----------
-    state : State
+    state : ClusterState
         What runs where.
     observe : callable
         Returns the throughput of every request now [Mpps].
@@ -43,7 +43,7 @@ def scale_out(
     return added
 
 
-def _one_more(state: State, name: str, needed_mpps: float, choose: Callable[[Request, int], int | None]) -> bool:
+def _one_more(state: ClusterState, name: str, needed_mpps: float, choose: Callable[[Request, int], int | None]) -> bool:
     """Split a request's traffic over one instance more, if there may be one and has room."""
     request, spots = state.requests[name], state.spots[name]
     if len(spots) >= request.replicas:

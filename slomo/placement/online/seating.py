@@ -6,13 +6,17 @@ ResQ (NSDI'18) section 5.3 plans a batch as a whole; what its plan leaves out is
 from collections.abc import Mapping, Sequence
 
 from slomo.placement.feasibility.mixes import Host, Signature
-from slomo.placement.online.state import State
+from slomo.placement.online.state import ClusterState
 from slomo.placement.policies.base import Policy, Seats
 from slomo.placement.problem.request import Request
 
 
 def seat_mixes(
-    state: State, policy: Policy, host: Host, plan: Mapping[Signature, int], queues: Mapping[int, Sequence[Request]]
+    state: ClusterState,
+    policy: Policy,
+    host: Host,
+    plan: Mapping[Signature, int],
+    queues: Mapping[int, Sequence[Request]],
 ) -> set[str]:
     """Fill empty sockets by a plan's mixes; return who is placed.
 
@@ -20,7 +24,7 @@ def seat_mixes(
 
     Parameters
     ----------
-    state : State
+    state : ClusterState
         What runs where.
     policy : Policy
         Whose plan it is; judges what is left of a mix.
@@ -52,7 +56,7 @@ def seat_mixes(
     return taken
 
 
-def seat_requests(state: State, host: Host, requests: Sequence[Request], seats: Seats) -> set[str]:
+def seat_requests(state: ClusterState, host: Host, requests: Sequence[Request], seats: Seats) -> set[str]:
     """Place what a plan that tells requests apart has seats for; return who is placed."""
     empty = state.empty_sockets(host)
     taken: set[str] = set()

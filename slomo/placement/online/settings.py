@@ -14,18 +14,23 @@ Fallback = Literal["refuse", "alone"]
 Observe = Callable[[Any], Mapping[str, float]]
 
 
-class PlacerOptions(TypedDict, total=False):
-    """What may be said by name; the meanings are those of :class:`PlacerSettings`."""
+class DecisionOptions(TypedDict, total=False):
+    """What texts and numbers say by name; the meanings are those of :class:`PlacerSettings`."""
 
     model: str
     confidence: float
-    profiles: Sequence[InstanceProfile]
     fallback: Fallback
     method: str
-    observe: Observe | None
     slo_grid: float
     reference_machine: str | None
     risk: float
+
+
+class PlacerOptions(DecisionOptions, total=False):
+    """All that may be said by name."""
+
+    profiles: Sequence[InstanceProfile]
+    observe: Observe | None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A signature's sockets are interchangeable; the one with the lowest number is taken, so that decisions can be repeated.
 Servers come and go: one that is closed (cordoned, failed, removed) keeps its number, and no socket of it is offered.
-Whatever is tried can be undone as a whole (:meth:`State.trial`).
+Whatever is tried can be undone as a whole (:meth:`ClusterState.trial`).
 """
 
 import heapq
@@ -21,7 +21,7 @@ from slomo.placement.problem.request import Request
 Closed = Literal["cordoned", "failed", "removed"]
 
 
-class State:
+class ClusterState:
     """All sockets of a cluster.
 
     Parameters
@@ -44,7 +44,7 @@ class State:
 
     Examples
     --------
-    >>> state = State(Cluster.uniform("e5-2620v4", 2), Pieces())
+    >>> state = ClusterState(Cluster.uniform("e5-2620v4", 2), Pieces())
     >>> len(state.sockets), state.servers_used
     (2, 0)
     """
@@ -304,9 +304,9 @@ class State:
         self._note(lambda: self.renamed(other, name))
         self.version += 1
 
-    def copy(self) -> "State":
+    def copy(self) -> "ClusterState":
         """Return a state of its own that runs the same; pieces keep their numbers."""
-        other = State.__new__(State)
+        other = ClusterState.__new__(ClusterState)
         other.__dict__.update(self.__dict__)
         other.servers, other.closed = list(self.servers), dict(self.closed)
         other.sockets = [replace(place, cores=dict(place.cores)) for place in self.sockets]

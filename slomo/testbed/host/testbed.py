@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.records.provenance import describe_environment, describe_run
@@ -40,6 +40,27 @@ _STEADY_S = 0.6
 _REPORTERS = 4
 
 
+class HostTools(TypedDict, total=False):
+    """What a host's testbed uses beside its cores and counters.
+
+    Attributes
+    ----------
+    calibration : Calibration, optional
+        Of the reporter probes; loaded, or made once per machine, if not given.
+    lock_path : path, optional
+        Lock that keeps a second campaign off this host.
+    generator : TrafficGenerator, optional
+        Sends to NFs whose throughput a generator tells (`throughput: {source: generator}`).
+    allocator : Allocator, optional
+        Partitions the cache where a co-location asks for it; the first that works here if not given.
+    """
+
+    calibration: Calibration | None
+    lock_path: Path | None
+    generator: TrafficGenerator | None
+    allocator: Allocator | None
+
+
 class HostTestbed:
     """Runs co-locations on this machine.
 
@@ -55,14 +76,8 @@ class HostTestbed:
         ``"probe"``, a reader's alias or instance; the first that works here if not given.
     settings : HostSettings, optional
         How long and how often to measure.
-    calibration : Calibration, optional
-        Of the reporter probes; loaded, or made once per machine, if not given.
-    lock_path : path, optional
-        Lock that keeps a second campaign off this host.
-    generator : TrafficGenerator, optional
-        Sends to NFs whose throughput a generator tells (`throughput: {source: generator}`).
-    allocator : Allocator, optional
-        Partitions the cache where a co-location asks for it; the first that works here if not given.
+    **tools
+        What else is used, by name: `calibration`, `lock_path`, `generator` and `allocator` of `HostTools`.
 
     Raises
     ------
@@ -87,10 +102,7 @@ class HostTestbed:
         cores: Sequence[int] | None = None,
         counters: str | CounterReader | None = None,
         settings: HostSettings | None = None,
-        calibration: Calibration | None = None,
-        lock_path: Path | None = None,
-        generator: TrafficGenerator | None = None,
-        allocator: Allocator | None = None,
+        **tools: Unpack[HostTools],
     ) -> None:
         self._described = machine if isinstance(machine, Machine) else this_machine(machine or NAME)
         self.machine = self._described.name
@@ -100,11 +112,12 @@ class HostTestbed:
         self._own = {nf.name: nf for nf in network_functions}
         self._definitions: dict[str, HostDefinition] = {}
         self._running = threading.Lock()
-        self._lock = HostLock(lock_path)
+        self._lock = HostLock(tools.get("lock_path"))
         self._release = weakref.finalize(self, self._lock.release)
-        self.probe = ProbeSource(self.cores, self.settings, self._own.get("synthetic", "synthetic"), calibration)
-        self._bench = Bench(self.cores, self.settings, self.reader, self.probe, generator)
-        self._allocator = allocator
+        synthetic = self._own.get("synthetic", "synthetic")
+        self.probe = ProbeSource(self.cores, self.settings, synthetic, tools.get("calibration"))
+        self._bench = Bench(self.cores, self.settings, self.reader, self.probe, tools.get("generator"))
+        self._allocator = tools.get("allocator")
         self.removed = Removed((), ())
 
     def __enter__(self) -> "HostTestbed":

@@ -1,0 +1,92 @@
+"""A workload in a cache pool, in RMD's shape and as a setting of the machine; and the processes a host runs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slomo.control.pools.request import PoolRequest
+from slomo.enforce.plan import MemoryBandwidth, TenantSetting
+
+#: Processes of this host: id -> name.
+Processes = Callable[[], Mapping[int, str]]
+
+
+@dataclass(frozen=True)
+class PoolWorkload:
+    """A workload that was admitted.
+
+    Attributes
+    ----------
+    identifier, uuid : str
+        As RMD numbers and names them.
+    request : PoolRequest
+        What was asked for, with the policy's values.
+    pool : {'guarantee', 'besteffort', 'shared'}
+        Where it is.
+    mask : int
+        Its cache ways.
+    """
+
+    identifier: str
+    uuid: str
+    request: PoolRequest
+    pool: str
+    mask: int
+
+    @property
+    def class_name(self) -> str:
+        """Name of its class, as RMD forms it: cores or tasks, and the pool."""
+        members = self.request.core_ids or self.request.task_ids
+        return f"{'_'.join(map(str, members))}-{self.pool}" if self.pool != "shared" else "shared"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return RMD's shape of a workload."""
+        request = self.request
+        cache = {"max": request.max_ways, "min": request.min_ways}
+        unit = "mbps" if request.bandwidth_unit == "MB/s" else "percentage"
+        mba = {} if request.memory_bandwidth is None else {"mba": {unit: request.memory_bandwidth}}
+        members = {
+            "core_ids": [str(core) for core in request.core_ids],
+            "task_ids": [str(task) for task in request.task_ids],
+        }
+        return {
+            "id": self.identifier,
+            "uuid": self.uuid,
+            **{name: ids for name, ids in members.items() if ids},
+            **({"policy": request.policy} if request.policy else {}),
+            "cos_name": self.class_name,
+            "status": "Successful",
+            "rdt": {"cache": cache, **mba},
+            "origin": "REST",
+        }
+
+    def setting(self, tenant: str) -> TenantSetting:
+        """Return what the machine is to do for it, under a tenant's name."""
+        asked = self.request
+        bandwidth = asked.memory_bandwidth
+        return TenantSetting(
+            tenant,
+            cores=asked.core_ids,
+            process_ids=asked.task_ids,
+            llc_way_mask=self.mask,
+            memory_bandwidth=None if bandwidth is None else MemoryBandwidth(bandwidth, asked.bandwidth_unit),
+        )
+
+
+def processes_of_this_host() -> Mapping[int, str]:
+    """Return the names of this host's processes.
+
+    Examples
+    --------
+    >>> import os
+    >>> os.getpid() in processes_of_this_host()
+    True
+    """
+    names: dict[int, str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            names[int(folder.name)] = (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            continue
+    return names

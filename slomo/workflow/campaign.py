@@ -1,0 +1,199 @@
+"""What a campaign measures and how it is run, as values: each setting can be said by name wherever a verb measures."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.profiling.plans.latency_plans import LOADS, check_loads
+
+if TYPE_CHECKING:
+    from slomo.profiling.adaptive.outcome import AdaptiveOutcome
+    from slomo.profiling.campaign.progress import Progress
+    from slomo.profiling.plans.basic import Stream
+    from slomo.profiling.plans.designs import Design
+    from slomo.testbed.base import Testbed
+    from slomo.vocabulary.network_function import NetworkFunction
+
+#: The design that decides on its runs as it goes.
+ADAPTIVE = "adaptive"
+PLANS = ("all", "pressure", "solo", "mixes", "accelerator")
+
+
+class PlanOptions(TypedDict, total=False):
+    """What is measured, by name; the meanings are those of :class:`PlanSettings`."""
+
+    plan: str
+    design: "str | Design"
+    runs: int | None
+    mixes: int | None
+    stream: "Stream | None"
+    replicates: int
+    seed: int
+    target_error: float | None
+
+
+class Running(TypedDict, total=False):
+    """How runs are made, by name; the meanings are those of :class:`RunSettings`."""
+
+    testbed: "str | Testbed"
+    own: Iterable["NetworkFunction"]
+    store: str | Path | None
+    jobs: int | None
+    progress: "Progress | None"
+
+
+class ProfileOptions(PlanOptions, Running, total=False):
+    """Everything that :func:`slomo.profile` can be told by name."""
+
+    report: "Callable[[AdaptiveOutcome], object] | None"
+    latency: bool | Sequence[float]
+    reduced_mixes: int
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """What is measured.
+
+    Attributes
+    ----------
+    plan : {"all", "pressure", "solo", "mixes", "accelerator"}
+        ``pressure`` is solo runs and runs beside the synthetic competitor; ``all`` is that and, with two or more
+        network functions, mixes that set the width of intervals.
+    design : str or Design
+        ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``.
+    runs : int, optional
+        Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
+    mixes : int, optional
+        Mixes to run; by default up to 200.
+    stream : {"calibration", "test"}, optional
+        Which half of all mixes to draw from: calibration in plan ``all``, else test.
+    replicates : int
+        Runs of every experiment.
+    seed : int
+        Seed of everything random.
+    target_error : float, optional
+        Held-out error at which ``adaptive`` stops, as a share of solo throughput.
+
+    Raises
+    ------
+    UnknownNameError
+        For a plan there is none of.
+
+    Examples
+    --------
+    >>> PlanSettings("pressure", runs=20).adaptive
+    False
+    """
+
+    plan: str = "all"
+    design: "str | Design" = "grid"
+    runs: int | None = None
+    mixes: int | None = None
+    stream: "Stream | None" = None
+    replicates: int = 1
+    seed: int = 0
+    target_error: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.plan not in PLANS:
+            raise UnknownNameError("plan", self.plan, PLANS)
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether what is run is decided on the way."""
+        return self.design == ADAPTIVE and self.plan in ("all", "pressure")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How runs are made, and what follows them.
+
+    Attributes
+    ----------
+    testbed : str or Testbed
+        Where the experiments run; the simulator by default.
+    own : iterable of NetworkFunction
+        Network functions of one's own, for the simulator.
+    store : path, optional
+        File that keeps every finished run; the same call again goes on where the last one ended.
+    jobs : int, optional
+        Runs at a time; every core by default.
+    progress : Progress, optional
+        Hears how far the campaign is.
+    report : callable, optional
+        Hears, with design ``adaptive``, why each network function's profile stopped and what it saved.
+    latency : bool or sequence of float
+        Afterwards also measure latency at several loads, alone and beside five of the competitions (48 runs per
+        network function); a sequence gives the loads, as shares of what was served there.
+    reduced_mixes : int
+        Afterwards also run so many mixes in which about half the network functions are offered 15 to 95 % of what they
+        served alone: they set the width of intervals of `solve_server` at reduced load. 60 do.
+
+    Examples
+    --------
+    >>> RunSettings(latency=(0.5, 0.9)).loads("solo")
+    (0.5, 0.9)
+    """
+
+    testbed: "str | Testbed" = "simulated"
+    own: Iterable["NetworkFunction"] = ()
+    store: str | Path | None = None
+    jobs: int | None = None
+    progress: "Progress | None" = None
+    report: "Callable[[AdaptiveOutcome], object] | None" = None
+    latency: bool | Sequence[float] = False
+    reduced_mixes: int = 0
+
+    def check(self, plan: str) -> None:
+        """Say what cannot follow a plan before anything is measured.
+
+        Raises
+        ------
+        InvalidValueError
+            For loads, or a number of mixes, that make no sense or that the plan does not prepare.
+        """
+        self.loads(plan)
+        if self.reduced_mixes < 0:
+            raise InvalidValueError(
+                f"{self.reduced_mixes} mixes at reduced load were asked for, needed 0 or more", hint="60 do"
+            )
+        if self.reduced_mixes and plan not in ("all", "pressure", "solo"):
+            raise InvalidValueError(
+                f"mixes at reduced load were asked for with plan '{plan}', which does not measure what 100 % is",
+                hint="use plan solo, pressure or all",
+            )
+
+    def loads(self, plan: str) -> tuple[float, ...] | None:
+        """Return the loads to measure latency at, or None.
+
+        Raises
+        ------
+        InvalidValueError
+            For loads that make no sense, and after mixes.
+        """
+        if self.latency is False:
+            return None
+        if plan == "mixes":
+            raise InvalidValueError(
+                "latency at several loads was asked for with plan 'mixes'", hint="use plan solo, pressure or all"
+            )
+        return check_loads(LOADS if self.latency is True else self.latency)
+
+
+def settings_of(options: Mapping[str, Any]) -> tuple[PlanSettings, RunSettings]:
+    """Return what is measured and how, from what was said by name.
+
+    Raises
+    ------
+    TypeError
+        For a name there is none of.
+
+    Examples
+    --------
+    >>> settings_of({"runs": 20, "jobs": 2})[1].jobs
+    2
+    """
+    planned = {name: value for name, value in options.items() if name in PlanOptions.__annotations__}
+    return PlanSettings(**planned), RunSettings(**{n: v for n, v in options.items() if n not in planned})
