@@ -17,8 +17,6 @@ from slomo.vocabulary.service_chains import DEFAULT_SHARES, LEAST_SHARES, MOST_S
 LEAST_WEIGHT, MOST_WEIGHT, DEFAULT_WEIGHT = 1, 10_000, 100
 #: NFVnice, section 3: the cost is sampled every millisecond, its window is 100 ms, weights are written every 10 ms.
 SAMPLE_MS, WINDOW_MS, UPDATE_MS = 1.0, 100.0, 10.0
-#: Buckets of a cost histogram: 16 per factor of two, so a median is off by 2.2 % at most; the last is open.
-BUCKETS_PER_OCTAVE, BUCKETS = 16, 512
 
 
 @dataclass(frozen=True)
@@ -88,48 +86,6 @@ class CostWindow:
     def median_cycles(self) -> float | None:
         """The median, which a few outliers do not move; None without samples."""
         return median(cycles for _, cycles in self.samples) if self.samples else None
-
-
-def bucket_of(cycles: float) -> int:
-    """Return the bucket of a histogram of costs in which a packet of so many cycles is counted.
-
-    Examples
-    --------
-    >>> bucket_of(1.0), bucket_of(2.0), bucket_of(1e30)
-    (0, 16, 511)
-    """
-    if cycles < 1.0:
-        return 0
-    mantissa, octave = float(cycles), 0
-    while mantissa >= 2.0:
-        mantissa /= 2.0
-        octave += 1
-    inside: int = sum(mantissa >= 2.0 ** (step / BUCKETS_PER_OCTAVE) for step in range(1, BUCKETS_PER_OCTAVE))
-    return int(min(octave * BUCKETS_PER_OCTAVE + inside, BUCKETS - 1))
-
-
-def histogram_median(counts: Sequence[int]) -> float | None:
-    """Return the median cost that a histogram tells [cycles]: the middle of the bucket it falls in, None if empty.
-
-    Parameters
-    ----------
-    counts : sequence of int, shape (BUCKETS,) or shorter
-        Samples per bucket of :func:`bucket_of`.
-
-    Examples
-    --------
-    >>> counts = [0] * BUCKETS
-    >>> for cycles in (500.0, 505.0, 90_000.0):
-    ...     counts[bucket_of(cycles)] += 1
-    >>> 489 < histogram_median(counts) < 512
-    True
-    """
-    total, seen = sum(counts), 0
-    for bucket, count in enumerate(counts):
-        seen += count
-        if count and 2 * seen >= total:
-            return float(2.0 ** ((bucket + 0.5) / BUCKETS_PER_OCTAVE))
-    return None
 
 
 def fair_shares(observations: Sequence[NFObservation]) -> dict[str, float]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
@@ -183,21 +182,3 @@ class RecursiveResiduals:
         self.count += 1
         self.mean += (value - self.mean) / self.count
         return deviation
-
-
-def simulated_run_lengths(threshold: float, runs: int, *, seed: int, reference: float = REFERENCE) -> NDArray[np.int64]:
-    """Return run lengths of many sequences in which nothing changes, to check a threshold by.
-
-    Examples
-    --------
-    >>> bool(50 < simulated_run_lengths(2.5, 400, seed=1).mean() < 90)
-    True
-    """
-    generator = np.random.default_rng(seed)
-    total, length = np.zeros(runs), np.zeros(runs, dtype=np.int64)
-    running = np.ones(runs, dtype=bool)
-    while running.any():
-        total[running] = np.maximum(0.0, total[running] + generator.standard_normal(int(running.sum())) - reference)
-        length[running] += 1
-        running &= total <= threshold
-    return length

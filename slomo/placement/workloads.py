@@ -6,7 +6,7 @@ from 1 to 10 Gbit/s over 120 s.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -163,17 +163,6 @@ def arrivals(
     events = [Event(float(time), True, request) for time, request in zip(come, requests, strict=True)]
     events += [Event(float(time), False, request) for time, request in zip(go, requests, strict=True)]
     return tuple(sorted(events, key=lambda event: (event.time_s, not event.arrives, event.request.id)))
-
-
-def with_slo(requests: Sequence[Request], slo: SLO) -> tuple[Request, ...]:
-    """Return the same requests with another SLO.
-
-    Examples
-    --------
-    >>> with_slo(slomo_requests(1), SLO(min_share=0.5))[0].slo.min_share
-    0.5
-    """
-    return tuple(replace(request, slo=slo) for request in requests)
 
 
 def _tagged(tag: str) -> tuple[str, ...]:

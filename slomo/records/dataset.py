@@ -88,11 +88,6 @@ class ProfileDataset:
         """The target's throughput of every row [Mpps], shape ``(n_rows,)``."""
         return self._frame[schema.THROUGHPUT].to_numpy(dtype=np.float64, copy=True)
 
-    @property
-    def traffic_names(self) -> tuple[str, ...]:
-        """Imported traffic columns, ``traffic.<name>``."""
-        return tuple(name for name in self._frame.columns if name.startswith(schema.TRAFFIC_PREFIX))
-
     def __len__(self) -> int:
         return len(self._frame)
 

@@ -5,7 +5,7 @@ the target starts (its socket-level columns are the vector V), and again with th
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from slomo.errors import InvalidValueError
@@ -136,10 +136,6 @@ class RunRecord:
             raise InvalidValueError(f"{self.colocation.label}: there is no target in this run")
         return self.beside.tenants[0]
 
-    def without_truth(self) -> "RunRecord":
-        """Return the record as an experimenter would see it."""
-        return replace(self, truth=None)
-
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
         return {
@@ -163,14 +159,3 @@ class RunRecord:
             provenance=dict(data["provenance"]),
             truth=None if data.get("truth") is None else cls.from_dict(data["truth"]),
         )
-
-
-def tenant_fields() -> tuple[str, ...]:
-    """Return the scalar fields of a tenant's sample, in order.
-
-    Examples
-    --------
-    >>> tenant_fields()[0]
-    'throughput_mpps'
-    """
-    return tuple(name for name in asdict(TenantSample(0.0, MetricVector({}))) if name != "vector")

@@ -25,7 +25,7 @@ class ReplayTestbed:
     Parameters
     ----------
     source : ProfileDataset or iterable of RunRecord
-        Raw records (for instance `profiling.store.stored_records`) are given back exactly. A dataset tells about
+        Raw records (for instance `stored_records` of a campaign's store) are given back exactly. A dataset tells about
         single competitors in mixes only, where each has a row of its own; elsewhere their samples are empty, their
         throughput is not known (NaN).
     environment : mapping, optional

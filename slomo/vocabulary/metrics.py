@@ -5,7 +5,7 @@ Intel PCM as SLOMO (SIGCOMM'20, section 5, table of candidate metrics) uses them
 sampling interval turned into rates per second (PCM 202604, src/pcm.cpp, print_csv; src/cpucounters.cpp).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -265,17 +265,6 @@ def metric(name: str) -> Metric:
     if found is None:
         raise UnknownNameError("metric", name, [*METRICS, *ALIASES])
     return found
-
-
-def metrics_of(scope: Scope) -> Iterator[Metric]:
-    """Yield the metrics reported at `scope`, in table order.
-
-    Examples
-    --------
-    >>> "UPI" in {m.name for m in metrics_of(Scope.CORE)}
-    False
-    """
-    return (item for item in METRICS.values() if scope in item.scopes)
 
 
 def canonical_names(names: Iterable[str]) -> tuple[str, ...]:

@@ -225,6 +225,16 @@ def test_replay_answers_from_a_recorded_dataset(profiled: ProfileDataset, bench,
     assert load_dataset(out).solo_mpps("lpm") == profiled.solo_mpps("lpm")
 
 
+def test_replay_answers_from_a_campaign_s_store(capsys, tmp_path: Path) -> None:
+    """The runs that a campaign kept, replayed, give the throughput of its dataset."""
+    out, again = tmp_path / "p.parquet", tmp_path / "again.parquet"
+    assert main(f"profile lpm --plan solo --out {out}".split()) == 0
+    line = f"profile lpm --plan solo --testbed replay --source {out}.runs.sqlite --out {again}"
+    assert main(line.split()) == 0
+
+    assert load_dataset(again).solo_mpps("lpm") == load_dataset(out).solo_mpps("lpm")
+
+
 def test_network_function_of_one_s_own_is_profiled_and_predicted(capsys, tmp_path: Path) -> None:
     """--nf FILE takes a network function from YAML through the whole job."""
     own = tmp_path / "mirror.yaml"

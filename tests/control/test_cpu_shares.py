@@ -6,14 +6,11 @@ from hypothesis import strategies as st
 
 from slomo.control.back_pressure import BackPressure, PressureSettings, QueueObservation, press_back
 from slomo.control.cpu_shares import (
-    BUCKETS,
     CostWindow,
     NFObservation,
-    bucket_of,
     cpu_shares,
     cpu_weights,
     fair_shares,
-    histogram_median,
 )
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.service_chains import checked_shares
@@ -67,17 +64,6 @@ def test_weights_stay_within_a_cgroup(loads: list[tuple[float, float]]) -> None:
 
     assert all(2 <= share <= 262_144 for share in cpu_shares(seen).values())
     assert all(1 <= weight <= 10_000 for weight in cpu_weights(seen).values())
-
-
-@given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=99))
-def test_histogram_median_is_near_the_median(costs: list[float]) -> None:
-    """The buckets of the histogram cost 2.3 % at most against the sample that is the (lower) median."""
-    counts = [0] * BUCKETS
-    for cycles in costs:
-        counts[bucket_of(cycles)] += 1
-    lower = sorted(costs)[(len(costs) - 1) // 2]
-
-    assert histogram_median(counts) == pytest.approx(lower, rel=0.023)
 
 
 def test_window_forgets_after_100_ms() -> None:

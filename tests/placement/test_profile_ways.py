@@ -80,17 +80,6 @@ def test_load_for_a_latency_lies_on_the_line_between_two_measured():
     assert profile.load_for(6.0, None, speed=0.5) == pytest.approx(0.6)
 
 
-def test_capacity_for_a_latency_counts_that_slower_instances_take_longer():
-    """At the capacity asked for, stretched times are just within the limit; with less they are not."""
-    profile = InstanceProfile("m", "nf", 4.0, ((1, 4.0),), ((0.2, 1.0, 2.0), (0.6, 3.0, 5.0), (0.9, 9.0, 12.0)))
-    capacity = profile.capacity_for(2.0, 9.0, None)
-
-    speed = capacity / 4.0
-    assert 2.0 / capacity == pytest.approx(profile.load_for(9.0, None, speed), rel=1e-3)
-    assert 2.0 / (0.95 * capacity) > profile.load_for(9.0, None, 0.95 * speed)
-    assert profile.capacity_for(3.9, 9.0, None) is None
-
-
 def test_falling_neighbours_are_put_on_their_mean():
     """The rising sequence nearest to a noisy one keeps its mean."""
     values = [3.0, 1.0, 2.0, 5.0, 4.0]

@@ -197,6 +197,7 @@ def test_failing_run_does_not_stop_the_others(tmp_path):
     assert len(caught.value.dataset) == 5
     with CampaignStore(store) as opened:
         assert [error for _, error, _ in opened.failures()] == ["OSError"] * 2
+    assert "2 attempts failed so far, the last: " in str(describe_campaign(plan, ToyTestbed(), store))
     assert run_campaign(plan, ToyTestbed(), store) == run_campaign(plan, ToyTestbed())
 
 

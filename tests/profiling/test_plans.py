@@ -4,14 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slomo.errors import IncompatibleMeasurementsError, InvalidValueError, UnknownNameError, UnstableMeasurementError
-from slomo.profiling.campaign.stability import needs_another, require_stable
+from slomo.errors import IncompatibleMeasurementsError, InvalidValueError, UnknownNameError
+from slomo.profiling.campaign.stability import needs_another
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan, solo_plan, stream_of
 from slomo.profiling.plans.designs import Pressure, competitor, grid, make_design, slomo_grid, sobol, thinned
 from slomo.profiling.plans.plan import ExperimentPlan, combine, run_seed
-from slomo.records.measurement import summarise
-from slomo.testbed.wrappers import NoisyTestbed
-from slomo.testing.builders import ToyTestbed, toy_plan
+from slomo.testing.builders import toy_plan
 from slomo.vocabulary.workload import Traffic, Workload
 
 MACHINE = "e5-2620v4"
@@ -189,20 +187,6 @@ def test_run_seeds_are_safe_everywhere(seed, replicate):
     assert 0 <= found < 2**53
     assert int(float(found)) == found
     assert found != run_seed(seed, "0123456789abcdef", replicate + 1)
-
-
-def test_unstable_measurement_says_what_varied():
-    """The error names target, competitors, sizes, dispersion, limit and every value."""
-    colocation = toy_plan().colocations[3]
-    loud = NoisyTestbed(ToyTestbed(), throughput=0.5)
-    measurement = summarise([loud.run(colocation, seed=seed) for seed in range(4)])
-    with pytest.raises(
-        UnstableMeasurementError,
-        match=r"'lpm' beside 3 x 'synthetic' \(4 MiB\) varies by \d+% over 4 runs \(limit 5%\): .* Mpps",
-    ):
-        require_stable(measurement)
-    quiet = summarise([ToyTestbed().run(colocation) for _ in range(3)])
-    assert require_stable(quiet) is quiet
 
 
 def test_repetition_stops_when_stable_or_at_the_maximum():

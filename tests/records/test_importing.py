@@ -9,7 +9,7 @@ import pytest
 
 from slomo.errors import ConfigurationError
 from slomo.records.dataset import ProfileDataset
-from slomo.records.importing.door import import_pcm, import_table
+from slomo.records.importing.door import import_table
 from slomo.records.importing.mapping import load_mapping, metric_factor, throughput_mpps
 from slomo.vocabulary.metrics import METRICS, metric
 
@@ -61,7 +61,7 @@ def test_traffic_identifies_and_features_describe(table):
     """A traffic column makes the workload, a feature column stays a number of the row."""
     dataset = import_table(table(ROWS), HEADERLESS)
     assert dataset.targets == ("acl@1518B,100000f",)
-    assert dataset.traffic_names == ("traffic.flow_count",)
+    assert [name for name in dataset.frame if name.startswith("traffic.")] == ["traffic.flow_count"]
     by_flows = altered()
     by_flows["columns"]["flows"] = {"traffic": "flow_count"}
     assert import_table(table(ROWS), by_flows).targets == ("acl@1518B,16384f", "acl@1518B,20000f")
@@ -236,7 +236,7 @@ def test_pcm_run_becomes_a_row(pcm_files):
     """The competition alone comes from the socket, the target's own vector from its core, the rest by subtraction."""
     competitors = [{"nf": "synthetic", "configuration": {"data_size_mib": 4}, "count": 2}]
     mapping = pcm_mapping(alone="semicolon-sparse.csv", beside="comma-sparse.csv", competitors=competitors)
-    dataset = import_pcm(pcm_files, mapping)
+    dataset = import_table(pcm_files, mapping)
     row = dataset.frame.iloc[0]
     assert (row["competition.L2MISS"], row["own.L2MISS"], row["beside.L2MISS"]) == (6.0, 6.0, 0.0)
     assert (row["competition.READ"], row["throughput_mpps"], row["competitor_count"]) == (4.0, 0.3, 2)

@@ -79,7 +79,12 @@ if TYPE_CHECKING:
     "--store", metavar="FILE", type=click.Path(), help="Where finished runs are kept; DATASET.runs.sqlite by default."
 )
 @click.option("--testbed", metavar="NAME", help="simulated, replay or host. [setting: testbed]")
-@click.option("--source", metavar="DATASET", type=click.Path(), help="What testbed `replay` answers from.")
+@click.option(
+    "--source",
+    metavar="DATASET",
+    type=click.Path(),
+    help="What testbed `replay` answers from: a dataset, or a campaign's store.",
+)
 @click.option(
     "--host",
     "host_file",
@@ -145,9 +150,16 @@ def _arguments(
     made: Testbed = (
         _host(host_file, host, nf_files)
         if host_file is not None
-        else make_testbed(chosen.testbed, host, own_network_functions(nf_files), source)
+        else make_testbed(chosen.testbed, host, own_network_functions(nf_files), _recorded(source))
     )
     return {**given, "machine": host, "testbed": made, "seed": chosen.seed, "jobs": chosen.jobs or None}
+
+
+def _recorded(source: str | None) -> Any:
+    """Return what is replayed: runs as they were made where it is a store, else the dataset's place."""
+    from slomo.profiling.campaign.store import stored_records
+
+    return stored_records(source) if source is not None and source.endswith(".sqlite") else source
 
 
 def _host(host_file: str, machine: "Machine", nf_files: tuple[str, ...]) -> "Testbed":

@@ -28,6 +28,8 @@ class CampaignDescription:
         Workload key of each target -> its co-locations.
     runs, finished, pending : int
         Runs the plan is sure to need, those already in the store, those left.
+    failures : tuple of str
+        Attempts that failed so far, each as run, kind of error and message, oldest first.
     most_runs : int
         Runs if every co-location needs its maximum of repetitions.
     jobs : int
@@ -43,6 +45,7 @@ class CampaignDescription:
     runs: int
     finished: int
     pending: int
+    failures: tuple[str, ...]
     most_runs: int
     jobs: int
     estimate_s: float
@@ -56,6 +59,8 @@ class CampaignDescription:
         lines += [f"  {target}: {count} co-locations" for target, count in self.targets.items()]
         more = f" (up to {self.most_runs} if unstable)" if self.most_runs > self.runs else ""
         lines.append(f"  {self.runs} runs{more}, {self.finished} finished, {self.pending} left, {self.jobs} at a time")
+        if self.failures:
+            lines.append(f"  {len(self.failures)} attempts failed so far, the last: {self.failures[-1]}")
         lines.append(f"  about {duration_text(self.estimate_s)}")
         return "\n".join(lines)
 
@@ -87,6 +92,7 @@ def describe_campaign(
         opened.bind(plan, campaign_environment(plan, testbed))
         schedule = Schedule(plan, opened.records())
         finished = len(opened)
+        failures = tuple(f"{run}: {kind}: {message}" for run, kind, message in opened.failures())
     pending = schedule.pending()
     workers = worker_count(testbed, jobs)
     return CampaignDescription(
@@ -97,6 +103,7 @@ def describe_campaign(
         runs=len(plan.runs()),
         finished=finished,
         pending=len(pending),
+        failures=failures,
         most_runs=len(plan) * plan.most_replicates,
         jobs=workers,
         estimate_s=sum(testbed.estimate_s(run.colocation) for run in pending) / max(1, min(workers, len(pending))),

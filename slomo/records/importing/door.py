@@ -70,14 +70,6 @@ def import_table(path: str | Path, mapping: str | Path | Mapping[str, Any]) -> P
     return ProfileDataset(frame, _environment(place, document, found, frame))
 
 
-def import_pcm(path: str | Path, mapping: str | Path | Mapping[str, Any]) -> ProfileDataset:
-    """Read PCM recordings through a mapping; `kind: pcm` need not be written. See :func:`import_table`."""
-    document = load_mapping({**mapping, "kind": "pcm"} if isinstance(mapping, Mapping) else mapping)
-    if document.data.get("kind") != "pcm":
-        raise document.fault(("kind",), f"is '{document.data.get('kind', 'table')}', needed 'pcm' for PCM recordings")
-    return import_table(path, document.data if isinstance(mapping, Mapping) else mapping)
-
-
 def _environment(
     path: Path, mapping: TableMapping, found: table_import.TableRows, frame: pd.DataFrame
 ) -> dict[str, Any]:
