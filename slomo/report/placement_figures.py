@@ -195,6 +195,7 @@ def timeline_rows(timelines: "Sequence[Timeline]") -> tuple[tuple[str, ...], lis
         "refused",
         "moves",
         "SLOs broken, worst [%]",
+        "ANAT [%]",
         "decision p50 [ms]",
         "p99 [ms]",
     )
@@ -203,7 +204,7 @@ def timeline_rows(timelines: "Sequence[Timeline]") -> tuple[tuple[str, ...], lis
         broken = [sample.violated_share for sample in item.samples if sample.violated_share is not None]
         worst = 100 * max(broken) if broken else None
         most = max((sample.servers_used for sample in item.samples), default=0)
-        plans, last = item.planner or "-", item.decision_ms
+        plans, last = item.planner or "-", (None if item.anat is None else 100 * item.anat, *item.decision_ms)
         rows.append((item.policy, plans, item.mean_servers, most, item.refused, item.migrations, worst, *last))
     return headers, rows
 

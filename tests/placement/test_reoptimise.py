@@ -9,6 +9,7 @@ from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.judge import Judge
 from slomo.placement.over_time.reoptimise import aligned, reoptimise
+from slomo.placement.over_time.repack import MoveBudget
 from slomo.placement.over_time.timeline import play
 from slomo.placement.policies.predicted import PredictedBestFit
 from slomo.placement.problem.cluster import Cluster
@@ -144,6 +145,57 @@ def test_a_plan_that_places_less_is_not_carried_out(library, scattered) -> None:
     assert len(first_fit.requests) == 8
 
 
+@pytest.fixture
+def worn(library):
+    """What is left of forty requests after half of them went: many servers, none full."""
+    generator = np.random.default_rng(5)
+    placer = Placer(library, Cluster.uniform(MACHINE, 20))
+    for number in range(40):
+        name = str(generator.choice(["lpm", "stats", "firewall"]))
+        placer.admit(Request(f"r{number}", (name,), SLO(min_share=float(generator.uniform(0.8, 0.95)))))
+    for name in generator.choice([request.id for request in placer.requests], size=22, replace=False):
+        placer.remove(str(name))
+    return placer
+
+
+def test_a_budget_of_moves_is_kept_and_the_larger_saves_more(worn) -> None:
+    """From no move to as many as are wanted: never more moves than allowed, never more servers than with fewer."""
+    before, kept = worn.snapshot(), worn.requests
+    servers = []
+    for most in (0, 1, 2, 4, 8, None):
+        worn.restore(before)
+        found = reoptimise(worn, 0.0, max_moves=most)
+        assert most is None or len(found.moves) <= most
+        assert worn.servers_used == (found.servers_after if found.migrated else found.servers_before)
+        assert worn.requests == kept
+        assert all(item.low_mpps >= item.needed_mpps - 1e-9 for items in worn.layout().values() for item in items)
+        servers.append(worn.servers_used)
+
+    assert servers == sorted(servers, reverse=True)
+    assert servers[0] == found.servers_before > servers[2] > servers[-1] == found.servers_planned
+
+
+def test_moves_that_cost_more_than_they_save_are_not_made(worn) -> None:
+    """At a server per move nothing moves; at a tenth, every move made is paid for by servers saved."""
+    before = worn.snapshot()
+    dear = reoptimise(worn, 0.0, cost_per_move=1.01)
+    assert (dear.migrated, dear.moves, worn.snapshot()) == (False, (), before)
+    assert "not worth its moves" in dear.text
+
+    found = reoptimise(worn, 0.0, cost_per_move=0.1)
+    assert found.migrated
+    assert found.servers_before - found.servers_after > 0.1 * len(found.moves)
+
+
+def test_a_negative_budget_or_cost_is_refused(worn) -> None:
+    """Numbers below 0 are errors, and nothing changes."""
+    before = worn.snapshot()
+    for bad in ({"max_moves": -1}, {"cost_per_move": -0.1}, {"cost_per_move": float("nan")}):
+        with pytest.raises(InvalidValueError, match="needed"):
+            reoptimise(worn, **bad)
+    assert worn.snapshot() == before
+
+
 @pytest.mark.parametrize("threshold", [-0.1, float("nan"), float("inf")])
 def test_bad_thresholds_and_planners_change_nothing(scattered, threshold) -> None:
     """A threshold that is no number from 0, or a planner there is none of, is an error that leaves the state."""
@@ -222,3 +274,21 @@ def test_timeline_is_judged_now_and_then(library, ask) -> None:
     assert 8 <= len(judged) <= 10
     assert max(sample.violated_share for sample in judged) == 1.0
     assert {round(sample.anat, 6) for sample in judged} == {round(4.0 / 4.5, 6)}
+    assert run.anat == pytest.approx(4.0 / 4.5)
+
+
+def test_moves_are_charged_to_what_is_served(library, ask) -> None:
+    """A piece that serves nothing for ten seconds whenever it moves costs ten of all request-seconds."""
+    requests = [ask(f"r{i}", ("lpm", "stats")[i % 2]) for i in range(40)]
+    events = arrivals(requests, per_s=0.5, mean_stay_s=40.0, seed=3)
+    runs = [
+        play(Placer(library, Cluster.uniform(MACHINE, 20), "dobrescu"), events, every_s=10.0, threshold=0.0,
+             judge=Judge(half), moves=MoveBudget(outage_s=outage))
+        for outage in (0.0, 10.0)
+    ]  # fmt: skip
+    free, charged = runs
+    stays = zip(free.samples, free.samples[1:], strict=False)
+    placed_s = sum(now.placed * (later.time_s - now.time_s) for now, later in stays)
+
+    assert free.migrations == charged.migrations > 0
+    assert charged.anat == pytest.approx(free.anat * (1.0 - 10.0 * charged.migrations / placed_s))

@@ -1,4 +1,4 @@
-"""`slomo place change`: what happens to a placed cluster, on its snapshot: drain, fail, cordon, add, update, use."""
+"""`slomo place change`: what happens to a placed cluster, on its snapshot: drain, fail, update, use, reoptimise."""
 
 import json
 from pathlib import Path
@@ -16,16 +16,28 @@ if TYPE_CHECKING:
 
 _ON_SERVERS = ("drain", "fail", "cordon", "uncordon", "remove")
 _FROM_FILES = ("add", "update", "preempt")
+_ON_ALL = ("at-risk", "reoptimise")
 
 
 @click.command("change")
 @click.argument("snapshot", type=click.Path())
-@click.argument("action", type=click.Choice([*_ON_SERVERS, *_FROM_FILES, "use", "at-risk"]))
+@click.argument("action", type=click.Choice([*_ON_SERVERS, *_FROM_FILES, "use", *_ON_ALL]))
 @click.argument("subject", required=False, metavar="[SERVER | FILE | DIR]")
 @click.option("--what-if", is_flag=True, help="Only say what would be done.")
 @click.option(
-    "--max-moves", type=click.IntRange(min=0), metavar="N", help="Pieces that `drain` may move; all by default."
+    "--max-moves",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Pieces that `drain` or `reoptimise` may move; all by default.",
 )
+@click.option(
+    "--cost-per-move", type=click.FloatRange(min=0.0), default=0.0, show_default=True, metavar="SERVERS",
+    help="With `reoptimise`: what a move costs; at 0.1, saving a server is worth nine moves and not ten.",
+)  # fmt: skip
+@click.option(
+    "--threshold", type=click.FloatRange(min=0.0), default=0.1, show_default=True, metavar="SHARE",
+    help="With `reoptimise`: nothing moves unless a fresh plan saves more than this share of servers.",
+)  # fmt: skip
 @click.option("--no-surge", is_flag=True, help="With `update`: the old version goes before the new one comes.")
 @click.option("--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways the snapshot rests on.")
 @models_option
@@ -42,10 +54,11 @@ def change(
     """Change the cluster of SNAPSHOT (from `slomo place --snapshot`), and write it back where that was done.
 
     ACTION takes a server (drain, fail, cordon, uncordon, remove), a file (add: a cluster's servers; update and preempt:
-    requests), or a directory of other models (use). Exit code 5 where it cannot be done, and nothing is changed.
+    requests), a directory of other models (use), or nothing (at-risk, reoptimise). Exit code 5 where it cannot be done,
+    and nothing is changed.
     """
     placer = _restored(snapshot, models, profiles)
-    if action != "at-risk" and subject is None:
+    if action not in _ON_ALL and subject is None:
         raise UsageError(f"`{action}` of what?", hint="name a server, or a file: slomo place change --help")
     changes = _changes(placer, action, subject or "", given)
     if not given["what_if"] and any(item.done for item in changes) and action != "at-risk":
@@ -102,7 +115,17 @@ def _changes(placer: "Placer", action: str, subject: str, given: dict[str, Any])
         return [life.preempt(request, **how) for request in read_requests(subject)]
     if action == "use":
         return [life.use(load_library(subject), **how)]
+    if action == "reoptimise":
+        return [_reoptimised(placer, given)]
     return [ClusterChange("at risk", True, at_risk=life.at_risk())]
+
+
+def _reoptimised(placer: "Placer", given: dict[str, Any]) -> "ClusterChange":
+    from slomo.placement.online.change import ClusterChange
+    from slomo.placement.over_time.reoptimise import reoptimise
+
+    found = reoptimise(placer, given["threshold"], max_moves=given["max_moves"], cost_per_move=given["cost_per_move"])
+    return ClusterChange(f"re-optimise ({found.text})", True, moves=found.moves)
 
 
 def _show(changes: "list[ClusterChange]") -> None:

@@ -149,6 +149,15 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
     "--planner", metavar="NAME", shell_complete=complete_policies,
     help="Policy that plans afresh, for instance resq-milp behind resq-greedy; the admitting one by default.",
 )  # fmt: skip
+@click.option("--max-moves", type=click.IntRange(min=0), metavar="N", help="Pieces that a re-optimisation may move.")
+@click.option(
+    "--cost-per-move", type=click.FloatRange(min=0.0), default=0.0, show_default=True, metavar="SERVERS",
+    help="What a move costs: at 0.1, saving a server is worth nine moves and not ten.",
+)  # fmt: skip
+@click.option(
+    "--outage-s", type=click.FloatRange(min=0.0), default=0.0, show_default=True, metavar="S",
+    help="Time for which a moved piece serves nothing, charged to ANAT.",
+)  # fmt: skip
 @models_option
 @click.option("--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]")
 @confidence_option
@@ -166,6 +175,7 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     """
     from slomo.cli.options import own_network_functions
     from slomo.placement.online.placer import Placer
+    from slomo.placement.over_time.repack import MoveBudget
     from slomo.placement.over_time.timeline import play
     from slomo.placement.problem.documents import read_cluster, read_requests
     from slomo.placement.problem.way_profiles import load_profiles
@@ -182,13 +192,14 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     judge = make_judge(own=own, machines=machines, seed=chosen.seed) if given["check"] else None
     for policy in policies:
         check_model(library, policy, chosen.model)
+    budget = MoveBudget(given["max_moves"], given["cost_per_move"], given["outage_s"])
     found = []
     for policy in policies:
         for every_s in (None,) if given["every_s"] is None else (None, given["every_s"]):
             placer = Placer(
                 library, cluster, policy, model=chosen.model, confidence=given["confidence"], profiles=curves
             )
-            how = {"threshold": given["threshold"], "planner": given["planner"], "judge": judge}
+            how = {"threshold": given["threshold"], "planner": given["planner"], "judge": judge, "moves": budget}
             found.append(play(placer, events, every_s=every_s, **how))
     if report is not None:
         from slomo.report.placement_figures import timeline_page

@@ -226,7 +226,7 @@ class Admission:
             seats = (asked and self.policy.seats(host, asked)) or {}
             taken |= seat_requests(self.state, host, left, seats)
         rest = [request for request in requests if request.id not in taken]
-        return sorted(rest, key=self._demand, reverse=True) if self.policy.sorts else rest
+        return sorted(rest, key=self.weight, reverse=True) if self.policy.sorts else rest
 
     def _planned_over_kinds(self, requests: Sequence[Request]) -> set[str]:
         """Plan a batch over all kinds of servers at once, where the policy can; return who is placed."""
@@ -263,7 +263,7 @@ class Admission:
         free = not (request.affinity or request.anti_affinity or request.spread or request.max_per_host)
         return free and request.slo.kind == "reserved" and self.state.allowed(request) is None
 
-    def _demand(self, request: Request) -> float:
+    def weight(self, request: Request) -> float:
         """Return how demanding a request is, for the order of a batch."""
         cuts = self.cuts(request, [])
         if not cuts:

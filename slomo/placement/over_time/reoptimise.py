@@ -1,20 +1,24 @@
-"""Plan everything afresh in the background, and migrate only where that saves enough servers.
+"""Plan everything afresh in the background, and migrate only where that saves enough servers for its moves.
 
 ResQ (NSDI'18) section 5.3.1: admission is greedy and never moves what runs; a (near-)optimal schedule is computed
 periodically, and network functions migrate to it only where the gap in servers exceeds a threshold, for migrations are
-expensive and disruptive.
+expensive and disruptive. With a budget of moves the part of what runs is planned anew that saves most for them.
 """
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from slomo.errors import InvalidValueError
+from slomo.placement.online.admission import Admission
 from slomo.placement.online.moves import Move
+from slomo.placement.online.persistence import snapshot
 from slomo.placement.online.placer import Placer
+from slomo.placement.online.state import State
+from slomo.placement.over_time.repack import MoveBudget, emptiest, pieces_on, repacked, steps
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem.cluster import Cluster
 
@@ -22,6 +26,8 @@ from slomo.placement.problem.cluster import Cluster
 _Part = tuple[str, tuple[str, ...]]
 _Place = tuple[str, int]
 _Entry = Mapping[str, Any]
+#: Of what is placed anew, about half stays where it was; beyond twice the budget nothing more is tried.
+_STAY = 2
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,8 @@ class Reoptimisation:
         Whether the plan was carried out.
     moves : tuple of Move
         Pieces that were moved or started anew elsewhere.
+    servers_after : int or None
+        Servers in use afterwards; None where nothing moved. More than planned where moves were limited.
     """
 
     servers_before: int
@@ -47,6 +55,7 @@ class Reoptimisation:
     threshold: float
     migrated: bool = False
     moves: tuple[Move, ...] = ()
+    servers_after: int | None = None
 
     @property
     def gap(self) -> float:
@@ -68,7 +77,10 @@ class Reoptimisation:
             return f"{self.servers_before} servers, a fresh plan does not place everything: nothing moved"
         head = f"{self.servers_before} servers, a fresh plan takes {self.servers_planned}: gap {100 * self.gap:.1f} %, "
         if self.migrated:
-            return f"{head}above {100 * self.threshold:g} %, {len(self.moves)} moved"
+            now = "" if self.servers_after in (None, self.servers_planned) else f", {self.servers_after} servers now"
+            return f"{head}above {100 * self.threshold:g} %, {len(self.moves)} moved{now}"
+        if self.gap > self.threshold:
+            return f"{head}above {100 * self.threshold:g} %, but not worth its moves: nothing moved"
         return f"{head}not above {100 * self.threshold:g} %, nothing moved"
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,12 +88,21 @@ class Reoptimisation:
         return {**asdict(self), "moves": [asdict(move) for move in self.moves], "gap": self.gap}
 
 
-def reoptimise(placer: Placer, threshold: float = 0.1, planner: str | type[Policy] | None = None) -> Reoptimisation:
+def reoptimise(
+    placer: Placer,
+    threshold: float = 0.1,
+    planner: str | type[Policy] | None = None,
+    *,
+    max_moves: int | None = None,
+    cost_per_move: float = 0.0,
+) -> Reoptimisation:
     """Plan everything placed afresh; migrate where that saves more than `threshold` of servers.
 
     Servers of the plan are matched with servers in use so that few pieces move, and pieces that stay keep their cores.
     What could not be planned whole, or saves too little, changes nothing. While it plans, others may admit and remove;
-    then it plans again.
+    then it plans again. Where moves are limited or cost something, the worst filled servers are planned anew beside
+    those that stay as they are, and of all such plans the one is carried out that is worth most: servers saved less
+    moves times their cost.
 
     Parameters
     ----------
@@ -91,11 +112,15 @@ def reoptimise(placer: Placer, threshold: float = 0.1, planner: str | type[Polic
         Share of servers in use beyond those of the plan from which on to migrate, 0 or more.
     planner : str or Policy class, optional
         Policy that plans, for instance ``"resq-milp"`` behind ``"resq-greedy"``; the placer's own by default.
+    max_moves : int, optional
+        Pieces that may move; any number by default.
+    cost_per_move : float
+        What a move costs, in servers.
 
     Raises
     ------
     InvalidValueError
-        For a threshold that is no number from 0.
+        For a threshold that is no number from 0, or a negative budget or cost.
     UnknownNameError
         For a policy there is none of.
 
@@ -109,35 +134,76 @@ def reoptimise(placer: Placer, threshold: float = 0.1, planner: str | type[Polic
         raise InvalidValueError(
             f"threshold of re-optimisation is {threshold}, needed a number from 0", hint="0.1: migrate to save 10 %"
         )
+    budget = MoveBudget(max_moves, cost_per_move)
     for hold in (nullcontext(), nullcontext(), placer._lock):  # what changes meanwhile is planned again, at last alone
         with hold:
-            found = _planned(placer, threshold, planner)
+            found = _planned(placer, threshold, planner, budget)
         if found is not None:
             return found
     raise AssertionError("BUG: the state changed under its own lock")
 
 
-def _planned(placer: Placer, threshold: float, planner: str | type[Policy] | None) -> Reoptimisation | None:
+@dataclass(frozen=True)
+class _Option:
+    """A plan that could be carried out."""
+
+    servers: int
+    document: dict[str, Any]
+    moves: tuple[Move, ...]
+
+
+def _planned(
+    placer: Placer, threshold: float, planner: str | type[Policy] | None, budget: MoveBudget
+) -> Reoptimisation | None:
     """Plan, which may take minutes and holds no lock, and migrate; None where something else changed meanwhile."""
     with placer._lock:
         before, requests, used = placer.snapshot(), placer.requests, placer.servers_used
+        core, state = placer._core, placer._core.state.copy()
     plan = _afresh(placer, planner)
     whole = all(decision.accepted for decision in plan.place_all(requests))
     found = Reoptimisation(used, plan.servers_used if whole else None, threshold)
+    options: list[_Option] = []
+    if found.gap > threshold:
+        options.append(_Option(plan.servers_used, *aligned(before, plan.snapshot(), placer.cluster)))
+        if budget.limited:
+            options += _parts_anew(core, state, before, budget)
+    best = _best(options, used, budget)
     with placer._lock:
         if placer.snapshot() != before:
             return None
-        if found.gap <= threshold:
+        if best is None:
             return found
-        document, moves = aligned(before, plan.snapshot(), placer.cluster)
-        placer.restore(document)
-        return replace(found, migrated=True, moves=moves)
+        placer.restore(best.document)
+        return replace(found, migrated=True, moves=best.moves, servers_after=best.servers)
+
+
+def _best(options: Sequence[_Option], used: int, budget: MoveBudget) -> _Option | None:
+    """Return the option that is worth most, with the fewest moves among equals; None where none is worth its moves."""
+    worth = [(budget.worth(used - option.servers, len(option.moves)), option) for option in options]
+    good = [(value, -len(option.moves), number) for number, (value, option) in enumerate(worth) if value]
+    good = [item for item in good if item[0] is not None and item[0] > 0.0]
+    return options[max(good)[2]] if good else None
+
+
+def _parts_anew(core: Admission, state: State, before: Mapping[str, Any], budget: MoveBudget) -> Iterator[_Option]:
+    """Yield plans in which the worst filled servers were emptied and what ran there was placed anew."""
+    order = emptiest(core.with_state(state))
+    for count in steps(len(order)):
+        chosen = order[:count]
+        if budget.max_moves is not None and pieces_on(state, chosen) > _STAY * budget.max_moves + count:
+            return
+        for fills_gaps in (True, False):
+            made = repacked(core, state, chosen, fills_gaps=fills_gaps)
+            if made is not None and made.state.servers_used < state.servers_used:
+                yield _Option(made.state.servers_used, *aligned(before, snapshot(made), state.cluster))
 
 
 def _afresh(placer: Placer, planner: str | type[Policy] | None) -> Placer:
     """Return a placer of the same cluster that knows the same and has placed nothing."""
     kind = type(placer.policy) if planner is None else planner
     planned = Placer(placer.estimates.library, placer.cluster, kind, **vars(placer.settings))
+    if planner is None:  # what is known of mixes is shared
+        planned._core = placer._core.with_state(State(placer.cluster, placer._core.pieces))
     for name in placer.snapshot()["closed"]:
         planned.lifecycle.cordon(name)
     return planned

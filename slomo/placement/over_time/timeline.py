@@ -16,6 +16,7 @@ from slomo.errors import InvalidValueError
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.judge import Judge
 from slomo.placement.over_time.reoptimise import Reoptimisation, reoptimise
+from slomo.placement.over_time.repack import MoveBudget
 from slomo.placement.policies.base import Policy
 from slomo.placement.workloads import Event
 
@@ -57,6 +58,8 @@ class Timeline:
         When [s], and what it found.
     decision_ms : tuple of (float, float)
         Median and 99th percentile of the time of an admission [ms].
+    outage_s : float
+        Time for which a moved piece serves nothing [s].
     """
 
     policy: str
@@ -64,11 +67,26 @@ class Timeline:
     samples: tuple[Sample, ...]
     reoptimisations: tuple[tuple[float, Reoptimisation], ...]
     decision_ms: tuple[float, float]
+    outage_s: float = 0.0
 
     @property
     def migrations(self) -> int:
         """Pieces moved."""
         return self.samples[-1].migrations if self.samples else 0
+
+    @property
+    def anat(self) -> float | None:
+        """Aggregate normalised throughput, averaged over the times it was judged, less what moved pieces missed.
+
+        A request-second is what a request placed for a second counts; a move takes `outage_s` of them.
+        """
+        judged = [sample.anat for sample in self.samples if sample.anat is not None]
+        if not judged:
+            return None
+        times = np.diff([sample.time_s for sample in self.samples])
+        placed_s = float((np.array([sample.placed for sample in self.samples[:-1]]) * times).sum())
+        missed = min(self.migrations * self.outage_s / placed_s, 1.0) if placed_s else 0.0
+        return float(np.mean(judged)) * (1.0 - missed)
 
     @property
     def refused(self) -> int:
@@ -91,6 +109,8 @@ class Timeline:
             "planner": self.planner,
             "mean_servers": self.mean_servers,
             "migrations": self.migrations,
+            "anat": self.anat,
+            "outage_s": self.outage_s,
             "refused": self.refused,
             "decision_ms": list(self.decision_ms),
             "samples": [asdict(sample) for sample in self.samples],
@@ -106,6 +126,7 @@ def play(
     threshold: float = 0.1,
     planner: str | type[Policy] | None = None,
     judge: Judge | None = None,
+    moves: MoveBudget | None = None,
 ) -> Timeline:
     """Let requests come and go, and re-optimise periodically.
 
@@ -121,6 +142,8 @@ def play(
         As for `reoptimise`.
     judge : Judge, optional
         Runs what is placed, `every_s` apart, or ten times in all.
+    moves : MoveBudget, optional
+        What each re-optimisation may move, and what a move costs; any number, and nothing, by default.
 
     Raises
     ------
@@ -132,7 +155,7 @@ def play(
         raise InvalidValueError(
             f"re-optimisation every {every_s} s of {end:g} s, needed above 0 and at most 10 000 times"
         )
-    run = _TimelineRun(placer, judge)
+    run = _TimelineRun(placer, judge, moves or MoveBudget())
     step = every_s if every_s is not None else max(end, 1e-9) / 10
     ticks = step
     for event in events:
@@ -147,8 +170,8 @@ def play(
 class _TimelineRun:
     """Counts as time goes by."""
 
-    def __init__(self, placer: Placer, judge: Judge | None) -> None:
-        self._placer, self._judge = placer, judge
+    def __init__(self, placer: Placer, judge: Judge | None, moves: MoveBudget) -> None:
+        self._placer, self._judge, self._budget = placer, judge, moves
         self._samples: list[Sample] = []
         self._plans: list[tuple[float, Reoptimisation]] = []
         self._times_ms: list[float] = []
@@ -168,7 +191,8 @@ class _TimelineRun:
     def tick(self, when_s: float, threshold: float, planner: str | type[Policy] | None, *, plans: bool) -> None:
         """Re-optimise, and judge what came of it."""
         if plans:
-            found = reoptimise(self._placer, threshold, planner)
+            most, cost = self._budget.max_moves, self._budget.cost_per_move
+            found = reoptimise(self._placer, threshold, planner, max_moves=most, cost_per_move=cost)
             self._plans.append((when_s, found))
             self._moved += len(found.moves)
         self._note(when_s, judged=self._judge)
@@ -197,4 +221,5 @@ class _TimelineRun:
             tuple(self._samples),
             tuple(self._plans),
             (float(spread[0]), float(spread[1])),
+            self._budget.outage_s,
         )

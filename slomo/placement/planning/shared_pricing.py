@@ -151,6 +151,7 @@ class _Kind:
 
     def __init__(self, demanded: Sequence[Demanded], cores: int) -> None:
         self.demanded, self.cores = demanded, cores
+        self._classes = [item.klass for item in demanded]
         needs = {need for item in demanded for _, need in item.pieces.values()}
         self.thresholds = sorted(needs)
         #: instances that a request of each class takes at each level; more than there are cores where none will do
@@ -159,7 +160,11 @@ class _Kind:
             for number, item in enumerate(demanded):
                 fitting = [k for k, (_, need) in item.pieces.items() if need <= self.thresholds[level - 1]]
                 self.takes[level, number] = min(fitting, default=cores + 1)
-        self.choice: list[NDArray[np.int64]] = []
+        self._whole = bool(np.isin(self.takes, (1, cores + 1)).all())
+        self._last: tuple[bytes, bytes] | None = None
+        self._value: Floats = np.zeros(0)
+        self._choice: list[NDArray[np.int64]] = []
+        self._order: list[list[int]] = []
 
     def levels(self, low_mpps: Floats) -> Counts:
         """Return the level of each rate, by the same comparison as verdicts make; NaN reaches none."""
@@ -170,22 +175,48 @@ class _Kind:
 
     def solve(self, prices: Floats, left: Counts) -> Floats:
         """Return the best value of every level and number of tenants, all of them at work; serve at most `left`."""
+        mine, there = prices[self._classes], left[self._classes]
+        asked = (mine.tobytes(), there.tobytes())
+        if asked != self._last:
+            self._value = self._one_each(mine, there) if self._whole else self._several(mine, there)
+            self._last = asked
+        return self._value
+
+    def _one_each(self, prices: Floats, left: Counts) -> Floats:
+        """Solve where a request is one tenant: the dearest requests that a level serves, one per tenant."""
         value = np.full((len(self.takes), self.cores + 1), -np.inf)
         value[:, 0] = 0.0
-        self.choice = []
-        for number, item in enumerate(self.demanded):
+        best: list[tuple[float, int]] = []
+        self._order = [[]]
+        for level in range(1, len(self.takes)):
+            fresh = np.flatnonzero((self.takes[level] == 1) & (self.takes[level - 1] > 1)).tolist()
+            more = [(float(prices[n]), n) for n in fresh for _ in range(min(int(left[n]), self.cores))]
+            best = sorted([*best, *more], reverse=True)[: self.cores]
+            value[level, 1 : len(best) + 1] = np.cumsum([price for price, _ in best])
+            self._order.append([number for _, number in best])
+        return value
+
+    def _several(self, prices: Floats, left: Counts) -> Floats:
+        """Solve where a request may take several tenants: a knapsack per level."""
+        value = np.full((len(self.takes), self.cores + 1), -np.inf)
+        value[:, 0] = 0.0
+        self._choice = []
+        for number in range(len(self.demanded)):
             base, chosen = value.copy(), np.zeros(value.shape, dtype=np.int64)
-            for copies in range(1, min(int(left[item.klass]), self.cores) + 1):
-                _improve(base, value, chosen, self.takes[:, number] * copies, (copies, copies * prices[item.klass]))
-            self.choice.append(chosen)
+            for copies in range(1, min(int(left[number]), self.cores) + 1):
+                _improve(base, value, chosen, self.takes[:, number] * copies, (copies, copies * prices[number]))
+            self._choice.append(chosen)
         return value
 
     def taken(self, cell: int) -> list[tuple[int, int]]:
         """Return class and piece of every request served in a cell, as last solved."""
         level, tenants = divmod(cell, self.cores + 1)
+        if self._whole:
+            chosen = [self.demanded[number] for number in self._order[level][:tenants]]
+            return [(item.klass, item.pieces[1][0]) for item in chosen]
         found: list[tuple[int, int]] = []
         for number in range(len(self.demanded) - 1, -1, -1):
-            item, copies = self.demanded[number], int(self.choice[number][level, tenants])
+            item, copies = self.demanded[number], int(self._choice[number][level, tenants])
             if copies:
                 takes = int(self.takes[level, number])
                 tenants -= copies * takes
@@ -196,9 +227,10 @@ class _Kind:
 def _improve(base: Floats, value: Floats, chosen: Counts, size: Counts, gain: tuple[int, float]) -> None:
     """Serve `copies` requests more where that is worth more: `size` tenants of each level."""
     copies, worth = gain
-    for level in np.flatnonzero(size < base.shape[1]).tolist():
-        first = int(size[level])
-        offered = base[level, : base.shape[1] - first] + worth
-        better = offered > value[level, first:]
-        value[level, first:][better] = offered[better]
-        chosen[level, first:][better] = copies
+    width = base.shape[1]
+    for first in sorted(set(size[size < width].tolist())):
+        rows = np.flatnonzero(size == first)
+        offered = base[rows, : width - first] + worth
+        level, place = np.nonzero(offered > value[rows, first:])
+        value[rows[level], first + place] = offered[level, place]
+        chosen[rows[level], first + place] = copies

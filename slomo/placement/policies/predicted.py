@@ -23,7 +23,7 @@ from slomo.placement.problem.request import Request
 _MIXES_PER_REQUEST = 300
 #: Times a batch is filled, each time with values corrected by the time before.
 _PASSES = 6
-#: With more classes of requests than this, once.
+#: With more classes of requests than this, once, and best fit only where not all mixes of use are known.
 _FEW_CLASSES = 60
 
 
@@ -70,13 +70,16 @@ class PredictedBestFit(Policy):
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
         """Pack the batch by counts; and, but for chains, socket by socket with the best mix of what is left."""
-        packed = self.packed(host, demand)
         pricing = self.pricing(host, demand, _MIXES_PER_REQUEST * sum(demand.values()))
         if pricing is None:
-            return packed
+            return self.packed(host, demand)
         shares = np.array([self.weight(host, piece) for piece in demand])
-        passes = _PASSES if len(demand) <= _FEW_CLASSES else 1
+        many = len(demand) > _FEW_CLASSES
+        passes = 1 if many else _PASSES
         filled = fill_by_value(np.array([*demand.values()], dtype=np.int64), shares, pricing, passes=passes).best
+        if many and pricing.finished:  # best fit would ask about every mix there is for every class
+            return filled
+        packed = self.packed(host, demand)
         return filled if sum(filled.values()) < sum(packed.values()) else packed
 
     def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:
@@ -110,7 +113,7 @@ class PredictedBestFit(Policy):
         tried = [
             pack(self.oracle, host, demand, sequence, cuts)
             for sequence in (order, order[::-1])
-            for cuts in (small, large)
+            for cuts in ((small, large) if small != large else (small,))
         ]
         served = [sum(len(mix) * count for mix, count in sockets.items()) for sockets in tried]
         return min(

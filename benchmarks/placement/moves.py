@@ -1,0 +1,115 @@
+"""What moves buy: servers in use between "admit only" and "plan afresh", as the budget of moves grows.
+
+Tenants come and go; every ten minutes the cluster is re-optimised with a budget, a share of the tenants that run. Each
+line has the servers in use beside what a plan from nothing takes at the same moments, the tenants moved per hour, and
+throughput served of throughput promised (ANAT), less an outage per move.
+
+    python benchmarks/placement/prepare.py DIR --machine e5-2620v4 ...
+    python benchmarks/placement/moves.py DIR --seed 11 --json moves.json
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from slomo.models.library import ModelLibrary
+from slomo.placement.online.placer import Placer
+from slomo.placement.over_time.reoptimise import reoptimise
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.request import SLO, Request
+from slomo.placement.workloads import Event, arrivals
+from slomo.workflow.place import make_judge
+
+#: Shares of the tenants that may move at each re-optimisation; None for any number.
+BUDGETS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, None)
+#: What a move costs in servers, without a budget.
+COSTS = (0.05, 0.1, 0.2, 0.5)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path, help="what prepare.py wrote")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--tenants", type=int, default=100, help="present on average")
+    parser.add_argument("--hours", type=float, default=3.0)
+    parser.add_argument("--stay-h", type=float, default=1.0, help="mean time a tenant stays")
+    parser.add_argument("--every-s", type=float, default=600.0)
+    parser.add_argument("--outage-s", type=float, default=1.0, help="for which a moved tenant serves nothing")
+    parser.add_argument("--check", action="store_true", help="judge what is placed at the end")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    library = ModelLibrary.load(given.directory / "models")
+    events = comings_and_goings(library, given)
+    lines = [("admit only" if share == 0.0 else "plan afresh" if share is None else f"{share:.0%} a tick", share, 0.0)
+             for share in BUDGETS] + [(f"{cost:g} servers a move", None, cost) for cost in COSTS]  # fmt: skip
+    print(f"{'budget':20}{'servers':>9}{'afresh':>8}{'over':>8}{'moved/h':>9}{'outage':>9}{'broken':>8}", flush=True)
+    rows = []
+    for name, share, cost in lines:
+        row = {"budget": name, **played(library, events, given, share, cost)}
+        over = f"{100 * row['over']:7.1f}%{100 * row['moved_per_hour']:8.1f}%{100 * row['outage']:8.3f}%"
+        print(f"{name:20}{row['servers']:9.1f}{row['afresh']:8.1f}{over}{row['broken']:>8}", flush=True)
+        rows.append(row)
+    if given.json:
+        given.json.write_text(json.dumps({"seed": given.seed, "rows": rows}, indent=1) + "\n")
+    return 0
+
+
+def comings_and_goings(library: ModelLibrary, given: argparse.Namespace) -> list[Event]:
+    machine = library.machines[0]
+    nfs = sorted({key.split("@")[0] for key in library.workloads(machine) if not key.startswith("synthetic")})
+    generator = np.random.default_rng(given.seed)
+    per_s = given.tenants / (3600.0 * given.stay_h)
+    count = int(3600.0 * given.hours * per_s)
+    drawn = zip(generator.choice(nfs, size=count).tolist(), generator.choice([0.7, 0.8, 0.9], size=count).tolist(),
+                strict=True)  # fmt: skip
+    requests = [Request(f"r{i}", nf, SLO(min_share=share)) for i, (nf, share) in enumerate(drawn)]
+    return list(arrivals(requests, per_s=per_s, mean_stay_s=3600.0 * given.stay_h, seed=given.seed))
+
+
+def played(
+    library: ModelLibrary, events: list[Event], given: argparse.Namespace, share: float | None, cost: float
+) -> dict:
+    """Play one budget; servers are averaged over the ticks of the second half, when the cluster is full."""
+    machine, end = library.machines[0], 3600.0 * given.hours
+    placer, again = (Placer(library, Cluster.uniform(machine, given.tenants)) for _ in range(2))
+    used, fresh, moved, present, placed_s = [], [], 0, [], 0.0
+    tick, queue = given.every_s, [event for event in events if event.time_s <= end]
+    while tick <= end:
+        while queue and queue[0].time_s <= tick:
+            happen(placer, queue.pop(0))
+        if share != 0.0:
+            most = None if share is None else int(share * len(placer.requests))
+            moved += len(reoptimise(placer, 0.0, max_moves=most, cost_per_move=cost).moves)
+        present.append(len(placer.requests))
+        placed_s += len(placer.requests) * given.every_s
+        if tick > end / 2:
+            for request in again.requests:
+                again.remove(request.id)
+            again.place_all(placer.requests)
+            used.append(placer.servers_used)
+            fresh.append(again.servers_used)
+        tick += given.every_s
+    broken = "-"
+    if given.check:
+        judged = make_judge().judge(placer)
+        broken = f"{len({item.request for item in judged.violations})}/{judged.placed}"
+    return {
+        "servers": float(np.mean(used)), "afresh": float(np.mean(fresh)),
+        "over": float(np.sum(used) / np.sum(fresh) - 1.0),
+        "moved_per_hour": moved / float(np.mean(present)) / given.hours,
+        "outage": moved * given.outage_s / placed_s, "broken": broken,
+    }  # fmt: skip
+
+
+def happen(placer: Placer, event: Event) -> None:
+    if event.arrives:
+        placer.admit(event.request)
+    elif event.request.id in {request.id for request in placer.requests}:
+        placer.remove(event.request.id)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

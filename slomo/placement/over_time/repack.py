@@ -1,0 +1,120 @@
+"""Plan part of what runs anew, so that a budget of moves is spent where it saves most servers.
+
+Ropke and Pisinger (Transportation Science 40, 2006) call it destroy and repair: the worst filled servers are emptied
+and what ran on them is placed again. How many to empty is tried out, from two to all.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from slomo.errors import InvalidValueError
+from slomo.placement.online.admission import Admission
+from slomo.placement.online.state import State
+
+
+@dataclass(frozen=True)
+class MoveBudget:
+    """What moving may cost.
+
+    Attributes
+    ----------
+    max_moves : int or None
+        Pieces that may move; any number where None.
+    cost_per_move : float
+        What a move costs, in servers, 0 or more: at 0.1, saving a server is worth nine moves and not ten.
+    outage_s : float
+        Time for which a moved piece serves nothing [s]; charged to what is served over time.
+
+    Raises
+    ------
+    InvalidValueError
+        For a negative number.
+
+    Examples
+    --------
+    >>> budget = MoveBudget(max_moves=10, cost_per_move=0.1)
+    >>> round(budget.worth(2, 5), 2), budget.worth(2, 11)
+    (1.5, None)
+    """
+
+    max_moves: int | None = None
+    cost_per_move: float = 0.0
+    outage_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.max_moves is not None and self.max_moves < 0:
+            raise InvalidValueError(f"max_moves is {self.max_moves}, needed 0 or more")
+        for name in ("cost_per_move", "outage_s"):
+            if not 0.0 <= getattr(self, name) < float("inf"):
+                raise InvalidValueError(f"{name} is {getattr(self, name)}, needed a number from 0")
+
+    @property
+    def limited(self) -> bool:
+        """Whether moves are counted at all."""
+        return self.max_moves is not None or self.cost_per_move > 0.0
+
+    def worth(self, saved: int, moves: int) -> float | None:
+        """Return what saving some servers by some moves is worth, in servers; None beyond the budget."""
+        if self.max_moves is not None and moves > self.max_moves:
+            return None
+        return saved - self.cost_per_move * moves
+
+
+def steps(servers: int) -> Iterator[int]:
+    """Yield how many servers to empty: by thirds more each time, up to all.
+
+    Examples
+    --------
+    >>> list(steps(10))
+    [2, 3, 4, 5, 6, 8, 10]
+    """
+    count = 2
+    while count < servers:
+        yield count
+        count += max(count // 3, 1)
+    if servers:
+        yield servers
+
+
+def emptiest(core: Admission) -> list[int]:
+    """Return the servers in use, those first whose pieces take the least share of their sockets."""
+    fill: dict[int, float] = {}
+    for place in core.state.sockets:
+        if place.signature:
+            share = sum(core.policy.weight(place.host, piece) for piece in place.signature)
+            fill[place.server] = fill.get(place.server, 0.0) + share
+    return sorted(fill, key=lambda server: (fill[server], server))
+
+
+def repacked(core: Admission, state: State, servers: list[int], *, fills_gaps: bool) -> Admission | None:
+    """Return the same with what runs on some servers placed anew; None where something finds no place.
+
+    Parameters
+    ----------
+    core : Admission
+        Who places.
+    state : State
+        What runs; it is copied.
+    servers : list of int
+        Which to empty.
+    fills_gaps : bool
+        Place one by one, into servers in use first; else as a batch.
+    """
+    made = core.with_state(state.copy())
+    names = dict.fromkeys(name for server in servers for name in made.state.tenants_of(server))
+    batch = [made.state.requests[name] for name in names]
+    for name in names:
+        made.state.forget(name)
+    if not fills_gaps:
+        return None if made.place(batch) else made
+    for request in sorted(batch, key=lambda item: -made.weight(item)):
+        if not made.admit(request).accepted:
+            return None
+    return made
+
+
+def pieces_on(state: State, servers: list[int]) -> int:
+    """Return how many pieces the requests on some servers have, which bounds the moves of placing them anew."""
+    names: dict[str, Any] = dict.fromkeys(name for server in servers for name in state.tenants_of(server))
+    return sum(len(state.spots[name]) for name in names)
