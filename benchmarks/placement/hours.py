@@ -50,8 +50,8 @@ def main() -> int:
     done = hours.summary()
     print(
         f"\nlost {done['lost']}; broken {done['broken']} of {done['judged']} ({100 * done['broken_share']:.2f} %, "
-        f"target 5); servers {done['servers']:.1f}, afresh {done['afresh']:.1f}: {done['ratio']:.3f} (target 1.10); "
-        f"{100 * done['moved_per_hour']:.1f} % of tenants moved per hour by choice (target 10), {done['forced']} moved in "
+        f"target 5); servers {done['servers']:.1f}, afresh {done['afresh']:.1f}: {done['ratio']:.3f} (target "
+        f"1.10); {100 * done['moved_per_hour']:.1f} % of tenants moved per hour by choice (target 10), {done['forced']} moved in "
         "all by failures, drain, refit and rates"
     )
     if given.json:
