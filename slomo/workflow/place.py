@@ -98,18 +98,19 @@ def make_judge(
     from slomo.placement.over_time.judge import Judge
 
     functions, made = tuple(own), dict[str, "Testbed"]()
-    known = {machine.name: machine for machine in machines}
+    given = {machine.name: machine for machine in machines}
+
+    def known(name: str) -> "Machine":
+        return given.get(name) or _machine(name)
 
     def run(colocation: Colocation) -> "RunRecord":
         from slomo.testbed.registry import make_testbed
 
         if colocation.machine not in made:
-            made[colocation.machine] = make_testbed(
-                testbed, known.get(colocation.machine) or _machine(colocation.machine), functions
-            )
+            made[colocation.machine] = make_testbed(testbed, known(colocation.machine), functions)
         return made[colocation.machine].run(colocation, seed=seed)
 
-    return Judge(run)
+    return Judge(run, fingerprint=lambda name: known(name).fingerprint)
 
 
 def compare(

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from slomo.cli.main import main
+from slomo.errors import ConfigurationError
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.sensitivity import LinearSensitivity
 from slomo.placement.online.placer import Placer
@@ -15,8 +16,10 @@ from slomo.placement.problem.request import SLO, Request, requests_to_dict
 from slomo.placement.problem.way_profiles import load_profiles, save_profiles
 from slomo.placement.workloads import arrivals, numasfp_chains, resq_requests, slomo_requests
 from slomo.records.run import Phase, RunRecord, TenantSample
+from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
+from slomo.workflow.place import make_judge
 
 MACHINE = "e5-2620v4"
 FUNCTIONS = {"lpm": (5.0, 20.0, 0.002), "stats": (3.6, 30.0, 0.001), "firewall": (0.4, 1.0, 0.0)}
@@ -241,3 +244,13 @@ def test_a_snapshot_is_changed_from_the_command_line(folder, capsys) -> None:
     assert changed("at-risk") == 0
     assert changed("cordon", "rack-9") == 2
     assert "unknown server 'rack-9'" in capsys.readouterr().err
+
+
+def test_a_judge_of_another_machine_of_the_same_name_refuses(library, ask) -> None:
+    """Mixes placed on one e5-2620v4 are not judged on another: no number of the wrong machine is reported."""
+    small = replace(load_machine(MACHINE), llc_mib=2.0)
+    placer = Placer(library, Cluster.uniform(MACHINE, 2), "first-fit")
+    placer.place_all([ask("a")])
+
+    with pytest.raises(ConfigurationError, match="another machine 'e5-2620v4'"):
+        make_judge(machines=[small]).judge(placer)

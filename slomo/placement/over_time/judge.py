@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from slomo.errors import ConfigurationError
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.decision import Assignment
 from slomo.placement.problem.request import Request
@@ -131,6 +132,8 @@ class Judge:
         Runs a co-location and returns its record, for instance `SimulatedTestbed(...).run`.
     tolerance : float
         Share by which measured throughput may fall short.
+    fingerprint : callable, optional
+        What the machine of a name is where mixes run; a placement on another machine of that name is not judged.
 
     Attributes
     ----------
@@ -138,8 +141,8 @@ class Judge:
         Different mixes run so far.
     """
 
-    def __init__(self, run: Run, tolerance: float = TOLERANCE) -> None:
-        self._run, self.tolerance = run, tolerance
+    def __init__(self, run: Run, tolerance: float = TOLERANCE, fingerprint: Callable[[str], str] | None = None) -> None:
+        self._run, self.tolerance, self._fingerprint = run, tolerance, fingerprint
         self._seen: dict[str, tuple[TenantSample, ...]] = {}
         self._lasted_us: dict[str, float] = {}
 
@@ -159,6 +162,11 @@ class Judge:
             How many were asked for; what is placed by default.
         decision_ms : sequence of float
             Times of decisions, if they were taken [ms].
+
+        Raises
+        ------
+        ConfigurationError
+            For a machine of the cluster that is not the one of that name on which mixes run.
         """
         layout = placer.layout()
         machines = {server.name: server.machine_type for server in placer.cluster.servers}
@@ -190,7 +198,16 @@ class Judge:
             found[request.id] = _capacity(request, rates)
         return found
 
+    def _check(self, machines: Mapping[str, Machine]) -> None:
+        for name, machine in machines.items():
+            if self._fingerprint is not None and self._fingerprint(name) != machine.fingerprint:
+                raise ConfigurationError(
+                    f"the judge runs another machine '{name}' than the cluster's: their numbers differ",
+                    hint="make_judge(machines=cluster.machine_types.values()), or give the machine a name of its own",
+                )
+
     def _run_all(self, placer: Placer) -> dict[tuple[str, int, int], TenantSample]:
+        self._check(placer.cluster.machine_types)
         machines = {server.name: server.machine_type for server in placer.cluster.servers}
         samples: dict[tuple[str, int, int], TenantSample] = {}
         for name, items in placer.layout().items():

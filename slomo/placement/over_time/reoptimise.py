@@ -17,7 +17,7 @@ from slomo.placement.online.admission import Admission
 from slomo.placement.online.moves import Move
 from slomo.placement.online.persistence import snapshot
 from slomo.placement.online.placer import Placer
-from slomo.placement.online.state import State
+from slomo.placement.online.state import ClusterState
 from slomo.placement.over_time.repack import MoveBudget, emptiest, pieces_on, repacked, steps
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem.cluster import Cluster
@@ -185,7 +185,9 @@ def _best(options: Sequence[_Option], used: int, budget: MoveBudget) -> _Option 
     return options[max(good)[2]] if good else None
 
 
-def _parts_anew(core: Admission, state: State, before: Mapping[str, Any], budget: MoveBudget) -> Iterator[_Option]:
+def _parts_anew(
+    core: Admission, state: ClusterState, before: Mapping[str, Any], budget: MoveBudget
+) -> Iterator[_Option]:
     """Yield plans in which the worst filled servers were emptied and what ran there was placed anew."""
     order = emptiest(core.with_state(state))
     for count in steps(len(order)):
@@ -203,7 +205,7 @@ def _afresh(placer: Placer, planner: str | type[Policy] | None) -> Placer:
     kind = type(placer.policy) if planner is None else planner
     planned = Placer(placer.estimates.library, placer.cluster, kind, **vars(placer.settings))
     if planner is None:  # what is known of mixes is shared
-        planned._core = placer._core.with_state(State(placer.cluster, placer._core.pieces))
+        planned._core = placer._core.with_state(ClusterState(placer.cluster, placer._core.pieces))
     for name in placer.snapshot()["closed"]:
         planned.lifecycle.cordon(name)
     return planned

@@ -10,7 +10,7 @@ from typing import Any
 
 from slomo.errors import InvalidValueError
 from slomo.placement.online.admission import Admission
-from slomo.placement.online.state import State
+from slomo.placement.online.state import ClusterState
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ def emptiest(core: Admission) -> list[int]:
     return sorted(fill, key=lambda server: (fill[server], server))
 
 
-def repacked(core: Admission, state: State, servers: list[int], *, fills_gaps: bool) -> Admission | None:
+def repacked(core: Admission, state: ClusterState, servers: list[int], *, fills_gaps: bool) -> Admission | None:
     """Return the same with what runs on some servers placed anew; None where something finds no place.
 
     Parameters
     ----------
     core : Admission
         Who places.
-    state : State
+    state : ClusterState
         What runs; it is copied.
     servers : list of int
         Which to empty.
@@ -114,7 +114,7 @@ def repacked(core: Admission, state: State, servers: list[int], *, fills_gaps: b
     return made
 
 
-def pieces_on(state: State, servers: list[int]) -> int:
+def pieces_on(state: ClusterState, servers: list[int]) -> int:
     """Return how many pieces the requests on some servers have, which bounds the moves of placing them anew."""
     names: dict[str, Any] = dict.fromkeys(name for server in servers for name in state.tenants_of(server))
     return sum(len(state.spots[name]) for name in names)
