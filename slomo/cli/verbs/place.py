@@ -90,7 +90,7 @@ def command() -> None:
 @confidence_option
 @_profiles
 @click.option(
-    "--fallback", type=click.Choice(["refuse", "alone"]), default="refuse", show_default=True,
+    "--fallback", type=click.Choice(["refuse", "alone", "worst-case"]), default="refuse", show_default=True,
     help="What to do with a network function that has no model on a machine.",
 )  # fmt: skip
 @handover_option

@@ -83,6 +83,7 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
         document = json.loads(Path(path).read_text(encoding="utf-8"))
         cluster = Cluster.from_dict(document["cluster"])
         options = {name: document[name] for name in ("confidence", "method", "model")}
+        options["fallback"] = document.get("fallback", "refuse")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise ConfigurationError(
             f"{path}: is no snapshot: {problem!r}", hint="slomo place ... --snapshot FILE"

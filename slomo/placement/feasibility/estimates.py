@@ -27,6 +27,7 @@ from slomo.placement.feasibility.identity import (
     model_fingerprint,
 )
 from slomo.placement.feasibility.kinds import Kinds, without_load
+from slomo.placement.feasibility.worst_case import STRANGER, WorstCase, worst_case
 from slomo.placement.problem.request import Request
 from slomo.placement.problem.way_profiles import InstanceProfile, ProfileKey
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, method_named
@@ -98,6 +99,10 @@ class ThroughputEstimates:
         self.library, self.model, self.confidence, self.method = library, model, confidence, method_named(method)
         self.profiles: Mapping[ProfileKey, InstanceProfile] = {(p.machine, p.workload): p for p in profiles}
         self.slo_grid, self.reference_machine = slo_grid, reference_machine
+        #: Whether network functions without a model are taken for the worst neighbour the library knows.
+        self.takes_strangers = False
+        self._worst: dict[str, WorstCase | None] = {}
+        self._strange: dict[tuple[str, str], bool] = {}
         self._predictors: dict[str, Predictor] = {}
         self._fingerprints: dict[tuple[str, ...], str] = {}
         self._by_machine: dict[str, Kinds] = {}
@@ -114,13 +119,41 @@ class ThroughputEstimates:
         if key not in self._solo:
             found, profile = self._find(machine, workload), self.profile(machine, workload)
             self._solo[key] = found.solo_mpps if found else (profile.solo_mpps if profile else None)
+            if self._solo[key] is None and (worst := self.worst(machine)) is not None:
+                self._solo[key] = self.solo_mpps(machine, worst.sensitive)
         return self._solo[key]
+
+    def worst(self, machine: str) -> WorstCase | None:
+        """Return who stands in for network functions without a model on a machine; None where nobody does."""
+        if machine not in self._worst:
+            keys = [key for name, key in self.library if name == machine and self.predictable(machine, key)]
+            solo = {key: self.library[machine, key].solo_mpps for key in keys}
+            known = (self.library[machine, key].capacities for key in keys)
+            cores = max((each.cores for each in known if each is not None), default=2)
+            self._worst[machine] = (
+                worst_case(solo, cores, lambda mixes: self._middles(machine, mixes)) if keys else None
+            )
+        return self._worst[machine] if self.takes_strangers else None
+
+    def is_stranger(self, machine: str, workload: str) -> bool:
+        """Say whether a network function runs for which another one stands in."""
+        if not self.takes_strangers:
+            return False
+        key = (machine, workload)
+        if key not in self._strange:
+            self._strange[key] = self._find(machine, workload) is None
+        return self._strange[key]
+
+    def _middles(self, machine: str, mixes: Sequence[Tenants]) -> list[dict[str, float]]:
+        return [{key: rate[0] for key, rate in each.items()} for each in self.rates(machine, mixes)]
 
     def predictable(self, machine: str, workload: str) -> bool:
         """Say whether a mix with this workload can be predicted on this machine."""
         found = self._find(machine, workload)
-        if found is None or self.jointly(machine):
-            return found is not None and found.response is not None
+        if found is None:
+            return self.is_stranger(machine, workload) and self.worst(machine) is not None
+        if self.jointly(machine):
+            return found.response is not None
         return self.model in found.sensitivity
 
     def jointly(self, machine: str) -> bool:
@@ -143,6 +176,8 @@ class ThroughputEstimates:
     def wanted_mpps(self, request: Request, machine: str) -> float | None:
         """Return what the request asks for, promised or not, at most what it is offered [Mpps]; None as above."""
         offered = min((w.traffic.offered_mpps for w in request.chain if w.traffic.offered_mpps), default=math.inf)
+        if request.slo.min_share is None and any(self.is_stranger(machine, w.key) for w in request.chain):
+            return None if request.slo.min_mpps else 0.0  # what it does alone is not known
         if request.slo.min_share is None:
             return min(request.slo.needed_mpps(0.0), offered)
         solos = [self.solo_mpps(self.reference_machine or machine, workload.key) for workload in request.chain]
@@ -227,6 +262,8 @@ class ThroughputEstimates:
         return tuple(self._on_grid(machine, workload) for workload in request.chain)
 
     def _on_grid(self, machine: str, workload: Workload) -> str:
+        if self.is_stranger(machine, workload.key):
+            return STRANGER
         offered, solo = workload.traffic.offered_mpps, self.solo_mpps(machine, workload.key)
         if offered is None or not self.slo_grid or not solo:
             return workload.key
@@ -256,8 +293,23 @@ class ThroughputEstimates:
         mpps, low, high : ndarray, shape (mixes, places)
             Predicted throughput, what is to be counted on for a promise, and the upper end of the interval [Mpps].
         """
-        kinds, jointly = self._kinds(machine), self.jointly(machine)
+        kinds = self._kinds(machine)
         who, offered = kinds.models_of(members), kinds.loads_of(members)
+        strange = kinds.strange(members)
+        found = self._rates_of(machine, who, offered, promises)
+        rows = np.flatnonzero(strange.any(axis=1))
+        if len(rows):  # once more with whom they suffer like in their place
+            there = strange[rows]
+            suffering = self._rates_of(machine, np.where(there, kinds.sensitive, who[rows]), offered[rows], promises)
+            for part, other in zip(found, suffering, strict=True):
+                part[rows] = np.where(there, other, part[rows])
+        return found
+
+    def _rates_of(
+        self, machine: str, who: NDArray[np.int64], offered: Floats, promises: int
+    ) -> tuple[Floats, Floats, Floats]:
+        """Predict mixes of models under loads."""
+        kinds, jointly = self._kinds(machine), self.jointly(machine)
         capacity, low, high = self._saturated(machine, who) if not jointly else kinds.solved(who, offered)
         sharing = np.flatnonzero(kinds.share_accelerators(who))
         if jointly and len(sharing):  # at full load, which errs on the safe side
@@ -289,7 +341,10 @@ class ThroughputEstimates:
                     f"there are no models for machine '{machine}'", hint="profile and train on it first"
                 )
             self._by_machine[machine] = Kinds(models)
-        return self._by_machine[machine]
+        kinds = self._by_machine[machine]
+        if kinds.sensitive < 0 and self.takes_strangers and machine in self._worst and (worst := self._worst[machine]):
+            kinds.name_worst(STRANGER, worst.contentious, worst.sensitive)
+        return kinds
 
     def check_names(self, requests: Sequence[Request], machines: Sequence[str]) -> None:
         """Refuse network functions that no machine of the cluster has a model or a profile of.

@@ -35,6 +35,21 @@ class Kinds:
         self._codes = dict(self._index)
         self._model = list(range(len(models)))
         self._load = [np.nan] * len(models)
+        self._strange = -2
+        #: Model of whom network functions without one suffer like; -1 where nobody is.
+        self.sensitive = -1
+
+    def name_worst(self, workload: str, contentious: str, sensitive: str) -> None:
+        """Let a name stand for network functions without a model: press like one workload, suffer like another."""
+        self._strange = len(self._model)
+        self._model.append(self._index[contentious])
+        self._load.append(np.nan)
+        self._codes[workload] = self._strange
+        self.sensitive = self._index[sensitive]
+
+    def strange(self, members: Numbers) -> NDArray[np.bool_]:
+        """Return which places have a network function without a model."""
+        return np.equal(members, self._strange)
 
     def code(self, workload: str) -> int:
         """Return the number of a workload; KeyError for one without a model."""

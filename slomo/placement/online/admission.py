@@ -39,7 +39,7 @@ class Admission:
         Who decides.
     estimates : ThroughputEstimates
         Models and profiles.
-    fallback : {"refuse", "alone"}
+    fallback : {"refuse", "alone", "worst-case"}
         What to do with a network function that has no model.
     """
 

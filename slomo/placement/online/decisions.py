@@ -269,8 +269,18 @@ class DecisionWriter:
             return f"{where}: {beside}, on demand: {self._lease(place, request)}"
         if self._policy.predicts and verdict.rates and verdict.headroom < float("inf"):
             spare = f"{100 * verdict.headroom:.1f} % to spare"
-            return f"{where}: {beside}, every SLO holds at confidence {self._estimates.confidence:g} with {spare}"
-        return f"{where}: {beside}"
+            beside += f", every SLO holds at confidence {self._estimates.confidence:g} with {spare}"
+        return f"{where}: {beside}{self._stand_in(place.host.machine, request)}"
+
+    def _stand_in(self, machine: str, request: str) -> str:
+        """Say who stands in for a network function without a model; nothing for others."""
+        keys = [workload.key for workload in self._state.requests[request].chain]
+        strangers = [key for key in keys if self._policy.predicts and self._estimates.is_stranger(machine, key)]
+        worst = self._estimates.worst(machine) if strangers else None
+        if worst is None:
+            return ""
+        who = f"presses like '{worst.contentious}' and suffers like '{worst.sensitive}'"
+        return f"; there is no model of '{strangers[0]}' on {machine}, it is taken for one that {who}"
 
     def _lease(self, place: Socket, request: str) -> str:
         """Say which part of the cache an on-demand request has."""

@@ -52,6 +52,7 @@ def snapshot(core: "Admission") -> dict[str, Any]:
         "model": estimates.model,
         "method": estimates.method,
         "confidence": estimates.confidence,
+        "fallback": core.fallback,
         "models": estimates.fingerprint(state.cluster.machines),
         "machines": {name: machine.fingerprint for name, machine in types.items()},
         "cluster": state.cluster.to_dict(),

@@ -78,6 +78,7 @@ class Placer:
         model, method = kind.model or said.model, "composed" if kind.model else said.method
         grid, reference = said.slo_grid, said.reference_machine
         estimates = ThroughputEstimates(library, model, said.confidence, said.profiles, method, grid, reference)
+        estimates.takes_strangers = said.fallback == "worst-case"
         estimates.check_machines(cluster.machine_types)
         pieces = Pieces()
         return Admission(ClusterState(cluster, pieces), make_policy(kind, estimates, pieces), estimates, said.fallback)

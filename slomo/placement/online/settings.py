@@ -3,13 +3,13 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from slomo.errors import InvalidValueError
 from slomo.placement.problem.way_profiles import InstanceProfile
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 
-Fallback = Literal["refuse", "alone"]
+Fallback = Literal["refuse", "alone", "worst-case"]
 #: Returns the throughput of every request [Mpps], given the placer.
 Observe = Callable[[Any], Mapping[str, float]]
 
@@ -45,9 +45,10 @@ class PlacerSettings:
         Probability with which all SLOs of a socket must hold, 0.5 up to below 1.
     profiles : sequence of InstanceProfile
         Throughput over cache ways, latency over load; for policies that partition the cache, and for latency SLOs.
-    fallback : {"refuse", "alone"}
-        What to do with a network function that has no model on a machine: refuse it there, or give it a socket for
-        itself.
+    fallback : {"refuse", "alone", "worst-case"}
+        What to do with a network function that has no model on a machine: refuse it there, give it a socket for
+        itself, or take it for the worst neighbour there is: it presses others like the most contentious profile of the
+        library and suffers like the most sensitive one. Then only `min_share` can be promised.
     method : {"auto", "composed", "equilibrium"}
         Predict each tenant of a mix beside the vectors of the others, or all at their fixed point; "auto" takes the
         fixed point where the models know it. Policies with a model of their own ask that.
@@ -76,8 +77,9 @@ class PlacerSettings:
     reference_machine: str | None = None
 
     def __post_init__(self) -> None:
-        if self.fallback not in ("refuse", "alone"):
-            raise InvalidValueError(f"fallback is {self.fallback!r}, needed 'refuse' or 'alone'")
+        if self.fallback not in get_args(Fallback):
+            known = ", ".join(repr(name) for name in get_args(Fallback))
+            raise InvalidValueError(f"fallback is {self.fallback!r}, needed one of {known}")
         if not 0.0 <= self.slo_grid <= 0.2:
             raise InvalidValueError(f"slo_grid is {self.slo_grid}, needed 0 to 0.2 of solo throughput")
 

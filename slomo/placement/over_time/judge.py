@@ -229,7 +229,7 @@ class Judge:
         served = promised = 0.0
         for request in placer.requests:
             items = placer.decision(request.id).assignments
-            needed = placer.estimates.wanted_mpps(request, machines[items[0].server].name) or 0.0
+            needed = self._wanted(placer, request, machines[items[0].server]) or 0.0
             measured = _capacity(
                 request, [samples[item.server, item.socket, item.core].throughput_mpps for item in items]
             )
@@ -243,6 +243,14 @@ class Judge:
             served, promised = served + min(measured, needed), promised + needed
             violations += broken
         return violations, unmet, served, promised
+
+    def _wanted(self, placer: Placer, request: Request, machine: Machine) -> float | None:
+        """Return what a request asks for [Mpps]; of network functions without a model by what they do alone here."""
+        keys, share = [workload.key for workload in request.chain], request.slo.min_share
+        if share is None or not any(placer.estimates.is_stranger(machine.name, key) for key in keys):
+            return placer.estimates.wanted_mpps(request, machine.name)
+        alone = [self._samples(machine, [Assignment(machine.name, 0, 0, key)])[0].throughput_mpps for key in keys]
+        return share * min(alone)
 
     def _chance(self, request: Request, needed: float) -> float:
         """Return the share by which what arrives may fall short in a run, for requests offered less than everything."""

@@ -1,0 +1,53 @@
+"""The worst neighbour a library knows, which stands in for a network function that nobody has profiled.
+
+What it does to others is what the most contentious profile does, what it suffers is what the most sensitive one does
+(SLOMO, SIGCOMM'20, tells the two apart: they are seldom the same). Each is found by trying every pair: a socket full of
+one around the other.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+#: Key that stands for a network function without a model.
+STRANGER = "worst-case"
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """Workload keys: who takes most from others, and who loses most to others."""
+
+    contentious: str
+    sensitive: str
+
+
+def worst_case(
+    solo_mpps: Mapping[str, float],
+    cores: int,
+    rates: Callable[[Sequence[tuple[str, ...]]], Sequence[Mapping[str, float]]],
+) -> WorstCase:
+    """Find the most contentious and the most sensitive of some workloads.
+
+    Parameters
+    ----------
+    solo_mpps : mapping of str to float
+        Workload key -> solo throughput [Mpps].
+    cores : int
+        Of a socket.
+    rates : callable
+        Mixes -> throughput of every workload of each [Mpps].
+
+    Examples
+    --------
+    >>> def halved(mixes):
+    ...     return [{key: 0.5 if key == "b" and "a" in mix else 1.0 for key in mix} for mix in mixes]
+    >>> worst_case({"a": 1.0, "b": 1.0}, 4, halved)
+    WorstCase(contentious='a', sensitive='b')
+    """
+    keys = sorted(solo_mpps)
+    pairs = [(mine, other) for mine in keys for other in keys]
+    found = rates([tuple(sorted((mine, *(other,) * max(cores - 1, 1)))) for mine, other in pairs])
+    lost = [1.0 - here[mine] / solo_mpps[mine] for (mine, _), here in zip(pairs, found, strict=True)]
+    table = np.array(lost).reshape(len(keys), len(keys))
+    return WorstCase(keys[int(table.mean(axis=0).argmax())], keys[int(table.mean(axis=1).argmax())])
