@@ -2,7 +2,7 @@
 
 Targets: feasible demands of four mazunat met within 10 steps, infeasible ones fair within one way; the guard's
 broken-SLO time at most a fifth of no control's and 1.5 times an oracle's; decisions under 10 ms for 20 tenants. Run:
-python benchmarks/control.py [servers] [steps]
+python benchmarks/control.py [servers] [steps] [first seed]
 """
 
 import math
@@ -15,12 +15,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from slomo.control.advice import Setting, Situation, advise
+from slomo.control.advice import advise
 from slomo.control.guard import GuardController
 from slomo.control.loop import ControlLoop
 from slomo.control.max_min import MaxMinController
 from slomo.control.observation import MachineReading, Patience, TenantReading
 from slomo.control.plants import SimulatedPlant
+from slomo.control.situation import Setting, Situation
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import load_machine
@@ -91,7 +92,7 @@ class Drift:
 
     def server(self) -> SimulatedServer:
         """Return a server with these tenants."""
-        return SimulatedServer(MACHINE, [Occupant(name, w) for name, w in self.workloads.items()], accesses=40_000)
+        return SimulatedServer(MACHINE, [Occupant(name, w) for name, w in self.workloads.items()], accesses=100_000)
 
 
 def broken_share(drift: Drift, steps: int, act: Callable[[SimulatedPlant, int], MachineReading]) -> float:
@@ -103,24 +104,25 @@ def broken_share(drift: Drift, steps: int, act: Callable[[SimulatedPlant, int], 
     return broken / (steps * len(drift.promised))
 
 
-def guard(servers: int, steps: int) -> None:
+def guard(servers: int, steps: int, first: int) -> None:
     """Run every server without control, with the guard, and with an oracle."""
-    testbed = SimulatedTestbed(MACHINE, scale=32, accesses=40_000)
+    testbed = SimulatedTestbed(MACHINE, scale=32, accesses=100_000)
     profile = profile_partitions(testbed, MACHINE, [Workload(nf) for nf in NFS])
     totals = {"none": 0.0, "guard": 0.0, "oracle": 0.0}
-    changes = 0
-    for seed in range(servers):
+    changes = probes = 0
+    for seed in range(first, first + servers):
         drift = Drift(seed, profile)
         responses = {name: profile.responses[w.key] for name, w in drift.workloads.items()}
         none = broken_share(drift, steps, lambda plant, _: plant.observe())
         plant = SimulatedPlant(drift.server(), drift.targets, drift, seed=11)
-        controller = GuardController("s", responses, profile.memory, MACHINE.llc_ways)
+        controller = GuardController("s", Situation(responses, profile.memory, MACHINE.llc_ways))
         loop = ControlLoop(plant, controller, Patience(PERIOD_S, PERIOD_S, 3 * PERIOD_S), receipts=RECEIPTS)
         broken = done = 0
         for _ in range(steps):
             step = loop.step()
             broken += len(step.observation.broken) if step.observation else len(drift.promised)
             done += bool(step.changes)
+            probes += step.probed
             plant.wait(PERIOD_S)
         loop.close()
         guarded = broken / (steps * len(drift.promised))
@@ -138,7 +140,8 @@ def guard(servers: int, steps: int) -> None:
     print(
         f"guard: broken-SLO time {100 * totals['none']:.2f} % without, {100 * totals['guard']:.2f} % with "
         f"({ratio:.2f} of it, target 0.2), oracle {100 * totals['oracle']:.2f} % (ratio {against:.2f}, target 1.5), "
-        f"{changes / hours:.1f} changes per server and hour"
+        f"{changes / hours:.1f} changes and "
+        f"{probes / hours:.1f} probes per server and hour"
     )
 
 
@@ -174,21 +177,24 @@ def decisions(profile: PartitionProfile) -> None:
                 name: TenantReading(0.5 * r.solo_mpps, share * r.solo_mpps if n < 4 else None, None, 900.0, 9.0)
                 for n, (name, r) in enumerate(tenants.items())
             },
+            probed=True,
         )
         for controller in (
-            GuardController("s", tenants, profile.memory, MACHINE.llc_ways),
+            GuardController("s", Situation(tenants, profile.memory, MACHINE.llc_ways)),
             MaxMinController("s", MACHINE.llc_ways, 1024.0),
         ):
             times = []
             for _ in range(9):
-                begun = time.perf_counter()
+                begun, used = time.perf_counter(), time.process_time()
                 controller.decide(seen, None)
-                times.append(1e3 * (time.perf_counter() - begun))
-            print(f"{controller.name}, {label}, 20 tenants: {statistics.median(times):.2f} ms (target 10)")
+                times.append((1e3 * (time.process_time() - used), 1e3 * (time.perf_counter() - begun)))
+            cpu, wall = (statistics.median(column) for column in zip(*times, strict=True))
+            print(f"{controller.name}, {label}, 20 tenants: {cpu:.2f} ms of CPU, {wall:.2f} ms of time (target 10)")
 
 
 if __name__ == "__main__":
     max_min()
     quick = SimulatedTestbed(MACHINE, scale=64, accesses=20_000)
     decisions(profile_partitions(quick, MACHINE, [Workload(nf) for nf in NFS]))
-    guard(int(sys.argv[1]) if len(sys.argv) > 1 else 10, int(sys.argv[2]) if len(sys.argv) > 2 else 120)
+    numbers = [int(word) for word in sys.argv[1:]]
+    guard(*numbers, *(10, 120, 0)[len(numbers) :])

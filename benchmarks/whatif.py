@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from slomo.control.advice import Outlook
+from slomo.control.situation import Outlook
 from slomo.simulator.engine import Tenant, simulate
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import Machine, load_machine

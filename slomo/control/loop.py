@@ -39,6 +39,16 @@ class Plant(Protocol):
         """
         ...
 
+    def probe(self) -> MachineReading:
+        """Measure all tenants more exactly, at more cost; `probed` is set in the reading.
+
+        Raises
+        ------
+        SlomoError
+            If that fails.
+        """
+        ...
+
     def now_s(self) -> float:
         """Return the time [s]."""
         ...
@@ -62,6 +72,8 @@ class Step:
         Knobs that were changed.
     decided_s : float
         Time the controller took [s].
+    probed : bool
+        Whether it asked for a probe.
     fault : str or None
         What failed.
     """
@@ -70,6 +82,7 @@ class Step:
     decision: ControlDecision
     changes: int = 0
     decided_s: float = 0.0
+    probed: bool = False
     fault: str | None = None
 
 
@@ -118,9 +131,11 @@ class ControlLoop:
         """
         try:
             observation = self.plant.observe()
-            begun = time.perf_counter()
-            decision = self.controller.decide(observation, self._memory)
-            took = time.perf_counter() - begun
+            decision, took = self._asked(observation)
+            if decision.probe:
+                observation = self.plant.probe()
+                decision, again = self._asked(observation)
+                took += again
             changes = self._enforce(decision)
         except SlomoError as problem:
             return self._failed(problem)
@@ -132,7 +147,12 @@ class ControlLoop:
             self._escalated = decision.escalated
             if self._on_escalation is not None and decision.escalated:
                 self._on_escalation(decision.escalated)
-        return Step(observation, decision, changes, took)
+        return Step(observation, decision, changes, took, observation.probed)
+
+    def _asked(self, observation: MachineReading) -> tuple[ControlDecision, float]:
+        begun = time.perf_counter()
+        decision = self.controller.decide(observation, self._memory)
+        return decision, time.perf_counter() - begun
 
     def _enforce(self, decision: ControlDecision) -> int:
         now = self.plant.now_s()

@@ -60,10 +60,13 @@ class MachineReading:
         When.
     tenants : mapping of str to TenantReading
         By tenant.
+    probed : bool
+        Whether the plant was looked at closely, which a controller may ask for.
     """
 
     time_s: float
     tenants: Mapping[str, TenantReading]
+    probed: bool = False
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -87,6 +90,8 @@ class ControlDecision:
         Tenants that this machine cannot serve: to be moved or scaled out.
     urgent : bool
         Whether the cool-down may be skipped, because something that was tried did not help.
+    probe : bool
+        Whether the plant is to be probed and the controller asked again before anything is done.
     """
 
     plan: EnforcementPlan | None = None
@@ -94,6 +99,7 @@ class ControlDecision:
     reasons: tuple[str, ...] = ()
     escalated: tuple[str, ...] = ()
     urgent: bool = False
+    probe: bool = False
 
 
 class Controller(Protocol):

@@ -5,6 +5,9 @@ from collections.abc import Callable, Mapping
 from slomo.control.observation import MachineReading, TenantReading
 from slomo.enforce.backends.simulated import SimulatedBackend, SimulatedServer
 
+#: How many times as long a probe looks as an observation.
+PROBE = 4
+
 
 class SimulatedPlant:
     """A simulated server with targets, whose loads may follow the time.
@@ -43,13 +46,21 @@ class SimulatedPlant:
 
     def observe(self) -> MachineReading:
         """Simulate all tenants under what is in force."""
+        return self._look(1)
+
+    def probe(self) -> MachineReading:
+        """Simulate them again, four times as long."""
+        return self._look(PROBE)
+
+    def _look(self, times: int) -> MachineReading:
         if self._loads is not None:
             self._loads(self.server, self._time_s)
         self._runs += 1
-        result = self.server.simulate(self._seed + self._runs)
+        result = self.server.simulate(self._seed + self._runs, times=times)
         readings = {}
         for occupant, tenant in zip(self.server.occupants.values(), result.tenants, strict=True):
-            offered = occupant.workload.traffic.offered_mpps
+            # What arrived in this time, as a NIC counts it: the rate asked for says less of a short time.
+            offered = None if occupant.workload.traffic.offered_mpps is None else tenant.arrived_mpps
             readings[occupant.name] = TenantReading(
                 tenant.throughput_mpps,
                 self.targets_mpps.get(occupant.name),
@@ -57,7 +68,7 @@ class SimulatedPlant:
                 tenant.vector.get("L3OCC"),
                 tenant.vector.get("L3MISS"),
             )
-        return MachineReading(self._time_s, readings)
+        return MachineReading(self._time_s, readings, probed=times > 1)
 
     def now_s(self) -> float:
         """Return the simulated time [s]."""

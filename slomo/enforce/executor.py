@@ -4,11 +4,12 @@ Design law 9: apply, then undo, leaves the machine as it was found. Nothing is c
 """
 
 import contextlib
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from slomo.enforce.change import Backend, Change, VanishedError
+from slomo.enforce.change import PRESENT, Backend, Change, VanishedError, Wish
 from slomo.enforce.plan import EnforcementPlan
 from slomo.enforce.receipt import Receipt, receipts_directory
 from slomo.errors import SlomoError, StoreError, TestbedError
@@ -42,7 +43,7 @@ def diff(plan: EnforcementPlan, backend: Backend) -> tuple[Change, ...]:
         If the machine does not offer what the plan needs.
     """
     _require(backend)
-    return tuple(change for change in _changes(plan, backend) if change.before != change.after)
+    return tuple(change for change in _against(backend.wishes(plan), backend) if change.before != change.after)
 
 
 def show(backend: Backend) -> Mapping[str, str | None]:
@@ -87,18 +88,18 @@ def apply(
     """
     _require(backend)
     with backend.lock():
-        backend.wishes(plan)  # what the machine does not offer is refused before a receipt is begun
+        wishes = backend.wishes(plan)  # what the machine does not offer is refused before a receipt is begun
         if receipt is None:
             receipt = Receipt.begin(receipts or receipts_directory(), backend.name, backend.place(), plan)
         else:
             _check_place(receipt, backend)
         made: list[Change] = []
         try:
-            for wish in backend.wishes(plan):
-                change = Change(wish.knob, backend.read(wish.knob), wish.value)
-                if change.before != change.after:
-                    receipt.intend(change)
-                    made.append(change)
+            for together in _batches(wishes):
+                changes = [change for change in _against(together, backend) if change.before != change.after]
+                receipt.intend(*changes)
+                made += changes
+                for change in changes:
                     _make(change, backend)
         except SlomoError as problem:
             raise _taken_back(problem, made, receipt, backend) from None
@@ -129,8 +130,17 @@ def undo(receipt: Receipt, backend: Backend) -> Undone:
     return result
 
 
-def _changes(plan: EnforcementPlan, backend: Backend) -> tuple[Change, ...]:
-    return tuple(Change(wish.knob, backend.read(wish.knob), wish.value) for wish in backend.wishes(plan))
+def _against(wishes: Iterable[Wish], backend: Backend) -> tuple[Change, ...]:
+    return tuple(Change(wish.knob, backend.read(wish.knob), wish.value) for wish in wishes)
+
+
+def _batches(wishes: Iterable[Wish]) -> Iterator[list[Wish]]:
+    """Return wishes in order, cut where one makes or removes what later ones are about.
+
+    What is in one batch is written down at once: waiting for the disk is most of the time that an apply takes.
+    """
+    for _, batch in itertools.groupby(wishes, key=lambda wish: wish.value in (PRESENT, None)):
+        yield list(batch)
 
 
 def _make(change: Change, backend: Backend) -> None:

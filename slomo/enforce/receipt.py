@@ -8,7 +8,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +75,11 @@ class Receipt:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise receipt.fault(problem) from None
-        receipt.append({**head, "plan": plan.to_dict()}, new=True)
+        receipt.append([{**head, "plan": plan.to_dict()}], new=True)
         return receipt
 
-    def append(self, line: Mapping[str, Any], *, new: bool = False) -> None:
-        """Add a line and wait until it is on the disk.
+    def append(self, lines: Sequence[Mapping[str, Any]], *, new: bool = False, flushed: bool = True) -> None:
+        """Add all lines or none, and wait until they are on the disk unless told not to.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class Receipt:
             If it cannot be written, for instance to a full file system.
         """
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if new else 0)
-        data = (json.dumps(line, sort_keys=True) + "\n").encode()
+        data = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines).encode()
         try:
             descriptor = os.open(self.path, flags, 0o600)
             try:
@@ -95,7 +95,8 @@ class Receipt:
                 if os.write(descriptor, data) != len(data):
                     os.ftruncate(descriptor, start)
                     raise OSError(28, "No space left on device")
-                os.fsync(descriptor)
+                if flushed:
+                    os.fsync(descriptor)
             finally:
                 os.close(descriptor)
             if new:
@@ -103,13 +104,20 @@ class Receipt:
         except OSError as problem:
             raise self.fault(problem) from None
 
-    def intend(self, change: Change) -> None:
-        """Write down a change before it is made."""
-        self.append({"knob": change.knob, "before": change.before, "after": change.after})
+    def intend(self, *changes: Change) -> None:
+        """Write changes down before they are made.
+
+        Raises
+        ------
+        StoreError
+            If they cannot be written; then none of them must be made.
+        """
+        if changes:
+            self.append([{"knob": each.knob, "before": each.before, "after": each.after} for each in changes])
 
     def mark(self, what: str) -> None:
-        """Write down that it is ``applied`` or ``undone``."""
-        self.append({"mark": what, "at": time.time()})
+        """Write down that it is ``applied`` or ``undone``; nothing is lost with a mark that does not reach the disk."""
+        self.append([{"mark": what, "at": time.time()}], flushed=False)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Return what was written; a torn last line is left out.

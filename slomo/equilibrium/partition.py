@@ -1,16 +1,17 @@
 """All tenants of a partitioned socket at once: ways they share, memory latency they make together.
 
 The latency is where what the tenants ask for meets what the memory moves at that latency (bisection: demand falls with
-latency, traffic rises). Ways that several may fill are divided as their misses fill them (damped fixed point). Many
-settings of the same tenants are solved together, as arrays.
+latency, traffic rises), for each node whose memory they use. Ways that several may fill are divided as their misses
+fill them, cores that they share as a fair scheduler does (damped fixed point). Many settings are solved together.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.compose.cores import CoreUser, core_shares
 from slomo.models.responses.partition import STEPS, MemoryTraffic, PartitionResponse
 
 Floats = NDArray[np.float64]
@@ -18,6 +19,25 @@ _ROUNDS, _DAMPING, _HALVINGS = 12, 0.3, 14
 #: Halvings between two rounds, in a bracket around the last latency, and its width as a share.
 _FEW_HALVINGS, _BRACKET = 5, 0.3
 _SETTLED_WAYS = 0.05
+
+
+@dataclass(frozen=True)
+class CoreSeat:
+    """Where one tenant runs, and where its memory is.
+
+    Attributes
+    ----------
+    core : int or None
+        Core that it shares with whoever names the same; None is one of its own.
+    weight : float
+        CPU weight on it.
+    remote_ns : float
+        What its memory's being on another node adds to the latency [ns]; 0 is its own node.
+    """
+
+    core: int | None = None
+    weight: float = 1.0
+    remote_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -34,12 +54,15 @@ class Part:
         Memory bandwidth throttle [%].
     offered_mpps : float or None
         Its load; None saturates it.
+    seat : CoreSeat
+        Its core and its memory's node.
     """
 
     response: PartitionResponse
     mask: int
     bandwidth_percent: float = 100.0
     offered_mpps: float | None = None
+    seat: CoreSeat = CoreSeat()
 
 
 @dataclass(frozen=True)
@@ -50,17 +73,23 @@ class Parted:
     ----------
     throughput_mpps : tuple of float
         By tenant.
+    capacity_mpps : tuple of float
+        What each could do beside the others, were it offered more.
     ways : tuple of float
         Cache ways that each holds.
-    latency_ns : float
-        Of memory.
+    shares : tuple of float
+        Of a core that each has.
+    latency_ns : tuple of float
+        Of the memory that each uses, without the way to another node.
     traffic_gb_s : float
         Of all.
     """
 
     throughput_mpps: tuple[float, ...]
+    capacity_mpps: tuple[float, ...]
     ways: tuple[float, ...]
-    latency_ns: float
+    shares: tuple[float, ...]
+    latency_ns: tuple[float, ...]
     traffic_gb_s: float
 
 
@@ -81,32 +110,92 @@ def solve_partition(parts: Sequence[Part], memory: MemoryTraffic) -> Parted:
 def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[Parted]:
     """Solve many settings of as many tenants each."""
     if not settings or not settings[0]:
-        return [Parted((), (), memory.latency_ns[0], 0.0) for _ in settings]
+        return [Parted((), (), (), (), (), 0.0) for _ in settings]
     most = max(part.mask.bit_length() for parts in settings for part in parts)
     masks = np.array([[part.mask for part in parts] for parts in settings], dtype=np.int64)
     inside = ((masks[:, :, None] >> np.arange(most)) & 1).astype(float)
-    offered = np.array([[part.offered_mpps or np.inf for part in parts] for parts in settings])
-    tables, which = _tables(settings, most)
+    board = _Board(settings, *_tables(settings, most))
     curve = np.array(memory.latency_ns), np.array(memory.traffic_gb_s)
-    ways = _divide(inside, np.ones(masks.shape))
-    costs = _costs(tables, which, offered, ways)
-    latency = _latency(costs, curve)
-    shared = bool((inside.sum(axis=1) > 1.0).any())
+    ways, shares = _divide(inside, np.ones(masks.shape)), np.ones(masks.shape)
+    costs = board.costs(ways, shares)
+    latency = _latencies(costs, board.remote_ns > 0.0, curve)
+    shared = bool((inside.sum(axis=1) > 1.0).any()) or board.crowded
     for _ in range(_ROUNDS if shared else 0):
         filled = _divide(inside, np.maximum(costs.rates(latency) * costs.bytes_per_packet, 1e-6))
-        fresh = _DAMPING * ways + (1.0 - _DAMPING) * filled
-        moved = float(np.abs(fresh - ways).max())
-        ways = fresh
-        costs = _costs(tables, which, offered, ways)
-        latency = _latency(costs, curve, latency)
+        fresh, apart = _DAMPING * ways + (1.0 - _DAMPING) * filled, board.shares(costs, latency, shares)
+        moved = max(float(np.abs(fresh - ways).max()), float(np.abs(apart - shares).max()))
+        ways, shares = fresh, apart
+        costs = board.costs(ways, shares)
+        latency = _latencies(costs, board.remote_ns > 0.0, curve, latency)
         if moved < _SETTLED_WAYS:
             break
-    latency = _latency(costs, curve)
-    rates, traffic = costs.rates(latency), costs.traffic(latency)
+    latency = _latencies(costs, board.remote_ns > 0.0, curve)
+    return _parted(costs, ways, shares, latency)
+
+
+def _parted(costs: "_Costs", ways: Floats, shares: Floats, latency: Floats) -> list[Parted]:
+    rates, possible, moved = costs.rates(latency), costs.capacity(latency), costs.traffic(latency)
+    lists = (values.tolist() for values in (rates, possible, ways, shares, latency, moved))
     return [
-        Parted(tuple(mpps), tuple(held), ns, moved)
-        for mpps, held, ns, moved in zip(rates.tolist(), ways.tolist(), latency.tolist(), traffic.tolist(), strict=True)
+        Parted(tuple(mpps), tuple(most), tuple(held), tuple(share), tuple(ns), traffic)
+        for mpps, most, held, share, ns, traffic in zip(*lists, strict=True)
     ]
+
+
+class _Board:
+    """What does not change while many settings are solved: tables, loads, cores, memory nodes."""
+
+    def __init__(self, settings: Sequence[Sequence[Part]], tables: Floats, which: NDArray[np.int64]) -> None:
+        self.tables, self.which = tables, which
+        self.offered = np.array([[part.offered_mpps or np.inf for part in parts] for parts in settings])
+        self.remote_ns = np.array([[part.seat.remote_ns for part in parts] for parts in settings])
+        self.remote_us = np.array([[_remote_us(part) for part in parts] for parts in settings])
+        self.groups = [_groups(parts) for parts in settings]
+        self.crowded = any(self.groups)
+
+    def costs(self, ways: Floats, shares: Floats) -> "_Costs":
+        """Interpolate every tenant's table at the ways it holds; a part of a core takes as much longer."""
+        at = np.minimum(ways * STEPS, self.tables.shape[1] - 1.001)
+        low = at.astype(np.int64)
+        share = (at - low)[..., None]
+        values = self.tables[self.which, low] * (1.0 - share) + self.tables[self.which, low + 1] * share
+        start = values[..., 0] + values[..., 1] * self.remote_ns * 1e-3 + self.remote_us
+        return _Costs(start / shares, values[..., 1] / shares, values[..., 2], self.offered)
+
+    def shares(self, costs: "_Costs", latency_ns: Floats, shares: Floats) -> Floats:
+        """Divide shared cores as a fair scheduler does, by what each tenant would take of a whole one."""
+        if not self.crowded:
+            return shares
+        whole_us = shares / costs.capacity(latency_ns)
+        fresh = np.ones_like(shares)
+        for row, groups in enumerate(self.groups):
+            for members in groups:
+                loads = [None if np.isinf(load) else float(load) for load in self.offered[row, list(members)]]
+                times = whole_us[row, list(members)] * 1e3
+                users = [
+                    CoreUser(float(ns), load, w) for ns, load, w in zip(times, loads, members.values(), strict=True)
+                ]
+                fresh[row, list(members)] = np.maximum(_with_leftovers(users), 1e-6)
+        return fresh
+
+
+def _remote_us(part: Part) -> float:
+    return part.response.remote_us if part.seat.remote_ns > 0.0 else 0.0
+
+
+def _with_leftovers(users: Sequence[CoreUser]) -> list[float]:
+    """Return what each may take of a core: its fair share, and what the others leave."""
+    given = core_shares(users)
+    return [max(share, 1.0 - sum(given) + share) for share in given]
+
+
+def _groups(parts: Sequence[Part]) -> list[dict[int, float]]:
+    """Return, by core that several share, their places and weights."""
+    cores: dict[int, dict[int, float]] = {}
+    for place, part in enumerate(parts):
+        if part.seat.core is not None:
+            cores.setdefault(part.seat.core, {})[place] = part.seat.weight
+    return [members for members in cores.values() if len(members) > 1]
 
 
 @dataclass(frozen=True)
@@ -118,8 +207,11 @@ class _Costs:
     bytes_per_packet: Floats
     offered: Floats
 
+    def capacity(self, latency_ns: Floats) -> Floats:
+        return np.asarray(1.0 / (self.start + self.slope * (latency_ns * 1e-3)))
+
     def rates(self, latency_ns: Floats) -> Floats:
-        return np.asarray(np.minimum(1.0 / (self.start + self.slope * (latency_ns[:, None] * 1e-3)), self.offered))
+        return np.asarray(np.minimum(self.capacity(latency_ns), self.offered))
 
     def traffic(self, latency_ns: Floats) -> Floats:
         return np.asarray((self.rates(latency_ns) * self.bytes_per_packet).sum(axis=1) * 1e-3)
@@ -142,19 +234,25 @@ def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, NDAr
     return np.array(tables), np.array(rows, dtype=np.int64)
 
 
-def _costs(tables: Floats, which: NDArray[np.int64], offered: Floats, ways: Floats) -> _Costs:
-    """Interpolate every tenant's table at the ways it holds."""
-    at = np.minimum(ways * STEPS, tables.shape[1] - 1.001)
-    low = at.astype(np.int64)
-    share = (at - low)[..., None]
-    values = tables[which, low] * (1.0 - share) + tables[which, low + 1] * share
-    return _Costs(values[..., 0], values[..., 1], values[..., 2], offered)
-
-
 def _divide(inside: Floats, weight: Floats) -> Floats:
     """Divide every way among those who may fill it, by weight."""
     total = np.einsum("ct,ctw->cw", weight, inside)
     return np.asarray(weight * np.einsum("ctw,cw->ct", inside, 1.0 / np.where(total > 0.0, total, 1.0)))
+
+
+def _latencies(
+    costs: _Costs, remote: NDArray[np.bool_], curve: tuple[Floats, Floats], last: Floats | None = None
+) -> Floats:
+    """Return the latency of the memory that each tenant uses, shape (settings, tenants): each node has its own."""
+    latency = np.zeros(remote.shape)
+    for away in (False, True) if remote.any() else (False,):
+        here = remote == away
+        of_node = (
+            replace(costs, bytes_per_packet=np.where(here, costs.bytes_per_packet, 0.0)) if remote.any() else costs
+        )
+        before = None if last is None else np.where(here, last, 0.0).max(axis=1)
+        latency = np.where(here, _latency(of_node, curve, before)[:, None], latency)
+    return latency
 
 
 def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = None) -> Floats:
@@ -165,7 +263,7 @@ def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = 
         low, high = np.maximum(low, last * (1.0 - _BRACKET)), np.minimum(high, last * (1.0 + _BRACKET))
     for _ in range(_HALVINGS if last is None else _FEW_HALVINGS):
         middle = 0.5 * (low + high)
-        more = costs.traffic(middle) > np.interp(middle, *curve)
+        more = costs.traffic(middle[:, None]) > np.interp(middle, *curve)
         low, high = np.where(more, middle, low), np.where(more, high, middle)
     return np.asarray(0.5 * (low + high))
 
@@ -183,13 +281,19 @@ def bottleneck(part: Part, done: Parted, index: int, memory: MemoryTraffic) -> t
     Returns
     -------
     (str, mapping)
-        ``"cache"``, ``"memory bandwidth"``, ``"throttle"`` or ``"nothing"``; shares of its solo throughput lost.
+        ``"cache"``, ``"memory bandwidth"``, ``"throttle"``, ``"remote memory"``, ``"shared core"`` or ``"nothing"``;
+        shares of its solo throughput lost.
     """
-    response, quiet = part.response, memory.latency_ns[0]
+    response, quiet, ways, latency = part.response, memory.latency_ns[0], done.ways[index], done.latency_ns[index]
+    throttled = response.mpps(ways, latency, part.bandwidth_percent)
+    away = response.mpps(ways, latency + part.seat.remote_ns, part.bandwidth_percent)
+    away = 1.0 / (1.0 / away + _remote_us(part))
     steps = (
-        ("cache", response.mpps(done.ways[index], quiet)),
-        ("memory bandwidth", response.mpps(done.ways[index], done.latency_ns)),
-        ("throttle", response.mpps(done.ways[index], done.latency_ns, part.bandwidth_percent)),
+        ("cache", response.mpps(ways, quiet)),
+        ("memory bandwidth", response.mpps(ways, latency)),
+        ("throttle", throttled),
+        ("remote memory", away),
+        ("shared core", done.shares[index] * away),
     )
     losses, before = {}, response.solo_mpps
     for cause, after in steps:

@@ -31,6 +31,17 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "core": ("INST", "IPC", "EXEC", "FREQ", "AFREQ"),
     }
 )
+#: Resource that is fought over -> what to do about it; `slomo whatif` says how much that would bring.
+LEVERS: Mapping[str, str] = MappingProxyType(
+    {
+        "cache": "cache ways of its own, away from {who}",
+        "DDIO": "fewer packet buffers for {who}, or more ways for devices",
+        "memory bandwidth": "throttle the memory bandwidth of {who}, or cache ways that keep it from memory",
+        "interconnect": "memory on the node of its core, for it and for {who}",
+        "core": "a core of its own, away from {who}",
+        "accelerator": "fewer requests of {who} to the accelerator",
+    }
+)
 #: Resources without a metric of the competition: named "accelerator regex" among the metrics.
 ACCELERATOR = "accelerator"
 
@@ -104,6 +115,27 @@ class Explanation:
             return None
         name = max(self.metrics, key=lambda metric: self.metrics[metric])
         return (name, self.metrics[name] / self.loss_mpps) if self.metrics[name] > 0.0 else None
+
+    @property
+    def bottleneck(self) -> str | None:
+        """Resource with the largest part of the loss; None where nothing is lost that a resource carries."""
+        groups = {name: part for name, part in self.groups.items() if part > 0.0 and name in LEVERS}
+        return max(groups, key=lambda name: groups[name]) if self.loss_mpps > 0.0 and groups else None
+
+    @property
+    def lever(self) -> str | None:
+        """What would help most against the bottleneck, and whom it is about where that is known.
+
+        Examples
+        --------
+        >>> Explanation(0.5, {"L3OCC": 0.1, "READ": 0.4}, 0.0, {"lpm": {"L3OCC": 0.1}, "vpn": {"READ": 0.4}}).lever
+        'throttle the memory bandwidth of vpn, or cache ways that keep it from memory'
+        """
+        if self.bottleneck is None:
+            return None
+        takers = {who: parts.get(self.bottleneck, 0.0) for who, parts in self.by_competitor.items()}
+        worst = max(takers, key=lambda who: takers[who], default=None)
+        return LEVERS[self.bottleneck].format(who=worst or "its competitors")
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""

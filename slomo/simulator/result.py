@@ -33,6 +33,9 @@ class TenantResult:
         ``p50``, ``p95``, ``p99`` of the time from arrival to departure [us]; empty if no packet left.
     vector : MetricVector
         Core-level metrics.
+    arrived_mpps : float
+        Packets that arrived, processed or not [Mpps]; for a saturating load the line rate. Over a short time it differs
+        from the rate that was asked for, as arrivals are random.
     instructions_per_packet, cycles_per_packet, l3_references_per_packet : float
         As ResQ (NSDI'18) Table 1 reports them.
     """
@@ -41,6 +44,7 @@ class TenantResult:
     loss: float
     latency_us: Mapping[str, float]
     vector: MetricVector
+    arrived_mpps: float
     instructions_per_packet: float
     cycles_per_packet: float
     l3_references_per_packet: float
@@ -199,14 +203,17 @@ def _tenant(machine: Machine, seat: Seat, readings: Readings, counts: Totals, te
     count = readings.state.counters[tenant]
     throughput = packets * 1e3 / readings.span_ns
     if seat.program.offered_mpps is None:
-        loss = max(0.0, 1.0 - throughput / arrival_mpps(machine, seat.program))
+        arrived = arrival_mpps(machine, seat.program)
+        loss = max(0.0, 1.0 - throughput / arrived)
     else:
+        arrived = float(count[s.C_ARRIVED]) * 1e3 / readings.span_ns
         loss = float(count[s.C_LOST]) / max(1.0, float(count[s.C_ARRIVED]))
     return TenantResult(
         throughput_mpps=throughput,
         loss=loss,
         latency_us=_latency(readings.state, tenant),
         vector=vector(machine, Scope.CORE, counts, span_ns=readings.span_ns, cores=1),
+        arrived_mpps=arrived,
         instructions_per_packet=_ratio(counts.instructions, packets) or 0.0,
         cycles_per_packet=_ratio(counts.cycles, packets) or 0.0,
         l3_references_per_packet=_ratio(counts.l2_miss, packets) or 0.0,

@@ -39,9 +39,9 @@ def main(folder: Path, seed: int, die_at: int) -> None:
     backend = ResctrlBackend(fake_tree(folder, before_change=before_write), folder / "etc")
     append = Receipt.append
 
-    def appending(self: Receipt, line: dict[str, object], *, new: bool = False) -> None:
+    def appending(self: Receipt, *lines: object, **how: bool) -> None:
         before_write()
-        append(self, line, new=new)
+        append(self, *lines, **how)  # type: ignore[arg-type]
 
     Receipt.append = appending  # type: ignore[method-assign]
     apply(plan(seed), backend, receipts=folder / "receipts")

@@ -335,6 +335,10 @@ def _explanation(prediction: "Prediction") -> str:
     if prediction.explanation is not None and prediction.explanation.loss_mpps > 0:
         loss = prediction.explanation.loss_mpps
         parts.append(_who(prediction.explanation))
+        why = prediction.explanation
+        if why.bottleneck is not None:
+            part = 100 * why.groups[why.bottleneck] / loss
+            parts.append(f"bottleneck {why.bottleneck} ({part:.0f} % of the loss); what helps: {why.lever}")
         shares = sorted(prediction.explanation.metrics.items(), key=lambda item: -item[1])
         rows = [(name, part, 100 * part / loss) for name, part in shares]
         parts.append(

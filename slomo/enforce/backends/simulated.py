@@ -97,14 +97,14 @@ class SimulatedServer:
         """Change what a tenant is offered."""
         self.occupants[name] = replace(self.occupants[name], workload=workload)
 
-    def simulate(self, seed: int = 0) -> SimulationResult:
-        """Simulate all tenants, in the order of `occupants`, under what is in force."""
+    def simulate(self, seed: int = 0, times: int = 1) -> SimulationResult:
+        """Simulate all tenants, in the order of `occupants`, under what is in force, so many times as long as told."""
         machine = self.machine
         devices = int(self.knobs["device-ways"] or "0", 16).bit_count()
         if devices != machine.ddio_ways:
             machine = replace(machine, ddio_ways=devices)
         tenants = [self._tenant(occupant) for occupant in self.occupants.values()]
-        return simulate(machine, tenants, seed=seed, scale=self.scale, accesses=self.accesses)
+        return simulate(machine, tenants, seed=seed, scale=self.scale, accesses=times * self.accesses)
 
     def _tenant(self, occupant: Occupant) -> Tenant:
         def knob(field: str) -> str | None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from slomo.errors import ConfigurationError, InvalidValueError
 
 Floats = NDArray[np.float64]
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 #: Points per way of `PartitionResponse.table`.
 STEPS = 8
 
@@ -71,6 +71,8 @@ class PartitionResponse:
         Bandwidth throttle [%] -> share of that time that it adds, ascending in percent; 100 adds nothing.
     idle_ns : float
         Latency of idle memory [ns].
+    remote_us : float
+        What its packet buffers' being on another node adds to a packet [us], its misses' longer way apart.
     """
 
     workload: str
@@ -82,6 +84,7 @@ class PartitionResponse:
     throttled_us: tuple[float, ...] = ()
     throttle: tuple[tuple[float, float], ...] = ((100.0, 0.0),)
     idle_ns: float = 0.0
+    remote_us: float = 0.0
 
     def mpps(self, ways: float, latency_ns: float, bandwidth_percent: float = 100.0) -> float:
         """Return the throughput in a part [Mpps].
@@ -126,6 +129,12 @@ class PartitionResponse:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
         return {"schema_version": SCHEMA_VERSION, **asdict(self)}
 
+    def with_remote(self, throughput_mpps: float, remote_ns: float) -> "PartitionResponse":
+        """Return it with what was seen alone while memory was on another node, `remote_ns` further away."""
+        start, slope, _ = self.line(self.ways[-1])
+        known = start + slope * (self.idle_ns + remote_ns) * 1e-3
+        return replace(self, remote_us=max(0.0, 1.0 / throughput_mpps - known))
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "PartitionResponse":
         """Rebuild from :meth:`to_dict`'s mapping.
@@ -139,9 +148,8 @@ class PartitionResponse:
             raise ConfigurationError(f"a partition response of version {data.get('schema_version')}")
         curves = {name: tuple(data[name]) for name in ("ways", "busy_us", "waits", "bytes_per_packet", "throttled_us")}
         throttle = tuple((float(percent), float(factor)) for percent, factor in data["throttle"])
-        return cls(
-            str(data["workload"]), float(data["solo_mpps"]), **curves, throttle=throttle, idle_ns=float(data["idle_ns"])
-        )
+        alone, idle, remote = (float(data[name]) for name in ("solo_mpps", "idle_ns", "remote_us"))
+        return cls(str(data["workload"]), alone, **curves, throttle=throttle, idle_ns=idle, remote_us=remote)
 
 
 def _between(x: float, grid: Sequence[float], values: Sequence[float]) -> float:

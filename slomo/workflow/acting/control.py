@@ -15,6 +15,7 @@ from slomo.control.loop import ControlLoop, Step
 from slomo.control.max_min import MaxMinController
 from slomo.control.observation import Controller, Patience
 from slomo.control.plants import SimulatedPlant
+from slomo.control.situation import Situation
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.receipt import open_receipts
 from slomo.errors import ConfigurationError, UnknownNameError
@@ -194,7 +195,7 @@ def _controller(configuration: ControlConfiguration) -> Controller:
     testbed = SimulatedTestbed(machine, scale=32, accesses=60_000)
     profile = profile_partitions(testbed, machine, list(saturated.values()), seed=configuration.seed)
     responses = {tenant: profile.responses[workload.key] for tenant, workload in saturated.items()}
-    return GuardController(name, responses, profile.memory, machine.llc_ways)
+    return GuardController(name, Situation(responses, profile.memory, machine.llc_ways))
 
 
 def _status_file(name: str) -> Path:

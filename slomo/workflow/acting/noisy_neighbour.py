@@ -16,7 +16,8 @@ from typing import Any
 
 import yaml
 
-from slomo.control.advice import Setting, Situation, advise
+from slomo.control.advice import advise
+from slomo.control.situation import Setting, Situation
 from slomo.enforce.backends.simulated import Occupant, SimulatedBackend, SimulatedServer
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting

@@ -4,7 +4,7 @@ The runs are ordinary co-locations with isolation, so that any testbed that can 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -88,7 +88,15 @@ def profile_partitions(
             if row.bandwidth_percent >= 100.0 and row.latency_ns > 0.0:
                 latency.append(row.latency_ns)
                 traffic.append(moved)
-        responses[workload.key] = fit_response(workload.key, _with_latency(rows))
+        response = fit_response(workload.key, _with_latency(rows))
+        if machine.sockets > 1:
+            far = replace(_run(machine, workload, machine.llc_ways, 0), memory_node=1 - min(machine.nic_socket, 1))
+            beside = testbed.run(far, seed=seed + runs).beside
+            runs += 1
+            if beside is not None:
+                longer = machine.dram_remote_ns - machine.dram_local_ns
+                response = response.with_remote(beside.tenants[0].throughput_mpps, longer)
+        responses[workload.key] = response
     return PartitionProfile(machine.name, responses, fit_memory(latency, traffic), runs)
 
 

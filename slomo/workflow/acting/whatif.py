@@ -8,13 +8,14 @@ import itertools
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from slomo.control.advice import Outlook, Setting, Situation, advise, explain, foresee
+from slomo.control.advice import advise
+from slomo.control.situation import Outlook, Setting, Situation, explain, foresee
 from slomo.equilibrium.partition import Part, solve_partition
 from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredictionError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
@@ -26,7 +27,7 @@ from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.acting.partition_profile import PartitionProfile, profile_partitions
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 #: Partitions run to calibrate intervals; none of them is profiled.
 CALIBRATION_RUNS = 24
 #: Advice picks what just suffices, so what was judged too well: its margin is the error that hardly any run exceeds.
@@ -175,6 +176,9 @@ class PartitionAnswer:
                     "ways": f"{setting.mask:#x}",
                     "holds_ways": round(chosen.parted.ways[index], 2),
                     "bandwidth_percent": setting.bandwidth_percent,
+                    "core_share": chosen.parted.shares[index],
+                    "weight": setting.weight,
+                    "remote_memory": setting.remote,
                     "throughput_mpps": mpps,
                     "low_mpps": mpps * (1.0 - self.half_width),
                     "high_mpps": mpps * (1.0 + self.half_width),
@@ -189,13 +193,63 @@ class PartitionAnswer:
         return table
 
 
+@dataclass(frozen=True)
+class AskedPartition:
+    """What is asked about, one value per tenant; what is left out is as it is on a machine that nobody divided.
+
+    Attributes
+    ----------
+    ways : sequence of int, optional
+        Way masks; all share the whole cache if not given.
+    bandwidth_percent : sequence of float, optional
+        Throttles [%].
+    cores : sequence of int, optional
+        Cores; tenants with equal ones share a core. Everybody has one alone if not given.
+    weights : sequence of float, optional
+        CPU weights on shared cores; equal if not given.
+    nodes : sequence of int, optional
+        Node of each tenant's memory; the NIC's, where the cores are, if not given.
+    """
+
+    ways: Sequence[int] | None = None
+    bandwidth_percent: Sequence[float] | None = None
+    cores: Sequence[int] | None = None
+    weights: Sequence[float] | None = None
+    nodes: Sequence[int] | None = None
+
+    def settings(self, tenants: int, machine: Machine) -> list[Setting]:
+        """Return each tenant's setting.
+
+        Raises
+        ------
+        InvalidValueError
+            For lists of other lengths, or ways, nodes and weights that there are not.
+        """
+        for field in fields(self):
+            given = getattr(self, field.name)
+            if given is not None and len(given) != tenants:
+                raise InvalidValueError(f"{len(given)} {field.name.replace('_', ' ')} for {tenants} tenants")
+        masks = self.ways or [machine.full_way_mask] * tenants
+        nodes = self.nodes or [machine.nic_socket] * tenants
+        weights = self.weights or [1.0] * tenants
+        for mask, node, weight in zip(masks, nodes, weights, strict=True):
+            if not 0 < mask <= machine.full_way_mask:
+                raise InvalidValueError(f"way mask {mask:#x}, but '{machine.name}' has {machine.llc_ways} ways")
+            if not 0 <= node < machine.sockets:
+                raise InvalidValueError(f"memory node {node}, but '{machine.name}' has {machine.sockets}")
+            if not 0.0 < weight < float("inf"):
+                raise InvalidValueError(f"CPU weight {weight:g}, needed above 0")
+        throttles = self.bandwidth_percent or [100.0] * tenants
+        away = [node != machine.nic_socket for node in nodes]
+        return [Setting(*each) for each in zip(masks, throttles, weights, away, strict=True)]
+
+
 def what_if(
     knowledge: PartitionKnowledge,
     mix: Sequence[str | Workload],
     machine: Machine,
+    asked: AskedPartition | None = None,
     *,
-    ways: Sequence[int] | None = None,
-    bandwidth_percent: Sequence[float] | None = None,
     slo_share: Mapping[int, float] | None = None,
     with_advice: bool = False,
 ) -> PartitionAnswer:
@@ -209,10 +263,8 @@ def what_if(
         Tenants.
     machine : Machine
         Where.
-    ways : sequence of int, optional
-        Way mask of each; all share the whole cache if not given.
-    bandwidth_percent : sequence of float, optional
-        Throttle of each [%].
+    asked : AskedPartition, optional
+        Ways, throttles, cores, weights and memory nodes; nothing is divided if not given.
     slo_share : mapping of int to float, optional
         Tenant's place in the mix -> share of its solo throughput that was promised.
     with_advice : bool
@@ -223,26 +275,23 @@ def what_if(
     UnsupportedPredictionError
         For a tenant without a profile.
     InvalidValueError
-        For lists of other lengths, or ways that are not there.
+        For lists of other lengths, or what is not there.
     """
     tenants = [parse_workload(item) if isinstance(item, str) else item for item in mix]
     names = [f"{number}:{tenant.nf}" for number, tenant in enumerate(tenants)]
-    masks = list(ways or [machine.full_way_mask] * len(tenants))
-    throttles = list(bandwidth_percent or [100.0] * len(tenants))
-    if len(masks) != len(tenants) or len(throttles) != len(tenants):
-        raise InvalidValueError(f"{len(masks)} masks and {len(throttles)} throttles for {len(tenants)} tenants")
-    for mask in masks:
-        if not 0 < mask <= machine.full_way_mask:
-            raise InvalidValueError(f"way mask {mask:#x}, but '{machine.name}' has {machine.llc_ways} ways")
+    asked = asked or AskedPartition()
+    settings = dict(zip(names, asked.settings(len(tenants), machine), strict=True))
     responses = {name: _response(knowledge, tenant) for name, tenant in zip(names, tenants, strict=True)}
     loads = {n: t.traffic.offered_mpps for n, t in zip(names, tenants, strict=True) if t.traffic.offered_mpps}
     situation = Situation(
         responses,
         knowledge.profile.memory,
         machine.llc_ways,
-        {name: Setting(mask, percent) for name, mask, percent in zip(names, masks, throttles, strict=True)},
+        settings,
         {names[place]: share * responses[names[place]].solo_mpps for place, share in (slo_share or {}).items()},
         {name: float(load) for name, load in loads.items() if load is not None},
+        cores=dict(zip(names, asked.cores, strict=True)) if asked.cores else {},
+        remote_ns=machine.dram_remote_ns - machine.dram_local_ns,
     )
     width = knowledge.half_width()
     advice = advise(situation, margin=knowledge.half_width(ADVICE_COVERAGE)) if with_advice else None

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from slomo.vocabulary.workload import Workload
     from slomo.workflow.acting.whatif import PartitionAnswer, PartitionKnowledge
 
-_HEADERS = ("tenant", "ways", "MBA [%]", "Mpps", "low", "high", "SLO", "kept", "bottleneck", "lever")
+_HEADERS = ("tenant", "ways", "MBA [%]", "core", "memory", "Mpps", "low", "high", "SLO", "kept", "bottleneck", "lever")
+#: Options with one number per tenant -> what they are of a partition.
+_FIELDS = {"ways": "ways", "mba": "bandwidth_percent", "cores": "cores", "weights": "weights", "node": "nodes"}
 
 
 @click.command()
@@ -21,6 +23,9 @@ _HEADERS = ("tenant", "ways", "MBA [%]", "Mpps", "low", "high", "SLO", "kept", "
 @click.option("--machine", default="e5-2620v4", show_default=True, shell_complete=complete_machines, help="Where.")
 @click.option("--ways", help="Way mask of each tenant, with commas: 0x3,0x3fc; all ways for all if not given.")
 @click.option("--mba", help="Memory bandwidth throttle of each tenant [%], with commas.")
+@click.option("--cores", help="Core of each tenant, with commas: who has the same shares it. One each if not given.")
+@click.option("--weights", help="CPU weight of each tenant on a shared core, with commas.")
+@click.option("--node", help="Node of each tenant's memory, with commas; that of its core if not given.")
 @click.option("--slo", multiple=True, metavar="PLACE=SHARE", help="Promise: 0=0.9 is 90 % of solo for the first.")
 @click.option("--advise", "with_advice", is_flag=True, help="Search the smallest change that keeps all promises.")
 @click.option("--profile", "profile_file", metavar="FILE", help="Keep what was profiled here, and take it from here.")
@@ -28,28 +33,26 @@ _HEADERS = ("tenant", "ways", "MBA [%]", "Mpps", "low", "high", "SLO", "kept", "
 def command(
     mix: tuple[str, ...],
     machine: str,
-    ways: str | None,
-    mba: str | None,
     slo: tuple[str, ...],
     with_advice: bool,
     profile_file: str | None,
     as_json: bool,
+    **given: str | None,
 ) -> int:
-    """Predict MIX, for instance `2xlpm snort`, under cache ways and throttles, with intervals and bottlenecks.
+    """Predict MIX, for instance `2xlpm snort`, under cache ways, throttles, CPU weights and memory nodes.
 
     Each distinct tenant is profiled on the simulator over ways, memory noise and throttles; --profile keeps that.
     Exit code 1 where a promise is predicted to break (with --advise: where no change was found).
     """
     from slomo.vocabulary.machine import load_machine
-    from slomo.workflow.acting.whatif import what_if
+    from slomo.workflow.acting.whatif import AskedPartition, what_if
 
     where, tenants = load_machine(machine), _tenants(mix)
     answer = what_if(
         _knowledge(profile_file, where, tenants),
         tenants,
         where,
-        ways=None if ways is None else [_number(text, 0) for text in ways.split(",")],
-        bandwidth_percent=None if mba is None else [float(_number(text, 10)) for text in mba.split(",")],
+        AskedPartition(**{_FIELDS[name]: _numbers(text, 0) for name, text in given.items()}),
         slo_share=_promises(slo, len(tenants)),
         with_advice=with_advice,
     )
@@ -68,7 +71,9 @@ def _print(answer: "PartitionAnswer", with_advice: bool) -> None:
         return
     click.echo()
     if answer.advice is None:
-        click.echo("no change of ways and throttles keeps every promise: move a tenant to another server")
+        click.echo(
+            "no change of ways, throttles, weights and memory nodes keeps every promise: move a tenant elsewhere"
+        )
     elif answer.advice.settings == answer.situation.settings:
         click.echo("every promise holds as it is")
     else:
@@ -77,9 +82,20 @@ def _print(answer: "PartitionAnswer", with_advice: bool) -> None:
 
 
 def _row(row: dict[str, object]) -> tuple[object, ...]:
-    names = ("tenant", "ways", "bandwidth_percent", "throughput_mpps", "low_mpps", "high_mpps", "slo_mpps")
+    names = ("throughput_mpps", "low_mpps", "high_mpps", "slo_mpps")
     values = tuple("-" if row[name] is None else row[name] for name in names)
-    return (*values, "yes" if row["kept"] else "NO", row["bottleneck"], row["lever"])
+    core, memory = row["core_share"], "remote" if row["remote_memory"] else "own node"
+    return (
+        row["tenant"],
+        row["ways"],
+        row["bandwidth_percent"],
+        core,
+        memory,
+        *values,
+        "yes" if row["kept"] else "NO",
+        row["bottleneck"],
+        row["lever"],
+    )
 
 
 def _tenants(mix: tuple[str, ...]) -> "list[Workload]":
@@ -121,6 +137,10 @@ def _promises(slo: tuple[str, ...], tenants: int) -> dict[int, float]:
         if not 0 <= int(place) < tenants or not 0.0 < promises[int(place)] <= 1.0:
             raise UsageError(f"--slo '{text}' for {tenants} tenants", hint="a place from 0 and a share up to 1")
     return promises
+
+
+def _numbers(texts: str | None, base: int) -> list[int] | None:
+    return None if texts is None else [_number(text, base) for text in texts.split(",")]
 
 
 def _number(text: str, base: int) -> int:

@@ -1,0 +1,206 @@
+"""A socket with its tenants and promises, and what settings of it are predicted to give.
+
+A promise holds where a tenant could do what it needs beside the others: what it does says nothing of the room it has,
+while it is offered no more than it needs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
+from slomo.equilibrium.partition import CoreSeat, Part, Parted, bottleneck, solve_partitions
+from slomo.errors import InvalidValueError
+from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+
+#: What helps against a bottleneck.
+LEVERS = {
+    "cache": "more cache ways",
+    "memory bandwidth": "throttle the memory bandwidth of its neighbours",
+    "throttle": "a weaker throttle",
+    "remote memory": "its memory on the node of its core",
+    "shared core": "a larger CPU weight, or a core of its own",
+    "nothing": "none needed",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one tenant has.
+
+    Attributes
+    ----------
+    mask : int
+        Cache ways it may fill.
+    bandwidth_percent : float
+        Memory bandwidth throttle [%]; 100 is none.
+    weight : float
+        CPU weight on a core that it shares, above 0.
+    remote : bool
+        Whether its memory is on another node than its core.
+    """
+
+    mask: int
+    bandwidth_percent: float = 100.0
+    weight: float = 1.0
+    remote: bool = False
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A socket, its tenants, and what was promised.
+
+    Attributes
+    ----------
+    responses : mapping of str to PartitionResponse
+        Tenant -> response.
+    memory : MemoryTraffic
+        Of the socket.
+    ways : int
+        Of its cache.
+    settings : mapping of str to Setting
+        Tenant -> what it has now.
+    promised_mpps : mapping of str to float
+        Tenant -> throughput it must have; who is missing was promised nothing.
+    offered_mpps : mapping of str to float
+        Tenant -> load; who is missing is saturated.
+    bias : mapping of str to float
+        Tenant -> factor by which predictions of it were wrong lately.
+    cores : mapping of str to int
+        Tenant -> core that it shares with whoever has the same; who is missing has one of its own.
+    remote_ns : float
+        What memory of another node adds to its latency [ns].
+    """
+
+    responses: Mapping[str, PartitionResponse]
+    memory: MemoryTraffic
+    ways: int
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    promised_mpps: Mapping[str, float] = field(default_factory=dict)
+    offered_mpps: Mapping[str, float] = field(default_factory=dict)
+    bias: Mapping[str, float] = field(default_factory=dict)
+    cores: Mapping[str, int] = field(default_factory=dict)
+    remote_ns: float = 0.0
+
+    @property
+    def open_settings(self) -> dict[str, Setting]:
+        """Every way for every tenant, and no throttle."""
+        return dict.fromkeys(self.responses, Setting((1 << self.ways) - 1))
+
+    def parts(self, settings: Mapping[str, Setting]) -> list[Part]:
+        """Return the tenants as the solver wants them."""
+        return [self._part(name, response, settings[name]) for name, response in self.responses.items()]
+
+    def _part(self, name: str, response: PartitionResponse, setting: Setting) -> Part:
+        seat = CoreSeat(self.cores.get(name), setting.weight, self.remote_ns if setting.remote else 0.0)
+        return Part(response, setting.mask, setting.bandwidth_percent, self.offered_mpps.get(name), seat)
+
+    def needed_mpps(self, name: str) -> float:
+        """Return what a tenant must have: what was promised, or its load where that is less."""
+        return min(self.promised_mpps[name], self.offered_mpps.get(name, float("inf")))
+
+    def plan(self, server: str, settings: Mapping[str, Setting]) -> EnforcementPlan:
+        """Return settings as something to be enforced."""
+        return EnforcementPlan(server, tuple(self._enforced(name, setting) for name, setting in settings.items()))
+
+    def _enforced(self, name: str, setting: Setting) -> TenantSetting:
+        throttled = setting.bandwidth_percent < 100.0
+        return TenantSetting(
+            name,
+            llc_way_mask=None if setting.mask == (1 << self.ways) - 1 else setting.mask,
+            memory_bandwidth=MemoryBandwidth(setting.bandwidth_percent) if throttled else None,
+            cpu_weight=setting.weight if name in self.cores else None,
+        )
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What settings are predicted to give.
+
+    Attributes
+    ----------
+    settings : mapping of str to Setting
+        Which.
+    throughput_mpps : mapping of str to float
+        By tenant.
+    room : mapping of str to float
+        Who was promised something -> what it could do over what it needs, less 1; below 0 it is missed.
+    parted : Parted
+        The solution behind it.
+    margin : float
+        Room that a promise needs to count as kept.
+    """
+
+    settings: Mapping[str, Setting]
+    throughput_mpps: Mapping[str, float]
+    room: Mapping[str, float]
+    parted: Parted
+    margin: float = 0.0
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Tenants whose promise does not hold, the worst first."""
+        return tuple(sorted((n for n, room in self.room.items() if room < self.margin), key=lambda n: self.room[n]))
+
+    @property
+    def kept(self) -> bool:
+        """Whether every promise holds."""
+        return self.spare >= self.margin
+
+    @property
+    def spare(self) -> float:
+        """The room of the promise that is nearest to breaking; infinite where there is none."""
+        return min(self.room.values(), default=float("inf"))
+
+
+def foresee(situation: Situation, settings: Mapping[str, Setting] | None = None, margin: float = 0.0) -> Outlook:
+    """Predict every tenant under settings; a promise holds with `margin` to spare.
+
+    Raises
+    ------
+    InvalidValueError
+        For a tenant without a setting.
+    """
+    return foresee_many(situation, [situation.settings if settings is None else settings], margin)[0]
+
+
+def foresee_many(situation: Situation, settings: Sequence[Mapping[str, Setting]], margin: float = 0.0) -> list[Outlook]:
+    """Predict every tenant under many settings at once; see :func:`foresee`."""
+    missing = next((name for chosen in settings for name in situation.responses if name not in chosen), None)
+    if missing is not None:
+        raise InvalidValueError(f"tenant '{missing}' has no setting", hint="name its ways")
+    solved = solve_partitions([situation.parts(chosen) for chosen in settings], situation.memory)
+    pairs = zip(settings, solved, strict=True)
+    return [judged(situation, chosen, parted, margin) for chosen, parted in pairs]
+
+
+def judged(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, margin: float = 0.0) -> Outlook:
+    """Hold a solution against the promises, with the biases that are known."""
+    mpps, room = {}, {}
+    for name, possible in zip(situation.responses, parted.capacity_mpps, strict=True):
+        corrected = possible * situation.bias.get(name, 1.0)
+        mpps[name] = min(corrected, situation.offered_mpps.get(name, float("inf")))
+        if name in situation.promised_mpps:
+            needed = situation.needed_mpps(name)
+            room[name] = corrected / needed - 1.0 if needed > 0.0 else float("inf")
+    return Outlook(chosen, mpps, room, parted, margin)
+
+
+def with_bias(situation: Situation, outlook: Outlook, bias: Mapping[str, float], margin: float) -> Outlook:
+    """Return an outlook under biases learned since: they change no solution."""
+    return judged(replace(situation, bias=bias), outlook.settings, outlook.parted, margin)
+
+
+def explain(situation: Situation, outlook: Outlook, name: str) -> tuple[str, Mapping[str, float], str]:
+    """Return a tenant's bottleneck, its losses by cause, and the lever that helps against it.
+
+    Examples
+    --------
+    >>> lpm = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
+    >>> alone = Situation({"a": lpm}, MemoryTraffic((80.0, 200.0), (0.0, 50.0)), 20, {"a": Setting(1)})
+    >>> explain(alone, foresee(alone), "a")[::2]
+    ('cache', 'more cache ways')
+    """
+    index = list(situation.responses).index(name)
+    part = situation.parts(outlook.settings)[index]
+    cause, losses = bottleneck(part, outlook.parted, index, situation.memory)
+    return cause, losses, LEVERS[cause]

@@ -1,0 +1,138 @@
+"""`slomo whatif`, `slomo control` and `slomo noisy-neighbour`: from the command line to tables and exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slomo.cli.main import main
+
+LOOP = """
+machine: e5-2620v4
+controller: {controller}
+period_s: 5
+dwell_s: 5
+steps: 4
+tenants:
+  - {{name: victim, workload: lpm, slo: 0.9}}
+  - {{name: noise, workload: stats}}
+"""
+NOISE = """
+machine: e5-2620v4
+path: [{name: look-up, nf: lpm, passes: 1}]
+noise: {nf: stats, levels: [0, 4]}
+policies: [none, llc]
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def partitions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a profile of two workloads over partitions, as the command keeps it."""
+    kept = tmp_path_factory.mktemp("whatif") / "partitions.json"
+    assert main(["whatif", "lpm", "stats", "--profile", str(kept)]) == 0
+    return kept
+
+
+def asked(partitions: Path, capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, dict]:  # type: ignore[type-arg]
+    assert main(["whatif", "lpm", "stats", *words, "--profile", str(partitions), "--json"]) == code
+    return {row["tenant"]: row for row in json.loads(capsys.readouterr().out)["tenants"]}
+
+
+def test_whatif_answers_ways_throttles_weights_and_nodes(partitions: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each lever moves what it should: fewer ways, a throttle, half a core and a remote memory all cost."""
+    free = asked(partitions, capsys)["0:lpm"]
+    few = asked(partitions, capsys, "--ways", "0x1,0xffffe")["0:lpm"]
+    throttled = asked(partitions, capsys, "--ways", "0x3,0xffffc", "--mba", "10,100")["0:lpm"]
+    far = asked(partitions, capsys, "--node", "1,0")["0:lpm"]
+    half = asked(partitions, capsys, "--cores", "3,3")
+    more = asked(partitions, capsys, "--cores", "3,3", "--weights", "3,1")
+
+    assert few["throughput_mpps"] < 0.9 * free["throughput_mpps"]
+    assert few["bottleneck"] == "cache"
+    assert throttled["bottleneck"] == "throttle"
+    assert far["throughput_mpps"] < 0.95 * free["throughput_mpps"]
+    assert far["bottleneck"] == "remote memory"
+    assert [row["core_share"] for row in half.values()] == [0.5, 0.5]
+    assert [row["core_share"] for row in more.values()] == [0.75, 0.25]
+    assert half["0:lpm"]["bottleneck"] == "shared core"
+    assert half["0:lpm"]["low_mpps"] < half["0:lpm"]["throughput_mpps"] < half["0:lpm"]["high_mpps"]
+
+
+def test_whatif_advises_and_says_by_its_exit_code_what_breaks(
+    partitions: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 1 says that a promise breaks; advice brings memory home and says that everything holds then."""
+    far = ["whatif", "lpm", "stats", "--node", "1,0", "--slo", "0=0.92", "--profile", str(partitions)]
+
+    assert main(far) == 1
+    assert "NO" in capsys.readouterr().out
+    assert main([*far, "--advise"]) == 0
+    assert "smallest change" in capsys.readouterr().out
+    assert main(["whatif", "lpm", "stats", "--slo", "0=1.0", "--advise", "--profile", str(partitions)]) == 1
+    assert "move a tenant elsewhere" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--ways", "0x1"], "1 ways for 2 tenants"),
+        (["--ways", "0x100000,0x1"], "has 20 ways"),
+        (["--node", "0,2"], "memory node 2"),
+        (["--weights", "0,1"], "CPU weight 0"),
+        (["--mba", "few,100"], "'few' is no number"),
+        (["--slo", "2=0.9"], "for 2 tenants"),
+    ],
+)
+def test_slips_are_usage_errors(
+    partitions: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is not there is refused with exit code 2."""
+    assert main(["whatif", "lpm", "stats", *words, "--profile", str(partitions)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_control_runs_a_loop_and_shows_none_after(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The summary counts rounds; after the loop nothing is open."""
+    path = tmp_path / "loop.yaml"
+    path.write_text(LOOP.format(controller="max_min"), encoding="utf-8")
+
+    main(["control", "run", str(path), "--json"])
+    summary = json.loads(capsys.readouterr().out)
+    assert main(["control", "status", "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+
+    assert summary["rounds"] == 4
+    assert summary["controller"] == "max_min"
+    assert set(summary["targets_mpps"]) == {"victim"}
+    assert status == {"loops": [], "open_receipts": []}
+
+
+def test_control_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown controller is named with those that there are."""
+    path = tmp_path / "loop.yaml"
+    path.write_text(LOOP.format(controller="guarf"), encoding="utf-8")
+
+    assert main(["control", "run", str(path)]) == 2
+    assert "did you mean 'guard'" in capsys.readouterr().err
+
+
+def test_noisy_neighbour_reports_every_level_and_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row per level and policy, as JSON, CSV and a page; noise costs throughput."""
+    pytest.importorskip("MLRsearch")
+    path = tmp_path / "test.yaml"
+    path.write_text(NOISE, encoding="utf-8")
+    csv, page = tmp_path / "rows.csv", tmp_path / "page.html"
+
+    assert main(["noisy-neighbour", str(path), "--json", "--csv", str(csv), "--html", str(page)]) == 0
+    rows = {(row["noise"], row["policy"]): row for row in json.loads(capsys.readouterr().out)["rows"]}
+
+    assert {(0, "none"), (4, "none"), (4, "llc")} <= set(rows)
+    assert rows[4, "none"]["throughput_mpps"] <= rows[0, "none"]["throughput_mpps"]
+    assert rows[0, "none"]["throughput_mpps"] <= rows[0, "none"]["upper_mpps"]
+    assert len(csv.read_text(encoding="utf-8").splitlines()) == len(rows) + 1
+    assert "<html" in page.read_text(encoding="utf-8")
