@@ -54,7 +54,7 @@ def main() -> None:
     for name in PROGRAMS:
         if not (binaries / name).exists():
             out = str(binaries / name)
-            build = ["go", "build", "-p", "2", "-o", out, "-ldflags", "-s -w", f"k8s.io/kubernetes/cmd/{name}"]
+            build = ["go", "build", "-o", out, "-ldflags", "-s -w", f"k8s.io/kubernetes/cmd/{name}"]
             run(build, folder, CGO_ENABLED="0")
     if not (binaries / "etcd").exists():
         run(["apt-get", "download", "etcd-server"], folder)

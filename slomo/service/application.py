@@ -17,6 +17,7 @@ from slomo.placement.problem.documents import read_cluster
 from slomo.service.door.access import Gate, read_tokens
 from slomo.service.door.endpoint import Endpoint, NotFound
 from slomo.service.door.operation import Caller, Operation
+from slomo.service.host.room import HostRoom
 from slomo.service.jobs import Jobs
 from slomo.service.knowledge.outcomes import Outcomes
 from slomo.service.knowledge.shelf import ModelShelf
@@ -66,6 +67,7 @@ class Service:
         self.outcomes = Outcomes(self.shelf.answers.library)
         self.outcomes.replay(self.store.read(lambda connection: journal.observations(connection, 20_000)))
         self.kubernetes = KubernetesRoom(self.shelf, settings.confidence, self.metrics)
+        self.host = HostRoom.of(settings)
         self.started = time.monotonic()
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="slomo-ask")
         self._writers = ThreadPoolExecutor(MOST_WRITERS, thread_name_prefix="slomo-write")
@@ -125,6 +127,7 @@ class Service:
         if self._jobs is not None:
             await self._jobs.close()
         await self.kubernetes.close()
+        await self.aside(self.host.close)
         self._writers.shutdown(wait=True)
         self._pool.shutdown(wait=True)
         self.store.close()

@@ -5,6 +5,8 @@ found as ``interrupted``: what it had done until then is in the state, batch by 
 """
 
 import asyncio
+import contextlib
+import hashlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -83,21 +85,29 @@ class Jobs:
                 row.update(state="interrupted", message="the service stopped before it ended")
                 store.write(lambda connection, kept=row: journal.put_job(connection, kept)).result()  # type: ignore[misc]
 
-    async def accept(self, kind: str, work: Work) -> Job:
-        """Write a job down and begin it.
+    async def accept(self, kind: str, work: Work, key: str | None = None) -> Job:
+        """Write a job down and begin it; one of the same key is begun once.
 
         Raises
         ------
         Problem
             429 where too many wait.
         """
+        name = secrets.token_hex(8) if key is None else hashlib.sha256(f"{kind}\0{key}".encode()).hexdigest()[:16]
+        if key is not None:
+            with contextlib.suppress(Problem):
+                return self.get(name)
         if sum(not item.job.has_ended for item in self._live.values()) >= MOST_WAITING:
             raise Problem(
                 429, f"{MOST_WAITING} jobs wait already", hint="come back later", headers={"Retry-After": "5"}
             )
-        job = Job(secrets.token_hex(8), kind, journal.now())
-        await self._write(job)
+        job = Job(name, kind, journal.now())
         self._live[job.id] = _Watched(job)
+        try:
+            await self._write(job)
+        except BaseException:
+            del self._live[job.id]
+            raise
         task = asyncio.get_running_loop().create_task(self._run(job.id, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -129,15 +139,15 @@ class Jobs:
         watched = self._live.get(name)
         yield _event(job)
         while watched is not None and not job.has_ended:
-            try:
-                await asyncio.wait_for(watched.changed.wait(), 15.0)
-            except TimeoutError:
-                yield b": still here\n\n"
-                continue
-            if watched.job != job:
-                job = watched.job
-                yield _event(job)
-                await asyncio.sleep(0.05)  # no more than twenty a second
+            if watched.job == job:  # else it has changed while the last event was sent
+                try:
+                    await asyncio.wait_for(watched.changed.wait(), 15.0)
+                except TimeoutError:
+                    yield b": still here\n\n"
+                    continue
+            job = watched.job
+            yield _event(job)
+            await asyncio.sleep(0.05)  # no more than twenty a second
 
     async def close(self) -> None:
         """Stop what is at work."""

@@ -43,6 +43,21 @@ class ServiceSettings:
         Probability with which all SLOs of a socket must hold.
     open_loopback : bool
         Whether callers on this machine need no token although others do: a scheduler in the same pod.
+    enforce : str or None
+        Backend by which callers may act on this host (`slomo.enforce`), ``"auto"`` for the first that works; None
+        refuses.
+    control : bool
+        Whether callers may run control loops on simulated machines.
+    receipts : Path or None
+        Folder of receipts of what was done to this host; that of `slomo enforce` if None.
+    pools : Path or None
+        ``rmd.toml``: answer as RMD, by the backend of `enforce`, or only computing without one.
+    policies : Path or None
+        RMD's ``policy.yaml``; gold, silver and bronze as RMD ships them if None.
+    host_machine : str or None
+        Machine type of this host, for the ways of its cache.
+    correct : bool
+        Whether predictions are corrected by outcomes, within ten per cent.
     names : tuple of str
         Host names, beside those of loopback, under which the service may be called without a token.
 
@@ -69,6 +84,13 @@ class ServiceSettings:
     policy: str = "predicted"
     confidence: float = 0.95
     open_loopback: bool = False
+    enforce: str | None = None
+    control: bool = False
+    receipts: Path | None = None
+    pools: Path | None = None
+    policies: Path | None = None
+    host_machine: str | None = None
+    correct: bool = False
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -83,6 +105,8 @@ class ServiceSettings:
             raise InvalidValueError(
                 "TLS needs a certificate and its key", hint="give --certificate and --key together; --client-ca beside"
             )
+        if self.pools is not None and self.host_machine is None:
+            raise InvalidValueError("pools were given, but not how many ways the cache has", hint="give --host-machine")
 
     @property
     def is_loopback(self) -> bool:

@@ -14,12 +14,22 @@ with warnings.catch_warnings():  # Starlette 1 would like another package than t
     from starlette.testclient import TestClient
 
 from slomo.models.library import ModelLibrary
+from slomo.records.dataset import ProfileDataset
 from slomo.service.api.every import OPERATIONS
 from slomo.service.application import Service, make_app
 from slomo.service.settings import ServiceSettings
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 SERVERS = [{"name": f"s{number}", "machine": "e5-2620v4"} for number in range(1, 5)]
 Started = Callable[..., TestClient]
+
+
+@pytest.fixture(scope="session")
+def toy_library(toy_profile: ProfileDataset) -> ModelLibrary:
+    """Return models of the toy of the two families that the service's tests ask for; all would take much longer."""
+    from slomo.training.training import train
+
+    return train(toy_profile, models=[DEFAULT_MODEL, "dobrescu"])
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,13 @@ from slomo.cli.output import emit_json, note
 @click.option("--client-ca", metavar="FILE", type=click.Path(), help="Authority that signs clients' certificates.")
 @click.option("--kubernetes", metavar="URL", help="API server to watch; `in-cluster` for a pod's own.")
 @click.option("--confidence", default=0.95, show_default=True, metavar="SHARE", help="Probability that all SLOs hold.")
+@click.option("--enforce", metavar="BACKEND", help="Let admins act on this host: auto, resctrl, pqos, cgroup, ...")
+@click.option("--control", is_flag=True, help="Let admins run control loops on simulated machines.")
+@click.option("--receipts", metavar="FOLDER", type=click.Path(), help="Receipts of what was done to this host.")
+@click.option("--pools", metavar="FILE", type=click.Path(), help="RMD's rmd.toml: answer as RMD.")
+@click.option("--policies", metavar="FILE", type=click.Path(), help="RMD's policy.yaml.")
+@click.option("--host-machine", metavar="NAME", help="Machine type of this host, for the ways of its cache.")
+@click.option("--correct", is_flag=True, help="Correct predictions by observed outcomes, within 10 %.")
 @click.option("--body-limit-mib", default=32, show_default=True, metavar="N", help="Largest body of a request.")
 @click.option("--backup", metavar="FILE", type=click.Path(), help="Copy the state, also while in use, and end.")
 @json_option
@@ -51,9 +58,10 @@ def command(demo: bool, backup: str | None, body_limit_mib: int, as_json: bool, 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     models = _demo_models() if demo else Path(settings(models=given["models"]).models)
     paths: dict[str, Any] = {
-        name: _path(given[name]) for name in ("state", "token_file", "certificate", "key", "client_ca")
+        name: _path(given[name])
+        for name in ("state", "token_file", "certificate", "key", "client_ca", "receipts", "pools", "policies")
     }
-    plain = {name: given[name] for name in ("host", "port", "kubernetes", "confidence", "open_loopback")}
+    plain = {name: given[name] for name in _PLAIN}
     cluster = _path(given["cluster"])
     chosen = ServiceSettings(models, cluster=cluster, body_limit_b=body_limit_mib << 20, **paths, **plain)
 
@@ -63,6 +71,9 @@ def command(demo: bool, backup: str | None, body_limit_mib: int, as_json: bool, 
             emit_json({"address": address})
 
     serve(chosen, on_ready=ready, begin=_fill if demo else None)
+
+
+_PLAIN = ("host", "port", "kubernetes", "confidence", "open_loopback", "enforce", "control", "host_machine", "correct")
 
 
 def _path(text: str | None) -> Path | None:

@@ -75,7 +75,7 @@ async def _place_later(service: "Service", call: Call, requests: list[Request]) 
             tell((first + len(chunk)) / len(requests), f"{accepted} placed, {refused} refused")
         return {"accepted": accepted, "refused": refused}
 
-    job = await service.jobs.accept("place", work)
+    job = await service.jobs.accept("place", work, call.headers.get("idempotency-key"))
     return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
 
 

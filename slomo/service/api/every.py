@@ -1,6 +1,6 @@
 """All operations of the service: what is routed, and what the OpenAPI document describes."""
 
-from slomo.service.api import cluster, health, knowledge, pages, predictions, scheduling, work
+from slomo.service.api import cluster, health, host, knowledge, pages, pools, predictions, scheduling, work
 from slomo.service.door.operation import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -9,6 +9,8 @@ OPERATIONS: tuple[Operation, ...] = (
     *knowledge.OPERATIONS,
     *cluster.OPERATIONS,
     *work.OPERATIONS,
+    *host.OPERATIONS,
+    *pools.OPERATIONS,
     *health.OPERATIONS,
     *pages.OPERATIONS,
 )

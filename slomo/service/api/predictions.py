@@ -9,6 +9,7 @@ from slomo.prediction.result import label
 from slomo.service.door.bodies import PredictionAnswer, PredictionColumns, QuestionBody, Questions, WhatIf
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
+from slomo.service.knowledge.outcomes import corrected, corrected_columns
 
 if TYPE_CHECKING:
     from slomo.prediction.result import Prediction
@@ -20,12 +21,22 @@ async def predict(service: "Service", call: Call) -> Answer:
     """Answer one question; plain ones join the batch of the moment, others are asked aside."""
     answers, question = service.shelf.answers, call.body
     kept = answers.kept(call.raw)
+    if kept is None and answers.is_plain(question):
+        kept = await answers.ask(question, call.raw)
     if kept is not None:
-        return Answer(kept)
-    if answers.is_plain(question):
-        return Answer(await answers.ask(question, call.raw))
-    document = await service.aside(lambda: answers.of_library(question))
-    return Answer({**document, "fingerprint": answers.fingerprint})
+        return Answer(_corrected(service, msgspec.json.decode(kept), question.target) if _corrects(service) else kept)
+    document = {**await service.aside(lambda: answers.of_library(question)), "fingerprint": answers.fingerprint}
+    return Answer(_corrected(service, document, question.target))
+
+
+def _corrects(service: "Service") -> bool:
+    return service.settings.correct and not service.outcomes.is_neutral
+
+
+def _corrected(service: "Service", document: dict[str, Any], target: str) -> dict[str, Any]:
+    if not _corrects(service):
+        return document
+    return corrected(document, service.outcomes.factor(document["machine"], target))
 
 
 async def predict_many(service: "Service", call: Call) -> Answer:
@@ -36,7 +47,15 @@ async def predict_many(service: "Service", call: Call) -> Answer:
             413, f"{len(asked.targets)} questions, at most {service.settings.batch_limit} are answered at once"
         )
     answers = service.shelf.answers
-    return Answer(await service.aside(lambda: msgspec.json.encode(answers.columns(asked))))
+
+    def run() -> bytes:
+        columns = answers.columns(asked)
+        if _corrects(service):
+            known = {name: service.outcomes.factor(columns["machine"], name) for name in set(asked.targets)}
+            columns = corrected_columns(columns, [known[name] for name in asked.targets])
+        return msgspec.json.encode(columns)
+
+    return Answer(await service.aside(run))
 
 
 async def what_if(service: "Service", call: Call) -> Answer:

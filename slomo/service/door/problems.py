@@ -20,7 +20,7 @@ from slomo.errors import (
 MEDIA_TYPE = "application/problem+json"
 
 TITLES: dict[int, str] = {
-    400: "The request is no JSON document",
+    400: "The request is not understood",
     401: "A token is needed",
     403: "This token may not do that",
     404: "There is no such thing",

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+from slomo.drift.correction import OnlineCorrection
 from slomo.drift.monitor import DriftMonitor
 from slomo.errors import SlomoError
 from slomo.models.library import ModelLibrary
@@ -35,6 +36,7 @@ class Outcomes:
         self._monitors: dict[str, DriftMonitor] = {}
         self._ratios: dict[tuple[str, str], float] = {}
         self._counts: dict[tuple[str, str], int] = {}
+        self._correction = OnlineCorrection()
 
     def judge(self, item: Observation) -> tuple[str, str, float]:
         """Return machine, workload key and what was predicted for an outcome [Mpps].
@@ -59,6 +61,9 @@ class Outcomes:
                 before = self._ratios.get(key, ratio)
                 self._ratios[key] = before + _WEIGHT * (ratio - before)
                 self._counts[key] = self._counts.get(key, 0) + 1
+                self._correction = self._correction.seen(
+                    _named(*key), predicted_mpps=predicted_mpps, measured_mpps=item.throughput_mpps
+                )
             alarm = self._observed(machine, target, item)
         return {"target": target, "machine": machine, "predicted_mpps": predicted_mpps,
                 "throughput_mpps": item.throughput_mpps, "ratio": ratio, "alarm": alarm}  # fmt: skip
@@ -75,6 +80,18 @@ class Outcomes:
         with self._lock:
             return {key: (ratio, self._counts[key]) for key, ratio in self._ratios.items()}
 
+    def factor(self, machine: str, target: str) -> float:
+        """Return what predictions for a name are to be multiplied by; 1 where nothing was observed."""
+        try:
+            return self._correction.factor(_named(machine, self._library.find(target, machine).workload.key))
+        except SlomoError:
+            return 1.0
+
+    @property
+    def is_neutral(self) -> bool:
+        """Whether nothing was observed yet, and so nothing is corrected."""
+        return not self._correction.biases
+
     def report(self) -> dict[str, Any]:
         """Return errors and alarms of every machine."""
         rows = [
@@ -83,7 +100,10 @@ class Outcomes:
         ]
         with self._lock:
             drift = {machine: monitor.report().to_dict() for machine, monitor in sorted(self._monitors.items())}
-        return {"errors": rows, "drift": drift}
+        asked = [
+            dict(zip(("machine", "target"), name.split("\0"), strict=True)) for name in self._correction.refit_asked
+        ]
+        return {"errors": rows, "drift": drift, "refit_asked": asked}
 
     def _observed(self, machine: str, target: str, item: Observation) -> str | None:
         try:
@@ -96,3 +116,36 @@ class Outcomes:
         except SlomoError:
             return None
         return None if alarm is None else str(alarm)
+
+
+def _named(machine: str, target: str) -> str:
+    return f"{machine}\0{target}"
+
+
+def corrected(document: dict[str, Any], factor: float) -> dict[str, Any]:
+    """Return a prediction with throughput and interval multiplied by what outcomes have taught.
+
+    Examples
+    --------
+    >>> told = corrected({"throughput_mpps": 5.0, "interval": [4.8, 5.2], "solo_mpps": 6.0, "slowdown": 0.1}, 0.9)
+    >>> told["throughput_mpps"], told["slowdown"], told["correction"]
+    (4.5, 0.25, 0.9)
+    """
+    mpps, solo = factor * document["throughput_mpps"], document["solo_mpps"]
+    return {
+        **document,
+        "throughput_mpps": mpps,
+        "interval": [factor * end for end in document["interval"]],
+        "slowdown": 1.0 - mpps / solo if solo else None,
+        "correction": factor,
+    }
+
+
+def corrected_columns(columns: dict[str, Any], factors: list[float]) -> dict[str, Any]:
+    """Return columns of predictions, each row multiplied by its factor."""
+    names = ("throughput_mpps", "low_mpps", "high_mpps")
+    scaled = {
+        name: [None if value is None else value * by for value, by in zip(columns[name], factors, strict=True)]
+        for name in names
+    }
+    return {**columns, **scaled, "correction": factors}

@@ -76,6 +76,19 @@ def read_control_file(path: str | Path) -> ControlConfiguration:
         data = yaml.safe_load(read_document(Path(path)))
     except (yaml.YAMLError, RecursionError) as problem:
         raise ConfigurationError(f"{path}: is no YAML: {str(problem)[:200]}") from None
+    return control_from(data, path)
+
+
+def control_from(data: Any, path: str | Path) -> ControlConfiguration:
+    """Return the configuration in a mapping shaped as the file; `path` names it in errors, and the loop by its stem.
+
+    Raises
+    ------
+    ConfigurationError
+        For what is none.
+    UnknownNameError
+        For a controller or machine there is not.
+    """
     if not isinstance(data, Mapping) or not isinstance(data.get("tenants"), list) or not data["tenants"]:
         raise ConfigurationError(f"{path}: has no list of tenants", hint="see docs/guides/live-control.md")
     unknown = sorted(set(data) - _FIELDS)

@@ -1,0 +1,92 @@
+"""`/v1/enforce` and `/v1/control`: act on the host of the service, and run control loops; where that is allowed."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slomo.enforce.plan import EnforcementPlan
+from slomo.errors import ConfigurationError
+from slomo.service.door.host_bodies import ControlBody, Enforcement
+from slomo.service.door.operation import Answer, Call, Operation
+from slomo.service.door.problems import Problem
+from slomo.service.host.control import run_as_job, status
+
+if TYPE_CHECKING:
+    from slomo.service.application import Service
+
+
+async def show(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
+    """Show what is in force on the host, and the receipts there are."""
+    return Answer(await service.aside(service.host.describe))
+
+
+async def enforce(service: "Service", call: Call) -> Answer:
+    """Make the host as planned; the receipt is on the disk before each change."""
+    asked: Enforcement = call.body
+    service.host.enforcing  # noqa: B018 - refuses before anything is read
+    plan = _plan(asked.plan)
+
+    def run() -> Answer:
+        return service.clerk.perform(
+            call, lambda _: (service.host.enforce(plan, what_if=asked.what_if), 200), "POST /v1/enforce"
+        )
+
+    answer = await service.writing(run)
+    if not asked.what_if:
+        service.metrics.actions.add(("enforce",))
+    return answer
+
+
+def _plan(document: dict[str, Any]) -> EnforcementPlan:
+    try:
+        return EnforcementPlan.from_dict(document)
+    except (TypeError, ValueError, AttributeError) as fault:
+        hint = "as `slomo enforce` reads it: {server, tenants: [{tenant, cores, llc_way_mask}]}"
+        raise ConfigurationError(f"this is no plan: {str(fault)[:200]}", hint=hint) from None
+
+
+async def undo(service: "Service", call: Call) -> Answer:
+    """Take back what a receipt of the host changed."""
+    name = call.path["receipt"]
+    service.host.enforcing  # noqa: B018
+
+    def run() -> Answer:
+        return service.clerk.perform(call, lambda _: (service.host.undo(name), 200), f"undo host {name}")
+
+    answer = await service.writing(run)
+    service.metrics.actions.add(("undo-host",))
+    return answer
+
+
+async def control(service: "Service", call: Call) -> Answer:
+    """Run a control loop as a job."""
+    _require_control(service)
+    asked: ControlBody = call.body
+    document = {key: value for key, value in msgspec.to_builtins(asked).items() if value is not None}
+    job = await run_as_job(service, document, call.headers.get("idempotency-key"))
+    return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
+
+
+async def loops(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """Show the loops that run, and receipts that are open."""
+    _require_control(service)
+    return Answer(await service.aside(status))
+
+
+def _require_control(service: "Service") -> None:
+    if not service.settings.control:
+        raise Problem(501, "this service runs no control loops", hint="slomo serve --control")
+
+
+_ACTS: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "host"}
+OPERATIONS = (
+    Operation("GET", "/v1/enforce", show, "Show what is in force on the host, and receipts.", statuses=(501,),
+              tag="host"),
+    Operation("POST", "/v1/enforce", enforce, "Make the host as planned, or say what would change.", body=Enforcement,
+              statuses=(501,), **_ACTS),
+    Operation("POST", "/v1/enforce/{receipt}/undo", undo, "Take back what a receipt of the host changed.",
+              statuses=(404, 501), **_ACTS),
+    Operation("GET", "/v1/control", loops, "Show control loops.", statuses=(501,), tag="host"),
+    Operation("POST", "/v1/control", control, "Run a control loop on a simulated machine, as a job.",
+              body=ControlBody, success=202, statuses=(501,), **_ACTS),
+)  # fmt: skip

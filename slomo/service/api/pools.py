@@ -1,0 +1,136 @@
+"""RMD's `/v1/{cache,policy,workloads,hospitality}`, in the shapes of Intel's Resource Management Daemon.
+
+Its clients find what they know (github.com/intel/rmd, docs/UserGuide.md); errors are problem documents, and 400 where
+RMD says 400.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slomo.errors import InvalidValueError, TestbedError, UnknownNameError
+from slomo.service.door.host_bodies import RmdWorkload
+from slomo.service.door.operation import Answer, Call, Operation
+from slomo.service.door.problems import Problem
+
+if TYPE_CHECKING:
+    from slomo.service.application import Service
+
+#: RMD's names of the last-level cache.
+LEVELS = ("l3", "llc")
+
+
+async def summary(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
+    """Say which caches there are."""
+    caches = [str(cache) for cache in service.host.pools.caches]
+    told = {"rdt": True, "cqm": False, "cdp": False, "cdp_on": False, "cat": True, "cat_on": True}
+    return Answer({**told, "caches": {"l3": {"number": len(caches), "cache_ids": caches}}})
+
+
+async def level(service: "Service", call: Call) -> Answer:
+    """Show the ways of a level's caches by pool."""
+    return Answer(_caches(service, call))
+
+
+async def one_cache(service: "Service", call: Call) -> Answer:
+    """Show the ways of one cache by pool."""
+    caches = _caches(service, call)["Caches"]
+    name = call.path["id"]
+    if name not in caches:
+        raise Problem(404, "there is no such cache", hint="list /v1/cache/l3")
+    return Answer(caches[name])
+
+
+def _caches(service: "Service", call: Call) -> dict[str, Any]:
+    pools = service.host.pools
+    if call.path["level"] not in LEVELS:
+        raise Problem(404, "only the last-level cache is divided", hint="ask for /v1/cache/l3")
+    return pools.caches_report()
+
+
+async def policy(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """Show the policies."""
+    known = service.host.pools.configuration.policies
+    rows = {name: {"cache": {"max": str(p.max_ways), "min": str(p.min_ways)}} for name, p in known.items()}
+    return Answer(rows)
+
+
+async def workloads(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """List workloads."""
+    return Answer([item.to_dict() for item in service.host.pools.workloads])
+
+
+async def workload(service: "Service", call: Call) -> Answer:
+    """Show a workload."""
+    pools, name = service.host.pools, call.path["id"]
+    return Answer(_asked(lambda: pools.workload(name).to_dict()))
+
+
+async def admit(service: "Service", call: Call) -> Answer:
+    """Take a workload in."""
+    pools, data = service.host.pools, _plain(call.body)
+    return await _changed(service, call, "admit", lambda: (pools.admit(data).to_dict(), 201))
+
+
+async def change(service: "Service", call: Call) -> Answer:
+    """Change a workload."""
+    pools, name, data = service.host.pools, call.path["id"], _plain(call.body)
+    return await _changed(service, call, f"change {name}", lambda: (pools.change(name, data).to_dict(), 200))
+
+
+async def remove(service: "Service", call: Call) -> Answer:
+    """Let a workload go."""
+    pools, name = service.host.pools, call.path["id"]
+
+    def run() -> tuple[dict[str, Any], int]:
+        pools.remove(name)
+        return {}, 200
+
+    return await _changed(service, call, f"let go {name}", run)
+
+
+async def hospitality(service: "Service", call: Call) -> Answer:
+    """Score how well a workload would do here."""
+    pools, data = service.host.pools, _plain(call.body)
+    return Answer(await service.aside(lambda: _asked(lambda: pools.hospitality(data))))
+
+
+async def _changed(service: "Service", call: Call, verb: str, run: Callable[[], tuple[Any, int]]) -> Answer:
+    answer = await service.writing(lambda: service.clerk.perform(call, lambda _: _asked(run), f"pools {verb}"))
+    service.metrics.actions.add((f"pools-{verb.split()[0]}",))
+    return answer
+
+
+def _plain(body: RmdWorkload) -> dict[str, Any]:
+    return {key: value for key, value in msgspec.to_builtins(body).items() if value is not None}
+
+
+def _asked(run: Callable[[], Any]) -> Any:
+    """Ask the pools; what makes no sense, or finds no room, is RMD's 400."""
+    try:
+        return run()
+    except UnknownNameError as error:
+        status = 404 if "workload" in error.message.split("'")[0] else 400
+        raise Problem(status, error.message, hint=error.hint) from None
+    except (InvalidValueError, TestbedError) as error:
+        raise Problem(400, error.message, hint=error.hint) from None
+
+
+_ACTS: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "pools"}
+_READS: dict[str, Any] = {"statuses": (404, 501), "tag": "pools"}
+OPERATIONS = (
+    Operation("GET", "/v1/cache", summary, "Say which caches there are, as RMD.", **_READS),
+    Operation("GET", "/v1/cache/{level}", level, "Show the ways of a level's caches by pool, as RMD.", **_READS),
+    Operation("GET", "/v1/cache/{level}/{id}", one_cache, "Show the ways of one cache by pool, as RMD.", **_READS),
+    Operation("GET", "/v1/policy", policy, "Show the pools' policies, as RMD.", **_READS),
+    Operation("GET", "/v1/workloads", workloads, "List workloads in pools, as RMD.", **_READS),
+    Operation("POST", "/v1/workloads", admit, "Take a workload into a pool, as RMD.", body=RmdWorkload, success=201,
+              statuses=(501,), **_ACTS),
+    Operation("GET", "/v1/workloads/{id}", workload, "Show a workload, as RMD.", **_READS),
+    Operation("PATCH", "/v1/workloads/{id}", change, "Change a workload, as RMD.", body=RmdWorkload,
+              statuses=(404, 501), **_ACTS),
+    Operation("DELETE", "/v1/workloads/{id}", remove, "Let a workload go, as RMD.", statuses=(404, 501), **_ACTS),
+    Operation("POST", "/v1/hospitality", hospitality, "Score how well a workload would do here, as RMD.",
+              body=RmdWorkload, **_READS),
+)  # fmt: skip

@@ -1,0 +1,142 @@
+"""The room of the host: who enforces here, where receipts are, and the pools of RMD; all of it only where allowed.
+
+What a request may do to this machine is decided when the service is started, never by a request: without `enforce`,
+`control` or `pools` in the settings these doors answer 501.
+"""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from slomo.control.pools.configuration import read_rmd_toml
+from slomo.control.pools.manager import PoolManager
+from slomo.enforce.backends.registry import load_backend
+from slomo.enforce.change import Backend
+from slomo.enforce.executor import apply, diff, show
+from slomo.enforce.plan import EnforcementPlan
+from slomo.enforce.receipt import receipts_directory
+from slomo.service.door.problems import Problem
+from slomo.service.settings import ServiceSettings
+from slomo.vocabulary.machine import load_machine
+from slomo.workflow.acting.enforce import describe_receipts, undo_receipts
+
+
+class HostRoom:
+    """Acts on the machine under the service.
+
+    Parameters
+    ----------
+    backend : Backend or None
+        Who enforces; None where nobody may.
+    receipts : Path
+        Folder of receipts.
+    pools : PoolManager or None
+        RMD's pools.
+
+    Examples
+    --------
+    >>> HostRoom(None, Path("receipts")).enforcing
+    Traceback (most recent call last):
+    slomo.service.door.problems.Problem: this service may not act on its host (slomo serve --enforce BACKEND)
+    """
+
+    def __init__(self, backend: Backend | None, receipts: Path, pools: PoolManager | None = None) -> None:
+        self._backend, self._receipts, self._pools = backend, receipts, pools
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, settings: ServiceSettings) -> "HostRoom":
+        """Return the room that settings allow.
+
+        Raises
+        ------
+        ConfigurationError, TestbedError, UnknownNameError
+            For pools that cannot be read, or a backend that does not work here.
+        """
+        backend = None if settings.enforce is None else load_backend(settings.enforce)
+        receipts = settings.receipts or receipts_directory()
+        return cls(backend, receipts, None if settings.pools is None else _pools(settings, backend, receipts))
+
+    @property
+    def enforcing(self) -> Backend:
+        """Who enforces here.
+
+        Raises
+        ------
+        Problem
+            501 where nobody may.
+        """
+        if self._backend is None:
+            raise Problem(501, "this service may not act on its host", hint="slomo serve --enforce BACKEND")
+        return self._backend
+
+    @property
+    def pools(self) -> PoolManager:
+        """RMD's pools.
+
+        Raises
+        ------
+        Problem
+            501 where there are none.
+        """
+        if self._pools is None:
+            raise Problem(501, "this service keeps no pools", hint="slomo serve --pools rmd.toml --host-machine TYPE")
+        return self._pools
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is in force, and the receipts there are."""
+        backend = self.enforcing
+        return {
+            "backend": backend.name,
+            "knobs": dict(show(backend)),
+            "receipts": describe_receipts(self._receipts),
+        }
+
+    def enforce(self, plan: EnforcementPlan, *, what_if: bool) -> dict[str, Any]:
+        """Make the host as planned, or say what would change."""
+        backend = self.enforcing
+        if what_if:
+            return {"receipt": None, "changes": [vars(change) for change in diff(plan, backend)]}
+        with self._lock:
+            receipt = apply(plan, backend, receipts=self._receipts)
+        return {"receipt": receipt.identifier, "changes": [vars(change) for change in receipt.originals()]}
+
+    def undo(self, identifier: str) -> dict[str, Any]:
+        """Take back what a receipt of this host changed; a receipt is named, never a file.
+
+        Raises
+        ------
+        Problem
+            404 for one there is none of.
+        """
+        backend = self.enforcing
+        if identifier not in {row["receipt"] for row in describe_receipts(self._receipts)}:
+            raise Problem(404, "there is no such receipt", hint="list /v1/enforce")
+        with self._lock:
+            (report,) = undo_receipts(str(self._receipts / f"{identifier}.jsonl"), self._receipts, backend)
+        return {
+            "receipt": identifier,
+            "restored": [change.knob for change in report.result.restored],
+            "vanished": list(report.result.vanished),
+            "overwritten": list(report.result.overwritten),
+        }
+
+    def close(self) -> None:
+        """Give back what the pools hold; what was enforced by request stays, with its receipt."""
+        if self._pools is not None:
+            self._pools.close()
+
+
+def _pools(settings: ServiceSettings, backend: Backend | None, receipts: Path) -> PoolManager:
+    assert settings.pools is not None
+    assert settings.host_machine is not None
+    machine = load_machine(settings.host_machine)
+    way_mib = machine.llc_mib / machine.llc_ways
+    configuration = read_rmd_toml(settings.pools, settings.policies, way_mib=way_mib)
+    return PoolManager(
+        configuration,
+        machine.llc_ways,
+        caches=tuple(range(machine.sockets)),
+        backend=backend,
+        receipts=receipts,
+    )

@@ -1,0 +1,174 @@
+"""What callers may do to the host of a service: nothing unless it was started so; then plans, loops and RMD's pools."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from slomo.control.pools.configuration import read_rmd_toml
+from slomo.control.pools.manager import PoolManager
+from slomo.enforce.backends.resctrl import ResctrlBackend
+from slomo.service.host.room import HostRoom
+from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree
+from tests.fake_resctrl.files import everything, fake_tree
+from tests.fake_resctrl.model import Flavour
+from tests.service.conftest import Started
+
+RMD = """
+[OSGroup]
+cacheways = 1
+cpuset = "0"
+[CachePool]
+shrink = true
+max_allowed_shared = 2
+guarantee = 10
+besteffort = 7
+shared = 2
+"""
+PLAN = {"server": "localhost", "tenants": [{"tenant": "lpm", "cores": [3], "llc_way_mask": "0x3"}]}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> ResctrlTree:
+    """Return a resctrl of files."""
+    (tmp_path / "fake").mkdir()
+    return fake_tree(tmp_path / "fake", Flavour(ways=20, cpus=16))
+
+
+@pytest.fixture
+def host(start: Started, tmp_path: Path, tree: ResctrlTree) -> TestClient:
+    """Return a client of a service that may act on a machine with resctrl, and keeps pools."""
+    client = start(control=True, receipts=tmp_path / "receipts")
+    (tmp_path / "rmd.toml").write_text(RMD)
+    backend, folder = ResctrlBackend(tree, tmp_path), tmp_path / "receipts"
+    pools = PoolManager(read_rmd_toml(tmp_path / "rmd.toml"), 20, backend=backend, receipts=folder)
+    client.service.host = HostRoom(backend, folder, pools)  # type: ignore[attr-defined]
+    return client
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/enforce", None),
+        ("POST", "/v1/enforce", {"plan": PLAN}),
+        ("POST", "/v1/enforce/x/undo", None),
+        ("GET", "/v1/control", None),
+        ("POST", "/v1/control", {"tenants": [{"workload": "lpm"}]}),
+        ("GET", "/v1/cache", None),
+        ("POST", "/v1/workloads", {"core_ids": ["4"], "policy": "gold"}),
+        ("POST", "/v1/hospitality", {"max_cache": 2, "min_cache": 2}),
+    ],
+)
+def test_nobody_acts_where_it_is_not_allowed(client: TestClient, method: str, path: str, body: Any) -> None:
+    """Doors to the host are closed unless settings open them."""
+    answer = client.request(method, path, json=body)
+
+    assert answer.status_code == 501
+    assert "slomo serve --" in answer.json()["hint"]
+
+
+def test_a_plan_is_enforced_shown_and_undone(host: TestClient, tree: ResctrlTree) -> None:
+    """What-if changes nothing; the plan changes the machine; the receipt takes it back to the byte."""
+    before = everything(tree)
+    told = host.post("/v1/enforce", json={"plan": PLAN, "what_if": True}).json()
+    assert told["changes"]
+    assert everything(tree) == before
+    done = host.post("/v1/enforce", json={"plan": PLAN}, headers={"Idempotency-Key": "k"})
+    again = host.post("/v1/enforce", json={"plan": PLAN}, headers={"Idempotency-Key": "k"})
+    assert done.status_code == 200, done.text
+    assert again.json() == done.json()
+    assert everything(tree) != before
+    shown = host.get("/v1/enforce").json()["receipts"]
+    assert [(row["receipt"], row["state"]) for row in shown] == [(done.json()["receipt"], "applied")]
+    assert host.post(f"/v1/enforce/{done.json()['receipt']}/undo").status_code == 200
+
+    assert everything(tree) == before
+    assert host.post("/v1/enforce/none/undo").status_code == 404
+    assert host.post("/v1/enforce/..%2Fx/undo").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "plan", [{"tenants": 3}, {"tenants": [3]}, {"tenants": [{"tenant": "a", "cores": "x"}]}, {"x": 1}]
+)
+def test_what_is_no_plan_is_refused(host: TestClient, plan: Any) -> None:
+    """A document that is no plan changes nothing and is no fault."""
+    assert host.post("/v1/enforce", json={"plan": plan}).status_code == 422
+
+
+def test_rmd_clients_find_what_they_know(host: TestClient, tree: ResctrlTree) -> None:
+    """Caches, policies, a guaranteed and a burstable workload, hospitality, change and removal, as RMD answers."""
+    before = everything(tree)
+    assert host.get("/v1/cache").json()["caches"] == {"l3": {"number": 1, "cache_ids": ["0"]}}
+    assert int(host.get("/v1/cache/l3/0").json()["available_ways_pool"]["guarantee"], 16).bit_count() == 10
+    assert host.get("/v1/cache/llc").json()["number"] == 1
+    assert host.get("/v1/policy").json()["gold"] == {"cache": {"max": "2", "min": "2"}}
+    made = host.post("/v1/workloads", json={"core_ids": ["4", "5"], "policy": "gold"})
+    assert made.status_code == 201
+    assert made.json()["cos_name"] == "4_5-guarantee"
+    assert made.json()["status"] == "Successful"
+    assert host.get("/v1/workloads").json() == [made.json()]
+    assert host.post("/v1/hospitality", json={"max_cache": 2, "min_cache": 2}).json() == {"score": {"l3": {"0": 100}}}
+    assert host.post("/v1/hospitality", json={"max_cache": 9, "min_cache": 9}).json() == {"score": {"l3": {"0": 0}}}
+    changed = host.patch("/v1/workloads/1", json={"policy": "silver"})
+    assert changed.json()["rdt"] == {"cache": {"max": 2, "min": 1}}
+    assert host.post("/v1/workloads", json={"core_ids": ["4"], "policy": "gold"}).status_code == 400
+    assert host.post("/v1/workloads", json={"core_ids": ["6"], "policy": "none"}).status_code == 400
+    assert host.delete("/v1/workloads/1").status_code == 200
+
+    assert host.get("/v1/workloads/1").status_code == 404
+    assert host.get("/v1/cache/l2").status_code == 404
+    host.service.host.close()  # type: ignore[attr-defined]
+    assert everything(tree) == before
+
+
+def test_pools_are_given_back_when_the_service_ends(host: TestClient, tree: ResctrlTree) -> None:
+    """The machine is as it was found once the service has stopped."""
+    before = everything(tree)
+    assert host.post("/v1/workloads", json={"core_ids": ["4"], "max_cache": 3, "min_cache": 1}).status_code == 201
+    assert everything(tree) != before
+    host.__exit__(None, None, None)
+
+    assert everything(tree) == before
+
+
+@pytest.mark.slow
+def test_a_control_loop_runs_as_a_job(host: TestClient) -> None:
+    """Its rounds are told as progress; it names machines and functions, never files."""
+    body = {"name": "loop", "controller": "max_min", "steps": 3, "tenants": [{"workload": "lpm", "slo": 0.5}]}
+    accepted = host.post("/v1/control", json=body, headers={"Idempotency-Key": "loop-1"})
+    again = host.post("/v1/control", json=body, headers={"Idempotency-Key": "loop-1"})
+    assert accepted.status_code == 202, accepted.text
+    assert again.json() == accepted.json()
+    with host.stream("GET", f"{accepted.headers['location']}/events") as events:
+        lines = [json.loads(line[6:]) for line in events.iter_lines() if line.startswith("data: ")]
+
+    assert lines[-1]["state"] == "done", lines[-1]
+    assert lines[-1]["result"]["rounds"] == 3
+    assert host.get("/v1/control").json()["loops"] == []
+    for machine in ("/etc/passwd", "x.yaml", "none"):
+        assert host.post("/v1/control", json={**body, "machine": machine}).status_code == 422
+    assert host.post("/v1/control", json={**body, "tenants": [{"workload": "/etc/passwd.yaml"}]}).status_code == 422
+
+
+def test_outcomes_correct_predictions_within_a_bound(start: Started) -> None:
+    """With correction on, predictions follow what is seen, at most ten per cent; without, they stay."""
+    asked = {"target": "lpm", "competitors": ["nat"]}
+    corrected, plain = start(correct=True), start()
+    before = corrected.post("/v1/predict", json=asked).json()
+    for client in (corrected, plain):
+        seen = [{**asked, "throughput_mpps": 0.95 * before["throughput_mpps"]}] * 30
+        assert client.post("/v1/observations", json={"observations": seen}).status_code == 200
+    after = corrected.post("/v1/predict", json=asked).json()
+    columns = corrected.post("/v1/predict/batch", json={"targets": ["lpm", "nat"], "mixes": [["nat"], []]}).json()
+
+    assert after["correction"] == pytest.approx(0.95, abs=1e-6)
+    assert after["throughput_mpps"] == pytest.approx(0.95 * before["throughput_mpps"])
+    assert columns["throughput_mpps"][0] == pytest.approx(after["throughput_mpps"])
+    assert columns["correction"][1] == 1.0
+    assert plain.post("/v1/predict", json=asked).json()["throughput_mpps"] == before["throughput_mpps"]
+    far = [{**asked, "throughput_mpps": 0.5 * before["throughput_mpps"]}] * 40
+    corrected.post("/v1/observations", json={"observations": far})
+    assert corrected.post("/v1/predict", json=asked).json()["correction"] == pytest.approx(0.9)
+    assert corrected.get("/v1/drift").json()["refit_asked"][0]["machine"] == before["machine"]
