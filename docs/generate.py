@@ -81,7 +81,71 @@ def _python_section(name: str, value: Any) -> str:
     return f"\n## slomo.{name}\n\n```text\n{kind}slomo.{name}{signature}\n\n{inspect.getdoc(value)}\n```\n"
 
 
-PAGES = {"metrics.md": metrics_page, "errors.md": errors_page, "cli.md": cli_page, "python.md": python_page}
+def api_page() -> str:
+    """Return every operation of the service as Markdown, from its OpenAPI document."""
+    from slomo.service.api.every import OPERATIONS
+    from slomo.service.door.openapi import document
+
+    told = document(OPERATIONS)
+    head = "# The service's API\n\n" + NOTE
+    head += (
+        "Version 1, as `GET /openapi.json` describes it. How to use it: [The service](../guides/service.md).\n"
+        "Every operation may also answer 401 and 403 (access), 421 (a foreign name), 500, 503 and 504; those with a\n"
+        "body 408, 413, 415 and 422; those that write 409, 412, 429 and 507. Errors are problem documents (RFC 9457).\n"
+    )
+    groups: dict[str, str] = {}
+    for path, methods in told["paths"].items():
+        for method, item in methods.items():
+            groups[item["tags"][0]] = groups.get(item["tags"][0], "") + _operation_row(method, path, item)
+    table = "| Operation | What it does | Body | Success | Needs |\n| --- | --- | --- | --- | --- |\n"
+    sections = "".join(f"\n## {name.capitalize()}\n\n{table}{rows}" for name, rows in sorted(groups.items()))
+    bodies = "".join(_schema_section(name, item) for name, item in sorted(told["components"]["schemas"].items()))
+    return head + sections + "\n## Bodies\n" + bodies
+
+
+def _operation_row(method: str, path: str, item: dict[str, Any]) -> str:
+    body = item.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {}).get("$ref", "")
+    success = ", ".join(code for code in item["responses"] if code < "400")
+    writes = any(row["name"] == "Idempotency-Key" for row in item["parameters"])
+    needs = "nothing" if "security" not in item else "admin" if writes else "read"
+    name = body.rsplit("/", 1)[-1]
+    link = f"[{name}](#{name.lower()})" if name else ""
+    return f"| `{method.upper()} {path}` | {item['summary']} | {link} | {success} | {needs} |\n"
+
+
+def _schema_section(name: str, schema: dict[str, Any]) -> str:
+    rows = "".join(
+        f"| `{field}` | {_type_text(item)} | {'yes' if field in schema.get('required', ()) else ''} |\n"
+        for field, item in schema.get("properties", {}).items()
+    )
+    text = (schema.get("description") or "").splitlines()
+    return f"\n### {name}\n\n{text[0] if text else ''}\n\n| Field | Type | Required |\n| --- | --- | --- |\n{rows}"
+
+
+def _type_text(item: dict[str, Any]) -> str:
+    """Return the type of a field in a few words."""
+    if "$ref" in item:
+        name = item["$ref"].rsplit("/", 1)[-1]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in item:
+        return " or ".join(_type_text(part) for part in item["anyOf"])
+    if "enum" in item:
+        return ", ".join(f"`{value}`" for value in item["enum"])
+    if item.get("type") == "array":
+        return f"list of {_type_text(item.get('items', {}))}"
+    names = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "minLength", "maxLength", "minItems",
+             "maxItems", "pattern")  # fmt: skip
+    bounds = ", ".join(f"{key} {item[key]}".replace("|", "\\|") for key in names if key in item)
+    return f"{item.get('type', 'anything')}{f' ({bounds})' if bounds else ''}"
+
+
+PAGES = {
+    "metrics.md": metrics_page,
+    "errors.md": errors_page,
+    "cli.md": cli_page,
+    "python.md": python_page,
+    "service-api.md": api_page,
+}
 
 if __name__ == "__main__":
     REFERENCE.mkdir(exist_ok=True)

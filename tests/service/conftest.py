@@ -1,10 +1,14 @@
 """A service over the toy's models, called without a network."""
 
+import signal
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 pytest.importorskip("starlette", reason="the service's packages are not installed: pip install 'slomo[service]'")
@@ -62,3 +66,59 @@ def client(start: Started) -> TestClient:
     made = start()
     assert made.post("/v1/cluster/servers", json={"servers": SERVERS}).status_code == 201
     return made
+
+
+class Running:
+    """A service in a process of its own; what it answers at is in `url`."""
+
+    def __init__(self, models: Path, *options: object) -> None:
+        command = [sys.executable, "-m", "slomo", "serve", "--models", str(models), "--port", "0", *map(str, options)]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        self.said: list[str] = []
+        while True:
+            line = self.process.stderr.readline()
+            assert line, f"the service ended: {self.said}"
+            self.said.append(line)
+            if "slomo answers at" in line:
+                self.url = line.split()[-1]
+                return
+
+    def kill(self) -> None:
+        """Kill without warning; doing it again does nothing."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+@pytest.fixture
+def run_service() -> Iterator[Callable[..., Running]]:
+    """Return what starts services in processes; all have ended after the test, however it goes."""
+    made: list[Running] = []
+
+    def started(models: Path, *options: object) -> Running:
+        made.append(Running(models, *options))
+        return made[-1]
+
+    yield started
+    for service in made:
+        service.kill()
+
+
+@pytest.fixture(scope="session")
+def served(models_folder: Path) -> Iterator[Running]:
+    """Return a running service with thirty servers and some requests, for all tests that need a network."""
+    service = Running(models_folder)
+    try:
+        with httpx.Client(base_url=service.url, timeout=30.0) as line:
+            names = [f"rack{1 + number // 10}-s{number % 10}" for number in range(30)]
+            rows = [{"name": name, "machine": "e5-2620v4"} for name in names]
+            line.post("/v1/cluster/servers", json={"servers": rows})
+            asked = [{"id": f"r{n}", "nf": ("lpm", "nat", "ids")[n % 3], "slo": {"min_share": 0.8}} for n in range(20)]
+            assert line.post("/v1/place", json={"requests": asked}).status_code == 200
+            seen = [{"target": "lpm", "competitors": ["nat"], "throughput_mpps": 4.0 + 0.01 * n} for n in range(30)]
+            assert line.post("/v1/observations", json={"observations": seen}).json()["kept"] == 30
+        yield service
+    finally:
+        service.kill()

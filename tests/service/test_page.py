@@ -4,14 +4,13 @@ import shutil
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from tests.service.test_service_state import Running
+from tests.service.conftest import Running
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 PATHS = ("/", "/whatif", "/jobs", "/drift", "/receipts", "/login")
@@ -119,21 +118,6 @@ for (const e of document.querySelectorAll('body *')) {
 }
 return bad;
 """
-
-
-@pytest.fixture(scope="module")
-def served(models_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Return a running service with thirty servers and some requests."""
-    service = Running(models_folder, tmp_path_factory.mktemp("page") / "state.sqlite")
-    with httpx.Client(base_url=service.url, timeout=30.0) as line:
-        names = [f"rack{1 + number // 10}-s{number % 10}" for number in range(30)]
-        line.post("/v1/cluster/servers", json={"servers": [{"name": name, "machine": "e5-2620v4"} for name in names]})
-        asked = [{"id": f"r{n}", "nf": ("lpm", "nat", "ids")[n % 3], "slo": {"min_share": 0.8}} for n in range(20)]
-        assert line.post("/v1/place", json={"requests": asked}).status_code == 200
-        seen = [{"target": "lpm", "competitors": ["nat"], "throughput_mpps": 4.0 + 0.01 * n} for n in range(30)]
-        assert line.post("/v1/observations", json={"observations": seen}).json()["kept"] == 30
-    yield service
-    service.kill()
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,9 @@
 
 import json
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from slomo.errors import ConfigurationError, StoreError
 from slomo.service.state import journal
 from slomo.service.state.schema import MIGRATIONS, VERSION
 from slomo.service.state.store import Store, copy_state
-from tests.service.conftest import SERVERS, Started
+from tests.service.conftest import SERVERS, Running, Started
 
 REQUEST = {"id": "edge", "nf": "lpm", "slo": {"min_share": 0.5}}
 
@@ -217,32 +215,10 @@ def test_a_job_places_in_the_background_and_tells(client: TestClient) -> None:
     assert client.get("/v1/jobs/none").status_code == 404
 
 
-class Running:
-    """A service in a process of its own."""
-
-    def __init__(self, models: Path, state: Path, port: int = 0) -> None:
-        command = [sys.executable, "-m", "slomo", "serve", "--models", str(models), "--state", str(state)]
-        self.process = subprocess.Popen([*command, "--port", str(port)], stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        self.said: list[str] = []
-        while True:
-            line = self.process.stderr.readline()
-            assert line, f"the service ended: {self.said}"
-            self.said.append(line)
-            if "slomo answers at" in line:
-                self.url = line.split()[-1]
-                return
-
-    def kill(self) -> None:
-        """Kill without warning."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-
-
 @pytest.mark.slow
-def test_killed_under_writes_loses_and_doubles_nothing(models_folder: Path, tmp_path: Path) -> None:
+def test_killed_under_writes_loses_and_doubles_nothing(
+    models_folder: Path, tmp_path: Path, run_service: Callable[..., Running]
+) -> None:
     """Kill -9 while requests are placed: whatever was acknowledged is there after the restart, once.
 
     SLOMO_KILLS sets how often; benchmarks/service.py does it 500 times.
@@ -253,7 +229,7 @@ def test_killed_under_writes_loses_and_doubles_nothing(models_folder: Path, tmp_
     acknowledged: set[str] = set()
     servers: list[dict[str, Any]] = [{"name": f"s{number}", "machine": "e5-2620v4"} for number in range(60)]
     for turn in range(kills):
-        service = Running(models_folder, tmp_path / "state.sqlite")
+        service = run_service(models_folder, "--state", tmp_path / "state.sqlite")
         with httpx.Client(base_url=service.url, timeout=20.0) as line:
             if turn == 0:
                 assert line.post("/v1/cluster/servers", json={"servers": servers}).status_code == 201
@@ -274,12 +250,9 @@ def test_killed_under_writes_loses_and_doubles_nothing(models_folder: Path, tmp_
             time.sleep(0.3 + 0.1 * (turn % 5))
             service.kill()
             writer.join()
-    last = Running(models_folder, tmp_path / "state.sqlite")
-    try:
-        with httpx.Client(base_url=last.url, timeout=20.0) as line:
-            ids = placed(line)
-    finally:
-        last.kill()
+    last = run_service(models_folder, "--state", tmp_path / "state.sqlite")
+    with httpx.Client(base_url=last.url, timeout=20.0) as line:
+        ids = placed(line)
 
     assert acknowledged
     assert acknowledged <= set(ids)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slomo.cli.asking import placed as placed_by_service
+from slomo.cli.asking import server_option
 from slomo.cli.options import (
     complete_models,
     json_option,
@@ -82,7 +84,7 @@ def command() -> None:
 
 @command.command("batch")
 @_cluster
-@_requests
+@click.argument("requests", type=click.Path(), required=False)
 @click.option("--policy", default="predicted", show_default=True, help="Policy.", **_POLICY)  # type: ignore[arg-type]
 @models_option
 @_model
@@ -99,12 +101,25 @@ def command() -> None:
 @click.option("--stats", is_flag=True, help="Say how many entries each memory holds, and what the grid of SLOs costs.")
 @own_nf_option
 @seed_option
+@server_option
+@click.option("--what-if", is_flag=True, help="With --server: say what would be decided, and change nothing.")
 @json_option
-def batch(as_json: bool, check: bool, snapshot: str | None, stats: bool, **given: Any) -> None:
+def batch(
+    as_json: bool, check: bool, snapshot: str | None, stats: bool, service: str | None, what_if: bool, **given: Any
+) -> None:
     """Place REQUESTS on CLUSTER; both are YAML or JSON. The word `batch` may be left out.
+
+    With --server the cluster is the service's: slomo place REQUESTS --server URL.
 
     Exit code 5 where a request is refused; what could be placed is placed.
     """
+    if service is not None:
+        raise click.exceptions.Exit(placed_by_service(service, given["cluster"], what_if=what_if, as_json=as_json))
+    if given["requests"] is None or what_if:
+        from slomo.errors import UsageError
+
+        raise UsageError("--what-if was given without --server" if what_if else "which requests?",
+                         hint="slomo place CLUSTER REQUESTS, or slomo place REQUESTS --server URL")  # fmt: skip
     if are_for_chains([given["policy"]]):
         batch_chains(as_json=as_json, check=check, snapshot=snapshot, **given)
         return

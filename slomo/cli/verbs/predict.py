@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slomo.cli.asking import predicted, server_option
 from slomo.cli.options import (
     compat_option,
     complete_metrics,
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
 @row_options
 @own_nf_option
 @seed_option
+@server_option
 @json_option
 def command(
     explain: bool,
@@ -104,6 +106,7 @@ def command(
     rows: str | None,
     accelerator: str | None,
     pattern: str,
+    service: str | None,
     **given: Any,
 ) -> None:
     """Predict what a network function loses beside others.
@@ -116,10 +119,13 @@ def command(
     if rows is not None or accelerator is not None:
         _rows(rows, accelerator, pattern, as_json=as_json, **given)
         return
-    asked = PredictionAsked(**given)
-    asked.check()
     place = None if figure is None else figure_path(figure)
-    prediction = _predicted(asked)
+    if service is not None:
+        prediction = predicted(service, explain=explain, given=given)
+    else:
+        asked = PredictionAsked(**given)
+        asked.check()
+        prediction = _predicted(asked)
     if place is not None:
         _draw(prediction, place)
     if as_json:

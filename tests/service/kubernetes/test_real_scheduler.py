@@ -1,11 +1,12 @@
 """The real kube-scheduler asks the extender: where pods go, judged by the simulator, and what happens when things end.
 
-Runs where SLOMO_KUBE_BIN names the folder that `make kube-tools` fills. Three machine types: two of the shipped datasets,
-one profiled by the test once and kept beside the binaries.
+Runs where SLOMO_KUBE_BIN names the folder that `make kube-tools` fills. Three machine types: two of the shipped
+datasets, one profiled by the test once and kept beside the binaries. With -s the figures are printed.
 """
 
 import os
 import random
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +90,11 @@ def broken(plane: ControlPlane, nodes: dict[str, str], library: ModelLibrary) ->
     return [f"{v.request} on {v.server}: promised {v.promised:.3f}, has {v.measured:.3f}" for v in judged.violations]
 
 
+def note(text: str) -> None:
+    """Print a figure, for those who run with -s."""
+    sys.stdout.write(f"{text}\n")
+
+
 def wishes(count: int, seed: int) -> list[tuple[str, str, float]]:
     """Return names, network functions and promises of pods."""
     dice = random.Random(seed)
@@ -137,7 +143,7 @@ def test_two_hundred_pods_on_three_machine_types_keep_their_promises(plane: Cont
         plane.add_pod(f"{name}-plain", nf, share, "plain-scheduler")
     plane.wait_until_bound([f"{name}-plain" for name, _, _ in pods], 300.0)
     theirs = broken(plane, dict(nodes), library)
-    print(f"200 pods bound in {took_s:.1f} s on {len(used)} nodes; broken: {len(ours)} with us, {len(theirs)} without")
+    note(f"200 pods bound in {took_s:.1f} s on {len(used)} nodes; broken: {len(ours)} with us, {len(theirs)} without")
 
     assert ours == []
     assert len(theirs) >= 20
@@ -167,7 +173,7 @@ def test_pods_are_placed_while_the_extender_is_away_and_known_when_it_is_back(
     for name, nf, share in third:
         plane.add_pod(name, nf, share, "slomo-scheduler")
     plane.wait_until_bound([name for name, _, _ in third])
-    print(f"{len(second)} pods bound in {away_s:.1f} s while the extender was away; {len(before)} of them break")
+    note(f"{len(second)} pods bound in {away_s:.1f} s while the extender was away; {len(before)} of them break")
 
     late = {text.split()[0] for text in broken(plane, dict(nodes), library)} - {text.split()[0] for text in before}
     assert late == set()

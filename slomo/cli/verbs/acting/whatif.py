@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slomo.cli.asking import asked_about_socket, server_option
 from slomo.cli.options import complete_machines, json_option
 from slomo.cli.output import emit_json, emit_table, note
 
@@ -29,6 +30,7 @@ _FIELDS = {"ways": "ways", "mba": "bandwidth_percent", "cores": "cores", "weight
 @click.option("--slo", multiple=True, metavar="PLACE=SHARE", help="Promise: 0=0.9 is 90 % of solo for the first.")
 @click.option("--advise", "with_advice", is_flag=True, help="Search the smallest change that keeps all promises.")
 @click.option("--profile", "profile_file", metavar="FILE", help="Keep what was profiled here, and take it from here.")
+@server_option
 @json_option
 def command(
     mix: tuple[str, ...],
@@ -36,17 +38,22 @@ def command(
     slo: tuple[str, ...],
     with_advice: bool,
     profile_file: str | None,
+    service: str | None,
     as_json: bool,
     **given: str | None,
 ) -> int:
     """Predict MIX, for instance `2xlpm snort`, under cache ways, throttles, CPU weights and memory nodes.
 
     Each distinct tenant is profiled on the simulator over ways, memory noise and throttles; --profile keeps that.
+    With --server the service answers from its models, without ways: what each loses, and what it costs the others.
+
     Exit code 1 where a promise is predicted to break (with --advise: where no change was found).
     """
     from slomo.vocabulary.machine import load_machine
     from slomo.workflow.acting.whatif import AskedPartition, what_if
 
+    if service is not None:
+        return asked_about_socket(service, mix, machine, as_json=as_json)
     where, tenants = load_machine(machine), _tenants(mix)
     answer = what_if(
         _knowledge(profile_file, where, tenants),

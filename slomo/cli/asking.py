@@ -1,0 +1,134 @@
+"""`--server URL`: ask a running service instead of models on this disk; for predict, place and whatif."""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from slomo.cli.output import emit_json, emit_table, note
+from slomo.errors import UsageError
+
+if TYPE_CHECKING:
+    from slomo.client import Client
+    from slomo.prediction.result import Prediction
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def server_option(command: Command) -> Command:
+    """Add ``--server``."""
+    text = "Ask the service there (`slomo serve`) instead of models on this disk; its token is read from SLOMO_TOKEN."
+    return click.option("--server", "service", metavar="URL", help=text)(command)
+
+
+def client(url: str) -> "Client":
+    """Return a client of a service, with the token of the environment.
+
+    Raises
+    ------
+    ConfigurationError
+        Where httpx is not installed.
+    """
+    from slomo.client import Client
+
+    return Client(url, os.environ.get("SLOMO_TOKEN"), timeout_s=120.0)
+
+
+def refuse_others(service: str, *known: str) -> None:
+    """Refuse what this command line says beyond what a service is asked; `known` are names of parameters.
+
+    Raises
+    ------
+    UsageError
+        Naming the first.
+    """
+    context = click.get_current_context()
+    for item in context.command.params:
+        name = item.name or ""
+        said = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if said and name not in (*known, "service", "as_json"):
+            spelled = item.opts[-1] if item.opts else name
+            raise UsageError(f"{spelled} was given with --server {service}", hint=f"leave {spelled} out")
+
+
+def predicted(service: str, *, explain: bool, given: dict[str, Any]) -> "Prediction":
+    """Ask a service what `slomo predict` would work out.
+
+    Raises
+    ------
+    UsageError
+        For an option that only models on this disk know.
+    ServiceError
+        What the service said.
+    """
+    from slomo.workflow.names import named
+
+    known = ("target", "beside", "machine", "model", "method", "offered", "coverage", "explain", "strict", "figure")
+    refuse_others(service, *known)
+    beside = [item if isinstance(item, str) else item.key for text in given["beside"] for item in named(text)]
+    options = {
+        "machine": given["machine"],
+        "model": given["model"],
+        "method": given["method"],
+        "offered_mpps": given["offered"],
+        "coverage": given["coverage"],
+        "explain": explain,
+        "strict": given["strict"],
+    }
+    with client(service) as line:
+        return line.predict(given["target"], beside, **options)
+
+
+def placed(service: str, path: str, *, what_if: bool, as_json: bool) -> int:
+    """Let a service place the requests of a file on its own cluster; return the exit code.
+
+    Raises
+    ------
+    UsageError
+        For an option that only a cluster on this disk knows.
+    ServiceError
+        What the service said.
+    """
+    from slomo.cli.verbs.place_output import show_decisions
+    from slomo.placement.problem.documents import read_requests
+
+    refuse_others(service, "cluster", "what_if")
+    with client(service) as line:
+        decisions = line.place(read_requests(path), what_if=what_if)
+    if as_json:
+        emit_json({"server": service, "what_if": what_if, "decisions": [item.to_dict() for item in decisions]})
+    else:
+        show_decisions(decisions)
+        done = sum(item.accepted for item in decisions)
+        note(f"{done} of {len(decisions)} {'would be placed' if what_if else 'placed'} by {service}")
+    return 0 if all(item.accepted for item in decisions) else 5
+
+
+def asked_about_socket(service: str, mix: tuple[str, ...], machine: str | None, *, as_json: bool) -> int:
+    """Ask a service what everybody on a socket loses, and who costs whom how much."""
+    refuse_others(service, "mix", "machine")
+    with client(service) as line:
+        told = line.whatif([_counted(text) for text in mix], machine)
+    if as_json:
+        emit_json(told)
+        return 0
+    rows = [
+        (
+            item["target"],
+            item["throughput_mpps"],
+            *item["interval"],
+            100.0 * item["slowdown"],
+            item["verdict"],
+            1e3 * sum(told["costs_mpps"][number]),
+        )
+        for number, item in enumerate(told["tenants"])
+    ]
+    emit_table(("tenant", "Mpps", "low", "high", "slowdown [%]", "verdict", "costs others [kpps]"), rows)
+    return 0
+
+
+def _counted(text: str) -> str:
+    """Return ``2xlpm`` as the service writes it, ``lpm:2``."""
+    count, times, rest = text.partition("x")
+    return f"{rest}:{count}" if times and count.isdigit() else text

@@ -1,0 +1,184 @@
+"""The service as others meet it: a real Prometheus, clients with certificates, the command line."""
+
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from slomo.cli.main import main
+from tests.service.conftest import Running
+from tests.service.test_deploy import DASHBOARD
+
+#: Metrics that exist only while an API server is watched, or after a fault.
+ELSEWHERE = ("slomo_kubernetes_", "slomo_models_reloads")
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        port: int = made.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def prometheus(served: Running, tmp_path: Path) -> Iterator[str]:
+    """Return the address of Prometheus scraping the service every second, with the shipped rules; or skip."""
+    binary = shutil.which("prometheus")
+    if binary is None:
+        pytest.skip("no prometheus here: apt-get install prometheus")
+    rules = Path(__file__).resolve().parents[2] / "deploy/prometheus/rules.yaml"
+    job = {"job_name": "slomo", "static_configs": [{"targets": [served.url.removeprefix("http://")]}]}
+    document = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(rules)],
+        "scrape_configs": [job],
+    }
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    port = free_port()
+    process = subprocess.Popen(
+        [binary, f"--config.file={tmp_path / 'prometheus.yml'}", f"--web.listen-address=127.0.0.1:{port}",
+         f"--storage.tsdb.path={tmp_path / 'data'}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def is_elsewhere(expression: str) -> bool:
+    """Say whether a query is about what this service has not."""
+    return any(name in expression for name in ELSEWHERE)
+
+
+def asked(prometheus: str, expression: str) -> list[object]:
+    """Return what Prometheus answers to a query."""
+    answer = httpx.get(f"{prometheus}/api/v1/query", params={"query": expression}, timeout=10.0).json()
+    assert answer["status"] == "success", answer
+    rows: list[object] = answer["data"]["result"]
+    return rows
+
+
+def used(served: Running) -> None:
+    """Ask the service a bit of everything, so that every counter counts."""
+    with httpx.Client(base_url=served.url, timeout=30.0) as line:
+        line.post("/v1/predict", json={"target": "lpm", "competitors": ["nat"]})
+        line.post("/scheduler/filter", json={"Pod": {}, "NodeNames": ["n"]})
+        line.post("/scheduler/prioritize", json={"Pod": {}, "NodeNames": ["n"]})
+        placed = line.post("/v1/place", json={"requests": [{"id": "counted", "nf": "ids"}]})
+        assert placed.status_code == 200
+        line.delete("/v1/cluster/requests/counted")
+
+
+@pytest.mark.slow
+def test_prometheus_scrapes_and_the_dashboard_has_data(served: Running, prometheus: str) -> None:
+    """A real Prometheus finds the service up, every panel's query returns rows, and no rule fails."""
+    end = time.monotonic() + 60.0
+    pairs = [(target["expr"], panel["title"]) for panel in DASHBOARD["panels"] for target in panel["targets"]]
+    panels = {text.replace("$__rate_interval", "1m"): title for text, title in pairs if not is_elsewhere(text)}
+    empty = set(panels)
+    while empty and time.monotonic() < end:
+        used(served)
+        time.sleep(1.0)
+        try:
+            empty = {text for text in empty if not asked(prometheus, text)}
+        except httpx.HTTPError:
+            continue
+    health = httpx.get(f"{prometheus}/api/v1/targets", timeout=10.0).json()["data"]["activeTargets"]
+    rules = httpx.get(f"{prometheus}/api/v1/rules", timeout=10.0).json()["data"]["groups"]
+
+    assert [target["health"] for target in health] == ["up"]
+    assert {text: panels[text] for text in empty} == {}
+    assert {rule["health"] for group in rules for rule in group["rules"]} <= {"ok", "unknown"}
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    """Return a folder with an authority, and certificates of a server and a client signed by it."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl here")
+
+    def run(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=tmp_path, check=True, capture_output=True)
+
+    run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.crt", "-days", "2", "-subj",
+        "/CN=test authority")  # fmt: skip
+    (tmp_path / "names").write_text("subjectAltName=IP:127.0.0.1\n", encoding="utf-8")
+    for who in ("server", "client"):
+        run(
+            "req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{who}.key", "-out", f"{who}.csr", "-subj", f"/CN={who}"
+        )
+        run("x509", "-req", "-in", f"{who}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+            "-out", f"{who}.crt", "-extfile", "names")  # fmt: skip
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_mutual_tls_lets_in_who_has_a_certificate(
+    models_folder: Path, authority: Path, run_service: Callable[..., Running]
+) -> None:
+    """With a client's certificate everything is answered, without one the handshake fails."""
+    options = [word for name, file in (("certificate", "server.crt"), ("key", "server.key"), ("client-ca", "ca.crt"))
+               for word in (f"--{name}", authority / file)]  # fmt: skip
+    service = run_service(models_folder, *options)
+    stranger = ssl.create_default_context(cafile=str(authority / "ca.crt"))
+    known = ssl.create_default_context(cafile=str(authority / "ca.crt"))
+    known.load_cert_chain(authority / "client.crt", authority / "client.key")
+
+    assert service.url.startswith("https://")
+    body = {"servers": [{"name": "s", "machine": "e5-2620v4"}]}
+    assert httpx.post(f"{service.url}/v1/cluster/servers", json=body, verify=known).status_code == 201
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"{service.url}/healthz", verify=stranger)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{service.url}/healthz")
+
+
+Said = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    """Return what runs a command line, giving exit code and standard output."""
+
+    def run(*words: object) -> tuple[int, str]:
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        return code, capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.slow
+def test_the_command_line_asks_a_service(served: Running, models_folder: Path, tmp_path: Path, said: Said) -> None:
+    """predict, place and whatif answer with --server what they answer from files; other options are refused."""
+    words = ["predict", "--target", "lpm", "--with", "nat:2", "--json"]
+    code, here = said(*words, "--models", models_folder)
+    assert code == 0, here
+    code, there = said(*words, "--server", served.url)
+    assert code == 0, there
+    same = ("target", "competitors", "throughput_mpps", "interval", "verdict", "solo_mpps")
+    assert {name: json.loads(there)[name] for name in same} == {name: json.loads(here)[name] for name in same}
+
+    requests = tmp_path / "requests.yaml"
+    requests.write_text("requests: [{id: by-command, nf: ids, slo: {min_share: 0.5}}]\n", encoding="utf-8")
+    code, told = said("place", requests, "--server", served.url, "--what-if", "--json")
+    assert code == 0, told
+    assert json.loads(told)["decisions"][0]["accepted"]
+    assert "by-command" not in httpx.get(f"{served.url}/v1/cluster/requests").text
+    code, told = said("whatif", "lpm", "2xnat", "--server", served.url, "--json")
+    assert code == 0, told
+    assert len(json.loads(told)["tenants"]) == 3
+
+    assert said("predict", "--target", "lpm", "--traffic", "a=1", "--server", served.url)[0] == 2
+    assert said("place", "a.yaml", "b.yaml", "--server", served.url)[0] == 2
+    assert said("predict", "--target", "lpm", "--server", "http://127.0.0.1:1")[0] == 3
