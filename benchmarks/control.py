@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from slomo.control.advice import advise
@@ -86,9 +85,7 @@ class Drift:
     def __call__(self, server: SimulatedServer, time_s: float) -> None:
         """Offer every tenant its load."""
         for name, workload in self.workloads.items():
-            server.offer(
-                name, replace(workload, traffic=replace(workload.traffic, offered_mpps=self.load(name, time_s)))
-            )
+            server.offer(name, workload.offered(self.load(name, time_s)))
 
     def server(self) -> SimulatedServer:
         """Return a server with these tenants."""

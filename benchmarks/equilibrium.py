@@ -14,7 +14,6 @@ import argparse
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +123,7 @@ def reduced(colocation: Colocation, solo: dict[str, float], generator: np.random
     chosen[generator.integers(len(chosen))] = True
     shares = generator.uniform(0.15, 0.95, len(chosen))
     tenants = [
-        workload.with_traffic(replace(workload.traffic, offered_mpps=round(float(share) * solo[workload.nf], 4)))
-        if less
-        else workload
+        workload.offered(round(float(share) * solo[workload.nf], 4)) if less else workload
         for workload, less, share in zip(colocation.tenants, chosen, shares, strict=True)
     ]
     return Colocation(colocation.machine, tenants[0], tuple(tenants[1:]))

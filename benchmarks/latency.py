@@ -73,7 +73,7 @@ def compare(
     generator = np.random.default_rng([given.seed, int(colocation.key[:8], 16), len(others)])
     possible = testbed.run(colocation, seed=11).target.throughput_mpps
     load = float(generator.uniform(0.25, 0.93))
-    offered = target.with_traffic(replace(target.traffic, offered_mpps=round(load * possible, 4)))
+    offered = target.offered(round(load * possible, 4))
     runs = [testbed.run(Colocation(MACHINE, offered, others), seed=20 + n).target for n in range(given.repeats)]
     found = predict_latency(library, offered, others, MACHINE)
     row: Row = {"load": load, "beside": float(len(others)), "supported": found.verdict is not Verdict.UNSUPPORTED}

@@ -11,7 +11,6 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -59,7 +58,7 @@ class Truth:
 
     def solo(self, machine: str, workload: Workload) -> float:
         """Return solo throughput [Mpps]."""
-        full = workload.with_traffic(replace(workload.traffic, offered_mpps=None))
+        full = workload.saturated
         return self.rates(machine, [full])[full.key]
 
     def holds(self, machine: str, mix: Sequence[tuple[Workload, float]]) -> bool:

@@ -71,7 +71,7 @@ def at_workload(library: ModelLibrary, workload: Workload, machine: str | None =
     ----------
     SLOMO (SIGCOMM'20), extrapolation of traffic attributes.
     """
-    asked = workload.with_traffic(replace(workload.traffic, offered_mpps=None))
+    asked = workload.saturated
     found: Adapted | None = library.made.get((asked, machine))
     if found is None:
         found = _adapted(library, asked, machine)

@@ -81,7 +81,7 @@ class TenantModels:
         """Return the server with another load offered to one tenant; None saturates it, by the name it has."""
         tenants, workload = list(self.tenants), self.tenants[number].workload
         if offered_mpps is not None:
-            workload = workload.with_traffic(replace(workload.traffic, offered_mpps=offered_mpps))
+            workload = workload.offered(offered_mpps)
         tenants[number] = replace(tenants[number], workload=workload, offered_mpps=offered_mpps)
         return replace(self, tenants=tuple(tenants))
 

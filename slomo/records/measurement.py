@@ -65,8 +65,19 @@ class Measurement:
     @property
     def dispersion(self) -> float:
         """Standard deviation over mean of the replicates; 0 for a single one."""
-        mean = statistics.fmean(self.throughput_mpps)
-        return statistics.stdev(self.throughput_mpps) / mean if len(self.throughput_mpps) > 1 and mean > 0 else 0.0
+        return dispersion(self.throughput_mpps)
+
+
+def dispersion(values: Sequence[float]) -> float:
+    """Return standard deviation over mean; 0 for a single value.
+
+    Examples
+    --------
+    >>> round(dispersion([1.0, 1.0, 1.3]), 3), dispersion([2.0])
+    (0.157, 0.0)
+    """
+    mean = statistics.fmean(values)
+    return statistics.stdev(values) / mean if len(values) > 1 and mean > 0.0 else 0.0
 
 
 def summarise(records: Sequence[RunRecord], *, limit: float = 0.05) -> Measurement:
@@ -87,8 +98,7 @@ def summarise(records: Sequence[RunRecord], *, limit: float = 0.05) -> Measureme
     if not records or any(record.colocation != records[0].colocation for record in records):
         raise InvalidValueError("a measurement needs at least one run, all of one co-location")
     throughput = tuple(record.target.throughput_mpps for record in records)
-    mean = statistics.fmean(throughput)
-    spread = statistics.stdev(throughput) / mean if len(throughput) > 1 and mean > 0 else 0.0
+    spread = dispersion(throughput)
     targets = [record.target for record in records]
     latency = {name: [getattr(t, f"latency_{name}_us") for t in targets] for name in ("p50", "p95", "p99")}
     losses = [t.loss for t in targets if t.loss is not None]

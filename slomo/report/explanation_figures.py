@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from slomo.errors import InvalidValueError
 from slomo.prediction.result import label
 from slomo.report.figures import COLOURS, axes_of
+from slomo.vocabulary.workload_text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,11 +68,7 @@ def waterfall(prediction: "Prediction") -> "Figure":
 
 
 def _title(prediction: "Prediction") -> str:
-
-    counts: dict[str, int] = {}
-    for workload in prediction.competitors:
-        counts[label(workload)] = counts.get(label(workload), 0) + 1
-    beside = " + ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items()) or "a given vector"
+    beside = counted(map(label, prediction.competitors)) or "a given vector"
     return f"{label(prediction.target)} beside {beside if len(beside) < 60 else f'{len(prediction.competitors)} NFs'}"
 
 

@@ -13,6 +13,7 @@ from slomo.report import figures
 from slomo.report.evaluation_figures import learning_curves, reliability_diagram
 from slomo.report.html import Section
 from slomo.report.tables import Table, accuracy_per_nf_table, accuracy_table, learning_table, mixes_table
+from slomo.vocabulary.workload_text import counted
 
 if TYPE_CHECKING:
     from slomo.evaluation.evaluate import Evaluation
@@ -50,23 +51,11 @@ def mixes_rows(predictions: "Sequence[Prediction]", measured_mpps: Sequence[floa
     targets = [item.target.nf for item in predictions]
     return mixes_table(
         targets,
-        [beside_text([w.nf for w in item.competitors]) for item in predictions],
+        [counted(sorted(w.nf for w in item.competitors)) or "nobody" for item in predictions],
         measured,
         predicted,
         verdicts=verdicts,
     )
-
-
-def beside_text(names: Sequence[str]) -> str:
-    """Return competitors as people write them.
-
-    Examples
-    --------
-    >>> beside_text(["snort", "lpm", "snort"])
-    'lpm + 2 x snort'
-    """
-    counts = {name: list(names).count(name) for name in sorted(names)}
-    return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items()) or "nobody"
 
 
 def accuracy_section(evaluation: "Evaluation") -> Section:

@@ -6,7 +6,7 @@ remain are pooled over the NFs of a machine (`slomo.training.conformal_fit`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.records.rows import competitors_from_cell, workload_from_columns
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
-from slomo.vocabulary.workload import Workload
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
@@ -71,7 +70,7 @@ def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str)
     records: list[dict[str, Any]] = frame.loc[chosen, list(_COLUMNS)].to_dict("records")  # type: ignore[assignment]
     for row in records:
         tenants = [workload_from_columns(row), *competitors_from_cell(str(row["competitors"]))]
-        keys = [_saturating(workload).key for workload in tenants]
+        keys = [workload.saturated.key for workload in tenants]
         if all(key in index for key in keys):
             offered = [workload.traffic.offered_mpps or np.nan for workload in tenants]
             found.append(([index[key] for key in keys], offered, float(row["throughput_mpps"])))
@@ -80,11 +79,6 @@ def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str)
     for number, (listed, offered, _) in enumerate(found):
         members[number, : len(listed)], loads[number, : len(offered)] = listed, offered
     return MixRows(members[:, 0], members[:, 1:], np.array([mpps for _, _, mpps in found]), loads)
-
-
-def _saturating(workload: Workload) -> Workload:
-    traffic = workload.traffic
-    return workload if traffic.offered_mpps is None else workload.with_traffic(replace(traffic, offered_mpps=None))
 
 
 def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: str | None = None) -> Floats:

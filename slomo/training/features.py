@@ -5,7 +5,7 @@ contentiousness. In tables measured elsewhere, traffic attributes are further fe
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,7 +125,7 @@ def saturated_key(frame: "pd.DataFrame") -> "pd.Series[Any]":
     known: dict[str, str] = {}
     for row in frame.drop_duplicates("target").to_dict("records"):
         workload = workload_from_columns({str(name): value for name, value in row.items()})
-        known[str(row["target"])] = workload.with_traffic(replace(workload.traffic, offered_mpps=None)).key
+        known[str(row["target"])] = workload.saturated.key
     return frame["target"].map(known)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.workload import Workload, canonical_json
+from slomo.vocabulary.workload_text import counted
 
 SCHEMA_VERSION = 1
 
@@ -105,10 +106,7 @@ class Colocation:
     @property
     def label(self) -> str:
         """Short text for people."""
-        counts: dict[str, int] = {}
-        for workload in self.competitors:
-            counts[workload.key] = counts.get(workload.key, 0) + 1
-        beside = " + ".join(key if n == 1 else f"{n} x {key}" for key, n in counts.items())
+        beside = counted(workload.key for workload in self.competitors)
         target = self.target.key if self.target else "nobody"
         return f"{target}{f' + {beside}' if beside else ' alone'} on {self.machine}"
 

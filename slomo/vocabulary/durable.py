@@ -4,7 +4,6 @@ After a crash a reader finds the old content or the new, never neither (the reci
 Pillai et al., OSDI'14, for what happens without each of the steps).
 """
 
-import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from slomo.errors import StoreError
+from slomo.vocabulary.file_lock import LockFile
 
 
 def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], object]) -> Path:
@@ -83,10 +83,10 @@ def turn_taking(folder: str | Path) -> Iterator[None]:
     ...     write_durably(Path(folder, "a"), "1").name
     'a'
     """
-    turn = Path(folder, ".turn")
+    turn = LockFile(Path(folder, ".turn"))
     try:
-        turn.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _taken(turn)
+        turn.path.parent.mkdir(parents=True, exist_ok=True)
+        turn.acquire(wait=True)
     except OSError as error:
         raise StoreError(
             f"{folder}: cannot be written: {error.strerror or error}", hint="choose a folder you may write to"
@@ -94,19 +94,7 @@ def turn_taking(folder: str | Path) -> Iterator[None]:
     try:
         yield
     finally:
-        turn.unlink(missing_ok=True)  # while still held: who waits for it finds another file, and opens that
-        os.close(descriptor)
-
-
-def _taken(turn: Path) -> int:
-    """Open and lock a file, once more where it was removed meanwhile."""
-    while True:
-        descriptor = os.open(turn, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.fstat(descriptor).st_ino == turn.stat().st_ino:
-                return descriptor
-        os.close(descriptor)
+        turn.release()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -126,6 +126,22 @@ class Workload:
         """Return the same NF and configuration under other traffic."""
         return replace(self, traffic=traffic, configuration=dict(self.configuration))
 
+    def offered(self, mpps: float | None) -> "Workload":
+        """Return the same with an offered load [Mpps]; None for as much as it can take.
+
+        Examples
+        --------
+        >>> Workload("lpm").offered(2.5).key
+        'lpm@64B,100000f,2.5Mpps'
+        """
+        same = mpps == self.traffic.offered_mpps
+        return self if same else self.with_traffic(replace(self.traffic, offered_mpps=mpps))
+
+    @property
+    def saturated(self) -> "Workload":
+        """The same with no bound on what is offered."""
+        return self.offered(None)
+
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
         return {

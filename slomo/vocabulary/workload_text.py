@@ -4,6 +4,8 @@ Grammar: ``NF[(knob=value,...)][@64B,100000f,zipf1.1,2.5Mpps][:count]``; every p
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from slomo.errors import InvalidValueError
@@ -20,6 +22,18 @@ _TRAFFIC = {
     "offered_mpps": re.compile(rf"^{_NUMBER}Mpps$"),
 }
 _MOST_INSTANCES = 4096
+
+
+def counted(names: Iterable[str]) -> str:
+    """Return names as people write them: once each, in the order they come, with how often.
+
+    Examples
+    --------
+    >>> counted(["snort", "lpm", "snort"])
+    '2 x snort + lpm'
+    """
+    counts = Counter(names)
+    return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
 
 
 def parse_workload(text: str) -> Workload:

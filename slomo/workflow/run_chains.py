@@ -156,7 +156,7 @@ class _Runner:
             offered = round(self.offered_mpps(name, item, interval) / keeps[item.request.id], 4)
             places = zip(item.request.chain, cores[item.request.id], seats[item.request.id], strict=True)
             for workload, (socket, core), node in places:
-                loaded = workload.with_traffic(replace(workload.traffic, offered_mpps=offered))
+                loaded = workload.offered(offered)
                 mask = mask_of(masks, item.request.id, node)
                 found.append(_Stage(item.request.id, loaded, socket, core, mask))
         return found

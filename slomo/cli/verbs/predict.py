@@ -272,11 +272,9 @@ def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, float]:
 
 def _text(prediction: "Prediction") -> str:
     from slomo.prediction.result import label
+    from slomo.vocabulary.workload_text import counted
 
-    counts: dict[str, int] = {}
-    for workload in prediction.competitors:
-        counts[label(workload)] = counts.get(label(workload), 0) + 1
-    beside = " + ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items())
+    beside = counted(map(label, prediction.competitors))
     given = (
         "a given vector"
         if prediction.composition is not None and prediction.composition.vector and not beside

@@ -1,6 +1,5 @@
 """One enforcer per host and tree at a time; the kernel lets go of the lock when its holder dies."""
 
-import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from slomo.errors import TestbedError
 from slomo.testbed.host.build import cache_directory
 from slomo.testbed.host.processes.marker import boot_identity
+from slomo.vocabulary.file_lock import LockFile, LockHeldError
 
 
 @contextmanager
@@ -25,24 +25,21 @@ def host_lock(what: str) -> Iterator[None]:
     >>> with host_lock("example"):
     ...     pass
     """
-    folder = cache_directory() / "locks"
-    path = folder / f"{hashlib.sha256(what.encode()).hexdigest()[:16]}.lock"
+    lock = LockFile(cache_directory() / "locks" / f"{hashlib.sha256(what.encode()).hexdigest()[:16]}.lock", 0o600)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as problem:
-        raise TestbedError(f"lock '{path}' of {what}: {problem.strerror}", hint="set XDG_CACHE_HOME") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.pwrite(descriptor, f"{os.getpid():<10d}".encode(), 0)
-        yield
-    except BlockingIOError:
-        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+        lock.path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except LockHeldError as other:
         raise TestbedError(
-            f"{what} is in use by another enforcer (process {holder or 'unknown'})", hint="wait for it, or stop it"
+            f"{what} is in use by another enforcer (process {other.holder or 'unknown'})",
+            hint="wait for it, or stop it",
         ) from None
+    except OSError as problem:
+        raise TestbedError(f"lock '{lock.path}' of {what}: {problem.strerror}", hint="set XDG_CACHE_HOME") from None
+    try:
+        yield
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
 def this_place(tree: str) -> str:

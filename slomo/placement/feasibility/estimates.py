@@ -6,7 +6,6 @@ The confidence is the probability with which all SLOs of a socket hold; what it 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -269,7 +268,7 @@ class ThroughputEstimates:
             return workload.key
         step = self.slo_grid * solo
         up = round(math.ceil(offered / step - 1e-9) * step, 9)
-        return workload.with_traffic(replace(workload.traffic, offered_mpps=up)).key
+        return workload.offered(up).key
 
     def codes(self, machine: str, workloads: Iterable[str]) -> list[int]:
         """Return the numbers by which arrays of mixes name workloads."""

@@ -1,7 +1,6 @@
 """The network functions of one machine by number: a model, and what it is offered where that is not everything."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -111,7 +110,7 @@ def without_load(workload: str) -> str:
     if "pps" not in workload:
         return workload
     parsed = parse_workload(workload)
-    return parsed.with_traffic(replace(parsed.traffic, offered_mpps=None)).key
+    return parsed.saturated.key
 
 
 @lru_cache(maxsize=65_536)

@@ -345,7 +345,7 @@ def _kept_load(placer: Placer, request: Request, machine: str, item: Assignment)
 def _loaded(workload: Workload, offered_mpps: float | None) -> Workload:
     if offered_mpps is None:
         return workload
-    return workload.with_traffic(replace(workload.traffic, offered_mpps=round(offered_mpps, 6)))
+    return workload.offered(round(offered_mpps, 6))
 
 
 def _compacted(masks: Sequence[int | None]) -> list[int | None]:

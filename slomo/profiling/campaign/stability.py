@@ -3,22 +3,10 @@
 A measurement is values, metadata and a verdict (pyperf's discipline); SLOMO (SIGCOMM'20, section 4.1) takes medians.
 """
 
-import statistics
 from collections.abc import Sequence
 
 from slomo.profiling.plans.plan import ExperimentPlan
-
-
-def dispersion(values: Sequence[float]) -> float:
-    """Return standard deviation over mean; 0 for a single value.
-
-    Examples
-    --------
-    >>> round(dispersion([1.0, 1.0, 1.3]), 3), dispersion([2.0])
-    (0.157, 0.0)
-    """
-    mean = statistics.fmean(values)
-    return statistics.stdev(values) / mean if len(values) > 1 and mean > 0.0 else 0.0
+from slomo.records.measurement import dispersion
 
 
 def needs_another(throughput_mpps: Sequence[float], plan: ExperimentPlan) -> bool:

@@ -6,7 +6,7 @@ them (section 6). Mixes that calibrate and mixes that test never meet.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -167,7 +167,7 @@ def stream_of(colocation: Colocation) -> Stream:
     >>> stream_of(Colocation("m", a, (b,))) == stream_of(Colocation("m", b, (a,)))
     True
     """
-    saturated = (workload.with_traffic(replace(workload.traffic, offered_mpps=None)) for workload in colocation.tenants)
+    saturated = (workload.saturated for workload in colocation.tenants)
     tenants = "+".join(sorted(workload.key for workload in saturated))
     return STREAMS[hashlib.sha256(tenants.encode()).digest()[0] % len(STREAMS)]
 

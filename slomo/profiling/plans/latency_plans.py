@@ -5,7 +5,6 @@ known only after it ran there with as much offered as it could take: the plan is
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -125,4 +124,4 @@ def _loaded(machine: str, key: str, rows: pd.DataFrame, loads: Sequence[float], 
 
 
 def _offered(target: Workload, mpps: float) -> Workload:
-    return target.with_traffic(replace(target.traffic, offered_mpps=round(mpps, _DIGITS)))
+    return target.offered(round(mpps, _DIGITS))

@@ -5,7 +5,6 @@ arrives, and how far that strays in one measurement only such mixes tell (`slomo
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -132,4 +131,4 @@ def _reduced(mix: Colocation, solo: dict[Workload, float], generator: np.random.
 
 
 def _offered(workload: Workload, mpps: float) -> Workload:
-    return workload.with_traffic(replace(workload.traffic, offered_mpps=max(round(mpps, _DIGITS), 10.0**-_DIGITS)))
+    return workload.offered(max(round(mpps, _DIGITS), 10.0**-_DIGITS))

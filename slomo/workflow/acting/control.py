@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +193,7 @@ def control_loop(
 
 def solo_mpps(machine: Machine, workload: Workload) -> float:
     """Return what a workload does alone, saturated, on a simulated machine [Mpps]."""
-    alone = replace(workload, traffic=replace(workload.traffic, offered_mpps=None))
+    alone = workload.saturated
     return SimulatedServer(machine, [Occupant("alone", alone)]).simulate(1).tenants[0].throughput_mpps
 
 
@@ -201,10 +201,7 @@ def _controller(configuration: ControlConfiguration) -> Controller:
     machine, name = configuration.machine, configuration.name
     if configuration.controller == "max_min":
         return MaxMinController(name, machine.llc_ways, machine.llc_mib * 1024.0 / machine.llc_ways)
-    saturated = {
-        tenant: replace(workload, traffic=replace(workload.traffic, offered_mpps=None))
-        for tenant, workload, _ in configuration.tenants
-    }
+    saturated = {tenant: workload.saturated for tenant, workload, _ in configuration.tenants}
     testbed = SimulatedTestbed(machine, scale=32, accesses=60_000)
     profile = profile_partitions(testbed, machine, list(saturated.values()), seed=configuration.seed)
     responses = {tenant: profile.responses[workload.key] for tenant, workload in saturated.items()}

@@ -8,7 +8,7 @@ import itertools
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -300,14 +300,10 @@ def what_if(
 
 def _response(knowledge: PartitionKnowledge, workload: Workload) -> PartitionResponse:
     responses = knowledge.profile.responses
-    key = next((k for k in (workload.key, _saturated_key(workload)) if k in responses), None)
+    key = next((k for k in (workload.key, workload.saturated.key) if k in responses), None)
     if key is None:
         raise UnsupportedPredictionError(
             f"'{workload.key}' was not profiled over partitions of '{knowledge.profile.machine}'",
             hint=f"profiled: {', '.join(responses) or 'none'}",
         )
     return responses[key]
-
-
-def _saturated_key(workload: Workload) -> str:
-    return replace(workload, traffic=replace(workload.traffic, offered_mpps=None)).key

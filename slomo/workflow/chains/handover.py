@@ -5,7 +5,6 @@ and rings cross the link of the machine (`slomo.simulator.sharing.link`), and no
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -58,7 +57,7 @@ def _served(
 ) -> float:
     size_b = chain[0].traffic.packet_size_b
     stages = tuple(
-        ChainStage(f"stage{i}", core, workload=workload.with_traffic(replace(workload.traffic, offered_mpps=None)))
+        ChainStage(f"stage{i}", core, workload=workload.saturated)
         for i, (workload, core) in enumerate(zip(chain, _cores(load_machine(machine), nodes), strict=True))
     )
     line = ServiceChain("chain", tuple(stage.name for stage in stages), packet_size_b=size_b)

@@ -6,7 +6,7 @@ percent are the least with which the rate is served, each found by bisection, fo
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError
@@ -93,7 +93,7 @@ def _rows(
     testbed: "Testbed", machine: "Machine", workload: Workload, rates_gbps: Sequence[float], seed: int
 ) -> list[ResourceRow]:
     def served(offered: float | None, ways: int, percent: int) -> float:
-        loaded = workload.with_traffic(replace(workload.traffic, offered_mpps=offered))
+        loaded = workload.offered(offered)
         isolation = (Isolation((1 << ways) - 1, percent),)
         record = testbed.run(Colocation(machine.name, loaded, (), isolation), seed=seed)
         assert record.beside is not None

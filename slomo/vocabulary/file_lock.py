@@ -1,0 +1,101 @@
+"""A lock file that one process holds at a time, that says which, and that dies with its holder.
+
+`filelock` locks (the kernel releases a `flock` when its process ends, however it ends); the file is removed afterwards.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+_POLL_S = 0.01
+
+
+class LockHeldError(Exception):
+    """Somebody else holds a lock.
+
+    Attributes
+    ----------
+    holder : str
+        Process identifier of whoever does; empty where it is not known.
+    """
+
+    def __init__(self, path: Path, holder: str) -> None:
+        super().__init__(f"lock '{path}' is held{f' by process {holder}' if holder else ''}")
+        self.holder = holder
+
+
+class LockFile:
+    r"""A lock on a path.
+
+    Parameters
+    ----------
+    path : Path
+        The lock file; it is there only while it is held.
+    mode : int
+        Who may open it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     lock = LockFile(Path(folder, "a.lock"))
+    ...     lock.acquire()
+    ...     lock.held, lock.path.read_text() == f"{os.getpid()}\n"
+    (True, True)
+    """
+
+    def __init__(self, path: Path, mode: int = 0o644) -> None:
+        self.path, self._mode = path, mode
+        self._lock: BaseFileLock | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._lock is not None
+
+    def acquire(self, *, wait: bool = False) -> None:
+        """Take the lock; nothing happens if it is held by this object already.
+
+        Parameters
+        ----------
+        wait : bool
+            Wait for who holds it, for as long as it takes.
+
+        Raises
+        ------
+        LockHeldError
+            At once, without `wait`, if another process or object holds it.
+        OSError
+            If the file cannot be opened.
+        """
+        from filelock import FileLock, Timeout
+
+        if self._lock is not None:
+            return
+        # filelock takes a place where no file can be made for one that is held
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self._mode))
+        lock = FileLock(self.path, mode=self._mode, thread_local=False)
+        try:
+            lock.acquire(timeout=-1 if wait else 0, poll_interval=_POLL_S)
+        except Timeout:
+            raise LockHeldError(self.path, _holder(self.path)) from None
+        self.path.write_text(f"{os.getpid()}\n", encoding="ascii")
+        self._lock = lock
+
+    def release(self) -> None:
+        """Give the lock up and remove its file; nothing happens if it is not held."""
+        if self._lock is not None:
+            with suppress(OSError):
+                self.path.unlink()  # while still held: who takes a file that is gone tries again
+            self._lock.release()
+            self._lock = None
+
+
+def _holder(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text(encoding="ascii", errors="replace")[:32].strip()
+    return ""
