@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
+from slomo.files.durable import write_durably
 from slomo.models.library import ModelLibrary
-from slomo.vocabulary.durable import write_durably
 
 _KILLED = """
 import os, sys
 from slomo.models.library import ModelLibrary
-from slomo.vocabulary.durable import write_durably
+from slomo.files.durable import write_durably
 models, folder, content, step = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 done = 0
 def counted(real):

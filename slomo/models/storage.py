@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError
+from slomo.files.durable import turn_taking, write_durably
 from slomo.models.applicability import Applicability
 from slomo.models.checked_json import HINT, check_version, field, finite, mapping, parse_object, read_text, text
 from slomo.models.contentiousness import ContentiousnessProfile
@@ -24,7 +25,6 @@ from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.sensitivity import is_known_kind, sensitivity_from_dict
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
-from slomo.vocabulary.durable import turn_taking, write_durably
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
 

@@ -17,7 +17,7 @@ import pandas as pd
 
 import slomo.records.schema as schema
 from slomo.errors import ConfigurationError, UnknownNameError
-from slomo.vocabulary.durable import write_durably
+from slomo.files.durable import write_durably
 from slomo.vocabulary.workload import canonical_json
 
 CSV_MARK = "#slomo-dataset: "

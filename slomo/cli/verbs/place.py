@@ -130,7 +130,7 @@ def batch(
     if snapshot is not None:
         import json
 
-        from slomo.vocabulary.durable import write_durably
+        from slomo.files.durable import write_durably
 
         write_durably(snapshot, json.dumps(placer.snapshot(), indent=1) + "\n")
     if as_json:

@@ -62,7 +62,7 @@ def change(
         raise UsageError(f"`{action}` of what?", hint="name a server, or a file: slomo place change --help")
     changes = _changes(placer, action, subject or "", given)
     if not given["what_if"] and any(item.done for item in changes) and action != "at-risk":
-        from slomo.vocabulary.durable import write_durably
+        from slomo.files.durable import write_durably
 
         write_durably(snapshot, json.dumps(placer.snapshot(), indent=1) + "\n")
     if as_json:

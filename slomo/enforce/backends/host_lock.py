@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from slomo.errors import TestbedError
+from slomo.files.lock import LockFile, LockHeldError
 from slomo.testbed.host.build import cache_directory
 from slomo.testbed.host.processes.marker import boot_identity
-from slomo.vocabulary.file_lock import LockFile, LockHeldError
 
 
 @contextmanager

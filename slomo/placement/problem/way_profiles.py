@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.files.durable import write_durably
 from slomo.placement.problem.checks import check_version
 from slomo.vocabulary.documents import read_document
-from slomo.vocabulary.durable import write_durably
 
 ProfileKey = tuple[str, str]
 SCHEMA_VERSION = 1

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from slomo.errors import StoreError
-from slomo.vocabulary.file_lock import LockFile, LockHeldError
+from slomo.files.lock import LockFile, LockHeldError
 
 
 @contextmanager

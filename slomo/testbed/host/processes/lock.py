@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from slomo.errors import TestbedError
-from slomo.vocabulary.file_lock import LockFile, LockHeldError
+from slomo.files.lock import LockFile, LockHeldError
 
 
 def default_lock_path() -> Path:

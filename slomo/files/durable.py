@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from slomo.errors import StoreError
-from slomo.vocabulary.file_lock import LockFile
+from slomo.files.lock import LockFile
 
 
 def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], object]) -> Path:

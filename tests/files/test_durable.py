@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slomo.errors import StoreError
-from slomo.vocabulary.durable import turn_taking, write_durably
+from slomo.files.durable import turn_taking, write_durably
 
 
 def test_content_is_put_in_place_whole(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_kill_leaves_old_or_new(tmp_path: Path, step: str) -> None:
     """Killed at any step of writing, the file holds the old content or the new."""
     path = write_durably(tmp_path / "file", "old" * 1000)
     code = (
-        "import os, sys\nfrom slomo.vocabulary.durable import write_durably\n"
+        "import os, sys\nfrom slomo.files.durable import write_durably\n"
         f"os.{step} = lambda *_, **__: os._exit(9)\nwrite_durably(sys.argv[1], 'new' * 1000)\n"
     )
     ended = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
