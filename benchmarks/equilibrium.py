@@ -44,7 +44,7 @@ WORTH_READING_GBPS = 0.1
 METHODS = {
     "equilibrium": ("equilibrium", "slomo-xgb", None),
     "slomo-xgb, composed": ("composed", "slomo-xgb", None),
-    "slomo, as published": ("composed", "slomo", "published"),
+    "slomo, as published": ("composed", "slomo-gbr", "published"),
     "dobrescu": ("composed", "dobrescu", None),
     "none": ("composed", "none", None),
 }

@@ -42,7 +42,7 @@ from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Workload
 
 NETWORK_FUNCTIONS = ("ip-router", "flowstats", "maglev", "mazunat")
-MODEL, BASELINES = "slomo-xgb", ("slomo", "slomo-gp", "dobrescu", "bubbleup", "none")
+MODEL, BASELINES = "slomo-xgb", ("slomo-gbr", "slomo-gp", "dobrescu", "bubbleup", "none")
 _LEAST_CACHE_MIB = 8.0  # where next to no cache is ours, shares of it would press on nothing
 GOAL_LOSS, GOAL_ERROR_PERCENT, GOAL_OVERHEAD_S, GOAL_CPU = 0.30, 6.0, 3.0, 0.01
 

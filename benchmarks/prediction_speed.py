@@ -71,8 +71,8 @@ def report(library: ModelLibrary, machine: str) -> None:
     models = [library[machine, key] for key in library.workloads(machine)]
     servers = np.column_stack([targets, places[:, :3]])
     memo = JointMemo(models)
-    published = Predictor(library, machine, "slomo", "published")
-    features, published_features = (models[0].sensitivity[name].feature_names for name in ("slomo-xgb", "slomo"))
+    published = Predictor(library, machine, "slomo-gbr", "published")
+    features, published_features = (models[0].sensitivity[name].feature_names for name in ("slomo-xgb", "slomo-gbr"))
     ways: dict[str, tuple[int, Callable[[], object]]] = {
         "published way: scikit-learn, one row": (200, lambda: [predict_row() for _ in range(200)]),
         "predict, one mix of 4 competitors": (200, lambda: [predictor.predict(*mix, explain=False) for mix in singles]),
@@ -134,7 +134,9 @@ def published_way(library: ModelLibrary, machine: str) -> Callable[[], object]:
 
     model = library[machine, library.workloads(machine)[0]]
     names = list(
-        model.sensitivity["slomo"].feature_names if "slomo" in model.sensitivity else model.contentiousness.metric_names
+        model.sensitivity["slomo-gbr"].feature_names
+        if "slomo-gbr" in model.sensitivity
+        else model.contentiousness.metric_names
     )
     random = np.random.default_rng(0)
     frame = pd.DataFrame(random.uniform(size=(600, len(names))), columns=names)

@@ -30,7 +30,7 @@ TARGETS = {"sample_slomo_train.txt": 1.2, "sample_yala_mem_train.txt": 4.5}
 AIM_PERCENT = 3.3
 #: Match densities that leave the accelerator faster than any row measured; parts of the rows kept back.
 DENSITIES, FOLDS = (50.0, 100.0), 10
-FAMILIES = ("slomo", "slomo-xgb", "slomo-gp", "mean")
+FAMILIES = ("slomo-gbr", "slomo-xgb", "slomo-gp", "mean")
 
 
 def leave_one_out(subject: Subject, name: str) -> np.ndarray:

@@ -16,15 +16,16 @@ from slomo.models.library import ModelLibrary
 from slomo.prediction.equilibrium import NAME as EQUILIBRIUM
 from slomo.records.dataset import ProfileDataset
 from slomo.training.training import train
+from slomo.vocabulary.defaults import PUBLISHED_MODEL
 
-#: SLOMO with the published rule of composition, too; everything else of it is `slomo`.
+#: SLOMO with the published rule of composition, too; everything else of it is `slomo-gbr`.
 PUBLISHED = "slomo as published"
 #: What a learning curve compares.
 COMPARED = (
     "slomo-xgb",
     "slomo-smooth",
     "slomo-gp",
-    "slomo",
+    PUBLISHED_MODEL,
     PUBLISHED,
     "bubbleup",
     "bubbleup-curve",
@@ -99,7 +100,7 @@ def error_sources(library: ModelLibrary, dataset: ProfileDataset, model: str) ->
         if fitted.composition != "pressure":
             raise InvalidValueError(
                 f"model '{model}' does not read the measured competition, so its error has no such parts",
-                hint="ask for 'slomo' or 'slomo-xgb'",
+                hint="ask for 'slomo-gbr' or 'slomo-xgb'",
             )
         vector = frame[[f"competition.{name}" for name in fitted.feature_names]].iloc[row].to_numpy(dtype=float)
         if np.isnan(vector).any():
@@ -204,7 +205,7 @@ def learning_curves(
     runs : sequence of int
         Pressure runs per NF, 12 or more each; the smaller budgets are part of the larger ones.
     models : sequence of str
-        Names of models; ``"slomo as published"`` composes model ``"slomo"`` by the published rule.
+        Names of models; ``"slomo as published"`` composes model ``"slomo-gbr"`` by the published rule.
     seed : int
         Seed of the draw and of training.
 
@@ -240,10 +241,10 @@ def learning_curves(
 
 def _families(models: Sequence[str]) -> list[str]:
     """Return the families to train for these models, each once."""
-    return list(dict.fromkeys("slomo" if name == PUBLISHED else name for name in models))
+    return list(dict.fromkeys(PUBLISHED_MODEL if name == PUBLISHED else name for name in models))
 
 
 def _mean_error(library: ModelLibrary, mixes: ProfileDataset, name: str) -> float:
     if name == PUBLISHED:
-        return evaluate(library, mixes, ["slomo"], compat="published").models["slomo"].mape
+        return evaluate(library, mixes, [PUBLISHED_MODEL], compat="published").models[PUBLISHED_MODEL].mape
     return evaluate(library, mixes, [name]).models[name].mape

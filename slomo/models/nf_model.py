@@ -18,6 +18,7 @@ from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.defaults import model_named
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -89,6 +90,7 @@ class NFModel:
         UnknownNameError
             With the families that were trained.
         """
+        name = model_named(name)
         if reason := self.manifest.get("left_out", {}).get(name):
             raise MissingMetricError(
                 f"'{self.workload.nf}' has no model '{name}': {reason}",

@@ -25,6 +25,7 @@ from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.sensitivity import is_known_kind, sensitivity_from_dict
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.defaults import PUBLISHED_MODEL
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
 
@@ -121,7 +122,8 @@ def read_model(entry: Entry) -> NFModel:
         if MODEL not in files:
             raise ConfigurationError(f"{path} lists no {MODEL}", hint=HINT)
         contents = {name: read_text(entry.folder / name, digest) for name, digest in files.items()}
-        model = _assemble(parse_object(contents[MODEL], str(entry.folder / MODEL)), contents, manifest)
+        described = parse_object(contents[MODEL], str(entry.folder / MODEL))
+        model = _assemble(_renamed(described), contents, _renamed(manifest))
     except SlomoError as error:
         raise ConfigurationError(f"model in {entry.folder}: {error.message}", hint=error.hint) from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
@@ -234,6 +236,21 @@ def _require_readable(model: NFModel) -> None:
         again = sensitivity_from_dict(written)
         if json.loads(json.dumps(again.to_dict())) != written:
             raise ConfigurationError(f"{whose} is read back as something else than was saved", hint=hint)
+
+
+#: What is kept by model, in a model and in its manifest.
+_BY_MODEL = {"sensitivity", "calibration", "cross_validation", "intervals", "left_out", "refit", "skipped"}
+
+
+def _renamed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said by model with the name of now, for libraries saved while `slomo` named one."""
+    parts = dict(document)
+    for part in _BY_MODEL & {*parts}:
+        if isinstance(said := parts[part], Mapping) and "slomo" in said:
+            parts[part] = {PUBLISHED_MODEL if name == "slomo" else name: value for name, value in said.items()}
+            if part == "sensitivity":
+                parts[part][PUBLISHED_MODEL] = {**mapping(said, "slomo"), "name": PUBLISHED_MODEL}
+    return parts
 
 
 def _assemble(data: Mapping[str, Any], contents: Mapping[str, str], manifest: Mapping[str, Any]) -> NFModel:

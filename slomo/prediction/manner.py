@@ -6,7 +6,15 @@ from typing import TypedDict
 
 from slomo.errors import InvalidValueError
 from slomo.models.nf_model import NFModel
-from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, Compat, Method, compat_named, method_named
+from slomo.vocabulary.defaults import (
+    DEFAULT_METHOD,
+    DEFAULT_MODEL,
+    Compat,
+    Method,
+    compat_named,
+    method_named,
+    model_named,
+)
 
 
 class MannerFields(TypedDict, total=False):
@@ -69,6 +77,7 @@ class Manner:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", method_named(self.method))
+        object.__setattr__(self, "model", model_named(self.model))
         object.__setattr__(self, "compat", compat_named(self.compat))
         check_coverage(self.coverage)
 

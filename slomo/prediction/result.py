@@ -55,7 +55,7 @@ class Prediction:
 
     Examples
     --------
-    >>> p = Prediction(Workload("lpm"), (), "silver-4110", "slomo", 5.0, 4.0, (3.8, 4.2), 0.9, Verdict.SUPPORTED)
+    >>> p = Prediction(Workload("lpm"), (), "silver-4110", "slomo-gbr", 5.0, 4.0, (3.8, 4.2), 0.9, Verdict.SUPPORTED)
     >>> round(p.slowdown, 2), p.carrier
     (0.2, None)
     """

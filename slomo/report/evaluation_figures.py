@@ -62,7 +62,7 @@ def learning_curves(curves: Mapping[str, Mapping[int, float]], *, title: str = "
 
     Examples
     --------
-    >>> learning_curves({"slomo": {30: 8.0, 100: 4.0}}).axes[0].get_xlabel()
+    >>> learning_curves({"slomo-gbr": {30: 8.0, 100: 4.0}}).axes[0].get_xlabel()
     'pressure runs per network function'
     """
     figure, axes = axes_of(title, "pressure runs per network function", "mean absolute error of throughput [%]")

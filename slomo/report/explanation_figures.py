@@ -45,7 +45,7 @@ def waterfall(prediction: "Prediction") -> "Figure":
     >>> from slomo.vocabulary.workload import Workload
     >>> why = Explanation(1.0, {"L3OCC": 0.7, "READ": 0.3}, 0.0, {"stats": {"L3OCC": 0.7, "READ": 0.3}})
     >>> lpm, stats = Workload("lpm"), Workload("stats")
-    >>> p = Prediction(lpm, (stats,), "silver-4110", "slomo", 5.0, 4.0, (3.8, 4.2), 0.9, Verdict.SUPPORTED, (), why)
+    >>> p = Prediction(lpm, (stats,), "silver-4110", "slomo-gbr", 5.0, 4.0, (3.8, 4.2), 0.9, Verdict.SUPPORTED, (), why)
     >>> [text.get_text() for text in waterfall(p).axes[0].get_xticklabels()]
     ['alone', 'cache', 'memory\nbandwidth', 'predicted']
     """

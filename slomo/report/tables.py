@@ -143,8 +143,8 @@ def learning_table(curves: Mapping[str, Mapping[int, float]], caption: str = "")
 
     Examples
     --------
-    >>> learning_table({"slomo": {60: 2.0, 20: 4.0}})
-    Table(headers=('model', '20 runs [%]', '60 runs [%]'), rows=(('slomo', 4.0, 2.0),), caption='')
+    >>> learning_table({"slomo-gbr": {60: 2.0, 20: 4.0}})
+    Table(headers=('model', '20 runs [%]', '60 runs [%]'), rows=(('slomo-gbr', 4.0, 2.0),), caption='')
     """
     counts = sorted({count for points in curves.values() for count in points})
     rows = tuple((name, *(points.get(count) for count in counts)) for name, points in curves.items())

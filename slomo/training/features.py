@@ -234,7 +234,7 @@ def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, .
         wanted = ", ".join(name for name, found in METRICS.items() if found.pressure)
         raise MissingMetricError(
             f"model '{family}' needs at least one pressure metric of the competition: {wanted}",
-            hint="measure one of them, or train 'slomo', which takes whatever was reported",
+            hint="measure one of them, or train 'slomo-gbr', which takes whatever was reported",
         )
     return names
 

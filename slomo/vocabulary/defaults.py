@@ -1,7 +1,8 @@
 """What is used where nothing is named, the ways to ask for a prediction, and older spellings of them.
 
-Once, "slomo" named a model, a method, a rule of composition and a policy. A method is ``"composed"`` now, the rule
-``"published"``; the old spelling works for one release more, with a warning.
+Once, "slomo" named a model, a method, a rule of composition and a policy. The model is ``"slomo-gbr"`` now (gradient
+boosting regression), the method ``"composed"``, the rule ``"published"``, the policy ``"predicted"``; the old spelling
+works for one release more, with a warning.
 """
 
 import warnings
@@ -12,6 +13,8 @@ from slomo.errors import UnknownNameError
 DEFAULT_MACHINE = "e5-2620v4"
 #: The sensitivity model.
 DEFAULT_MODEL = "slomo-xgb"
+#: The model of SLOMO's publication.
+PUBLISHED_MODEL = "slomo-gbr"
 #: How throughput is found: all NFs of a server at once, by composing the competitors' vectors, or the first where the
 #: models know it and nothing speaks for the second.
 Method = Literal["auto", "equilibrium", "composed"]
@@ -21,6 +24,20 @@ DEFAULT_METHOD: Method = "auto"
 Compat = Literal["published"]
 COMPATS: tuple[Compat, ...] = ("published",)
 _OLD = "slomo"
+
+
+def model_named(name: str) -> str:
+    """Return a model's name, the new one for the old one.
+
+    Examples
+    --------
+    >>> model_named("dobrescu")
+    'dobrescu'
+    """
+    if name != _OLD:
+        return name
+    _renamed("model", PUBLISHED_MODEL)
+    return PUBLISHED_MODEL
 
 
 def method_named(name: str) -> Method:

@@ -12,7 +12,7 @@ from slomo.evaluation.error_sources import COMPARED, explained, learning_curves
 from slomo.evaluation.evaluate import evaluate as judge
 from slomo.profiling.plans.basic import stream_of
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.defaults import compat_named
+from slomo.vocabulary.defaults import compat_named, model_named
 from slomo.vocabulary.network_function import network_function_names
 from slomo.workflow.campaign import Running
 from slomo.workflow.library import opened
@@ -73,7 +73,7 @@ def evaluate(
     UnknownNameError
         For a model that was not trained, or a network function that cannot be run because `own` lacks it.
     """
-    known = opened(library)
+    known, models = opened(library), None if models is None else [*map(model_named, models)]
     if dataset is None:
         host = host_of(known, machine)
         workloads = [known.find(key, host.name).workload for key in known.workloads(host.name)]
@@ -143,6 +143,7 @@ def learning_curve(
     UsageError
         Where a machine has to be named.
     """
+    models = None if models is None else [*map(model_named, models)]
     learned = dataset if machine is None else dataset.select(machine=machine_name(machine))
     host = _only_machine(learned)
     if judged is None:

@@ -70,12 +70,11 @@ def test_prediction_for_people_names_its_units(bench, capsys) -> None:
 
 def test_model_coverage_and_published_rule_can_be_chosen(bench, capsys) -> None:
     """--model, --coverage and --compat reach the prediction."""
-    line = (
-        f"predict --target lpm --with stats:3 --models {bench.models} --model slomo --coverage 0.5 --compat published"
-    )
+    options = "--model slomo-gbr --coverage 0.5 --compat published"
+    line = f"predict --target lpm --with stats:3 --models {bench.models} {options}"
     found = answer(capsys, line)
 
-    assert (found["model"], found["coverage"]) == ("slomo", 0.5)
+    assert (found["model"], found["coverage"]) == ("slomo-gbr", 0.5)
 
 
 def test_vector_stands_for_the_competitors(bench, capsys) -> None:

@@ -22,7 +22,7 @@ def test_every_model_is_judged_at_every_budget(bench, capsys, tmp_path: Path) ->
     assert set(curves) == {*model_names(), PUBLISHED}
     assert all(set(points) == {"15", "40"} for points in curves.values())
     assert curves["none"]["15"] == curves["none"]["40"] > curves["slomo-xgb"]["40"]
-    assert curves["slomo"]["40"] != curves[PUBLISHED]["40"]
+    assert curves["slomo-gbr"]["40"] != curves[PUBLISHED]["40"]
     assert drawn.read_bytes()[1:4] == b"PNG"
     assert "data:image/png;base64," in page.read_text(encoding="utf-8")
 

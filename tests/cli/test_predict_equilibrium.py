@@ -65,9 +65,9 @@ def test_the_equilibrium_explains_its_loss(bench, capsys) -> None:
 
 
 def test_older_names_still_work(bench, capsys) -> None:
-    """What was method and rule "slomo" is asked for by that name with a warning, and answers the same."""
-    base = f"predict --target lpm --with stats --models {bench.models} --json --model slomo"
-    _, new, _ = asked(capsys, f"{base} --method composed --compat published")
-    with pytest.warns(DeprecationWarning, match="is called '(composed|published)' now"):
-        _, old, _ = asked(capsys, f"{base} --method slomo --compat slomo")
+    """What was model, method and rule "slomo" is asked for by that name with a warning, and answers the same."""
+    base = f"predict --target lpm --with stats --models {bench.models} --json"
+    _, new, _ = asked(capsys, f"{base} --model slomo-gbr --method composed --compat published")
+    with pytest.warns(DeprecationWarning, match="is called '(slomo-gbr|composed|published)' now"):
+        _, old, _ = asked(capsys, f"{base} --model slomo --method slomo --compat slomo")
     assert json.loads(old) == json.loads(new)

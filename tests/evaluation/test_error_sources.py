@@ -31,7 +31,7 @@ def mixes():
 @pytest.fixture(scope="module")
 def trained(profile):
     """Return two models of each NF that read the measured competition, and two baselines."""
-    return train(profile, models=["slomo-xgb", "slomo", "mean", "none"])
+    return train(profile, models=["slomo-xgb", "slomo-gbr", "mean", "none"])
 
 
 def test_errors_split_into_sources(trained, mixes):
@@ -47,7 +47,7 @@ def test_noise_is_the_distance_to_the_truth_where_it_is_known(trained, mixes):
     """Where the simulator's truth is in the dataset, noise is measured against it."""
     frame = mixes.frame.copy()
     frame["truth_mpps"] = frame["throughput_mpps"] / 1.03
-    found = error_sources(trained, type(mixes)(frame, mixes.environment), "slomo")
+    found = error_sources(trained, type(mixes)(frame, mixes.environment), "slomo-gbr")
     assert found.noise == pytest.approx(3.0)
 
 
@@ -62,7 +62,7 @@ def test_unmeasured_competitions_are_said(trained, mixes):
     frame = mixes.frame.copy()
     frame[[name for name in frame if name.startswith("competition.")]] = np.nan
     with pytest.raises(MissingMetricError, match="of the competition alone"):
-        error_sources(trained, type(mixes)(frame, mixes.environment), "slomo")
+        error_sources(trained, type(mixes)(frame, mixes.environment), "slomo-gbr")
 
 
 def test_wider_intervals_hold_more(trained, mixes):
@@ -74,9 +74,9 @@ def test_wider_intervals_hold_more(trained, mixes):
 def test_evaluations_carry_sources_and_reliability(trained, mixes):
     """An explained evaluation has sources of the models that read the competition, and reliability of all."""
     found = explained(trained, mixes, evaluate(trained, mixes))
-    assert set(found.sources) == {"slomo-xgb", "slomo"}
+    assert set(found.sources) == {"slomo-xgb", "slomo-gbr"}
     assert set(found.reliability) == set(found.models)
-    assert found.to_dict()["sources"]["slomo"]["total"] == pytest.approx(found.sources["slomo"]["total"])
+    assert found.to_dict()["sources"]["slomo-gbr"]["total"] == pytest.approx(found.sources["slomo-gbr"]["total"])
 
 
 def test_the_mean_baseline_answers_with_the_mean(trained, profile):

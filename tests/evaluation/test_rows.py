@@ -47,7 +47,7 @@ def table(folder: Path, *, density: float = 100.0, rival: float = 0.0, rows: int
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> NFModel:
     """Return a model of the memory runs."""
-    return next(iter(train(table(tmp_path_factory.mktemp("rows")), models=["slomo", "slomo-xgb", "mean"]).values()))
+    return next(iter(train(table(tmp_path_factory.mktemp("rows")), models=["slomo-gbr", "slomo-xgb", "mean"]).values()))
 
 
 def test_without_an_accelerator_memory_decides(trained: NFModel, tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_rows_of_another_network_function_are_refused(trained: NFModel, tmp_path
 
 def test_a_row_that_lacks_what_is_read_has_no_number_and_says_so(trained: NFModel, tmp_path: Path) -> None:
     """A prediction that cannot be made is `unsupported`; the others stay as they were."""
-    frame, whole = table(tmp_path).frame, predict_rows(trained, table(tmp_path), family="slomo")
+    frame, whole = table(tmp_path).frame, predict_rows(trained, table(tmp_path), family="slomo-gbr")
     frame.loc[3, "competition.L3OCC"] = np.nan
-    found = predict_rows(trained, ProfileDataset(frame), family="slomo")
+    found = predict_rows(trained, ProfileDataset(frame), family="slomo-gbr")
     assert np.isnan(found.throughput_mpps).nonzero()[0].tolist() == [3]
     assert found.verdicts[3] == "unsupported"
     assert np.delete(found.throughput_mpps, 3).tolist() == np.delete(whole.throughput_mpps, 3).tolist()

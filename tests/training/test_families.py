@@ -14,7 +14,7 @@ from slomo.training.training import train
 
 class TestSlomo(ModelContract):
     def make_family(self) -> ModelFamily:
-        return make_family("slomo")
+        return make_family("slomo-gbr")
 
 
 class TestSlomoXgb(ModelContract):

@@ -39,7 +39,7 @@ def test_intervals_hold_what_they_state(toy_library: ModelLibrary, toy_mixes: Pr
     """Intervals of nominal 90 % cover 90 % of other mixes; more where many are equal to mixes that calibrated."""
     models = list(toy_library.values())
     rows = mix_rows(toy_mixes, models, models[0].machine)
-    for name in ("slomo", "slomo-xgb"):
+    for name in ("slomo-gbr", "slomo-xgb"):
         predicted = predict_mixes(models, rows, name)
         inside = np.zeros(len(predicted), dtype=bool)
         for number, model in enumerate(models):
@@ -53,21 +53,21 @@ def test_intervals_hold_what_they_state(toy_library: ModelLibrary, toy_mixes: Pr
 
 def test_mixes_are_never_fitted(toy_profile: ProfileDataset, toy_library: ModelLibrary) -> None:
     """Taking the mixes away changes no sensitivity and no contentiousness, only the intervals."""
-    without = train(toy_profile.select(plan=["solo", "pressure"]), models=["slomo-xgb", "slomo"], targets=["lpm"]).find(
-        "lpm"
-    )
+    without = train(
+        toy_profile.select(plan=["solo", "pressure"]), models=["slomo-xgb", "slomo-gbr"], targets=["lpm"]
+    ).find("lpm")
     with_mixes = toy_library.find("lpm")
-    for name in ("slomo", "slomo-xgb"):
+    for name in ("slomo-gbr", "slomo-xgb"):
         assert without.sensitivity[name].to_dict() == with_mixes.sensitivity[name].to_dict()
         assert without.calibration[name].source == "cross-validation"
     np.testing.assert_array_equal(without.contentiousness.weights, with_mixes.contentiousness.weights)
-    assert without.manifest["intervals"]["slomo"]["source"] == "cross-validation"
+    assert without.manifest["intervals"]["slomo-gbr"]["source"] == "cross-validation"
 
 
 def test_same_seed_same_bytes(toy_profile: ProfileDataset, tmp_path: Path) -> None:
     """Training twice with one seed writes the same files."""
     one, two = (
-        train(toy_profile, targets=["ids"], models=["slomo-xgb", "slomo"], seed=5).save(tmp_path / name)
+        train(toy_profile, targets=["ids"], models=["slomo-xgb", "slomo-gbr"], seed=5).save(tmp_path / name)
         for name in ("one", "two")
     )
     files = [str(path.relative_to(one)) for path in one.rglob("*.json")]
@@ -78,7 +78,7 @@ def test_features_of_slomo_xgb_add_up(toy_library: ModelLibrary) -> None:
     """The default model reads pressures that compose exactly; the published one reads ratios too."""
     model = toy_library.find("lpm")
     assert set(model.sensitivity["slomo-xgb"].feature_names) <= {"L2MISS", "L3MISS", "L3OCC", "READ", "WRITE"}
-    assert "IPC" in model.sensitivity["slomo"].feature_names
+    assert "IPC" in model.sensitivity["slomo-gbr"].feature_names
     assert model.sensitivity["dobrescu"].feature_names == ("L2MISS",)
     assert model.sensitivity["bubbleup"].feature_names == ("L3OCC",)
 

@@ -14,6 +14,7 @@ import click
 
 from slomo.cli.options import jobs_option, json_option, machine_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from slomo.evaluation.evaluate import Evaluation
@@ -128,8 +129,8 @@ def _page(made: Demonstration, machine: str) -> str:
     parts = [
         sections.mixes_section(made.predictions, made.measured_mpps),
         sections.accuracy_section(made.evaluation),
-        sections.scatter_section(made.evaluation, "slomo-xgb"),
-        sections.per_nf_section(made.evaluation, ("slomo-xgb",)),
+        sections.scatter_section(made.evaluation, DEFAULT_MODEL),
+        sections.per_nf_section(made.evaluation, (DEFAULT_MODEL,)),
         sections.pairs_section(Predictor(made.library), instances=host.cores_per_socket - 1),
         *(sections.surface_section(made.dataset, target, llc_mib=host.llc_mib) for target in made.dataset.targets[:2]),
         sections.dataset_section(made.dataset),

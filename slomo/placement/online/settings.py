@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from slomo.errors import InvalidValueError
 from slomo.placement.problem.way_profiles import InstanceProfile
-from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, model_named
 
 Fallback = Literal["refuse", "alone", "worst-case"]
 #: Returns the throughput of every request [Mpps], given the placer.
@@ -77,6 +77,7 @@ class PlacerSettings:
     reference_machine: str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "model", model_named(self.model))
         if self.fallback not in get_args(Fallback):
             known = ", ".join(repr(name) for name in get_args(Fallback))
             raise InvalidValueError(f"fallback is {self.fallback!r}, needed one of {known}")

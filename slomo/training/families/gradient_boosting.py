@@ -18,6 +18,7 @@ from slomo.errors import MissingMetricError
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
 from slomo.models.functions.trees import TreeEnsemble, TreeNode, grow
 from slomo.models.responses.sensitivity import TreeSensitivity
+from slomo.vocabulary.defaults import PUBLISHED_MODEL
 from slomo.vocabulary.metrics import METRICS
 
 
@@ -59,17 +60,19 @@ class PublishedBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class SlomoFamily:
-    """The registry's ``slomo``."""
+class PublishedFamily:
+    """The registry's ``slomo-gbr``."""
 
-    name: str = "slomo"
+    name: str = PUBLISHED_MODEL
     composition: CompositionKind = "pressure"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
         """Return every column that Intel's PCM prints, and all traffic attributes."""
         names = tuple(name for name in available if name.startswith(TRAFFIC_PREFIX) or METRICS[name].pcm_columns)
         if not names:
-            raise MissingMetricError("model 'slomo' needs socket-level metrics of the competition, none was reported")
+            raise MissingMetricError(
+                f"model '{self.name}' needs socket-level metrics of the competition, none was reported"
+            )
         return names
 
     def fit(

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from slomo.errors import InvalidValueError
 from slomo.models.base import ModelFamily
 from slomo.plugins import load_plugin, require_name
-from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.vocabulary.defaults import DEFAULT_MODEL, model_named
 
 #: Entry points under which other packages give families.
 GROUP = "slomo.models"
 _FOLDER = "slomo.training.families"
 #: name -> (file of this folder, factory, what it is)
 _FAMILIES: dict[str, tuple[str, str, str]] = {
-    "slomo": ("gradient_boosting", "SlomoFamily", "gradient boosting over all metrics, as published"),
+    "slomo-gbr": ("gradient_boosting", "PublishedFamily", "gradient boosting over all metrics, as published"),
     "slomo-xgb": ("xgb", "XgbFamily", "xgboost, monotone over the pressures that add up"),
     "slomo-smooth": ("monotone_network", "MonotoneFamily", "a smooth network, monotone over the same"),
     "slomo-gp": ("gaussian_process", "SmoothFamily", "a Gaussian process over the same, for few rows"),
@@ -39,7 +39,7 @@ def model_names() -> tuple[str, ...]:
     Examples
     --------
     >>> model_names()
-    ('slomo', 'slomo-xgb', 'slomo-smooth', 'slomo-gp', 'dobrescu', 'bubbleup',
+    ('slomo-gbr', 'slomo-xgb', 'slomo-smooth', 'slomo-gp', 'dobrescu', 'bubbleup',
      'dobrescu-curve', 'bubbleup-curve', 'mean', 'none')
     """
     return tuple(_FAMILIES)
@@ -53,11 +53,11 @@ def describe(name: str) -> str:
     >>> describe("none")
     'no interference: solo throughput'
     """
-    return _FAMILIES[name][2] if check_model_name(name) in _FAMILIES else "a plug-in"
+    return _FAMILIES[named][2] if (named := check_model_name(name)) in _FAMILIES else "a plug-in"
 
 
 def check_model_name(name: str) -> str:
-    """Return `name` if a family answers to it.
+    """Return `name` if a family answers to it; the new name for an old one.
 
     Raises
     ------
@@ -69,11 +69,12 @@ def check_model_name(name: str) -> str:
     >>> check_model_name("dobresku")
     Traceback (most recent call last):
     slomo.errors.UnknownNameError: unknown model 'dobresku'
-    hint: did you mean 'dobrescu'? Known: bubbleup, bubbleup-curve, dobrescu, dobrescu-curve, mean, none, slomo,
-    slomo-gp, slomo-smooth, slomo-xgb
+    hint: did you mean 'dobrescu'? Known: bubbleup, bubbleup-curve, dobrescu, dobrescu-curve, mean, none,
+    slomo-gbr, slomo-gp, slomo-smooth, slomo-xgb
     """
-    require_name("model", name, _FAMILIES, GROUP)
-    return name
+    named = model_named(name)
+    require_name("model", named, _FAMILIES, GROUP)
+    return named
 
 
 def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
@@ -92,9 +93,10 @@ def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
     'none'
     """
     if isinstance(alias_or_instance, str):
-        if require_name("model", alias_or_instance, _FAMILIES, GROUP):
-            return make_family(load_plugin(GROUP, alias_or_instance)())
-        module, factory, _ = _FAMILIES[alias_or_instance]
+        name = check_model_name(alias_or_instance)
+        if name not in _FAMILIES:
+            return make_family(load_plugin(GROUP, name)())
+        module, factory, _ = _FAMILIES[name]
         family: ModelFamily = getattr(importlib.import_module(f"{_FOLDER}.{module}"), factory)()
         return family
     lacking = [
