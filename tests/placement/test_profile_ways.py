@@ -18,8 +18,8 @@ class Curves:
 
     name = "curves"
 
-    def __init__(self, noise=0.0):
-        self.noise, self.asked, self.runs = noise, {}, 0
+    def __init__(self, noise=0.0, late=0.0):
+        self.noise, self.late, self.asked, self.runs = noise, late, {}, 0
 
     def mpps(self, ways):
         return 5.0 - 2.0 * 0.6**ways
@@ -31,8 +31,9 @@ class Curves:
         load = (colocation.target.traffic.offered_mpps or 0.0) / self.mpps(18)
         self.runs += 1
         self.asked.setdefault((ways, round(load, 6)), set()).add(seed)
-        factor = 1.0 + self.noise * np.random.default_rng([seed, ways, round(1e6 * load)]).normal()
-        late = None if not load else factor / (1.0 - load)
+        noise = np.random.default_rng([seed, ways, round(1e6 * load)]).normal(size=2)
+        factor = 1.0 + self.noise * noise[0]
+        late = None if not load else (1.0 + self.late * noise[1]) / (1.0 - load)
         sample = TenantSample(self.mpps(ways) * factor, NOTHING, None, late, late, late and 1.5 * late)
         return RunRecord(colocation, seed, None, Phase((sample,), NOTHING), {})
 
@@ -60,7 +61,7 @@ def test_noise_asks_for_repeats_and_quiet_for_none():
 
 def test_latency_leaves_room_for_what_repeats_show():
     """Latency rises with load, and noise is promised away: above the curve, where quiet runs are on it."""
-    calm, shaky = (profile_ways(["lpm"], MACHINE, testbed=Curves(noise))[0] for noise in (0.0, 0.02))
+    calm, shaky = (profile_ways(["lpm"], MACHINE, testbed=Curves(late=noise))[0] for noise in (0.0, 0.02))
 
     for load, p95, _ in calm.latency:
         assert p95 == pytest.approx(1.0 / (1.0 - load), rel=1e-4)
@@ -78,6 +79,17 @@ def test_load_for_a_latency_lies_on_the_line_between_two_measured():
     assert profile.load_for(20.0, 20.0) == 0.9
     assert profile.load_for(0.5, None) is None
     assert profile.load_for(6.0, None, speed=0.5) == pytest.approx(0.6)
+
+
+def test_capacity_for_a_latency_counts_that_slower_instances_take_longer():
+    """At the capacity asked for, stretched times are just within the limit; with less they are not."""
+    profile = InstanceProfile("m", "nf", 4.0, ((1, 4.0),), ((0.2, 1.0, 2.0), (0.6, 3.0, 5.0), (0.9, 9.0, 12.0)))
+    capacity = profile.capacity_for(2.0, 9.0, None)
+
+    speed = capacity / 4.0
+    assert 2.0 / capacity == pytest.approx(profile.load_for(9.0, None, speed), rel=1e-3)
+    assert 2.0 / (0.95 * capacity) > profile.load_for(9.0, None, 0.95 * speed)
+    assert profile.capacity_for(3.9, 9.0, None) is None
 
 
 def test_falling_neighbours_are_put_on_their_mean():

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from slomo.errors import InvalidValueError
 from slomo.placement.feasibility.estimates import Rate, ThroughputEstimates
+from slomo.placement.feasibility.latency import each_mpps, promises_latency
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, tenants_of
 from slomo.placement.feasibility.on_demand import Shares, Want, class_masks, foreseen, share_out
@@ -135,22 +136,17 @@ class DecisionWriter:
         return Refusal(request.id, worst, host.machine, "throughput", needed, best * request.replicas)
 
     def capacity_needed(self, request: Request, host: Host) -> float | None:
-        """Return the saturated throughput all instances need together [Mpps]; None where latency cannot be promised.
+        """Return the throughput all instances need together [Mpps]; None where latency cannot be promised.
 
-        Latency holds up to some load; capacity must exceed the promised throughput by its inverse (ResQ section 5.2).
+        What latency asks beyond it depends on the number of instances, see `slomo.placement.feasibility.latency`.
         """
-        needed = self._estimates.needed_mpps(request, host.machine)
-        slo = request.slo
-        if needed is None or slo.kind == "on-demand" or (slo.p95_us is None and slo.p99_us is None):
+        machine = host.machine
+        needed = self._estimates.needed_mpps(request, machine)
+        if needed is None or not promises_latency(request):
             return needed
-        loads = []
-        for workload in request.chain:
-            profile = self._estimates.profile(host.machine, workload.key)
-            stages = len(request.chain)
-            p95, p99 = (None if limit is None else limit / stages for limit in (slo.p95_us, slo.p99_us))
-            loads.append(None if profile is None else profile.load_for(p95, p99))
-        known = [load for load in loads if load is not None]
-        return None if len(known) < len(loads) else needed / min(known)
+        counts = range(1, request.replicas + 1)
+        kept = any(each_mpps(self._estimates, request, machine, needed, n) is not None for n in counts)
+        return needed if kept else None
 
     def capacity_rounded(self, request: Request, host: Host) -> float | None:
         """Return :meth:`capacity_needed`, rounded up to the grid of SLOs [Mpps]."""

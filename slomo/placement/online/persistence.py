@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import ConfigurationError
+from slomo.placement.feasibility.latency import each_mpps, promises_latency
 from slomo.placement.feasibility.mixes import Piece, host_of
 from slomo.placement.online.moves import Move
 from slomo.placement.online.sockets import Socket, Spot
@@ -197,7 +198,10 @@ def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any
     instances = sum(piece.instances for piece in listed)
     for piece, item, number in zip(listed, pieces, where, strict=True):
         share = piece.needed_mpps / total if total else 1.0 / instances
-        fixed = Piece(piece.workloads, needed * share, piece.ways, piece.exclusive, piece.instances, piece.replicas)
+        each = needed * share
+        if promises_latency(request) and not piece.ways:  # ways carry the capacity that latency asks for
+            each = max(each, each_mpps(core.estimates, request, host.machine, needed, instances) or 0.0)
+        fixed = Piece(piece.workloads, each, piece.ways, piece.exclusive, piece.instances, piece.replicas)
         if piece.exclusive:
             fixed = piece
         if tuple(piece.workloads) != core.estimates.keys(host.machine, request) * piece.instances:

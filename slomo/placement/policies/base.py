@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.feasibility.latency import each_mpps
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature
 from slomo.placement.feasibility.oracle import Oracle
 from slomo.placement.planning.columns import Column, Pricing
@@ -104,8 +105,13 @@ class Policy:
         """Yield ways to serve `needed_mpps` by 1, 2, ... instances alike, the fewest first."""
         workloads = self.estimates.keys(host.machine, request)
         for count in range(1, request.replicas + 1):
-            if self.can_alone(host, workloads, needed_mpps / count):
-                yield (Piece(workloads, needed_mpps / count),) * count
+            each = self.each(request, host, needed_mpps, count)
+            if each is not None and self.can_alone(host, workloads, each):
+                yield (Piece(workloads, each),) * count
+
+    def each(self, request: Request, host: Host, needed_mpps: float, count: int) -> float | None:
+        """Return what each of some instances must be able to serve [Mpps]; None where latency cannot be kept."""
+        return each_mpps(self.estimates, request, host.machine, needed_mpps, count)
 
     def can_alone(self, host: Host, workloads: tuple[str, ...], mpps: float) -> bool:
         """Say whether instances that had a socket for themselves could serve `mpps`."""

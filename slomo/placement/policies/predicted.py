@@ -46,16 +46,18 @@ class PredictedBestFit(Policy):
         """Return the pieces of all instances on one socket that are worth considering, the least share first."""
         workloads = self.estimates.keys(host.machine, request)
         most = min(request.replicas, host.cores // len(workloads))
-        counts = range(1, most + 1)
+        needs = {count: self.each(request, host, needed_mpps, count) for count in range(1, most + 1)}
         every = {
-            count: self.pieces.number(
-                Piece(workloads * count, needed_mpps / count, instances=count, replicas=request.replicas)
-            )
-            for count in counts
+            count: self.pieces.number(Piece(workloads * count, each, instances=count, replicas=request.replicas))
+            for count, each in needs.items()
+            if each is not None
         }
         shares: list[tuple[float, int]] = []
-        for count, number in every.items():
-            if self.can_alone(host, workloads, needed_mpps / count) and self.oracle.verdict(host, (number,)).ok:
+        for number in every.values():
+            if (
+                self.can_alone(host, workloads, self.pieces[number].needed_mpps)
+                and self.oracle.verdict(host, (number,)).ok
+            ):
                 share = self.weight(host, number)
                 if all(share < other for other, _ in shares):
                     shares.append((share, number))

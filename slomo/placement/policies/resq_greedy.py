@@ -4,10 +4,10 @@ ResQ (NSDI'18) section 5.3.1: 1. As many instances as the target takes at a fair
 per instance in turn until their throughput meets the target; 3. first fit decreasing.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 
 from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.feasibility.latency import promises_latency
 from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.policies.base import Asked, Policy, Seats
 from slomo.placement.problem.request import Request
@@ -29,8 +29,16 @@ class ResqGreedy(Policy):
         fair = max(host.ways // host.cores, 1)
         workloads = self.estimates.keys(host.machine, request)
         rate = min(profile.promise_mpps(max(fair, profile.ways[0][0])) for profile in profiles)
-        count = min(max(math.ceil(needed_mpps / rate - 1e-9), 1), request.replicas)
-        ways = [[_least(profile)] * count for profile in profiles]
+        needs = {count: self.each(request, host, needed_mpps, count) for count in range(1, request.replicas + 1)}
+        quick = [count for count, each in needs.items() if each is not None]
+        count = next((n for n in quick if (needs[n] or 0.0) <= rate * (1 + 1e-9)), max(quick, default=0))
+        least = [_least(profile) for profile in profiles]
+        if promises_latency(request) and count:
+            each = needs[count] or 0.0
+            least = [profile.ways_for(each) or host.ways + 1 for profile in profiles]
+        if not count or max(least) > host.ways:
+            return
+        ways = [[step] * count for step in least]
         pieces = _grown(profiles, ways, needed_mpps, host)
         if pieces is not None:
             yield tuple(Piece(workloads, mpps, steps) for mpps, steps in pieces)

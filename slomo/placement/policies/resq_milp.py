@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.placement.feasibility.latency import promises_latency
 from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.policies.base import Asked, Seats
 from slomo.placement.policies.resq_greedy import ResqGreedy, first_fit_decreasing
@@ -87,10 +88,16 @@ class ResqMilp(ResqGreedy):
         return seats, bound, proven
 
     def _term(self, host: Host, item: Asked) -> Term | None:
-        profile = self.estimates.profile(host.machine, item.request.chain[0].key)
-        return (
-            None if profile is None else Term(item.request.id, profile, item.needed_mpps, min(item.request.replicas, 3))
-        )
+        """Return the program's term; latency asks for capacity beyond throughput, least at some number of instances."""
+        request = item.request
+        profile = self.estimates.profile(host.machine, request.chain[0].key)
+        most = min(request.replicas, 3)
+        needs = {n: self.each(request, host, item.needed_mpps, n) for n in range(1, most + 1)}
+        totals = {n: n * each for n, each in needs.items() if each is not None}
+        if profile is None or not totals:
+            return None
+        count = min(totals, key=lambda n: totals[n]) if promises_latency(request) else most
+        return Term(request.id, profile, totals[count], count)
 
 
 def _servers(seats: Seats) -> int:

@@ -5,7 +5,7 @@ of throughput over cache ways are given (ResQ, NSDI'18, section 5.2) every piece
 choose fewer ways on more cores.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
@@ -48,20 +48,24 @@ class MixSearch(PredictedBestFit):
         workloads = self.estimates.keys(host.machine, request)
         for count in range(1, request.replicas + 1):
             most = min(_MOST_SPLIT, request.replicas // count)
-            options = self.options(host, workloads, needed_mpps / count, most)
+            needs = [self.each(request, host, needed_mpps, count * split) for split in range(1, most + 1)]
+            options = self.options(host, workloads, needs)
             if options:
                 numbers = [self.pieces.number(piece) for piece in options]
                 self.cutting(host).alternatives[numbers[0]] = tuple(numbers)
                 self.cutting(host).primary |= dict.fromkeys(numbers, numbers[0])
                 yield (options[0],) * count
 
-    def options(self, host: Host, workloads: tuple[str, ...], mpps: float, most: int) -> tuple[Piece, ...]:
-        """Return the pieces that serve `mpps` on one socket by own ways, fewest cores first; each next saves ways."""
+    def options(self, host: Host, workloads: tuple[str, ...], needs: Sequence[float | None]) -> tuple[Piece, ...]:
+        """Return the pieces of 1, 2, ... instances on one socket by own ways, fewest cores first; each next saves ways.
+
+        `needs` says what each instance must serve where there are so many [Mpps], None where that does not do.
+        """
         found: list[Piece] = []
-        for split in range(1, most + 1):
-            ways = [self.ways_for(host, key, mpps / split) for key in workloads]
+        for split, mpps in enumerate(needs, 1):
+            ways = [None if mpps is None else self.ways_for(host, key, mpps) for key in workloads]
             known = [way for way in ways if way is not None]
-            piece = Piece(workloads * split, mpps / split, tuple(known) * split, False, split, most)
+            piece = Piece(workloads * split, mpps or 0.0, tuple(known) * split, False, split, len(needs))
             fits = len(piece.workloads) <= host.cores and sum(piece.ways) <= host.ways
             if len(known) == len(workloads) and fits and all(sum(piece.ways) < sum(other.ways) for other in found):
                 found.append(piece)

@@ -100,6 +100,26 @@ class InstanceProfile:
             return None
         return min((load for load in loads if load is not None), default=self.latency[-1][0])
 
+    def capacity_for(self, mpps: float, p95_us: float | None, p99_us: float | None) -> float | None:
+        """Return the least capacity at which both latencies hold at a throughput [Mpps]; None where solo does not do.
+
+        An instance that others slow down takes longer for every packet, and is loaded more by the same throughput.
+        """
+        if mpps >= self.solo_mpps or not self._in_time(mpps, 1.0, p95_us, p99_us):
+            return None
+        low, high = mpps / self.solo_mpps, 1.0
+        while high - low > 1e-4:
+            middle = 0.5 * (low + high)
+            if self._in_time(mpps, middle, p95_us, p99_us):
+                high = middle
+            else:
+                low = middle
+        return high * self.solo_mpps
+
+    def _in_time(self, mpps: float, speed: float, p95_us: float | None, p99_us: float | None) -> bool:
+        load = self.load_for(p95_us, p99_us, speed)
+        return load is not None and mpps <= load * speed * self.solo_mpps * (1.0 + 1e-9)
+
     def _load_at(self, column: int, limit_us: float) -> float | None:
         """Return the highest load at which a latency is within a limit, on straight lines between what was measured."""
         loads, times = [row[0] for row in self.latency], [row[column] for row in self.latency]

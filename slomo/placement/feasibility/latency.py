@@ -1,0 +1,46 @@
+"""What latency asks of capacity: an instance must be quicker than its packets come, and quick enough for each of them.
+
+ResQ (NSDI'18) section 5.2 keeps latency by load, measured alone with the whole cache. An instance that others slow
+down is loaded more by the same throughput, and takes longer for every packet besides.
+"""
+
+from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.problem.request import Request
+
+
+def promises_latency(request: Request) -> bool:
+    """Say whether a request is promised a latency."""
+    slo = request.slo
+    return slo.kind == "reserved" and (slo.p95_us is not None or slo.p99_us is not None)
+
+
+def each_mpps(
+    estimates: ThroughputEstimates, request: Request, machine: str, needed_mpps: float, count: int
+) -> float | None:
+    """Return what each of some instances alike must be able to serve [Mpps]; None where no capacity keeps latency.
+
+    Parameters
+    ----------
+    estimates : ThroughputEstimates
+        Knows profiles over load.
+    request : Request
+        Whose.
+    machine : str
+        Machine type.
+    needed_mpps : float
+        What all instances serve together.
+    count : int
+        Instances; the stages of a chain share its latency evenly.
+    """
+    each = needed_mpps / count
+    if not promises_latency(request):
+        return each
+    stages, slo = len(request.chain), request.slo
+    p95, p99 = (None if limit is None else limit / stages for limit in (slo.p95_us, slo.p99_us))
+    for workload in request.chain:
+        profile = estimates.profile(machine, workload.key)
+        capacity = None if profile is None else profile.capacity_for(needed_mpps / count, p95, p99)
+        if capacity is None:
+            return None
+        each = max(each, capacity)
+    return each
