@@ -115,6 +115,29 @@ def describe_run(
     return stated | ({"versions": versions(), "platform": platform_fingerprint()} if host else {})
 
 
+def require_felt(environment: Mapping[str, Any]) -> None:
+    """Raise for measurements whose vectors are equivalents of counters, read off laws that did not hold.
+
+    Raises
+    ------
+    IncompatibleMeasurementsError
+        Saying how to repeat them.
+
+    Examples
+    --------
+    >>> require_felt({"testbed": "host", "settings": {"counters": "probe", "calibration": "f00d", "reporters": {}}})
+    """
+    settings = environment.get("settings")
+    if not isinstance(settings, Mapping) or environment.get("testbed") != "host":
+        return
+    if settings.get("counters") == "probe" and "reporters" not in settings:
+        raise IncompatibleMeasurementsError(
+            "this dataset states what reporters felt as equivalents of counters (L3OCC, READ, ...), which were off by "
+            "36 to 85 %; needed: extra times of the reporters themselves (FELTLLC, FELTREAD, ...)",
+            hint="measure it again: `slomo profile NF ... --testbed host` with this version",
+        )
+
+
 def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what differs in the parts that must agree, as lines ``key: left | right``; empty where nothing does.
 

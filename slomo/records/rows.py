@@ -17,7 +17,7 @@ from slomo.records.measurement import Measurement, Stability, summarise
 from slomo.records.run import Phase, RunRecord
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.metrics import METRICS, Rule, Scope
+from slomo.vocabulary.metrics import FELT, METRICS, Rule, Scope, no_pressure
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Traffic, Workload, canonical_json
 
@@ -105,7 +105,7 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
     """Return the row of a measurement, about its target."""
     solo = not measurement.colocation.competitors
     plan = plan_of(measurement.colocation) if plan is None or solo else plan
-    provenance = measurement.provenance
+    provenance, nothing = measurement.provenance, _no_pressure(measurement.contentiousness)
     return {
         **colocation_columns(measurement.colocation, plan),
         schema.TENANT: 0,
@@ -118,8 +118,8 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
         schema.SEED: int(provenance.get("seed", 0)),
         schema.RUN_KEY: measurement.colocation.key,
         schema.TRUTH: truth_mpps,
-        **_vector_columns("competition", _no_pressure() if solo else measurement.competition),
-        **_vector_columns("beside", _no_pressure() if solo else measurement.beside),
+        **_vector_columns("competition", nothing if solo else measurement.competition),
+        **_vector_columns("beside", nothing if solo else measurement.beside),
         **_vector_columns("own", measurement.contentiousness),
     }
 
@@ -225,8 +225,8 @@ def _beside(records: Sequence[RunRecord]) -> MetricVector:
     return MetricVector(values, scope=Scope.SOCKET)
 
 
-def _no_pressure() -> MetricVector:
-    return MetricVector({name: 0.0 for name, metric in METRICS.items() if metric.rule is Rule.SUM})
+def _no_pressure(own: MetricVector) -> MetricVector:
+    return MetricVector(no_pressure(felt=any(name in own for name in FELT)))
 
 
 def _vector_columns(prefix: str, vector: MetricVector | None) -> Row:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from slomo.errors import MissingMetricError, UnknownNameError
 from slomo.models.base import TRAFFIC_PREFIX, Floats
 from slomo.records.rows import competitors_from_cell, workload_from_columns
+from slomo.training.noise import row_variance
 from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.workload import Workload
 
@@ -54,6 +55,10 @@ class Subject:
         Competitors per row.
     traffic : dict of str to float
         Traffic features that stand for :attr:`workload`.
+    variance : ndarray, shape (n,), optional
+        Relative variance of each row's throughput; None where replicates do not tell (`slomo.training.noise`).
+    replicates : float
+        Median number of runs per row.
     """
 
     workload: Workload
@@ -70,6 +75,8 @@ class Subject:
     beside: Floats
     counts: NDArray[np.int64]
     traffic: dict[str, float]
+    variance: Floats | None = None
+    replicates: float = 1.0
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -170,6 +177,8 @@ def _subject(dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, targ
         beside=rows[[f"beside.{name}" for name in beside_names]].to_numpy(dtype=float),
         counts=rows["competitor_count"].to_numpy(dtype=np.int64),
         traffic={name: float(column[at_workload].median()) for name, column in traffic.items()},
+        variance=row_variance(rows["throughput_cv"].to_numpy(dtype=float), rows["replicates"].to_numpy(dtype=np.int64)),
+        replicates=float(rows["replicates"].median()),
     )
 
 

@@ -23,6 +23,7 @@ from slomo.training.cross_validation import folds, held_out, relative_errors
 from slomo.training.families.registry import make_families
 from slomo.training.features import Subject, subjects
 from slomo.training.latency_fit import with_latency
+from slomo.training.noise import against_mean, fit_rows, weights_of
 from slomo.training.response_fit import fit_profile
 from slomo.training.server_response_fit import fit_server_response, widened
 from slomo.vocabulary.capacities import Capacities
@@ -93,6 +94,8 @@ def _fit_subject(
     calibration: dict[str, ConformalCalibration] = {}
     errors: dict[str, dict[str, float]] = {}
     left_out: dict[str, str] = {}
+    guesses: dict[str, Floats] = {}
+    weights = weights_of(subject.variance)
     for family in families:
         try:
             names, rows = _rows_for(family, subject)
@@ -103,7 +106,12 @@ def _fit_subject(
             continue
         vectors, mpps = subject.columns(names)[rows], subject.mpps[rows]
         guess = _held_out(family, subject, names, rows, facts["seed"])
-        sensitivity[family.name] = family.fit(names, vectors, mpps, solo_mpps=subject.solo_mpps, seed=facts["seed"])
+        guesses[family.name] = np.full(len(subject.mpps), np.nan)
+        guesses[family.name][rows] = guess
+        own = None if weights is None else weights[rows]
+        sensitivity[family.name] = fit_rows(
+            family, names, (vectors, mpps, own), solo_mpps=subject.solo_mpps, seed=facts["seed"]
+        )
         calibration[family.name] = calibrate(mpps, guess, subject.solo_mpps, "cross-validation")
         errors[family.name] = relative_errors(mpps, guess, subject.solo_mpps)
     covered = _covered(subject)
@@ -117,7 +125,15 @@ def _fit_subject(
         contentiousness=profile,
         calibration=calibration,
         applicability=covered,
-        manifest=_manifest(subject, covered, facts, cross_validation=errors, left_out=left_out),
+        manifest=_manifest(
+            subject,
+            covered,
+            facts,
+            cross_validation=errors,
+            left_out=left_out,
+            noise=_noise(subject),
+            against_mean=against_mean(subject.mpps, _beside_others(subject, guesses), subject.solo_mpps, weights),
+        ),
         traffic=subject.traffic,
         response=fit_server_response(subject, facts["seed"]),
     )
@@ -138,12 +154,28 @@ def _rows_for(family: ModelFamily, subject: Subject) -> tuple[tuple[str, ...], A
 
 def _held_out(family: ModelFamily, subject: Subject, names: tuple[str, ...], rows: Any, seed: int) -> Floats:
     vectors, mpps = subject.columns(names)[rows], subject.mpps[rows]
+    weights = weights_of(subject.variance)
+    own = None if weights is None else weights[rows]
 
     def fit(seen: Any) -> Any:
-        model = family.fit(names, vectors[seen], mpps[seen], solo_mpps=subject.solo_mpps, seed=seed)
+        told = (vectors[seen], mpps[seen], None if own is None else own[seen])
+        model = fit_rows(family, names, told, solo_mpps=subject.solo_mpps, seed=seed)
         return lambda asked: model.predict_mpps(vectors[asked])
 
     return held_out(fit, folds(subject.groups[rows], seed))
+
+
+def _beside_others(subject: Subject, guesses: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Return held-out predictions of rows with competitors only: alone, everybody is right but the mean."""
+    return {name: np.where(subject.counts > 0, guess, np.nan) for name, guess in guesses.items()}
+
+
+def _noise(subject: Subject) -> dict[str, float]:
+    """Return the noise of one row's throughput and of the next single measurement, relative; empty where unknown."""
+    if subject.variance is None:
+        return {}
+    row = float(np.sqrt(np.median(subject.variance)))
+    return {"row": round(row, 5), "next_measurement": round(row * float(np.sqrt(subject.replicates)), 5)}
 
 
 def _covered(subject: Subject) -> Applicability:
@@ -175,10 +207,16 @@ def _capacities(machine: str, environment: Mapping[str, Any]) -> Capacities | No
     described = environment.get("machines")
     try:
         if isinstance(described, Mapping) and isinstance(described.get(machine), Mapping):
-            return Machine.from_dict(described[machine]).capacities()
+            return _with_reporters(Machine.from_dict(described[machine]).capacities(), environment)
         return load_machine(machine).capacities()
     except SlomoError:
         return None  # a measured table of a machine without a description: nothing is capped
+
+
+def _with_reporters(capacities: Capacities, environment: Mapping[str, Any]) -> Capacities:
+    """Return capacities with what the cache's reporter feels where it never hits, where that was calibrated."""
+    full = environment.get("settings", {}).get("reporters", {}).get("full")
+    return capacities if full is None else replace(capacities, llc_reporter=float(full))
 
 
 def _facts(dataset: "ProfileDataset", seed: int) -> dict[str, Any]:

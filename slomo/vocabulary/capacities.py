@@ -19,6 +19,8 @@ class Capacities:
         Last-level cache and the part devices may allocate in [KiB].
     memory_gb_s, link_gb_s : float
         Peak bandwidth of the memory channels and of the inter-socket links [GB/s].
+    llc_reporter : float
+        Extra time of the shared cache's reporter where it never hits, relative to its time alone.
 
     Examples
     --------
@@ -32,17 +34,22 @@ class Capacities:
     ddio_kib: float = math.inf
     memory_gb_s: float = math.inf
     link_gb_s: float = math.inf
+    llc_reporter: float = math.inf
 
     def limit(self, metric: Metric) -> float:
         """Return the cap of `metric` on this socket in the metric's unit; infinite where nothing bounds it."""
         scale = 1e9 / 2**20 if metric.unit == "MiB/s" else 1.0
         bounds = {Cap.ONE: 1.0, Cap.LLC: float(self.llc_kib), Cap.DDIO: float(self.ddio_kib)}
         bounds |= {Cap.MEMORY: self.memory_gb_s * scale, Cap.LINK: self.link_gb_s * scale}
+        bounds |= {Cap.REPORTER: self.llc_reporter}
         return bounds.get(metric.cap, math.inf)
 
     def to_dict(self) -> dict[str, float | int | None]:
         """Return a JSON-ready mapping; an unknown (infinite) capacity becomes None."""
-        return {name: None if math.isinf(value) else value for name, value in asdict(self).items()}
+        stated = {name: None if math.isinf(value) else value for name, value in asdict(self).items()}
+        if stated["llc_reporter"] is None:  # known only where reporters were calibrated
+            del stated["llc_reporter"]
+        return stated
 
     @classmethod
     def from_dict(cls, data: Mapping[str, float | int | None]) -> "Capacities":

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     FREQUENCY = "frequency"  # share of nominal cycles
     LATENCY = "latency"  # time per event
     UTILISATION = "utilisation"  # share of a capacity
+    FELT = "felt"  # extra time of a reporter, relative to its time alone
 
 
 class Rule(StrEnum):
@@ -50,6 +51,7 @@ class Cap(StrEnum):
     DDIO = "DDIO share of the LLC"
     MEMORY = "peak memory bandwidth"
     LINK = "inter-socket link"
+    REPORTER = "extra time of the reporter when it never hits"
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,13 @@ def _metric(
 ) -> Metric:
     settings: dict[str, object] = {"scopes": _ALL, "pcm_columns": (name,), **rest}
     return Metric(name=name, unit=unit, kind=kind, definition=definition, rule=rule, weight=weight, **settings)  # type: ignore[arg-type]
+
+
+def _felt(name: str, who: str, cap: Cap = Cap.NONE) -> Metric:
+    """Return what a reporter feels (Bubble-Up, MICRO'11, section 4.2): extra times add until the resource is full."""
+    definition = f"Extra time per unit of work of {who}, beside the competition over alone."
+    return _metric(name, "1", Kind.FELT, definition, Rule.SUM, scopes=(Scope.CORE, Scope.SOCKET), pcm_columns=(),
+                   cap=cap, pressure=True)  # fmt: skip
 
 
 _TABLE = (
@@ -239,10 +248,17 @@ _TABLE = (
         pcm_columns=(),
         pressure=True,
     ),
+    _felt("FELTLLC", "a reporter whose data fill the shared cache", Cap.REPORTER),
+    _felt("FELTL3", "a reporter that lives in the shared cache, just beyond L2"),
+    _felt("FELTREAD", "a reporter that reads from memory"),
+    _felt("FELTWRITE", "a reporter that writes to memory"),
 )
 
 #: name -> Metric, in the order of documentation.
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
+
+#: What reporters feel, where no counters can be read (`slomo.testbed.host.probe`).
+FELT = tuple(name for name, item in METRICS.items() if item.kind is Kind.FELT)
 
 #: Other names people use for a metric.
 ALIASES: dict[str, str] = {"CAR": "L2MISS", "QPI": "UPI", "LLCRDMISSLAT": "LLCMISSLAT", "LLC_OCCUPANCY": "L3OCC"}
@@ -265,6 +281,18 @@ def metric(name: str) -> Metric:
     if found is None:
         raise UnknownNameError("metric", name, [*METRICS, *ALIASES])
     return found
+
+
+def no_pressure(*, felt: bool) -> dict[str, float]:
+    """Return what nobody does to a socket: 0 for all that adds up; what reporters feel only where there are reporters.
+
+    Examples
+    --------
+    >>> "FELTLLC" in no_pressure(felt=False), no_pressure(felt=True)["FELTLLC"]
+    (False, 0.0)
+    """
+    added = (item for item in METRICS.values() if item.rule is Rule.SUM)
+    return {item.name: 0.0 for item in added if felt or item.kind is not Kind.FELT}
 
 
 def canonical_names(names: Iterable[str]) -> tuple[str, ...]:

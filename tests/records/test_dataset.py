@@ -13,7 +13,7 @@ from slomo.errors import (
 from slomo.records.dataset import ProfileDataset
 from slomo.records.measurement import summarise
 from slomo.records.run import RunRecord
-from slomo.vocabulary.metrics import METRICS, Rule
+from slomo.vocabulary.metrics import METRICS, Kind, Rule
 from slomo.vocabulary.workload import Workload
 
 LPM, NAT = Workload("lpm"), Workload("nat")
@@ -40,11 +40,12 @@ def test_only_the_target_knows_its_competition_alone(dataset):
 
 
 def test_no_competitors_no_pressure(dataset):
-    """Solo rows carry zero for every metric that adds up and nothing for the others (law 1)."""
+    """Solo rows carry zero for what adds up, nothing for others and for reporters that were not there (law 1)."""
     row = dataset.select(plan="solo").frame.iloc[0]
     for name, metric in METRICS.items():
         value = row[f"competition.{name}"]
-        assert value == 0.0 if metric.rule is Rule.SUM else np.isnan(value)
+        adds = metric.rule is Rule.SUM and metric.kind is not Kind.FELT
+        assert value == 0.0 if adds else np.isnan(value)
 
 
 def test_missing_metric_stays_missing(dataset):

@@ -10,7 +10,7 @@ import pytest
 
 from slomo.testbed.host.orphans import marked_processes, run_directories
 from slomo.testbed.host.probe.calibration import Calibration
-from slomo.testbed.host.probe.response import Response
+from slomo.testbed.host.probe.reporters import candidates
 from slomo.testbed.host.processes.marker import boot_identity
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.testbed import HostTestbed
@@ -18,7 +18,7 @@ from slomo.vocabulary.knobs import knobs
 from slomo.vocabulary.network_function import NetworkFunction
 
 FAKE = str(Path(__file__).with_name("fake_nf.py"))
-NAMES = ("cache-occupancy", "access-rate", "streaming-bandwidth", "io")
+METRICS = ("FELTLLC", "FELTL3", "FELTREAD", "FELTWRITE")
 
 
 def host_section(mode: str = "good", **changes: Any) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def quick() -> HostSettings:
     """Return settings for which any machine is quiet enough."""
     return HostSettings(
         window_s=0.15, settle_s=0.0, pairs=2, most_pairs=2, limit=100.0, minimum_cpu_share=0.0, attempts=0,
-        probe_pairs=1, probe_window_s=0.15,
+        probe_pairs=1, probe_window_s=0.15, probe_budget_s=0.0, drift_limit=100.0,
     )  # fmt: skip
 
 
@@ -68,9 +68,9 @@ def bed(
     """Return a maker of testbeds with a calibration of their own and a stand-in for the synthetic competitor."""
     made: list[HostTestbed] = []
 
-    def make(*nfs: NetworkFunction, reporters: Sequence[str] = NAMES[:1], **changes: Any) -> HostTestbed:
-        laws = {name: Response(10.0, 1.0, 3, 0.1) for name in reporters}
-        calibration = Calibration(2.0, 14.0, 7.0, laws, "test")
+    def make(*nfs: NetworkFunction, reporters: Sequence[str] = METRICS[:1], **changes: Any) -> HostTestbed:
+        first = {item.metric: item for item in reversed(candidates(2.0, 14.0)) if item.metric in reporters}
+        calibration = Calibration(2.0, 14.0, tuple(first.values()), full=3.0, identity="test")
         given = {"counters": "probe", "settings": quick, "calibration": calibration, "lock_path": tmp_path / "lock"}
         made.append(HostTestbed("test-host", [fake("synthetic"), *nfs], **{**given, **changes}))
         return made[-1]

@@ -8,91 +8,147 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slomo.errors import ConfigurationError, InvalidValueError
-from slomo.testbed.host.machine.this_machine import this_machine
-from slomo.testbed.host.probe.calibration import (
-    Calibration,
-    CalibrationPoint,
-    calibration_settings,
-    fit_calibration,
-    known_pressure,
+from slomo.compose.composition import compose
+from slomo.errors import (
+    ConfigurationError,
+    IncompatibleMeasurementsError,
+    InvalidValueError,
+    UnstableMeasurementError,
 )
+from slomo.records.dataset import ProfileDataset
+from slomo.testbed.host.machine.this_machine import this_machine
+from slomo.testbed.host.probe.calibration import Calibration
+from slomo.testbed.host.probe.choice import CandidateTrial, choose
+from slomo.testbed.host.probe.felt import extra_time
 from slomo.testbed.host.probe.reading import ProbedPressure
-from slomo.testbed.host.probe.reporters import reporters
-from slomo.testbed.host.probe.response import Response, extra_time, fit_response
+from slomo.testbed.host.probe.reporters import bubbles, candidates, never_hits
+from slomo.testbed.host.probe.sentinel import DriftWatch, Look, sentinel_programs
 from slomo.testbed.host.traffic.pcap import cached_pcap, count_frames, write_pcap
-from slomo.vocabulary.metrics import METRICS, Scope
-from slomo.vocabulary.workload import Traffic, Workload
+from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.knobs import knobs
+from slomo.vocabulary.metrics import FELT, Scope
+from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.workload import Traffic
 
 
-@given(st.floats(0.05, 0.95), st.floats(0.05, 0.95), st.floats(0.1, 100.0), st.floats(0.3, 3.0))
-def test_more_slowdown_is_more_pressure(one: float, other: float, scale: float, exponent: float) -> None:
-    """The metric grows with the reporter's slowdown, strictly, and is zero without any."""
-    law = Response(scale, exponent, 5, 0.0)
-    assert law.metric(1.0) == law.metric(1.1) == 0.0
-    if abs(extra_time(one) - extra_time(other)) > 1e-6:
-        assert (law.metric(one) > law.metric(other)) == (one < other)
+@given(st.floats(0.05, 0.95), st.floats(0.05, 0.95))
+def test_more_slowdown_is_more_pressure(one: float, other: float) -> None:
+    """Extra time grows with the reporter's slowdown, strictly, and is zero without any or with a gain."""
+    assert extra_time(1.0) == extra_time(1.1) == 0.0
+    if one != other:
+        assert (extra_time(one) > extra_time(other)) == (one < other)
 
 
-def test_a_law_is_found_again() -> None:
-    """Points made by a law give back that law; a wild one among them changes little."""
-    true = Response(3.0, 0.8, 0, 0.0)
-    ratios = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
-    found = fit_response(ratios, [true.metric(ratio) for ratio in ratios])
-    assert found is not None
-    assert (found.scale, found.exponent) == (pytest.approx(3.0), pytest.approx(0.8))
-    assert found.error == pytest.approx(0.0, abs=1e-9)
+def test_what_reporters_feel_is_the_metric() -> None:
+    """A vector holds extra times of the reporters there are; a metric without reporter is missing, not zero."""
+    chosen = [item for item in candidates(2.0, 14.0) if item.name in ("random-0.65", "stream-read")]
+    calibration = Calibration(2.0, 14.0, tuple(chosen))
+    vector = calibration.vector(ProbedPressure({"random-0.65": 0.5, "stream-read": 0.8}), Scope.CORE)
+    assert dict(vector) == pytest.approx({"FELTLLC": 1.0, "FELTREAD": 0.25})
+    assert "FELTWRITE" not in vector
 
 
-def test_a_reporter_that_feels_nothing_reports_nothing() -> None:
-    """Without points beyond the noise there is no law, and the metric is missing, not zero."""
-    assert fit_response([1.0, 0.995, 1.01, 0.4], [1.0, 2.0, 3.0, 4.0]) is None
-    calibration = Calibration(2.0, 14.0, 7.0, {"io": Response(1.0, 1.0, 3, 0.0)}, "x")
-    vector = calibration.vector(ProbedPressure({"io": 0.5}, {}), Scope.CORE)
-    assert dict(vector) == {"WRITE": 1.0}
-    assert [reporter.name for reporter in calibration.reporters] == ["io"]
+def test_extra_times_add_until_the_cache_is_full() -> None:
+    """Two competitors cost a reporter what each costs it; the cache's no more than all its hits."""
+    one = MetricVector({"FELTLLC": 0.4, "FELTREAD": 0.2}, scope=Scope.CORE)
+    two = MetricVector({"FELTLLC": 0.5, "FELTREAD": 0.3}, scope=Scope.CORE)
+    assert dict(compose([one, two]).vector) == pytest.approx({"FELTLLC": 0.9, "FELTREAD": 0.5})
+    full = compose([one, two], Capacities(8, llc_reporter=0.6))
+    assert dict(full.vector) == pytest.approx({"FELTLLC": 0.6, "FELTREAD": 0.5})
+    assert full.capped == ("FELTLLC",)
+    assert Capacities.from_dict(Capacities(8, llc_reporter=0.6).to_dict()).llc_reporter == 0.6
+
+
+def _trial(name: str, own: float, others: float, error: float = 0.01) -> CandidateTrial:
+    reporter = next(item for item in candidates(2.0, 14.0) if item.name == name)
+    extra = dict.fromkeys(bubbles(2.0, 14.0), others) | {reporter.metric: own}
+    return CandidateTrial(reporter, extra, dict.fromkeys(extra, error))
+
+
+def test_the_reporter_that_suffers_from_one_resource_only_is_chosen() -> None:
+    """Of candidates that suffer enough the most selective; where none does, the one that suffers most; else none."""
+    keen, wide = _trial("random-0.5", 0.4, 0.02), _trial("random-0.8", 0.9, 0.8)
+    assert choose([wide, keen]) == (keen,)
+    weak, weaker = _trial("chain-l2", 0.15, 0.1), _trial("random-l2", 0.1, 0.0)
+    assert choose([weaker, weak, keen]) == (weak, keen)
+    numb = _trial("stream-read", 0.05, 0.0, error=0.04)
+    assert choose([numb, keen]) == (keen,)
 
 
 def test_reporters_and_settings_are_valid_workloads() -> None:
-    """Every reporter has a metric of the vocabulary, and every setting keeps within the competitor's knobs."""
-    from slomo.vocabulary.knobs import knobs
-
-    everything = [reporter.workload for reporter in reporters(2.0, 14.0)] + list(calibration_settings(14.0))
+    """Every candidate has a metric of the vocabulary, and every program keeps within the competitor's knobs."""
+    everything = [reporter.workload for reporter in candidates(2.0, 14.0)]
+    everything += [*bubbles(2.0, 14.0).values(), *sentinel_programs(2.0, 14.0).values()]
+    everything += [never_hits(reporter, 14.0) for reporter in candidates(2.0, 14.0)]
     for workload in everything:
         for name, value in workload.configuration.items():
             knobs()[name].check(value)
-    assert {reporter.metric for reporter in reporters(2.0, 14.0)} <= set(METRICS)
-    assert len({workload.key for workload in everything}) == len(everything)
-
-
-def test_what_the_competitor_does_follows_from_its_knobs() -> None:
-    """Random access misses by size; data within L2 press on nothing beyond; written lines are read first."""
-    inside = known_pressure(Workload("synthetic", {"data_size_mib": 1.0, "reads_per_packet": 10}), 5.0, 2.0, 14.0)
-    assert inside["L2MISS"] == inside["READ"] == inside["WRITE"] == 0.0
-    random = known_pressure(Workload("synthetic", {"data_size_mib": 28.0, "reads_per_packet": 10}), 5.0, 2.0, 14.0)
-    assert random["L2MISS"] == pytest.approx(50.0 * 26 / 28)
-    assert random["READ"] == pytest.approx(50.0 * 0.5 * 64 / 1e3)
-    assert random["L3OCC"] == 14 * 1024
-    writing = Workload(
-        "synthetic", {"data_size_mib": 64, "reads_per_packet": 0, "writes_per_packet": 10, "pattern": "sequential"}
-    )
-    assert known_pressure(writing, 1.0, 2.0, 14.0)["READ"] == known_pressure(writing, 1.0, 2.0, 14.0)["WRITE"]
+    assert {reporter.metric for reporter in candidates(2.0, 14.0)} == set(bubbles(2.0, 14.0)) == set(FELT)
+    assert len({reporter.workload.key for reporter in candidates(2.0, 14.0)}) == len(candidates(2.0, 14.0))
 
 
 def test_a_calibration_survives_its_file(tmp_path: Path) -> None:
-    """Saved and loaded, a calibration reads the same; a damaged file is refused by name."""
-    points = [
-        CalibrationPoint(workload, 1.0, ProbedPressure({r.name: 0.9 - 0.05 * number for r in reporters(2.0, 14.0)}, {}))
-        for number, workload in enumerate(calibration_settings(14.0))
-    ]
-    made = fit_calibration(points, 2.0, 14.0, 7.0, "here")
-    assert set(made.responses) == {"cache-occupancy", "access-rate", "streaming-bandwidth", "io"}
+    """Saved and loaded, a calibration reads the same; a damaged file, and one of equivalents, is refused by name."""
+    chosen = tuple(trial.reporter for trial in choose([_trial("random-0.5", 0.4, 0.0), _trial("chain-l2", 0.4, 0.0)]))
+    seen = Look({"cache": 1.5, "memory": 0.2, "stream": 3.0})
+    made = Calibration(2.0, 14.0, chosen, {"FELTLLC": {"FELTREAD": 0.1}}, 2.5, seen, 0.02, "here")
     made.save(tmp_path / "c.json")
     assert Calibration.load(tmp_path / "c.json") == made
-    for damage in ("{", "[]", '{"schema_version": 2}', "null", ""):
+    for damage in ("{", "[]", '{"schema_version": 1}', "null", ""):
         (tmp_path / "c.json").write_text(damage)
         with pytest.raises(ConfigurationError, match="cannot be read"):
             Calibration.load(tmp_path / "c.json")
+
+
+class _Machine:
+    """A machine whose sentinel sees what a script says."""
+
+    def __init__(self, *rates: float) -> None:
+        self.rates, self.runs = list(rates), 0
+
+    def look(self) -> Look:
+        return Look({"cache": self.rates.pop(0), "memory": 1.0})
+
+    def run(self) -> int:
+        self.runs += 1
+        return self.runs
+
+
+def test_a_run_is_repeated_when_the_machine_moved() -> None:
+    """What was measured while the machine changed is measured again, and the provenance says how often."""
+    machine = _Machine(1.0, 0.7, 0.71)
+    result, told = DriftWatch(machine.look, 0.1, 2).around(machine.run, "a run")
+    assert (result, told["repeated"], told["of"]) == (2, 1, "cache")
+    assert told["change"] == pytest.approx(0.71 / 0.7)
+
+
+def test_a_drift_that_does_not_end_is_an_error() -> None:
+    """After the last repetition the run fails as unstable, exit code 4, and names what moved by how much."""
+    machine = _Machine(1.0, 0.8, 0.6, 0.4)
+    with pytest.raises(
+        UnstableMeasurementError, match=r"3 times in a row: the sentinel's 'cache' ran at 0\.67"
+    ) as told:
+        DriftWatch(machine.look, 0.1, 2).around(machine.run, "a run")
+    assert told.value.exit_code == 4
+    assert "goes on from here" in str(told.value.hint)
+
+
+def test_a_calibration_of_another_cache_is_refused() -> None:
+    """A sentinel far from what it saw at calibration speaks of another cache, however steady it is now."""
+    machine = _Machine(0.4, 0.4)
+    watch = DriftWatch(machine.look, 0.1, 2, Look({"cache": 1.0, "memory": 1.0}))
+    with pytest.raises(UnstableMeasurementError, match="calibrated for another machine") as told:
+        watch.around(machine.run, "a run")
+    assert told.value.exit_code == 4
+
+
+def test_datasets_of_equivalents_are_refused() -> None:
+    """A dataset whose vectors are equivalents of counters cannot be loaded, and says how to repeat it."""
+    old = {"testbed": "host", "settings": {"counters": "probe", "calibration": "0123456789abcdef"}}
+    with pytest.raises(IncompatibleMeasurementsError, match="equivalents of counters") as told:
+        ProfileDataset.from_measurements([], old)
+    assert "slomo profile" in str(told.value.hint)
+    ProfileDataset.from_measurements([], {**old, "settings": {**old["settings"], "reporters": {"full": 1.0}}})
 
 
 @pytest.mark.parametrize("traffic", [Traffic(), Traffic(64, 10), Traffic(1518, 2000), Traffic(128, 500, "zipf", 1.1)])

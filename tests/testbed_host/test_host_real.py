@@ -10,7 +10,7 @@ from slomo.testbed.host import build
 from slomo.testbed.host.cores import available_cores
 from slomo.testbed.host.nf.definition import host_definition, runnable_names
 from slomo.testbed.host.probe.calibration import Calibration
-from slomo.testbed.host.probe.response import Response
+from slomo.testbed.host.probe.reporters import candidates
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import take_windows
@@ -41,15 +41,18 @@ def test_a_real_pair_is_measured(tmp_path: Path) -> None:
     """A real NF beside the real competitor yields both phases, with the knobs in the command."""
     settings = HostSettings(
         window_s=0.2, pairs=2, most_pairs=2, limit=100.0, minimum_cpu_share=0.0, attempts=0, probe_pairs=1,
+        probe_budget_s=0.0, drift_limit=100.0,
     )  # fmt: skip
-    calibration = Calibration(2.0, 14.0, 7.0, {"streaming-bandwidth": Response(10.0, 1.0, 3, 0.1)}, "test")
+    reader = tuple(item for item in candidates(2.0, 14.0) if item.name == "stream-read")
+    calibration = Calibration(2.0, 14.0, reader, identity="test")
     competitor = Workload("synthetic", {"data_size_mib": 32, "pattern": "sequential"})
     given = {"settings": settings, "calibration": calibration, "lock_path": tmp_path / "lock", "counters": "probe"}
     with HostTestbed("test-host", **given) as testbed:  # type: ignore[arg-type]
         record = testbed.run(Colocation("test-host", Workload("ip-router", {"routes": 5000}), (competitor,)))
     assert record.target.throughput_mpps > 0.0
     assert record.alone is not None
-    assert "READ" in record.alone.socket
+    assert "FELTREAD" in record.alone.socket
+    assert set(record.provenance["host"]["drift"]["rates"]) == {"cache", "memory", "stream"}
     router, synthetic = record.provenance["host"]["commands"]
     assert router[router.index("--routes") + 1] == "5000"
     assert synthetic[synthetic.index("--data-size-mib") + 1] == "32"

@@ -18,7 +18,7 @@ from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Traffic, Workload
 
-NAMES = ("cache-occupancy", "access-rate", "streaming-bandwidth", "io")
+REPORTED = ("FELTLLC", "FELTL3", "FELTREAD", "FELTWRITE")
 pytestmark = [
     pytest.mark.skipif(len(available_cores()) < 2, reason="co-locations need two cores"),
     pytest.mark.usefixtures("nothing_left"),
@@ -29,12 +29,12 @@ Beds = Callable[..., HostTestbed]
 
 def test_a_pair_runs_in_two_phases(fake: Maker, bed: Beds) -> None:
     """A co-location yields V of the competitor alone, and the throughput of the target beside it."""
-    testbed = bed(fake("one"), fake("two"), reporters=NAMES)
+    testbed = bed(fake("one"), fake("two"), reporters=REPORTED)
     assert isinstance(testbed, base.Testbed)
     record = testbed.run(Colocation("test-host", Workload("one"), (Workload("two"),)), seed=3)
     assert record.alone is not None
     assert record.alone.socket.scope is Scope.SOCKET
-    assert set(record.alone.socket) == {"L3OCC", "L2MISS", "READ", "WRITE"}
+    assert set(record.alone.socket) == set(REPORTED)
     assert record.target.throughput_mpps == pytest.approx(5.0, rel=0.5)
     assert record.target.vector.scope is Scope.CORE
     assert record.target.latency_p50_us == pytest.approx(2.0)
@@ -53,14 +53,22 @@ def test_the_provenance_says_what_ran(fake: Maker, bed: Beds) -> None:
     assert len(details["pairs"]["beside_mpps"]) == 2
 
 
-def test_a_competition_is_probed_once(fake: Maker, bed: Beds) -> None:
-    """The same competitors get the same vector for every target of a campaign."""
+def test_a_competition_is_probed_beside_its_runs(fake: Maker, bed: Beds) -> None:
+    """Competitors probed a short while ago keep their vector for the next target; long ago, they are probed again."""
     testbed = bed(fake("one"), fake("two"), fake("three"))
     first = testbed.run(Colocation("test-host", Workload("one"), (Workload("two"),)))
     second = testbed.run(Colocation("test-host", Workload("three"), (Workload("two"),)))
     assert first.alone is not None
     assert second.alone is not None
     assert first.alone.socket == second.alone.socket
+    probe = testbed.probe()
+    key = Workload("two").key
+    assert probe.fresh([key])
+    probe.forget()
+    assert not probe.fresh([key])
+    was = probe.known[key,].taken_s
+    testbed.run(Colocation("test-host", Workload("three"), (Workload("two"),)))
+    assert probe.known[key,].taken_s > was
 
 
 def test_solo_runs_set_the_reference(fake: Maker, bed: Beds) -> None:

@@ -7,19 +7,19 @@ from slomo.vocabulary.metrics import ALIASES, METRICS, Cap, Kind, Metric, Rule, 
 
 ISSUED = (
     "IPC INST EXEC FREQ AFREQ L3MISS L3MPI L3HIT L3OCC L2MISS L2MPI L2HIT LMB RMB READ WRITE LLCMISSLAT UPI "
-    "DDIOOCC PCIEHIT PCIEMISS"
+    "DDIOOCC PCIEHIT PCIEMISS FELTLLC FELTL3 FELTREAD FELTWRITE"
 )
 
 
 def test_the_vocabulary_has_every_metric_of_the_paper() -> None:
-    """SLOMO's candidate metrics and the device-side ones are all there."""
+    """SLOMO's candidate metrics, the device-side ones and what reporters feel are all there."""
     assert set(ISSUED.split()) == set(METRICS)
 
 
 @pytest.mark.parametrize("item", METRICS.values(), ids=lambda m: m.name)
 def test_rules_are_sound(item: Metric) -> None:
     """Amounts add up, ratios never do, and weights and quotients name metrics."""
-    if item.kind in {Kind.RATE, Kind.BANDWIDTH, Kind.OCCUPANCY}:
+    if item.kind in {Kind.RATE, Kind.BANDWIDTH, Kind.OCCUPANCY, Kind.FELT}:
         assert item.rule is Rule.SUM
     if item.kind in {Kind.RATIO, Kind.LATENCY}:
         assert item.rule is not Rule.SUM

@@ -13,6 +13,7 @@ import numpy as np
 from slomo.errors import ConfigurationError
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.checked_json import array, finite, text, texts
+from slomo.models.functions.additive import additive_from_dict
 from slomo.models.functions.monotone import monotone_from_dict
 from slomo.models.functions.smooth import smooth_from_dict
 from slomo.models.functions.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
@@ -244,6 +245,10 @@ def _monotone(data: Mapping[str, Any], _: str | None) -> SensitivityModel:
     return monotone_from_dict(data, _composition(data))
 
 
+def _additive(data: Mapping[str, Any], _: str | None) -> SensitivityModel:
+    return additive_from_dict(data, _composition(data))
+
+
 def _composition(data: Mapping[str, Any]) -> CompositionKind:
     value = text(data, "composition")
     if value not in ("pressure", "solo", "none"):
@@ -258,4 +263,5 @@ _READERS: dict[str, Callable[[Mapping[str, Any], str | None], SensitivityModel]]
     "smooth": _smooth,
     "monotone": _monotone,
     "curve": _curve,
+    "additive": _additive,
 }

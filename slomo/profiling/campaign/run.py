@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slomo.errors import MeasurementError, TestbedError, UsageError
+from slomo.errors import MeasurementError, TestbedError, UnstableMeasurementError, UsageError
 from slomo.profiling.campaign.interruption import interruptible
 from slomo.profiling.campaign.progress import Progress, Silent
 from slomo.profiling.campaign.schedule import Schedule, record_throughput
+from slomo.profiling.campaign.solo_reference import stability, with_common_solo
 from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
 from slomo.records.dataset import ProfileDataset
@@ -27,6 +28,7 @@ from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
 
 _ATTEMPTS = 2
+_UNSTABLE_IN_A_ROW = 5
 _LOOK_UP_S = 0.2  # how long a signal may go unnoticed
 
 
@@ -100,7 +102,7 @@ def run_campaign(
     """
     with CampaignStore(store) as opened:
         opened.bind(plan, campaign_environment(plan, testbed))
-        schedule = Schedule(plan, opened.records())
+        schedule = Schedule(plan, opened.records(), interleaved=testbed.exclusive)
         work = _Work(opened, schedule, testbed, worker_count(testbed, jobs), progress or Silent())
         work.run_all()
         return _dataset(plan, schedule, opened, work.failed)
@@ -153,6 +155,7 @@ class _Work:
     jobs: int
     progress: Progress
     failed: dict[str, Exception] = field(default_factory=dict)
+    unstable_in_a_row: int = 0
 
     def run_all(self) -> None:
         """Run what is open; keep what finishes."""
@@ -175,6 +178,8 @@ class _Work:
                     running[pool.submit(_attempt, self.testbed, run)] = run
                 for future in wait(running, _LOOK_UP_S, FIRST_COMPLETED).done:
                     queue.extend(self._keep(running.pop(future), future.result()))
+                if self.unstable_in_a_row >= _UNSTABLE_IN_A_ROW:
+                    queue.clear()  # a machine that does not settle: the rest would fail as well, each after minutes
         except BaseException:
             self._keep_the_rest(running)
             raise
@@ -187,7 +192,9 @@ class _Work:
         following: list[PlannedRun] = []
         if outcome.record is None:
             self.failed[run.label] = outcome.errors[-1]
+            self.unstable_in_a_row += isinstance(outcome.errors[-1], UnstableMeasurementError)
         else:
+            self.unstable_in_a_row = 0
             self.store.add(run, outcome.record, outcome.wall_s)
             following = self.schedule.finish(run, outcome.record)
         self.progress.advance(run)
@@ -248,8 +255,10 @@ def _dataset(
 ) -> ProfileDataset:
     found = dict(store.records())
     keys = [colocation.key for colocation in plan.colocations]
-    records = [found[key, replicate] for key in keys for replicate in schedule.used(key)]
-    dataset = ProfileDataset.from_records(records, store.settings()["environment"], limit=plan.dispersion_limit)
+    raw = [found[key, replicate] for key in keys for replicate in schedule.used(key)]
+    records, steady = with_common_solo(raw), stability(raw)
+    environment = store.settings()["environment"] | ({"stability": steady} if steady else {})
+    dataset = ProfileDataset.from_records(records, environment, limit=plan.dispersion_limit)
     if not failed:
         return dataset
     error = _incomplete(plan, store, failed)
@@ -267,6 +276,8 @@ def _incomplete(plan: ExperimentPlan, store: CampaignStore, failed: Mapping[str,
         hint="mend the cause and run the same command again: only the failed runs are repeated",
     )
     error.failed = tuple(failed)
+    if all(isinstance(problem, MeasurementError) for problem in failed.values()):
+        error.exit_code = MeasurementError.exit_code
     return error
 
 

@@ -6,7 +6,7 @@ The next repetition depends only on the throughput of those before it, so a resu
 from collections.abc import Iterable
 
 from slomo.profiling.campaign.stability import needs_another
-from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
+from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun, run_seed
 from slomo.records.run import RunRecord
 from slomo.vocabulary.colocation import Colocation
 
@@ -20,6 +20,9 @@ class Schedule:
         What is to be measured.
     finished : iterable of ((str, int), RunRecord)
         Co-location key and replicate of every run there is, with its record.
+    interleaved : bool
+        Measure in blocks, each in a random order of its own: the first runs of everything, then the second ones.
+        On a machine that drifts, runs in order make drift look like pressure.
 
     Examples
     --------
@@ -29,16 +32,28 @@ class Schedule:
     [0, 1]
     """
 
-    def __init__(self, plan: ExperimentPlan, finished: Iterable[tuple[tuple[str, int], RunRecord]]) -> None:
-        self.plan = plan
+    def __init__(
+        self, plan: ExperimentPlan, finished: Iterable[tuple[tuple[str, int], RunRecord]], *, interleaved: bool = False
+    ) -> None:
+        self.plan, self.interleaved = plan, interleaved
         self._throughput: dict[str, dict[int, float]] = {colocation.key: {} for colocation in plan.colocations}
         for (key, replicate), record in finished:
             if key in self._throughput:
                 self._throughput[key][replicate] = record_throughput(record)
 
     def pending(self) -> list[PlannedRun]:
-        """Return the runs that can start now, in the plan's order."""
-        return [run for colocation in self.plan.colocations for run in self._missing(colocation)]
+        """Return the runs that can start now: in the plan's order, or in random order block by block."""
+        runs = [run for colocation in self.plan.colocations for run in self._missing(colocation)]
+        return sorted(runs, key=self._place) if self.interleaved else runs
+
+    def _place(self, run: PlannedRun) -> tuple[int, int, int]:
+        """Return where a run stands: by block, then with those beside the same competitors, at random either way.
+
+        Who is probed beside a competition explains the runs beside it best when they follow at once.
+        """
+        competitors = ",".join(sorted(workload.key for workload in run.colocation.competitors))
+        together = competitors or run.colocation.key  # solo runs are spread over the block
+        return run.replicate, run_seed(self.plan.seed, together, run.replicate), run.seed
 
     def finish(self, run: PlannedRun, record: RunRecord) -> list[PlannedRun]:
         """Note a finished run; return the runs it has made necessary."""

@@ -18,7 +18,7 @@ from slomo.records.importing.table import UNNAMED, TableRows
 from slomo.records.pcm.recording import PcmRecording, read_pcm
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.metrics import METRICS, Rule, Scope
+from slomo.vocabulary.metrics import METRICS, Rule, Scope, no_pressure
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Traffic, Workload
 
@@ -81,7 +81,7 @@ def _row(
     competitors = _competitors(run.get("competitors"), alone is not None)
     colocation = Colocation(str(mapping.data["machine"]), mapping.workload(), competitors)
     if not competitors:
-        nothing = MetricVector({name: 0.0 for name, metric in METRICS.items() if metric.rule is Rule.SUM})
+        nothing = MetricVector(no_pressure(felt=False))
         competition, rest = nothing, nothing
     return {
         **rows.colocation_columns(colocation, Plan(run.get("plan", Plan.IMPORTED)) if competitors else Plan.SOLO),

@@ -20,7 +20,7 @@ from slomo.errors import ConfigurationError, SlomoError
 from slomo.records.importing.mapping import TableMapping, metric_factor, throughput_mpps
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.metrics import METRICS, Rule, metric
+from slomo.vocabulary.metrics import metric, no_pressure
 from slomo.vocabulary.workload import Workload
 
 #: Stands for competitors that the table does not name.
@@ -112,7 +112,7 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
         raise _BadRowError(error.message, sources[wrong], values.traffic.get(wrong)) from None
     colocation = Colocation(labels.get("machine", str(mapping.data["machine"])), target, (Workload(UNNAMED),) * count)
     if count == 0:
-        pressure = {name: 0.0 for name, item in METRICS.items() if item.rule is Rule.SUM}
+        pressure = no_pressure(felt=False)
         values.vectors |= {
             f"{prefix}.{name}": zero for prefix in ("competition", "beside") for name, zero in pressure.items()
         }

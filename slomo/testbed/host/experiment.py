@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from slomo.records.rows import plan_of
 from slomo.records.run import Phase, TenantSample
+from slomo.records.schema import Plan
 from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.interleaving import Paired, WindowTaker, alternate
 from slomo.testbed.host.nf.definition import HostDefinition
@@ -97,7 +99,7 @@ class Experiment:
         own = NOTHING_CORE if target is None or self._bench.reader is not None else self._own_by_probe(target)
         with Run(self._bench.generator) as run:
             competitors = [run.start(*planned) for planned in self._plan[target is not None :]]
-            alone = self._alone(run, competitors) if competitors else None
+            alone = self._alone(competitors) if competitors else None
             beside, tenants = None, competitors
             if target is not None:
                 tenants = [run.start(*self._plan[0]), *competitors]
@@ -108,7 +110,7 @@ class Experiment:
             self._details["cores"] = [list(cores) for *_, cores in self._plan]
         return alone, beside, self._details
 
-    def _alone(self, run: Run, competitors: Sequence[HostTenant]) -> Phase:
+    def _alone(self, competitors: Sequence[HostTenant]) -> Phase:
         self._steady(competitors)
         taker = WindowTaker(self.settings, self.settings.window_s)
         rounds: list[list[Window]] = []
@@ -119,14 +121,14 @@ class Experiment:
 
         windows, seen = self._watched(competitors, watch)
         if self._bench.reader is None:
-            seen = self._probed(run, competitors)
+            seen = self._probed(competitors)
         self._details["alone"] = seen.details
         self._alone_mpps = [statistics.median(w.rate_mpps for w in column) for column in zip(*rounds, strict=True)]
         return self._phase(competitors, self._alone_mpps, windows, seen, _ALONE_WINDOWS * self.settings.window_s)
 
-    def _probed(self, run: Run, competitors: Sequence[HostTenant]) -> ObservedPressure:
+    def _probed(self, competitors: Sequence[HostTenant]) -> ObservedPressure:
         probe = self._bench.probe()
-        socket, details = probe.measure(run, competitors, self._bench.cores[0])
+        socket, details = probe.measure(competitors)
         return ObservedPressure(self._members(competitors, socket), socket, None, details)
 
     def _members(
@@ -141,10 +143,13 @@ class Experiment:
         return tuple(NOTHING_CORE if known is None else as_core(known[0]) for known in found)
 
     def _own_by_probe(self, target: Workload) -> MetricVector:
-        """Return the target's contentiousness: what the probe reads when it is the only competitor; measured once."""
+        """Return the target's contentiousness: what the probe reads when it is the only competitor.
+
+        Solo runs measure it anew where that was long ago; others take what is known.
+        """
         probe = self._bench.probe()
         known = probe.of([target.key])
-        if known is None:
+        if known is None or not (self.colocation.competitors or probe.fresh([target.key])):
             definition = self._plan[0][0]
             spare = self._bench.cores[1 : 1 + definition.cores]
             if len(spare) < definition.cores:
@@ -152,13 +157,14 @@ class Experiment:
             with Run(self._bench.generator) as run:
                 tenant = run.start(definition, target, spare)
                 self._steady([tenant])
-                known = probe.measure(run, [tenant], self._bench.cores[0])
+                known = probe.measure([tenant])
         self._details["own"] = known[1]
         return as_core(known[0])
 
     def _beside(self, tenants: Sequence[HostTenant], own: MetricVector) -> Phase:
         target, *competitors = tenants
-        found = alternate(target, competitors, self.settings, self.colocation.label)
+        mutual = len(competitors) == 1 and plan_of(self.colocation) is Plan.MIX
+        found = alternate(target, competitors, self.settings, self.colocation.label, mutual=mutual)
         windows, seen = list(found.latest), ObservedPressure((own, *self._members(competitors)))
         if self._bench.reader is not None:
             taker = WindowTaker(self.settings, self.settings.window_s)
@@ -178,6 +184,8 @@ class Experiment:
         """Return the competitors' throughput; of an only one with known solo runs, again as a ratio in one process."""
         rates = [statistics.median(column) for column in zip(*found.competitors_mpps, strict=True)]
         reference = self._bench.solo_mpps.get(competitors[0].workload.key)
+        if self.settings.interleaved and reference is not None and found.competitor_ratio is not None:
+            return [found.competitor_ratio.median * statistics.median(reference)]
         if not self.settings.interleaved or len(competitors) > 1 or reference is None or self._alone_mpps[0] <= 0.0:
             return rates
         return [rates[0] / self._alone_mpps[0] * statistics.median(reference)]

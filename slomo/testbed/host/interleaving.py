@@ -32,6 +32,8 @@ class Paired:
         Measured time with everybody running [s].
     latest : tuple of Window
         The last windows with everybody running, the target's first.
+    others_solo_mpps : tuple of float
+        Throughput of an only competitor with the target paused, pair by pair; empty where that was not asked for.
     """
 
     solo_mpps: tuple[float, ...]
@@ -40,6 +42,7 @@ class Paired:
     rejected: int = 0
     duration_s: float = 0.0
     latest: tuple[Window, ...] = ()
+    others_solo_mpps: tuple[float, ...] = ()
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -51,10 +54,23 @@ class Paired:
         """Median ratio with its dispersion."""
         return summarise(self.ratios)
 
+    @property
+    def competitor_ratio(self) -> Summary | None:
+        """Median ratio of an only competitor with its dispersion; None where it was not measured alone as well."""
+        pairs = zip(self.others_solo_mpps, self.competitors_mpps, strict=False)
+        ratios = [beside[0] / solo for solo, beside in pairs if solo > 0.0]
+        return summarise(ratios) if ratios else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return what the provenance keeps."""
-        ratio = self.ratio
+        ratio, other = self.ratio, self.competitor_ratio
+        mutual = {} if other is None else {
+            "competitor_ratio": other.median,
+            "competitor_dispersion": other.dispersion,
+            "competitor_solo_mpps": list(self.others_solo_mpps),
+        }  # fmt: skip
         return {
+            **mutual,
             "solo_mpps": list(self.solo_mpps),
             "beside_mpps": list(self.beside_mpps),
             "ratio": ratio.median,
@@ -123,8 +139,12 @@ class WindowTaker:
         return not self.starved
 
 
-def alternate(target: HostTenant, competitors: Sequence[HostTenant], settings: HostSettings, label: str) -> Paired:
+def alternate(
+    target: HostTenant, competitors: Sequence[HostTenant], settings: HostSettings, label: str, *, mutual: bool = False
+) -> Paired:
     """Measure a target by turns without and with its competitors, until the ratio is precise enough.
+
+    `mutual` measures an only competitor alone as well, so that its own ratio is formed inside one process, too.
 
     Raises
     ------
@@ -135,25 +155,20 @@ def alternate(target: HostTenant, competitors: Sequence[HostTenant], settings: H
     found = Paired((), ())
     try:
         while len(found.solo_mpps) < settings.most_pairs:
-            found = _with_one_more(found, target, competitors, taker)
+            found = one_more(found, target, competitors, taker, mutual=mutual)
             if len(found.solo_mpps) >= settings.pairs and found.ratio.standard_error <= settings.precision:
                 break
     finally:
-        paused(competitors, False)
+        paused([target, *competitors], False)
     if settings.most_pairs > 1 and found.ratio.standard_error > settings.limit:
         raise _unstable(label, found, settings)
     return found
 
 
-def take_pairs(target: HostTenant, competitors: Sequence[HostTenant], taker: WindowTaker, count: int) -> Paired:
-    """Take a fixed number of pairs; how precise they are is the caller's concern."""
-    found = Paired((), ())
-    for _ in range(count):
-        found = _with_one_more(found, target, competitors, taker)
-    return found
-
-
-def _with_one_more(found: Paired, target: HostTenant, competitors: Sequence[HostTenant], taker: WindowTaker) -> Paired:
+def one_more(
+    found: Paired, target: HostTenant, competitors: Sequence[HostTenant], taker: WindowTaker, *, mutual: bool = False
+) -> Paired:
+    """Return what was found with one pair of windows more; who comes first alternates."""
     solo_mpps, together = 0.0, found.latest
     for alone in (True, False) if len(found.solo_mpps) % 2 == 0 else (False, True):
         paused(competitors, alone)
@@ -161,7 +176,14 @@ def _with_one_more(found: Paired, target: HostTenant, competitors: Sequence[Host
             solo_mpps = taker.take([target])[0].rate_mpps
         else:
             together = tuple(taker.take([target, *competitors]))
+    others_solo = found.others_solo_mpps
+    if mutual:
+        paused(competitors, False)
+        paused([target], True)
+        others_solo = (*others_solo, taker.take(competitors)[0].rate_mpps)
+        paused([target], False)
     return Paired(
+        others_solo_mpps=others_solo,
         solo_mpps=(*found.solo_mpps, solo_mpps),
         beside_mpps=(*found.beside_mpps, together[0].rate_mpps),
         competitors_mpps=(*found.competitors_mpps, tuple(window.rate_mpps for window in together[1:])),

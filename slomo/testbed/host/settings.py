@@ -35,9 +35,19 @@ class HostSettings:
     interleaved : bool
         Form the slowdown inside one process by pausing the competitors, instead of comparing separate runs.
     probe_pairs : int
-        Windows with and without the competition per reporter probe.
+        Windows with and without the competition per reporter probe, at least.
     probe_window_s : float
         Length of one such window [s].
+    probe_precision : float
+        Width of the 90 % interval of what a reporter keeps at which no more windows are taken.
+    probe_budget_s : float
+        Time after which a competition is not probed further, however wide the intervals are [s].
+    probe_fresh_s : float
+        Age at which what reporters felt is found again [s].
+    drift_limit : float
+        Relative change of the machine itself during a run at which the run is repeated.
+    drift_attempts : int
+        How often it is repeated.
     """
 
     window_s: float = 0.4
@@ -51,15 +61,23 @@ class HostSettings:
     interleaved: bool = True
     probe_pairs: int = 3
     probe_window_s: float = 0.2
+    probe_precision: float = 0.02
+    probe_budget_s: float = 8.0
+    probe_fresh_s: float = 60.0
+    drift_limit: float = 0.1
+    drift_attempts: int = 2
 
     def __post_init__(self) -> None:
-        for name in ("window_s", "precision", "limit", "probe_window_s"):
+        for name in ("window_s", "precision", "limit", "probe_window_s", "probe_precision", "drift_limit"):
             self._require(name, 0.0 < getattr(self, name) <= 3600.0, "a number above 0")
         self._require("settle_s", 0.0 <= self.settle_s <= 60.0, "0 to 60 s")
         self._require("pairs", self.pairs >= 1, "1 or more")
         self._require("most_pairs", self.pairs <= self.most_pairs <= 1000, f"{self.pairs} (`pairs`) to 1000")
         self._require("minimum_cpu_share", 0.0 <= self.minimum_cpu_share <= 1.0, "a share of 0 to 1")
         self._require("attempts", 0 <= self.attempts <= 1000, "0 to 1000")
+        for name in ("probe_budget_s", "probe_fresh_s"):
+            self._require(name, 0.0 <= getattr(self, name) <= 3600.0, "0 to 3600 s")
+        self._require("drift_attempts", 0 <= self.drift_attempts <= 100, "0 to 100")
         self._require("probe_pairs", 1 <= self.probe_pairs <= 1000, "1 to 1000")
 
     def _require(self, name: str, condition: bool, needed: str) -> None:

@@ -61,13 +61,13 @@ class SmoothRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.rows = rows
         self.seed = seed
 
-    def fit(self, X: Any, y: Any) -> "SmoothRegression":
+    def fit(self, X: Any, y: Any, row_weights: Any = None) -> "SmoothRegression":
         """Fit response `y` over vectors `X`, shape ``(n, features)``."""
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
         with threadpool_limits(1):  # the same numbers everywhere; and small matrices are slower on several threads
-            return self._fitted(X, y)
+            return self._fitted(X, y, np.ones(len(y)) if row_weights is None else np.asarray(row_weights, dtype=float))
 
-    def _fitted(self, X: Floats, y: Floats) -> "SmoothRegression":
+    def _fitted(self, X: Floats, y: Floats, weights: Floats) -> "SmoothRegression":
         y = y.astype(np.float64)
         self.center_, spread = X.mean(axis=0), X.std(axis=0)
         self.spread_ = np.where(spread > 1e-12 * np.maximum(np.abs(self.center_), 1e-300), spread, np.inf)
@@ -76,7 +76,7 @@ class SmoothRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         response = (y - self.mean_) / self.scale_
         signal, self.length_, noise = self._chosen(response)
         distance = matern(self.points_ / self.length_, self.points_ / self.length_)
-        covariance = signal * distance + noise * np.eye(len(X))
+        covariance = signal * distance + noise * np.diag(1.0 / weights)
         self.weights_ = signal * np.linalg.solve(covariance, response)
         return self
 
@@ -141,8 +141,23 @@ class SmoothFamily:
         self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
     ) -> SmoothSensitivity:
         """Fit one NF; see `ModelFamily.fit`."""
+        return self.fit_weighted(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=None)
+
+    def fit_weighted(
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,
+        seed: int,
+        weights: Floats | None,
+    ) -> SmoothSensitivity:
+        """Fit one NF to rows that count by their weights, alike without."""
         typical = typical_values(vectors)
-        fitted = SmoothRegression(seed=seed).fit(np.log1p(np.maximum(vectors, 0.0) / typical), mpps / solo_mpps)
+        fitted = SmoothRegression(seed=seed).fit(
+            np.log1p(np.maximum(vectors, 0.0) / typical), mpps / solo_mpps, weights
+        )
         return SmoothSensitivity(
             name=self.name,
             feature_names=names,

@@ -19,7 +19,7 @@ from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
 from slomo.models.functions.trees import TreeEnsemble, TreeNode, grow
 from slomo.models.responses.sensitivity import TreeSensitivity
 from slomo.vocabulary.defaults import PUBLISHED_MODEL
-from slomo.vocabulary.metrics import METRICS
+from slomo.vocabulary.metrics import METRICS, Kind
 
 
 class PublishedBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,12 +45,12 @@ class PublishedBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 
-    def fit(self, X: Any, y: Any) -> "PublishedBoosting":
+    def fit(self, X: Any, y: Any, row_weights: Any = None) -> "PublishedBoosting":
         """Fit throughput `y` [Mpps] over vectors `X`, shape ``(n, features)``."""
         X, y = validate_data(self, X, y, y_numeric=True)
         # X and y are checked above; checking them again for each of the trees doubles the time
         with config_context(assume_finite=True, skip_parameter_validation=True):
-            self.booster_ = GradientBoostingRegressor(random_state=self.seed).fit(X, y)
+            self.booster_ = GradientBoostingRegressor(random_state=self.seed).fit(X, y, row_weights)
         return self
 
     def predict(self, X: Any) -> Any:
@@ -67,8 +67,12 @@ class PublishedFamily:
     composition: CompositionKind = "pressure"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return every column that Intel's PCM prints, and all traffic attributes."""
-        names = tuple(name for name in available if name.startswith(TRAFFIC_PREFIX) or METRICS[name].pcm_columns)
+        """Return every column that Intel's PCM prints, what reporters feel, and all traffic attributes."""
+        names = tuple(
+            name
+            for name in available
+            if name.startswith(TRAFFIC_PREFIX) or METRICS[name].pcm_columns or METRICS[name].kind is Kind.FELT
+        )
         if not names:
             raise MissingMetricError(
                 f"model '{self.name}' needs socket-level metrics of the competition, none was reported"
@@ -79,7 +83,20 @@ class PublishedFamily:
         self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
     ) -> TreeSensitivity:
         """Fit one NF; see `ModelFamily.fit`."""
-        booster = PublishedBoosting(seed).fit(vectors, mpps).booster_
+        return self.fit_weighted(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=None)
+
+    def fit_weighted(
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,
+        seed: int,
+        weights: Floats | None,
+    ) -> TreeSensitivity:
+        """Fit one NF to rows that count by their weights, alike without."""
+        booster = PublishedBoosting(seed).fit(vectors, mpps, weights).booster_
         return TreeSensitivity(self.name, names, self.composition, ensemble_of(booster), "throughput", solo_mpps)
 
 

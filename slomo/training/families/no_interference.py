@@ -102,3 +102,16 @@ class MeanFamily(_ConstantFamily):
     ) -> ConstantSensitivity:
         """Answer with the mean of the rows; see `ModelFamily.fit`."""
         return ConstantSensitivity(self.name, float(np.mean(mpps)) if len(mpps) else solo_mpps)
+
+    def fit_weighted(
+        self,
+        names: tuple[str, ...],  # noqa: ARG002
+        vectors: Floats,  # noqa: ARG002
+        mpps: Floats,
+        *,
+        solo_mpps: float,
+        seed: int,  # noqa: ARG002
+        weights: Floats,
+    ) -> ConstantSensitivity:
+        """Answer with the mean of rows that count by their weights."""
+        return ConstantSensitivity(self.name, float(weights @ mpps / weights.sum()) if len(mpps) else solo_mpps)

@@ -21,6 +21,7 @@ _FAMILIES: dict[str, tuple[str, str, str]] = {
     "slomo-xgb": ("xgb", "XgbFamily", "xgboost, monotone over the pressures that add up"),
     "slomo-smooth": ("monotone_network", "MonotoneFamily", "a smooth network, monotone over the same"),
     "slomo-gp": ("gaussian_process", "SmoothFamily", "a Gaussian process over the same, for few rows"),
+    "slomo-additive": ("additive", "AdditiveFamily", "extra times that add up, shrunk, for few noisy rows"),
     "dobrescu": ("single_metric", "dobrescu", "a line over the competitors' solo cache access rate"),
     "bubbleup": ("single_metric", "bubbleup", "a line over the competitors' solo cache occupancy"),
     "dobrescu-curve": ("single_metric_curve", "dobrescu", "a falling curve over the competitors' solo access rate"),
@@ -39,7 +40,7 @@ def model_names() -> tuple[str, ...]:
     Examples
     --------
     >>> model_names()
-    ('slomo-gbr', 'slomo-xgb', 'slomo-smooth', 'slomo-gp', 'dobrescu', 'bubbleup',
+    ('slomo-gbr', 'slomo-xgb', 'slomo-smooth', 'slomo-gp', 'slomo-additive', 'dobrescu', 'bubbleup',
      'dobrescu-curve', 'bubbleup-curve', 'mean', 'none')
     """
     return tuple(_FAMILIES)
@@ -70,7 +71,7 @@ def check_model_name(name: str) -> str:
     Traceback (most recent call last):
     slomo.errors.UnknownNameError: unknown model 'dobresku'
     hint: did you mean 'dobrescu'? Known: bubbleup, bubbleup-curve, dobrescu, dobrescu-curve, mean, none,
-    slomo-gbr, slomo-gp, slomo-smooth, slomo-xgb
+    slomo-additive, slomo-gbr, slomo-gp, slomo-smooth, slomo-xgb
     """
     named = model_named(name)
     require_name("model", named, _FAMILIES, GROUP)

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slomo.errors import MissingMetricError
-from slomo.models.base import CompositionKind, Floats
+from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.responses.sensitivity import LinearSensitivity
 
 
@@ -39,14 +39,24 @@ class SingleMetricRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
     def __init__(self, column: int = 0) -> None:
         self.column = column
 
-    def fit(self, X: Any, y: Any) -> "SingleMetricRegressor":
+    def fit(self, X: Any, y: Any, row_weights: Any = None) -> "SingleMetricRegressor":
         """Fit response `y` over column `column` of `X`, shape ``(n, features)``."""
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
         x = X[:, self.column]
+        if row_weights is not None:
+            return self._weighted(x, y, np.asarray(row_weights, dtype=np.float64))
         away = x - x.mean()
         spread = float(away @ away)
         self.slope_ = float(away @ (y - y.mean())) / spread if spread > 0.0 else 0.0
         self.intercept_ = float(y.mean() - self.slope_ * x.mean())
+        return self
+
+    def _weighted(self, x: Floats, y: Floats, weights: Floats) -> "SingleMetricRegressor":
+        share = weights / weights.sum()
+        middle, mean = float(share @ x), float(share @ y)
+        spread = float(share @ (x - middle) ** 2)
+        self.slope_ = float(share @ ((x - middle) * (y - mean))) / spread if spread > 0.0 else 0.0
+        self.intercept_ = mean - self.slope_ * middle
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -63,17 +73,20 @@ class SingleMetricRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
 
 @dataclass(frozen=True)
 class SingleMetricFamily:
-    """A baseline that knows one metric of the competitors' solo runs."""
+    """A baseline that knows one metric of the competitors' solo runs, or what the reporter of that resource feels."""
 
     name: str
     metric: str
+    felt: str
     composition: CompositionKind = "solo"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return the one metric."""
+        """Return the one metric; where it was not counted, the reporter of the same resource."""
+        if self.metric not in available and self.felt in available:
+            return (self.felt,)
         if self.metric not in available:
             raise MissingMetricError(
-                f"model '{self.name}' reads {self.metric} of the competition, which was not reported",
+                f"model '{self.name}' reads {self.metric} or {self.felt} of the competition, neither was reported",
                 hint="missing is not zero; measure it, or leave the model out with models=[...]",
             )
         return (self.metric,)
@@ -91,6 +104,20 @@ class SingleMetricFamily:
         line = SingleMetricRegressor().fit(vectors, mpps)
         return LinearSensitivity(self.name, names, self.composition, line.intercept_, line.slope_)
 
+    def fit_weighted(
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+        weights: Floats,
+    ) -> SensitivityModel:
+        """Fit one NF to rows that count by their weights."""
+        line = SingleMetricRegressor().fit(vectors, mpps, weights)
+        return LinearSensitivity(self.name, names, self.composition, line.intercept_, line.slope_)
+
 
 def dobrescu() -> SingleMetricFamily:
     """Return the registry's ``dobrescu``.
@@ -105,7 +132,7 @@ def dobrescu() -> SingleMetricFamily:
     >>> dobrescu().select_features(["L2MISS", "L3OCC"])
     ('L2MISS',)
     """
-    return SingleMetricFamily("dobrescu", "L2MISS")
+    return SingleMetricFamily("dobrescu", "L2MISS", "FELTL3")
 
 
 def bubbleup() -> SingleMetricFamily:
@@ -121,4 +148,4 @@ def bubbleup() -> SingleMetricFamily:
     >>> bubbleup().select_features(["L2MISS", "L3OCC"])
     ('L3OCC',)
     """
-    return SingleMetricFamily("bubbleup", "L3OCC")
+    return SingleMetricFamily("bubbleup", "L3OCC", "FELTLLC")

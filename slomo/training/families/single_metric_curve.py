@@ -41,12 +41,13 @@ class SingleMetricCurve(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, column: int = 0) -> None:
         self.column = column
 
-    def fit(self, X: Any, y: Any) -> "SingleMetricCurve":
+    def fit(self, X: Any, y: Any, row_weights: Any = None) -> "SingleMetricCurve":
         """Fit response `y` over column `column` of `X`, shape ``(n, features)``."""
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
         x, place = np.unique(X[:, self.column], return_inverse=True)
-        weight = np.bincount(place.ravel())
-        mean = np.bincount(place.ravel(), weights=y) / weight
+        own = np.ones(len(y)) if row_weights is None else np.asarray(row_weights, dtype=np.float64)
+        weight = np.bincount(place.ravel(), weights=own)
+        mean = np.bincount(place.ravel(), weights=own * y) / weight
         fitted = isotonic_regression(mean, sample_weight=weight.astype(float), increasing=False)
         self.levels_, level = np.unique(-fitted, return_inverse=True)
         self.levels_ = -self.levels_
@@ -83,6 +84,20 @@ class CurveFamily(SingleMetricFamily):
         curve = SingleMetricCurve().fit(vectors, mpps)
         return CurveSensitivity(self.name, names, self.composition, curve.knots_, curve.levels_)
 
+    def fit_weighted(
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+        weights: Floats,
+    ) -> CurveSensitivity:
+        """Fit one NF to rows that count by their weights."""
+        curve = SingleMetricCurve().fit(vectors, mpps, weights)
+        return CurveSensitivity(self.name, names, self.composition, curve.knots_, curve.levels_)
+
 
 def dobrescu() -> CurveFamily:
     """Return the registry's ``dobrescu-curve``.
@@ -92,7 +107,7 @@ def dobrescu() -> CurveFamily:
     >>> dobrescu().metric
     'L2MISS'
     """
-    return CurveFamily("dobrescu-curve", "L2MISS")
+    return CurveFamily("dobrescu-curve", "L2MISS", "FELTL3")
 
 
 def bubbleup() -> CurveFamily:
@@ -103,4 +118,4 @@ def bubbleup() -> CurveFamily:
     >>> bubbleup().metric
     'L3OCC'
     """
-    return CurveFamily("bubbleup-curve", "L3OCC")
+    return CurveFamily("bubbleup-curve", "L3OCC", "FELTLLC")

@@ -68,7 +68,7 @@ class MonotoneBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.colsample_bytree = colsample_bytree
         self.seed = seed
 
-    def fit(self, X: Any, y: Any) -> "MonotoneBoosting":
+    def fit(self, X: Any, y: Any, row_weights: Any = None) -> "MonotoneBoosting":
         """Fit response `y` over vectors `X`, shape ``(n, features)``."""
         import xgboost
 
@@ -85,9 +85,8 @@ class MonotoneBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         settings |= {name: getattr(self, name) for name in names}
         if self.monotone is not None:
             settings["monotone_constraints"] = tuple(self.monotone)
-        self.booster_ = xgboost.train(
-            settings, xgboost.DMatrix(X, label=y, nthread=1), num_boost_round=self.n_estimators
-        )
+        rows = xgboost.DMatrix(X, label=y, weight=row_weights, nthread=1)
+        self.booster_ = xgboost.train(settings, rows, num_boost_round=self.n_estimators)
         return self
 
     def predict(self, X: Any) -> Any:
@@ -112,8 +111,21 @@ class XgbFamily:
         self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
     ) -> TreeSensitivity:
         """Fit one NF; see `ModelFamily.fit`."""
+        return self.fit_weighted(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=None)
+
+    def fit_weighted(
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,
+        seed: int,
+        weights: Floats | None,
+    ) -> TreeSensitivity:
+        """Fit one NF to rows that count by their weights, alike without."""
         monotone = [-int(name in METRICS and METRICS[name].pressure) for name in names]
-        estimator = MonotoneBoosting(monotone, seed=seed).fit(vectors, mpps / solo_mpps)
+        estimator = MonotoneBoosting(monotone, seed=seed).fit(vectors, mpps / solo_mpps, weights)
         source = bytes(estimator.booster_.save_raw("json")).decode("utf-8")
         ensemble = xgboost_from_json(source, len(names))
         return TreeSensitivity(self.name, names, self.composition, ensemble, "relative throughput", solo_mpps, source)

@@ -1,8 +1,10 @@
-"""The probes, and what they found about competitions seen before: each competition is probed once per campaign.
+"""The probes, and what they found: a competition is probed beside the runs it explains, again when that was long ago.
 
-SLOMO (SIGCOMM'20, section 4.1): the vector V belongs to the competition, whatever target is measured beside it.
+SLOMO (SIGCOMM'20, section 4.1): the vector V belongs to the competition, whatever target is measured beside it. On a
+machine that drifts it belongs to the time as well.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,15 +12,29 @@ from typing import Any
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.reading import read_pressure
-from slomo.testbed.host.run import Run
+from slomo.testbed.host.probe.sentinel import (
+    INTERVAL_S,
+    DriftWatch,
+    Sentinel,
+    drift_limit,
+    sentinel_programs,
+)
+from slomo.testbed.host.probe.standing import StandingPrograms, quickened
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import HostTenant
 from slomo.vocabulary.vector import MetricVector
 
 
+@dataclass(frozen=True)
+class _Reading:
+    vector: MetricVector
+    details: dict[str, Any]
+    taken_s: float
+
+
 @dataclass
 class Probe:
-    """Reporter probes, and what they found about competitions seen before.
+    """Reporter probes, their sentinel, and what they found about competitions.
 
     Parameters
     ----------
@@ -28,22 +44,49 @@ class Probe:
         Of the synthetic NF.
     settings : HostSettings
         Windows and pairs.
+    core : int
+        Where reporters and sentinel stand: the target's.
     """
 
     calibration: Calibration
     definition: HostDefinition
     settings: HostSettings
-    known: dict[tuple[str, ...], tuple[MetricVector, dict[str, Any]]] = field(default_factory=dict)
+    core: int
+    known: dict[tuple[str, ...], _Reading] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._standing = StandingPrograms(self.definition, self.core)
+        self._quick = StandingPrograms(quickened(self.definition, INTERVAL_S), self.core)
+        programs = sentinel_programs(self.calibration.l2_mib, self.calibration.llc_mib)
+        sentinel = Sentinel(self._quick, programs, self.settings)
+        limit = drift_limit(self.settings, self.calibration.scatter)
+        self.watch = DriftWatch(sentinel.look, limit, self.settings.drift_attempts, self.calibration.sentinel)
 
     def of(self, workloads: Sequence[str]) -> tuple[MetricVector, dict[str, Any]] | None:
-        """Return what is known about a competition, by the keys of its workloads."""
-        return self.known.get(tuple(sorted(workloads)))
+        """Return what is known about a competition, by the keys of its workloads, however old."""
+        reading = self.known.get(tuple(sorted(workloads)))
+        return None if reading is None else (reading.vector, reading.details)
 
-    def measure(self, run: Run, competition: Sequence[HostTenant], core: int) -> tuple[MetricVector, dict[str, Any]]:
-        """Return the socket-level vector of a competition that runs, and how it was found; measured once."""
+    def measure(self, competition: Sequence[HostTenant]) -> tuple[MetricVector, dict[str, Any]]:
+        """Return the socket-level vector of a competition that runs, and how it was found."""
         keys = tuple(sorted(tenant.workload.key for tenant in competition))
-        if keys not in self.known:
-            pressure = read_pressure(run, competition, self.calibration.reporters, self.definition, core, self.settings)
+        reading = self.known.get(keys)
+        if reading is None or time.monotonic() - reading.taken_s > self.settings.probe_fresh_s:
+            pressure = read_pressure(self._standing, competition, self.calibration.reporters, self.settings)
             details = {"source": "probe", "calibration": self.calibration.fingerprint, **pressure.to_dict()}
-            self.known[keys] = (self.calibration.vector(pressure), details)
-        return self.known[keys]
+            reading = self.known[keys] = _Reading(self.calibration.vector(pressure), details, time.monotonic())
+        return reading.vector, reading.details
+
+    def fresh(self, workloads: Sequence[str]) -> bool:
+        """Return whether a competition was probed a short while ago."""
+        reading = self.known.get(tuple(sorted(workloads)))
+        return reading is not None and time.monotonic() - reading.taken_s <= self.settings.probe_fresh_s
+
+    def forget(self) -> None:
+        """Let what was found before the machine changed be found again."""
+        self.known = {keys: _Reading(item.vector, item.details, float("-inf")) for keys, item in self.known.items()}
+
+    def close(self) -> None:
+        """End the reporters and the sentinel."""
+        self._standing.close()
+        self._quick.close()

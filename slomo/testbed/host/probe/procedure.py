@@ -1,23 +1,21 @@
-"""The calibration itself: the cache's size, the most sensitive working set, then every setting beside every reporter.
+"""The calibration itself: the cache's size, every candidate beside the strongest competitors, the sentinel's scatter.
 
-About two minutes, once per machine and build of the synthetic competitor.
+A small design of experiments: eleven candidates by four competitors that each press on one resource; about two minutes.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from slomo.testbed.host.interleaving import WindowTaker
+from slomo.errors import UnstableMeasurementError
+from slomo.testbed.host.interleaving import Paired, WindowTaker, one_more
 from slomo.testbed.host.machine.cache_levels import find_levels
 from slomo.testbed.host.nf.definition import HostDefinition
-from slomo.testbed.host.probe.calibration import (
-    Calibration,
-    CalibrationPoint,
-    calibration_settings,
-    fit_calibration,
-    occupancy_candidates,
-)
-from slomo.testbed.host.probe.reading import read_pressure
-from slomo.testbed.host.probe.reporters import OCCUPANCY_SHARES, reporters, stream_mib
+from slomo.testbed.host.probe.calibration import Calibration
+from slomo.testbed.host.probe.choice import CandidateTrial, choose
+from slomo.testbed.host.probe.felt import extra_time
+from slomo.testbed.host.probe.reporters import Reporter, bubbles, candidates, never_hits
+from slomo.testbed.host.probe.sentinel import INTERVAL_S, Sentinel, scatter_of, sentinel_programs
+from slomo.testbed.host.probe.standing import StandingPrograms, quickened
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import HostTenant, paused
@@ -25,25 +23,38 @@ from slomo.vocabulary.workload import Workload
 
 #: sizes that are sought in addition, in shares of L2 and of the cache the kernel states
 _INSIDE, _BEYOND = (0.25, 0.5), (1.3, 2.0)
-#: settings of the competitor are shares of the cache; at least so many times L2, as less presses on nothing shared
+#: competitors' settings are shares of the cache; at least so many times L2, as less presses on nothing shared
 _LEAST_OVER_L2 = 2.0
 _READS = 64
 _WINDOWS = 3
-_SIZES_MIB = (3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
+_LOOKS = 9
+SIZES_MIB = (3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
+
+
+@dataclass(frozen=True)
+class CalibrationScope:
+    """What is calibrated.
+
+    Attributes
+    ----------
+    l2_mib, largest_llc_mib : float
+        Private cache, and the shared one as the kernel states it [MiB].
+    identity : str
+        Of machine and program.
+    sizes_mib : sequence of float
+        Data sizes over which the shared cache is sought [MiB].
+    """
+
+    l2_mib: float
+    largest_llc_mib: float
+    identity: str
+    sizes_mib: Sequence[float] = SIZES_MIB
 
 
 def calibrate(
-    definition: HostDefinition,
-    cores: Sequence[int],
-    settings: HostSettings,
-    *,
-    l2_mib: float,
-    largest_llc_mib: float,
-    identity: str,
-    shapes: Callable[[float], Sequence[Workload]] = calibration_settings,
-    sizes_mib: Sequence[float] = _SIZES_MIB,
+    definition: HostDefinition, cores: Sequence[int], settings: HostSettings, scope: CalibrationScope
 ) -> Calibration:
-    """Calibrate the reporters on this machine.
+    """Choose the reporters of this machine as it is now.
 
     Parameters
     ----------
@@ -53,64 +64,105 @@ def calibrate(
         Core of the reporters, core of the competitor.
     settings : HostSettings
         Windows and pairs.
-    l2_mib, largest_llc_mib : float
-        Private cache, and the shared one as the kernel states it [MiB].
-    identity : str
-        Of machine and program.
-    shapes : callable
-        Shared cache's size [MiB] -> settings of the competitor.
-    sizes_mib : sequence of float
-        Data sizes over which the shared cache is sought [MiB].
+    scope : CalibrationScope
+        What is calibrated.
+
+    Raises
+    ------
+    UnstableMeasurementError
+        If no reporter feels anything.
     """
     taker = WindowTaker(replace(settings, attempts=settings.attempts * 2), settings.probe_window_s)
-    llc_mib = _cache(definition, cores[1], taker, sizes_mib, l2_mib, largest_llc_mib)
-    with Run() as run:
-        stream = run.start(
-            definition,
-            Workload(
-                "synthetic", {"data_size_mib": stream_mib(llc_mib), "pattern": "sequential", "reads_per_packet": 256}
-            ),
-            (cores[1],),
-        )
-        candidates = occupancy_candidates(llc_mib, OCCUPANCY_SHARES)
-        felt = read_pressure(run, [stream], candidates, definition, cores[0], settings).ratios
-        occupancy_mib = float(min(felt, key=felt.__getitem__)) * llc_mib
-    chosen = reporters(l2_mib, llc_mib, occupancy_mib)
-    points = []
-    for workload in shapes(llc_mib):
-        with Run() as run:
-            competitor = run.start(definition, workload, (cores[1],))
-            rate_mpps = _rate(competitor, taker)
-            points.append(
-                CalibrationPoint(
-                    workload, rate_mpps, read_pressure(run, [competitor], chosen, definition, cores[0], settings)
-                )
-            )
-    return fit_calibration(points, l2_mib, llc_mib, occupancy_mib, identity)
+    llc_mib = _cache(definition, cores[1], taker, scope)
+    standing = StandingPrograms(definition, cores[0])
+    quick = StandingPrograms(quickened(definition, INTERVAL_S), cores[0])
+    try:
+        sentinel = Sentinel(quick, sentinel_programs(scope.l2_mib, llc_mib), settings)
+        looks = [sentinel.look() for _ in range(_LOOKS)]
+        chosen = choose(_trials(standing, definition, cores[1], taker, settings.probe_pairs, (scope.l2_mib, llc_mib)))
+        full = _full(standing, [trial.reporter for trial in chosen], taker, llc_mib)
+        looks.append(sentinel.look())
+    finally:
+        quick.close()
+        standing.close()
+    if not chosen:
+        raise _numb(llc_mib)
+    return Calibration(
+        l2_mib=scope.l2_mib,
+        llc_mib=llc_mib,
+        reporters=tuple(trial.reporter for trial in chosen),
+        felt={trial.reporter.metric: dict(trial.extra) for trial in chosen},
+        full=full,
+        sentinel=looks[-1],
+        scatter=scatter_of(looks),
+        identity=scope.identity,
+    )
 
 
-def _cache(
+def _trials(
+    standing: StandingPrograms,
     definition: HostDefinition,
     core: int,
     taker: WindowTaker,
-    sizes_mib: Sequence[float],
-    l2_mib: float,
-    largest_mib: float,
-) -> float:
+    pairs: int,
+    caches_mib: tuple[float, float],
+) -> list[CandidateTrial]:
+    """Return what every candidate feels beside every competitor; one round after the other, so that drift is shared."""
+    tried = {reporter: dict.fromkeys(bubbles(*caches_mib), Paired((), ())) for reporter in candidates(*caches_mib)}
+    for _ in range(pairs):
+        for metric, workload in bubbles(*caches_mib).items():
+            with Run() as run:
+                competitor = run.start(definition, workload, (core,))
+                for reporter, felt in tried.items():
+                    with standing.awake(reporter.workload) as tenant:
+                        felt[metric] = one_more(felt[metric], tenant, [competitor], taker)
+    return [_trial(reporter, felt) for reporter, felt in tried.items()]
+
+
+def _trial(reporter: Reporter, felt: dict[str, Paired]) -> CandidateTrial:
+    ratios = {metric: pairs.ratio for metric, pairs in felt.items()}
+    extra = {metric: extra_time(ratio.median) for metric, ratio in ratios.items()}
+    error = {name: ratios[name].standard_error * (1.0 + extra[name]) for name in ratios}
+    return CandidateTrial(reporter, extra, error)
+
+
+def _full(
+    standing: StandingPrograms, reporters: Sequence[Reporter], taker: WindowTaker, llc_mib: float
+) -> float | None:
+    """Return the extra time of the shared cache's reporter where none of its accesses hits."""
+    for reporter in reporters:
+        if reporter.metric == "FELTLLC":
+            rates = []
+            for workload in (reporter.workload, never_hits(reporter, llc_mib)):
+                with standing.awake(workload) as tenant:
+                    rates.append(max(_rate(tenant, taker) for _ in range(_WINDOWS)))
+            return max(extra_time(rates[1] / rates[0]), 1e-6) if rates[0] > 0.0 else None
+    return None
+
+
+def _cache(definition: HostDefinition, core: int, taker: WindowTaker, scope: CalibrationScope) -> float:
     """Return how much cache one core can use; of several windows the fastest, as disturbance only slows."""
-    inside = [round(share * l2_mib, 3) for share in _INSIDE]
-    beyond = [round(factor * largest_mib, 3) for factor in _BEYOND]
-    sizes = sorted({*inside, *sizes_mib, *(size for size in beyond if size > max(sizes_mib))})
+    inside = [round(share * scope.l2_mib, 3) for share in _INSIDE]
+    beyond = [round(times * scope.largest_llc_mib, 3) for times in _BEYOND]
+    sizes = sorted({*inside, *scope.sizes_mib, *(size for size in beyond if size > max(scope.sizes_mib))})
     latencies_ns = []
     for size in sizes:
         chain = Workload("synthetic", {"data_size_mib": size, "pattern": "chain", "reads_per_packet": _READS})
         with Run() as run:
             tenant = run.start(definition, chain, (core,))
             latencies_ns.append(1e3 / (_READS * max(_rate(tenant, taker) for _ in range(_WINDOWS))))
-    levels = find_levels(sizes, latencies_ns, l2_mib, largest_mib)
-    return max(_LEAST_OVER_L2 * l2_mib, levels.cache_mib) if levels else largest_mib
+    levels = find_levels(sizes, latencies_ns, scope.l2_mib, scope.largest_llc_mib)
+    return max(_LEAST_OVER_L2 * scope.l2_mib, levels.cache_mib) if levels else scope.largest_llc_mib
 
 
 def _rate(tenant: HostTenant, taker: WindowTaker) -> float:
     paused([tenant], False)
     return taker.take([tenant])[0].rate_mpps
+
+
+def _numb(llc_mib: float) -> UnstableMeasurementError:
+    return UnstableMeasurementError(
+        f"no reporter feels anything beside the strongest competitors, with {llc_mib:.1f} MiB of cache to share: "
+        "each lost less than twice its standard error",
+        hint="the cores given share neither cache nor memory bandwidth to speak of: see `slomo doctor`",
+    )

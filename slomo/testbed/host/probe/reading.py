@@ -1,19 +1,23 @@
 """Read the pressure of a competition: run each reporter beside it, by turns with the competition paused.
 
 The reporters stand on the target's core before the target starts, so SLOMO's first phase (SIGCOMM'20, section 4.1) is
-kept.
+kept. They take turns, pair by pair; who is known least gets the next, until all are known well enough or time is up.
 """
 
+import statistics
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slomo.testbed.host.interleaving import WindowTaker, take_pairs
-from slomo.testbed.host.nf.definition import HostDefinition
+from slomo.testbed.host.interleaving import Paired, WindowTaker, one_more
 from slomo.testbed.host.probe.reporters import Reporter
-from slomo.testbed.host.run import Run
+from slomo.testbed.host.probe.standing import StandingPrograms
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import HostTenant, paused
+
+_Z90 = 1.645
+_MEDIAN_TO_MEAN = 1.2533
 
 
 @dataclass(frozen=True)
@@ -24,57 +28,81 @@ class ProbedPressure:
     ----------
     ratios : mapping of str to float
         Reporter -> its throughput beside the competition over that without.
-    dispersions : mapping of str to float
-        Reporter -> scaled median absolute deviation of the ratios, relative.
+    widths : mapping of str to float
+        Reporter -> width of the ratio's 90 % interval.
+    pairs : mapping of str to int
+        Reporter -> pairs of windows.
     rejected : int
         Windows taken again.
     """
 
     ratios: Mapping[str, float]
-    dispersions: Mapping[str, float]
+    widths: Mapping[str, float] = field(default_factory=dict)
+    pairs: Mapping[str, int] = field(default_factory=dict)
     rejected: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the provenance keeps."""
-        return {"ratios": dict(self.ratios), "dispersions": dict(self.dispersions), "rejected_windows": self.rejected}
+        counts = {"pairs": dict(self.pairs), "rejected_windows": self.rejected}
+        return {"ratios": dict(self.ratios), "widths": dict(self.widths), **counts}
 
 
 def read_pressure(
-    run: Run,
-    competition: Sequence[HostTenant],
-    reporters: Sequence[Reporter],
-    definition: HostDefinition,
-    core: int,
-    settings: HostSettings,
+    standing: StandingPrograms, competition: Sequence[HostTenant], reporters: Sequence[Reporter], settings: HostSettings
 ) -> ProbedPressure:
     """Run every reporter beside a competition that serves already.
 
     Parameters
     ----------
-    run : Run
-        Owns the processes.
-    competition : sequence of Tenant
+    standing : StandingPrograms
+        Where the reporters stand: on the target's core.
+    competition : sequence of HostTenant
         Its members; running again afterwards.
     reporters : sequence of Reporter
-        What to run, one after another.
-    definition : HostDefinition
-        Of the synthetic NF.
-    core : int
-        Where; the target's core.
+        What to run.
     settings : HostSettings
-        Windows and pairs.
+        Windows, pairs, precision and budget.
     """
     taker = WindowTaker(replace(settings, attempts=settings.attempts * 2), settings.probe_window_s)
-    ratios: dict[str, float] = {}
-    dispersions: dict[str, float] = {}
+    felt = {reporter.name: Paired((), ()) for reporter in reporters}
+    by_name = {reporter.name: reporter for reporter in reporters}
+    ends_s = time.monotonic() + settings.probe_budget_s
+
+    def look(name: str) -> None:
+        with standing.awake(by_name[name].workload) as tenant:
+            felt[name] = one_more(felt[name], tenant, competition, taker)
+
     try:
-        for reporter in reporters:
-            tenant = run.start(definition, reporter.workload, (core,))
-            try:
-                found = take_pairs(tenant, competition, taker, settings.probe_pairs).ratio
-            finally:
-                run.stop(tenant)
-            ratios[reporter.name], dispersions[reporter.name] = found.median, found.dispersion
+        for _ in range(settings.probe_pairs):
+            for name in by_name:
+                look(name)
+        while felt and time.monotonic() < ends_s:
+            widths = interval_widths(felt)
+            widest = max(widths, key=widths.__getitem__)
+            if widths[widest] <= settings.probe_precision:
+                break
+            look(widest)
     finally:
         paused(competition, False)
-    return ProbedPressure(ratios, dispersions, taker.rejected)
+    ratios = {name: pairs.ratio.median for name, pairs in felt.items()}
+    counts = {name: len(pairs.solo_mpps) for name, pairs in felt.items()}
+    return ProbedPressure(ratios, interval_widths(felt), counts, taker.rejected)
+
+
+def interval_widths(felt: Mapping[str, Paired]) -> dict[str, float]:
+    """Return the width of each ratio's 90 % interval.
+
+    A handful of pairs can agree by chance: no reporter is taken to scatter less than half of what all do.
+
+    Examples
+    --------
+    >>> calm, wild = Paired((1.0, 1.0), (0.5, 0.5)), Paired((1.0, 1.0, 1.0), (0.5, 0.6, 0.7))
+    >>> {name: round(width, 2) for name, width in interval_widths({"calm": calm, "wild": wild}).items()}
+    {'calm': 0.18, 'wild': 0.35}
+    """
+    scatter = {name: pairs.ratio.dispersion for name, pairs in felt.items()}
+    least = 0.5 * statistics.median_high(scatter.values()) if scatter else 0.0
+    return {
+        name: 2.0 * _Z90 * _MEDIAN_TO_MEAN * max(scatter[name], least) * pairs.ratio.median / pairs.ratio.count**0.5
+        for name, pairs in felt.items()
+    }

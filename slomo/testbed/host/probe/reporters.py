@@ -1,17 +1,18 @@
-"""The reporters: four small programs, each slowed by one kind of pressure, that stand in for counters.
+"""The reporters: small programs, each slowed by one kind of pressure; calibration chooses among candidates.
 
 Bubble-Up (MICRO'11, section 4.2) measures the pressure of an application by how much it slows a reporter of known
 sensitivity; one reporter per shared resource of SLOMO (SIGCOMM'20, section 3) gives a vector instead of a score.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from slomo.vocabulary.workload import Setting, Workload
 
-#: sizes of the cache-occupancy reporter that calibration chooses among, as shares of the cache
-OCCUPANCY_SHARES = (0.35, 0.5, 0.65, 0.8)
 _STREAM_AT_LEAST_MIB = 64.0
 _STREAM_AT_MOST_MIB = 512.0
+_PER_PACKET = 256
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,9 @@ class Reporter:
     Attributes
     ----------
     name : str
-        What it reacts to.
+        What it does.
     metric : str
-        The metric its slowdown is calibrated to.
+        The metric that its extra time is.
     workload : Workload
         How the synthetic NF is set for it.
     """
@@ -32,49 +33,74 @@ class Reporter:
     metric: str
     workload: Workload
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {"name": self.name, "metric": self.metric, "workload": self.workload.to_dict()}
 
-def reporters(l2_mib: float, llc_mib: float, occupancy_mib: float | None = None) -> tuple[Reporter, ...]:
-    """Return the reporters for a machine with these caches.
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Reporter":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        return cls(str(data["name"]), str(data["metric"]), Workload.from_dict(data["workload"]))
 
-    Parameters
-    ----------
-    l2_mib, llc_mib : float
-        Private cache of a core, and what one core can use of the shared one [MiB].
-    occupancy_mib : float, optional
-        Working set of the cache-occupancy reporter [MiB]; half of the shared cache if not given.
+
+def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:
+    """Return the reporters that calibration chooses among, for a machine with these caches [MiB].
 
     Examples
     --------
-    >>> [reporter.metric for reporter in reporters(2, 14)]
-    ['L3OCC', 'L2MISS', 'READ', 'WRITE']
+    >>> sorted({reporter.metric for reporter in candidates(2, 14)})
+    ['FELTL3', 'FELTLLC', 'FELTREAD', 'FELTWRITE']
     """
+    stream, beyond_l2 = stream_mib(llc_mib), 1.5 * l2_mib
+    capacity = [
+        _reporter(f"{pattern}-{share:g}", "FELTLLC", data_size_mib=share * llc_mib, pattern=pattern)
+        for pattern, share in (("random", 0.5), ("random", 0.65), ("random", 0.8), ("chain", 0.5), ("chain", 0.8))
+    ]
     return (
-        occupancy_reporter(occupancy_mib or 0.5 * llc_mib),
+        *capacity,
         # Just beyond L2, each load waits for the one before: its speed is the latency of the shared cache.
-        _reporter("access-rate", "L2MISS", data_size_mib=round(1.5 * l2_mib, 3), reads_per_packet=256, pattern="chain"),
-        _reporter(
-            "streaming-bandwidth",
-            "READ",
-            data_size_mib=stream_mib(llc_mib),
-            reads_per_packet=4096,
-            pattern="sequential",
-        ),
-        # Whole frames through a pool of buffers too large for L2: what a NIC's queues would do.
-        _reporter("io", "WRITE", data_size_mib=0.0625, reads_per_packet=0, packet_buffers=4096, packet_size_b=1514),
+        _reporter("chain-l2", "FELTL3", data_size_mib=beyond_l2, pattern="chain"),
+        _reporter("random-l2", "FELTL3", data_size_mib=beyond_l2, pattern="random"),
+        _reporter("stream-read", "FELTREAD", data_size_mib=stream, pattern="sequential"),
+        _reporter("random-read", "FELTREAD", data_size_mib=stream, pattern="random"),
+        _reporter("stream-write", "FELTWRITE", data_size_mib=stream, pattern="sequential", writes=_PER_PACKET),
+        _reporter("random-write", "FELTWRITE", data_size_mib=stream, pattern="random", writes=_PER_PACKET),
     )
 
 
-def occupancy_reporter(data_size_mib: float) -> Reporter:
-    """Return the cache-occupancy reporter with this working set."""
-    return _reporter(
-        "cache-occupancy", "L3OCC", data_size_mib=round(data_size_mib, 3), reads_per_packet=256, pattern="random"
-    )
+def bubbles(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
+    """Return, by metric, the competitor that presses on that resource most and on the others least.
+
+    Examples
+    --------
+    >>> bubbles(2.0, 14.0)["FELTLLC"].configuration["data_size_mib"]
+    14.0
+    """
+    stream = stream_mib(llc_mib)
+    return {
+        "FELTLLC": _workload(data_size_mib=llc_mib, pattern="random"),
+        "FELTL3": _workload(data_size_mib=max(2.0 * l2_mib, 0.3 * llc_mib), pattern="random"),
+        "FELTREAD": _workload(data_size_mib=stream, pattern="sequential"),
+        "FELTWRITE": _workload(data_size_mib=stream, pattern="sequential", writes=_PER_PACKET),
+    }
 
 
 def stream_mib(llc_mib: float) -> float:
-    """Return a size no cache of the machine holds."""
+    """Return a size no cache of the machine holds [MiB]."""
     return round(min(max(_STREAM_AT_LEAST_MIB, 4.0 * llc_mib), _STREAM_AT_MOST_MIB), 3)
 
 
-def _reporter(name: str, metric: str, **knobs: Setting) -> Reporter:
-    return Reporter(name, metric, Workload("synthetic", {"burst": 1, **knobs}))
+def never_hits(reporter: Reporter, llc_mib: float) -> Workload:
+    """Return a reporter's program over data that no cache holds: what it is when all of its own are evicted."""
+    settings = {**reporter.workload.configuration, "data_size_mib": stream_mib(llc_mib)}
+    return Workload(reporter.workload.nf, settings)
+
+
+def _reporter(name: str, metric: str, **knobs: Any) -> Reporter:
+    return Reporter(name, metric, _workload(**knobs, burst=1))
+
+
+def _workload(data_size_mib: float, pattern: str, writes: int = 0, **rest: Setting) -> Workload:
+    """Return a setting of the competitor that either reads or writes, so that it is one thing only."""
+    accesses = {"reads_per_packet": 0 if writes else _PER_PACKET, "writes_per_packet": writes}
+    return Workload("synthetic", {"data_size_mib": round(data_size_mib, 3), "pattern": pattern, **accesses, **rest})

@@ -1,17 +1,19 @@
-"""The probes of this machine, made when first needed: calibrated once per machine and program, then loaded.
+"""The probes of this machine, made when first needed: calibrated for the machine as it is now, then loaded.
 
-A calibration is a fact about hardware and program; it is kept in the user's cache and named by both.
+A calibration is a fact about hardware, program and hour; it is kept in the user's cache, named by the first two, and
+made again when the sentinel sees another cache than it saw then.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from slomo.errors import UnstableMeasurementError
 from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.machine.this_machine import cache_mib, fingerprint
 from slomo.testbed.host.nf.definition import HostDefinition, host_definition
 from slomo.testbed.host.probe.calibration import Calibration, calibration_path
 from slomo.testbed.host.probe.competitions import Probe
-from slomo.testbed.host.probe.procedure import calibrate
+from slomo.testbed.host.probe.procedure import CalibrationScope, calibrate
 from slomo.testbed.host.settings import HostSettings
 from slomo.vocabulary.network_function import NetworkFunction
 
@@ -43,11 +45,45 @@ class ProbeSource:
     made: Probe | None = None
 
     def __call__(self) -> Probe:
-        """Return the probes, calibrating them first where that was never done."""
+        """Return the probes, calibrating them first where that was never done, or for another cache.
+
+        Raises
+        ------
+        UnstableMeasurementError
+            If a calibration that was given is of another cache, or no reporter feels anything.
+        """
         if self.made is None:
             definition = host_definition(self.synthetic)
-            self.made = Probe(self.saved() or self._calibrated(definition), definition, self.settings)
+            self.made = self._given(definition) or self._loaded(definition) or self._calibrated(definition)
         return self.made
+
+    def close(self) -> None:
+        """End what the probes keep running."""
+        if self.made is not None:
+            self.made.close()
+
+    def _given(self, definition: HostDefinition) -> Probe | None:
+        return None if self.calibration is None else self._checked(self.calibration, definition)
+
+    def _loaded(self, definition: HostDefinition) -> Probe | None:
+        path = calibration_path(self._identity(definition))
+        try:
+            return self._checked(Calibration.load(path), definition) if path.exists() else None
+        except UnstableMeasurementError:
+            return None  # of another cache than this hour's
+
+    def _checked(self, calibration: Calibration, definition: HostDefinition) -> Probe:
+        """Return probes whose sentinel sees what it saw at calibration."""
+        probe = self._probe(calibration, definition)
+        try:
+            probe.watch.require_same_cache(probe.watch.look())
+        except BaseException:
+            probe.close()
+            raise
+        return probe
+
+    def _probe(self, calibration: Calibration, definition: HostDefinition) -> Probe:
+        return Probe(calibration, definition, self.settings, self.cores[0])
 
     def _thorough(self) -> HostSettings:
         """Return settings as good as the usual ones, whatever haste a run is in."""
@@ -59,23 +95,14 @@ class ProbeSource:
             probe_window_s=max(window_s, usual.probe_window_s),
         )
 
-    def saved(self) -> Calibration | None:
-        """Return the calibration that was given, or that an earlier campaign kept; None where one is to be made."""
-        if self.made is not None or self.calibration is not None:
-            return self.made.calibration if self.made else self.calibration
-        path = calibration_path(self._identity(host_definition(self.synthetic)))
-        return Calibration.load(path) if path.exists() else None
-
     def _identity(self, definition: HostDefinition) -> str:
         return f"{fingerprint()}-{definition.fingerprint}-{slomo_nf_binary().name[-16:]}"
 
-    def _calibrated(self, definition: HostDefinition) -> Calibration:
+    def _calibrated(self, definition: HostDefinition) -> Probe:
         identity = self._identity(definition)
         l2_mib = (cache_mib(2) or (_TYPICAL_L2_MIB, 0))[0]
         largest_mib = (cache_mib(3) or (_TYPICAL_LLC_MIB, 0))[0]
-        made = calibrate(
-            definition, self.cores, self._thorough(), l2_mib=l2_mib, largest_llc_mib=largest_mib, identity=identity
-        )
+        made = calibrate(definition, self.cores, self._thorough(), CalibrationScope(l2_mib, largest_mib, identity))
         if self.settings.minimum_cpu_share >= _SHARE_WORTH_KEEPING:
             made.save(calibration_path(identity))
-        return made
+        return self._probe(made, definition)

@@ -1,0 +1,81 @@
+"""A fitted additive sensitivity model as a value that needs numpy alone: extra times per packet that add up.
+
+A packet's time beside competitors is its time alone, plus what each resource's pressure adds: the form in which times
+of independent stalls compose (Dobrescu et al., NSDI'12, section 5, has it for misses alone).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import ConfigurationError
+from slomo.models.base import CompositionKind, Floats
+from slomo.models.checked_json import array, finite, text, texts
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveSensitivity:
+    """Throughput ``solo / (1 + base + slopes . vector)``; solo beside nobody.
+
+    Parameters
+    ----------
+    name, feature_names, composition
+        As in `slomo.models.base.SensitivityModel`.
+    solo_mpps : float
+        Throughput without competitors [Mpps].
+    base : float
+        Extra time beside any competitor, relative to the packet's time alone; at least 0.
+    slopes : ndarray of shape (features,)
+        Extra time per unit of each feature; at least 0.
+
+    Examples
+    --------
+    >>> model = AdditiveSensitivity("slomo-additive", ("FELTLLC",), "pressure", 4.0, 0.0, np.array([0.5]))
+    >>> model.predict_mpps(np.array([[0.0], [2.0]])).tolist()
+    [4.0, 2.0]
+    """
+
+    name: str
+    feature_names: tuple[str, ...]
+    composition: CompositionKind
+    solo_mpps: float
+    base: float
+    slopes: Floats
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
+        pressed = np.where((vectors > 0.0).any(axis=1), self.base, 0.0)
+        extra = pressed + np.maximum(vectors, 0.0) @ self.slopes
+        answer: Floats = self.solo_mpps / (1.0 + extra)
+        return np.where(np.isnan(vectors).any(axis=1), np.nan, answer)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return {
+            "kind": "additive",
+            "name": self.name,
+            "feature_names": list(self.feature_names),
+            "composition": self.composition,
+            "solo_mpps": self.solo_mpps,
+            "base": self.base,
+            "slopes": self.slopes.tolist(),
+        }
+
+
+def additive_from_dict(data: Mapping[str, Any], composition: CompositionKind) -> AdditiveSensitivity:
+    """Rebuild from :meth:`AdditiveSensitivity.to_dict`'s mapping.
+
+    Raises
+    ------
+    ConfigurationError
+        If numbers are missing, negative or too many.
+    """
+    names, slopes, base = texts(data, "feature_names"), array(data, "slopes", 1), finite(data, "base")
+    if len(names) != len(slopes) or base < 0.0 or (slopes < 0.0).any():
+        raise ConfigurationError(
+            f"model '{data.get('name')}' is no additive model: {len(slopes)} slopes for {len(names)} metrics, "
+            "needed as many, none below 0"
+        )
+    return AdditiveSensitivity(text(data, "name"), names, composition, finite(data, "solo_mpps"), base, slopes)

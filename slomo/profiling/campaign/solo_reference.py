@@ -1,0 +1,93 @@
+"""Throughput of one campaign on a real machine: every ratio formed inside one process, times one solo speed per NF.
+
+Solo speed drifts by 3 to 8 % between two starts of the same NF, and more with the machine; the ratio to solo windows
+taken by turns with those beside others does not. Which solo speed stands for 100 % matters to no slowdown, as long as
+it is one: the median over everything the campaign measured, so the order of the runs and a kill change nothing.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from slomo.records.run import Phase, RunRecord
+
+
+def with_common_solo(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return records whose targets' throughputs are their ratios times one solo speed; others are left alone.
+
+    Parameters
+    ----------
+    records : sequence of RunRecord
+        Of one campaign; those of a real machine state their windows in the provenance.
+
+    Examples
+    --------
+    >>> with_common_solo([])
+    []
+    """
+    solo = _solo_mpps(records)
+    return [_scaled(record, solo) if record.colocation.target is not None else record for record in records]
+
+
+def stability(records: Sequence[RunRecord]) -> dict[str, Any]:
+    """Return how steady the machine was: what the sentinel saw change, and how often runs were repeated.
+
+    Examples
+    --------
+    >>> stability([])
+    {}
+    """
+    drifts = [drift for record in records if (drift := _host(record).get("drift"))]
+    if not drifts:
+        return {}
+    changes = sorted(abs(float(drift["change"]) - 1.0) for drift in drifts)
+    rates: dict[str, list[float]] = {}
+    for drift in drifts:
+        for name, rate in drift["rates"].items():
+            rates.setdefault(name, []).append(float(rate))
+    spans = {name: round(max(seen) / min(seen), 4) for name, seen in rates.items() if min(seen) > 0.0}
+    return {
+        "runs": len(drifts),
+        "repeated": sum(int(drift["repeated"]) for drift in drifts),
+        "median_change": round(statistics.median(changes), 4),
+        "largest_change": round(changes[-1], 4),
+        "fastest_over_slowest": spans,
+    }
+
+
+def _solo_mpps(records: Sequence[RunRecord]) -> dict[str, float]:
+    """Return the solo speed of every target that was measured with ratios [Mpps], by workload key."""
+    seen: dict[str, list[float]] = {}
+    for record in records:
+        target, host = record.colocation.target, _host(record)
+        windows = host.get("solo", {}).get("mpps") or host.get("pairs", {}).get("solo_mpps")
+        if target is not None and windows:
+            seen.setdefault(target.key, []).append(statistics.median(windows))
+    return {key: statistics.median(values) for key, values in seen.items()}
+
+
+def _scaled(record: RunRecord, solo: Mapping[str, float]) -> RunRecord:
+    target, host = record.colocation.target, _host(record)
+    if record.beside is None or target is None or not record.provenance.get("settings", {}).get("interleaved"):
+        return record
+    ratio = 1.0 if "solo" in host else host.get("pairs", {}).get("ratio")
+    if ratio is None or target.key not in solo:
+        return record
+    own = replace(record.beside.tenants[0], throughput_mpps=float(ratio) * solo[target.key])
+    beside: Phase = replace(record.beside, tenants=(own, *_others(record, host, solo)))
+    return replace(record, beside=beside)
+
+
+def _others(record: RunRecord, host: Mapping[str, Any], solo: Mapping[str, float]) -> tuple[Any, ...]:
+    """Return the competitors' samples; of an only one its ratio times its own solo speed, where both are known."""
+    assert record.beside is not None
+    others, ratio = record.beside.tenants[1:], host.get("pairs", {}).get("competitor_ratio")
+    if len(others) != 1 or ratio is None or record.colocation.competitors[0].key not in solo:
+        return others
+    return (replace(others[0], throughput_mpps=float(ratio) * solo[record.colocation.competitors[0].key]),)
+
+
+def _host(record: RunRecord) -> Mapping[str, Any]:
+    found = record.provenance.get("host", {})
+    return found if isinstance(found, Mapping) else {}

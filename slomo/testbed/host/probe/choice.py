@@ -1,0 +1,79 @@
+"""Which candidate becomes the reporter of a resource: one that suffers from it enough, and least from the others."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from slomo.testbed.host.probe.reporters import Reporter
+
+#: a slowdown of 20 %: what a reporter is to suffer beside the strongest competitor for its resource
+ENOUGH = 0.25
+#: added to what it suffers from others, below which selectivity is noise
+_FLOOR = 0.05
+_SURE = 2.0  # standard errors
+_LEAST = 0.02
+
+
+@dataclass(frozen=True)
+class CandidateTrial:
+    """What one candidate felt.
+
+    Attributes
+    ----------
+    reporter : Reporter
+        The candidate.
+    extra : mapping of str to float
+        Metric of the competitor's resource -> extra time beside it.
+    error : mapping of str to float
+        Standard error of that.
+    """
+
+    reporter: Reporter
+    extra: Mapping[str, float]
+    error: Mapping[str, float]
+
+    @property
+    def own(self) -> float:
+        """Extra time beside the strongest competitor for its own resource."""
+        return self.extra[self.reporter.metric]
+
+    @property
+    def others(self) -> float:
+        """Most extra time beside any other."""
+        return max((value for name, value in self.extra.items() if name != self.reporter.metric), default=0.0)
+
+    @property
+    def feels(self) -> bool:
+        """Whether that is more than noise."""
+        return self.own > max(_LEAST, _SURE * self.error[self.reporter.metric])
+
+
+def choose(trials: Sequence[CandidateTrial]) -> tuple[CandidateTrial, ...]:
+    """Return the best candidate per metric; none for a metric whose candidates feel nothing.
+
+    Examples
+    --------
+    >>> from slomo.testbed.host.probe.reporters import candidates
+    >>> first, second, *_ = candidates(2.0, 14.0)
+    >>> error = {"FELTLLC": 0.01, "FELTREAD": 0.01}
+    >>> wide = CandidateTrial(first, {"FELTLLC": 0.9, "FELTREAD": 0.9}, error)
+    >>> keen = CandidateTrial(second, {"FELTLLC": 0.5, "FELTREAD": 0.1}, error)
+    >>> [trial.reporter.name for trial in choose([wide, keen])]
+    ['random-0.65']
+    """
+    chosen = []
+    for metric in dict.fromkeys(trial.reporter.metric for trial in trials):
+        feeling = [trial for trial in trials if trial.reporter.metric == metric and trial.feels]
+        strong = [trial for trial in feeling if trial.own >= ENOUGH]
+        if strong:
+            chosen.append(max(strong, key=_selectivity))
+        elif feeling:
+            chosen.append(max(feeling, key=_strength))
+    return tuple(chosen)
+
+
+def _selectivity(trial: CandidateTrial) -> float:
+    return trial.own / (max(trial.others, 0.0) + _FLOOR)
+
+
+def _strength(trial: CandidateTrial) -> float:
+    return trial.own

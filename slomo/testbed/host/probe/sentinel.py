@@ -1,0 +1,193 @@
+"""The sentinel: two chases and a stream, a fifth of a second between experiments, that see the machine itself change.
+
+A virtual machine's neighbours come and go: what it owns of the shared cache can change tenfold within hours. A change
+while an experiment runs would pass for pressure, so the experiment is repeated.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from slomo.errors import UnstableMeasurementError
+from slomo.testbed.host.interleaving import WindowTaker
+from slomo.testbed.host.probe.reporters import stream_mib
+from slomo.testbed.host.probe.standing import StandingPrograms
+from slomo.testbed.host.settings import HostSettings
+from slomo.vocabulary.workload import Workload
+
+T = TypeVar("T")
+INTERVAL_S = 0.01
+_WINDOW_S, _SETTLE_S = 0.06, 0.015
+_INSIDE = 0.6  # of the shared cache: a working set that lies in it while it is ours
+_ATTEMPTS = 4
+_JUST_S = 0.5
+_SCATTERS = 4.0  # of the sentinel itself, which are no movement
+#: times faster or slower than at calibration: another cache
+ANOTHER = 1.5
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the sentinel saw: speed of each of its programs [Mpps]."""
+
+    rates: Mapping[str, float] = field(default_factory=dict)
+
+    def change(self, later: "Look") -> tuple[str, float]:
+        """Return what changed most until a later look, and its speed then over now; ``("", 1.0)`` without programs.
+
+        Examples
+        --------
+        >>> Look({"cache": 2.0, "memory": 1.0}).change(Look({"cache": 1.0, "memory": 1.1}))
+        ('cache', 0.5)
+        """
+        both = {name: later.rates[name] / rate for name, rate in self.rates.items() if name in later.rates and rate > 0}
+        return max(both.items(), key=lambda item: factor(item[1]), default=("", 1.0))
+
+
+def factor(ratio: float) -> float:
+    """Return a ratio or its inverse, whichever is above 1."""
+    return max(ratio, 1.0 / max(ratio, 1e-9))
+
+
+def sentinel_programs(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
+    """Return the programs, by what they watch.
+
+    Examples
+    --------
+    >>> sorted(sentinel_programs(2.0, 14.0))
+    ['cache', 'memory', 'stream']
+    """
+    sizes = {
+        "cache": (max(1.5 * l2_mib, _INSIDE * llc_mib), "chain"),
+        "memory": (stream_mib(llc_mib), "chain"),
+        "stream": (stream_mib(llc_mib), "sequential"),
+    }
+    return {
+        name: Workload(
+            "synthetic", {"data_size_mib": round(size, 3), "pattern": pattern, "reads_per_packet": 64, "burst": 1}
+        )
+        for name, (size, pattern) in sizes.items()
+    }
+
+
+@dataclass
+class Sentinel:
+    """Looks at the machine while nothing else runs.
+
+    Parameters
+    ----------
+    standing : StandingPrograms
+        Where its programs stand.
+    programs : mapping of str to Workload
+        What they are.
+    settings : HostSettings
+        Least share of the core.
+    """
+
+    standing: StandingPrograms
+    programs: Mapping[str, Workload]
+    settings: HostSettings
+
+    def look(self) -> Look:
+        """Return what it sees now.
+
+        Raises
+        ------
+        UnstableMeasurementError
+            If it does not get its core.
+        """
+        attempts = _ATTEMPTS + 2 * self.settings.attempts
+        taker = WindowTaker(replace(self.settings, settle_s=_SETTLE_S, attempts=attempts), _WINDOW_S)
+        rates = {}
+        for name, workload in self.programs.items():
+            with self.standing.awake(workload) as tenant:
+                rates[name] = taker.take([tenant])[0].rate_mpps
+        return Look(rates)
+
+
+def scatter_of(looks: Sequence[Look]) -> float:
+    """Return by how much successive looks differ: the median of the largest relative change.
+
+    Examples
+    --------
+    >>> round(scatter_of([Look({"cache": 1.0}), Look({"cache": 1.1}), Look({"cache": 1.1})]), 3)
+    0.05
+    """
+    changes = [factor(one.change(other)[1]) - 1.0 for one, other in pairwise(looks)]
+    return statistics.median(changes) if changes else 0.0
+
+
+@dataclass
+class DriftWatch:
+    """Repeats an experiment during which the machine changed.
+
+    Parameters
+    ----------
+    look : callable
+        Looks at the machine.
+    limit : float
+        Relative change that is none.
+    attempts : int
+        Repetitions, at most.
+    calibrated : Look
+        What was seen at calibration; empty where that is not known.
+    """
+
+    look: Callable[[], Look]
+    limit: float
+    attempts: int
+    calibrated: Look = field(default_factory=Look)
+    _last: tuple[float, Look] = (float("-inf"), Look())
+
+    def around(self, measure: Callable[[], T], label: str) -> tuple[T, dict[str, Any]]:
+        """Return what `measure` returns and what the provenance keeps, once nothing moved meanwhile.
+
+        Raises
+        ------
+        UnstableMeasurementError
+            If it moved every time, or the cache is not the one that the reporters were calibrated for.
+        """
+        before = self._just_seen()
+        for repeated in range(self.attempts + 1):
+            result = measure()
+            after = self.look()
+            self._last = (time.monotonic(), after)
+            what, change = before.change(after)
+            if factor(change) <= 1.0 + self.limit:
+                self.require_same_cache(after)
+                return result, {"change": change, "of": what, "repeated": repeated, "rates": dict(after.rates)}
+            before = after
+        raise UnstableMeasurementError(
+            f"{label}: the machine changed while this was measured, {self.attempts + 1} times in a row: the sentinel's "
+            f"'{what}' ran at {change:.2f} times its speed afterwards (limit {self.limit:.0%})",
+            hint="others use the machine below: wait, see `slomo doctor`; the same command then goes on from here",
+        )
+
+    def _just_seen(self) -> Look:
+        """Return the look after the experiment before, where nothing lies between."""
+        seen_s, look = self._last
+        return look if time.monotonic() - seen_s < _JUST_S else self.look()
+
+    def require_same_cache(self, seen: Look) -> None:
+        """Raise where what is seen is far from what was seen at calibration."""
+        what, change = self.calibrated.change(seen)
+        if factor(change) > ANOTHER:
+            raise UnstableMeasurementError(
+                f"the reporters were calibrated for another machine than this is now: the sentinel's '{what}' runs at "
+                f"{change:.2f} times its speed of then (needed {1.0 / ANOTHER:.2f} to {ANOTHER:.2f})",
+                hint="what was measured is kept; a new campaign calibrates again by itself",
+            )
+
+
+def drift_limit(settings: HostSettings, scatter: float) -> float:
+    """Return the change that is none: the setting, or several times what the sentinel scatters by itself.
+
+    Examples
+    --------
+    >>> drift_limit(HostSettings(drift_limit=0.1), 0.05)
+    0.2
+    """
+    return max(settings.drift_limit, _SCATTERS * scatter)
