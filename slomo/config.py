@@ -5,7 +5,6 @@ the library takes arguments. A table of settings, as datasette keeps one, makes 
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -127,6 +126,8 @@ def _find_file(file: str | Path | None, environment: Mapping[str, str]) -> Path 
 def _from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
+    import tomllib  # most have no file
+
     try:
         if path.stat().st_size > _FILE_LIMIT_B:
             raise ConfigurationError(f"settings file '{path}' is larger than {_FILE_LIMIT_B} bytes")

@@ -20,7 +20,6 @@ The tree (exit code in brackets; a class without one inherits its parent's)::
 The shape follows ``AxError(message, hint)`` (Ax, exceptions/core.py) and DPDK DTS's severity-as-exit-code.
 """
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -91,6 +90,8 @@ class UnknownNameError(UsageError):
         names = sorted(set(known))
         if hint is None:
             folded = {candidate.lower(): candidate for candidate in names}
+            import difflib  # only a wrong name needs it
+
             near = difflib.get_close_matches(str(name).lower(), list(folded), n=1, cutoff=0.5)
             guess = f"did you mean '{folded[near[0]]}'? " if near else ""
             hint = f"{guess}Known: {', '.join(names) if names else 'none'}"

@@ -11,10 +11,12 @@ What slomo ships comes first: no plug-in can take the name of something built in
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slomo.errors import ConfigurationError, UnknownNameError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 #: group of entry points -> what its objects are
 GROUPS: Mapping[str, str] = {
@@ -27,7 +29,7 @@ GROUPS: Mapping[str, str] = {
 
 
 @functools.cache
-def plugins(group: str) -> Mapping[str, EntryPoint]:
+def plugins(group: str) -> "Mapping[str, EntryPoint]":
     """Return the entry points of a group by name; the first package wins a name that two give.
 
     Examples
@@ -35,6 +37,8 @@ def plugins(group: str) -> Mapping[str, EntryPoint]:
     >>> plugins("slomo.nothing-has-this")
     {}
     """
+    from importlib.metadata import entry_points  # loads the e-mail parser; what is built in needs no look
+
     listed: dict[str, EntryPoint] = {}
     for point in entry_points(group=group):
         listed.setdefault(point.name, point)

@@ -81,8 +81,8 @@ def _derivatives(servers: Servers, vector: Floats, reference: Floats, radius: Fl
         return whole
 
     middle, spread = over_all(0.5 * (slopes.low + slopes.high)), over_all(0.5 * (slopes.high - slopes.low))
-    if servers.held is not None:
-        rows = np.arange(places) * pressures + servers.held
+    if servers.socket.held is not None:
+        rows = np.arange(places) * pressures + servers.socket.held
         share, wide = _shares(servers, slopes)
         least = np.abs(middle[:, rows]) + spread[:, rows]
         spread[:, rows] = np.matmul(np.abs(share), spread[:, rows]) + np.matmul(wide, least)
@@ -96,9 +96,11 @@ def _shares(servers: Servers, slopes: _Slopes) -> tuple[Floats, Floats]:
     Shares x of a full cache of size w are w x / X, X the sum of x; their slopes w / X (1 - x / X). Where the box holds
     full and other caches, the radius is `_HOPELESS`.
     """
-    low, high = slopes.least[:, :, servers.held], slopes.most[:, :, servers.held]
+    low, high = slopes.least[:, :, servers.socket.held], slopes.most[:, :, servers.socket.held]
     lowest, highest = (np.maximum(side.sum(axis=1), TINY)[:, None, None] for side in (low, high))
-    wanted = [np.minimum(np.maximum(side, servers.full_kib[..., None]), servers.llc_kib) for side in (lowest, highest)]
+    wanted = [
+        np.minimum(np.maximum(side, servers.full_kib[..., None]), servers.socket.llc_kib) for side in (lowest, highest)
+    ]
     same = np.eye(low.shape[1])
     part = [same - (high / lowest[..., 0])[:, :, None], same - (low / highest[..., 0])[:, :, None]]
     scale = [wanted[0] / highest, wanted[0] / lowest]
@@ -108,6 +110,22 @@ def _shares(servers: Servers, slopes: _Slopes) -> tuple[Floats, Floats]:
     mixed = ~free & (wanted[0] != wanted[1])
     middle = np.where(free, same, 0.5 * (least + most))
     return middle, np.where(mixed, _HOPELESS, np.where(free, 0.0, 0.5 * (most - least)))
+
+
+def _bilinear(weight: Floats) -> Floats:
+    """Return weights over 1, u and u u' (`pressure_basis`), axis -2, as weights over pairs of (1, u).
+
+    Examples
+    --------
+    >>> _bilinear(np.array([[7.0], [2.0], [3.0]])).tolist()
+    [[[7.0], [0.0]], [[2.0], [3.0]]]
+    """
+    *outer, _, size = weight.shape
+    table = np.zeros((*outer, 1 + size, 1 + size, size))
+    row, column = np.tril_indices(size)
+    table[..., 0, 0, :], table[..., 1:, 0, :] = weight[..., 0, :], weight[..., 1 : 1 + size, :]
+    table[..., row + 1, column + 1, :] = weight[..., 1 + size :, :]
+    return table
 
 
 def _slopes(servers: Servers, vector: Floats, reach: Floats) -> _Slopes:
@@ -121,7 +139,7 @@ def _slopes(servers: Servers, vector: Floats, reach: Floats) -> _Slopes:
     steepest = np.where(moves, servers.scale / (low + servers.scale) ** 2, 0.0)[..., None]
     flattest = np.where(always, servers.scale / (high + servers.scale) ** 2, 0.0)[..., None]
     shares = [np.concatenate([np.ones((*p.shape[:2], 1)), p / (p + servers.scale)], axis=2) for p in (low, high)]
-    table = servers.weight[..., :size].reshape(*vector.shape[:2], 1 + size, 1 + size, size)
+    table = _bilinear(servers.weight[..., :size])
     both = (table + table.swapaxes(2, 3))[:, :, 1:]
     middle = np.einsum("spjkm,spk->spjm", both, 0.5 * (shares[0] + shares[1]))
     spread = np.einsum("spjkm,spk->spjm", np.abs(both), 0.5 * (shares[1] - shares[0]))

@@ -10,14 +10,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.tables import Tables, kinds
+from slomo.equilibrium.tables import Socket, Tables
 from slomo.models.base import Floats
+from slomo.models.contentiousness import pressure_basis
 
 #: Converged once no value moves by more than this share of the largest solo value beside it.
 TOLERANCE = 1e-3
 #: An NF that serves less than this share of what it could is nothing to its neighbours.
 LEAST_LOAD = 1e-3
 TINY = 1e-12
+_UNTOUCHED = (0.0, 0.0, np.nan, np.inf)
 #: Servers still moving are laid out anew where they are fewer than this share of those laid out.
 _SPARSE = 0.6
 
@@ -30,18 +32,14 @@ class Servers:
     ----------
     start, scale, limit : ndarray, shape (servers, places, pressures)
         Solo values, half-saturations and largest pressures known.
-    weight : ndarray, shape (servers, places, (1 + pressures) ** 2, answers)
-        As `slomo.equilibrium.tables.tables` lays it out.
+    weight : ndarray, shape (servers, places, terms, answers)
+        As in `slomo.equilibrium.tables.Tables`.
     low, high : ndarray, shape (servers, places, answers)
-        Range of the answers: pressures and, at reduced load, speed.
+        Range of the answers: pressures, then speed.
     offered : ndarray, shape (servers, places)
         Offered load [Mpps]; infinite where saturated.
-    rates : ndarray of bool, shape (pressures,)
-        Pressures that scale with served packets.
-    held : int or None
-        Column of the cache's occupancy.
-    llc_kib : float
-        Size of the cache [KiB].
+    socket : Socket
+        What they share.
     full_kib : ndarray, shape (servers, 1)
         What the NFs hold together at the least [KiB]: what they hold solo, up to what a full cache holds.
     """
@@ -53,9 +51,7 @@ class Servers:
     low: Floats
     high: Floats
     offered: Floats
-    rates: NDArray[np.bool_]
-    held: int | None
-    llc_kib: float
+    socket: Socket
     full_kib: Floats
 
     def only(self, rows: NDArray[np.int64]) -> "Servers":
@@ -66,23 +62,51 @@ class Servers:
 
 @dataclass(frozen=True, eq=False)
 class Rest:
-    """Where the rounds ended: vectors, shape (servers, places, pressures), and per server how they went."""
+    """Where the rounds ended.
+
+    Attributes
+    ----------
+    vector, felt : ndarray, shape (servers, places, pressures)
+        Everybody's vector, and what each feels from the others.
+    went : ndarray, shape (servers, 4)
+        Whether it converged, rounds taken, ratio of the last two steps, last step.
+    """
 
     vector: Floats
-    converged: NDArray[np.bool_]
-    rounds: NDArray[np.int64]
-    ratio: Floats
-    step: Floats
+    felt: Floats
+    went: Floats
+
+    @classmethod
+    def untouched(cls, servers: int, places: int, pressures: int) -> "Rest":
+        """Return room for where rounds end."""
+        vectors = np.zeros((2, servers, places, pressures))
+        return cls(vectors[0], vectors[1], np.array([_UNTOUCHED] * servers).reshape(servers, 4))
+
+    @property
+    def converged(self) -> NDArray[np.bool_]:
+        """Which servers came to rest."""
+        return self.went[:, 0] > 0.0
+
+    @property
+    def rounds(self) -> NDArray[np.int64]:
+        """Rounds each took."""
+        return self.went[:, 1].astype(np.int64)
+
+    @property
+    def ratio(self) -> Floats:
+        """Last step over the one before."""
+        ratio: Floats = self.went[:, 2]
+        return ratio
+
+    @property
+    def step(self) -> Floats:
+        """Last step."""
+        step: Floats = self.went[:, 3]
+        return step
 
 
 def laid_out(
-    table: Tables,
-    members: NDArray[np.int64],
-    offered: Floats,
-    names: tuple[str, ...],
-    caps: Floats,
-    llc_kib: float,
-    full_kib: float = 0.0,
+    table: Tables, members: NDArray[np.int64], offered: Floats, socket: Socket, full_kib: Floats | float = 0.0
 ) -> Servers:
     """Lay out the servers `members`, shape (servers, places), -1 for an empty place.
 
@@ -91,54 +115,57 @@ def laid_out(
     table : Tables
         Of the distinct NFs.
     offered : ndarray, shape (servers, places)
-        Offered load [Mpps]; NaN where saturated. The speeds are left out where nobody is offered less.
-    names : tuple of str
-        The pressures.
-    caps : ndarray, shape (pressures,)
-        What the machine has of each.
-    llc_kib : float
-        Size of the cache [KiB].
-    full_kib : float
-        What it holds at the least when it is full [KiB].
+        Offered load [Mpps]; infinite where saturated.
+    socket : Socket
+        What they share.
+    full_kib : ndarray, shape (servers,), or float
+        What the cache holds at the least when it is full [KiB].
     """
-    held = names.index("L3OCC") if "L3OCC" in names else None
     here = (members >= 0)[:, :, None]
-    answers = len(names) + bool(np.isfinite(offered).any())
     start = table.start[members] * here
+    held = in_order(start[:, :, [0 if socket.held is None else socket.held]])[:, 0]
     return Servers(
         start,
         table.scale[members],
-        np.minimum(table.limit[members], caps),
-        table.weight[:, :, :answers][members] * here[:, :, :, None],
-        table.low[:, :answers][members] * here,
-        table.high[:, :answers][members] * here,
-        np.where(np.isfinite(offered), offered, np.inf),
-        kinds(names)[0],
-        held,
-        llc_kib,
-        np.minimum(start[:, :, [0 if held is None else held]].sum(axis=1), full_kib),
+        np.minimum(table.limit[members], socket.caps),
+        table.weight[members] * here[:, :, :, None],
+        table.low[members] * here,
+        table.high[members] * here,
+        offered,
+        socket,
+        np.minimum(held, np.reshape(full_kib, (-1, 1))),
     )
+
+
+def in_order(values: Floats) -> Floats:
+    """Add along the places, one after the other: ``(servers, places, n)`` -> ``(servers, 1, n)``.
+
+    Examples
+    --------
+    >>> in_order(np.ones((1, 3, 2))).tolist()
+    [[[3.0, 3.0]]]
+    """
+    if values.shape[1] == 0:
+        return np.zeros((len(values), 1, values.shape[2]))
+    total: Floats = np.add.accumulate(values, axis=1)[:, -1:]
+    return total
 
 
 def come_to_rest(servers: Servers, tries: Sequence[tuple[float, int]]) -> Rest:
     """Run the tries, each a damping and its most rounds, on the servers that have not come to rest before."""
-    count, places, _ = servers.start.shape
-    rest = Rest(
-        within_cache(servers, servers.start.copy()),
-        np.zeros(count, dtype=bool),
-        np.zeros(count, dtype=np.int64),
-        np.full(count, np.nan),
-        np.full(count, np.inf),
-    )
+    count, places, pressures = servers.start.shape
+    rest = Rest.untouched(count, places, pressures)
+    rest.vector[:] = within_cache(servers, servers.start.copy())
     active = np.arange(count)
     reference = np.maximum(servers.start.max(axis=1, initial=0.0), TINY)[:, None, :]
     if not places or not count:
-        rest.converged[:] = True
+        rest.went[:, 0] = 1.0
         return rest
     for damping, rounds in tries:
         active = _tried(servers, reference, rest, active, damping, rounds)
         if not len(active):
             break
+    rest.felt[:] = np.maximum(in_order(rest.vector) - rest.vector, 0.0)
     return rest
 
 
@@ -158,10 +185,9 @@ def _tried(
         if last or done.any():
             for leaving, converged in ((done, True), (still & ~done, False)) if last else ((done, True),):
                 at = active[leaving]
-                rest.vector[at], rest.converged[at] = following[leaving], converged
-                rest.rounds[at] = before[leaving] + number
-                rest.ratio[at] = np.minimum(moved[leaving] / np.maximum(step[leaving], TINY), 1e9)
-                rest.step[at] = moved[leaving]
+                ratio = np.minimum(moved[leaving] / np.maximum(step[leaving], TINY), 1e9)
+                rest.vector[at], rest.went[at, 0] = following[leaving], converged
+                rest.went[at, 1:] = np.column_stack([before[leaving] + number, ratio, moved[leaving]])
             still = still & ~done
             if last or not still.any():
                 break
@@ -175,22 +201,24 @@ def _tried(
 
 def within_cache(servers: Servers, vector: Floats) -> Floats:
     """Scale occupancy, in place, so that all NFs together hold no more than the cache and no less than a full one."""
-    if servers.held is not None:
-        total = vector[:, :, servers.held].sum(axis=1, keepdims=True)
-        wanted = np.minimum(np.maximum(total, servers.full_kib), servers.llc_kib)
-        vector[:, :, servers.held] *= wanted / np.maximum(total, TINY)
+    held = servers.socket.held
+    if held is not None:
+        total = in_order(vector[:, :, held, None])[:, 0]
+        wanted = np.minimum(np.maximum(total, servers.full_kib), servers.socket.llc_kib)
+        vector[:, :, held] *= wanted / np.maximum(total, TINY)
     return vector
 
 
 def answer(servers: Servers, vector: Floats) -> Floats:
     """Return everybody's answer to everybody else."""
-    pressure = vector.sum(axis=1, keepdims=True) - vector
+    size = vector.shape[2]
+    pressure = in_order(vector) - vector
     found = _under(servers, pressure)
-    if found.shape[2] == vector.shape[2]:
-        return found
-    load = load_of(servers.offered, found[:, :, -1])[:, :, None]
-    faster = _under(servers, pressure * np.where(servers.rates, 1.0 / load, 1.0))
-    scaled: Floats = faster[:, :, :-1] * np.where(servers.rates, load, 1.0)
+    if not np.isfinite(servers.offered).any():
+        return found[:, :, :size]
+    load, rates = load_of(servers.offered, found[:, :, size])[:, :, None], servers.socket.rates
+    faster = _under(servers, pressure * np.where(rates, 1.0 / load, 1.0))
+    scaled: Floats = faster[:, :, :size] * np.where(rates, load, 1.0)
     return scaled
 
 
@@ -200,10 +228,7 @@ def load_of(offered: Floats, possible_mpps: Floats) -> Floats:
 
 
 def _under(servers: Servers, pressure: Floats) -> Floats:
-    kept = np.minimum(np.maximum(pressure, 0.0), servers.limit)
-    terms = np.empty((*kept.shape[:2], kept.shape[2] + 1))
-    terms[:, :, 0] = 1.0
-    np.divide(kept, kept + servers.scale, out=terms[:, :, 1:])
-    basis = (terms[:, :, :, None] * terms[:, :, None, :]).reshape(*kept.shape[:2], 1, -1)
-    found: Floats = np.matmul(basis, servers.weight)[:, :, 0, :]
+    basis = pressure_basis(pressure, servers.scale, servers.limit)
+    # terms of several columns are added one by one, as the compiled rounds do; a matrix product has its own order
+    found: Floats = np.add.reduce(basis[:, :, :, None] * servers.weight, axis=2)
     return np.minimum(np.maximum(found, servers.low), servers.high)

@@ -10,14 +10,16 @@ proven by `slomo.equilibrium.bound` where slopes allow.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.bound import proven_bound
-from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, Servers, come_to_rest, laid_out, load_of
-from slomo.equilibrium.tables import bound_tables, kinds, read_mpps, tables, vector_tables
-from slomo.errors import ConfigurationError, InvalidValueError, MissingMetricError
+from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, load_of
+from slomo.equilibrium.settling import TRIES, Bench, bench_of, responses_of
+from slomo.equilibrium.tables import interval_scores, kinds, read_mpps, vector_tables
+from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
 from slomo.models.intervals import ends_mpps
@@ -25,16 +27,10 @@ from slomo.models.neighbourhood import within
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
 from slomo.models.responses.server_response import ServerResponse
-from slomo.vocabulary.metrics import METRICS
 
-#: Share of the way to the answer that a round goes, and most rounds: a usual try (0.5 takes half as many rounds again),
-#: and two for servers that swing around their fixed point.
-TRIES = ((0.8, 40), (0.4, 80), (0.15, 160))
 _CHUNK = 1024
 #: Below this many places a set finds the distinct NFs sooner than sorting.
 _FEW = 64
-#: Share by which counted occupancies may add up to more than the cache.
-_ROUNDING = 0.02
 _PER_PLACE = ("load", "throughput_mpps", "low_mpps", "high_mpps")
 
 
@@ -74,6 +70,18 @@ class Joint:
     proven: NDArray[np.bool_]
 
 
+class AtRest(Protocol):
+    """What the vectors of servers at rest follow from."""
+
+    @property
+    def pressure(self) -> Floats:
+        """As :class:`Joint` has it."""
+
+    @property
+    def load(self) -> Floats:
+        """As :class:`Joint` has it."""
+
+
 @dataclass(frozen=True)
 class _Asked:
     """What is asked about each server, besides who runs there."""
@@ -81,33 +89,6 @@ class _Asked:
     coverage: float
     window_s: float | None
     prove: bool
-
-
-def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
-    """Return the models' server responses.
-
-    Raises
-    ------
-    MissingMetricError
-        Where a model was trained without the competition beside it.
-    ConfigurationError
-        Where models answer to different pressures.
-    """
-    without = [model.workload.nf for model in models if model.response is None]
-    if without:
-        raise MissingMetricError(
-            f"{', '.join(dict.fromkeys(without))} was profiled without the competition beside it",
-            hint="profile and train again, or ask for method 'composed'",
-        )
-    found = tuple(model.response for model in models if model.response is not None)
-    kinds = {response.pressure_names for response in found}
-    if len(kinds) > 1:
-        shown = "; ".join(sorted(", ".join(names) for names in kinds))
-        raise ConfigurationError(
-            f"these NFs were profiled with different pressure metrics: {shown}",
-            hint="train them from datasets that report the same metrics",
-        )
-    return found
 
 
 def solve_joint(
@@ -207,7 +188,7 @@ def check_servers(models: Sequence[NFModel], members: NDArray[np.integer], offer
 
 
 def joint_vectors(
-    models: Sequence[NFModel], members: NDArray[np.integer], found: Joint, names: tuple[str, ...]
+    models: Sequence[NFModel], members: NDArray[np.integer], found: AtRest, names: tuple[str, ...]
 ) -> Floats:
     """Return every NF's core-level vector at its fixed point, shape ``(servers, places, len(names))``.
 
@@ -215,10 +196,11 @@ def joint_vectors(
     An NF alone answers with its solo vector.
     """
     members = np.asarray(members, dtype=np.int64)
-    responses = responses_of(models)
+    bench = bench_of(tuple(models))
+    responses = bench.responses
     rates, polled = kinds(names)
     solo, weight, low, high = (part[members] for part in vector_tables(responses, names))
-    inner, load = tables(responses), found.load[:, :, None]
+    inner, load = bench.table, found.load[:, :, None]
     pressure = found.pressure * _stretch(found.load, responses[0])
     basis = pressure_basis(pressure, inner.scale[members], inner.limit[members])
     result = np.minimum(np.maximum(np.matmul(basis[:, :, None, :], weight)[:, :, 0, :], low), high)
@@ -227,25 +209,15 @@ def joint_vectors(
     result = np.where(present, result, 0.0)
     result = np.where(rates, result * load, result)
     if "L3OCC" in names:
-        held, llc_kib = names.index("L3OCC"), _llc_kib(models)
+        held, llc_kib = names.index("L3OCC"), bench.socket.llc_kib
         total = np.nansum(result[:, :, held], axis=1, keepdims=True)
         least = np.minimum(
-            np.nansum(solo[:, :, held] * present[:, :, 0], axis=1, keepdims=True), _full_kib(responses, llc_kib)
+            np.nansum(solo[:, :, held] * present[:, :, 0], axis=1, keepdims=True),
+            bench.full_kib(members)[:, None],
         )
         wanted = np.minimum(np.maximum(total, least), llc_kib)
         result[:, :, held] *= wanted / np.maximum(total, TINY)
     return np.where(polled & (load < 1.0) & (members >= 0)[:, :, None], np.nan, result)
-
-
-def _llc_kib(models: Sequence[NFModel]) -> float:
-    """Return the size of the cache; infinite where no model knows its machine."""
-    return next((float(model.capacities.llc_kib) for model in models if model.capacities is not None), np.inf)
-
-
-def _full_kib(responses: Sequence[ServerResponse], llc_kib: float) -> float:
-    """Return what a full cache holds at the least, as most of the NFs saw it; 0 where that is more than it can."""
-    seen = float(np.median([response.full_kib for response in responses]))
-    return seen if seen <= (1.0 + _ROUNDING) * llc_kib else 0.0
 
 
 def _stretch(load: Floats, response: ServerResponse) -> Floats:
@@ -266,15 +238,9 @@ def _solved(
     asked: _Asked,
 ) -> Joint:
     """Solve servers whose places are in canonical order: the rounds, then every NF's throughput read at their end."""
-    responses = responses_of(models)
-    names = responses[0].pressure_names
-    capacities = next((model.capacities for model in models if model.capacities is not None), None)
-    caps = np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in names])
-    llc_kib = _llc_kib(models)
-    servers = laid_out(tables(responses), members, offered, names, caps, llc_kib, _full_kib(responses, llc_kib))
-    rest = come_to_rest(servers, tries)
-    vector, present = rest.vector, members >= 0
-    pressure = np.maximum(vector.sum(axis=1, keepdims=True) - vector, 0.0) * present[:, :, None]
+    bench, most = bench_of(tuple(models)), np.where(np.isfinite(offered), offered, np.inf)
+    responses, rest, present = bench.responses, bench.settle(members, most, tries), members >= 0
+    pressure = rest.felt * present[:, :, None]
     mpps = np.zeros(members.shape)
     mpps[present] = read_mpps(responses, members[present], pressure[present])
     alone = present & (present.sum(axis=1) == 1)[:, None]
@@ -282,24 +248,24 @@ def _solved(
         mpps[alone] = np.array([model.solo_mpps for model in models])[members[alone]]
     below, above = _ends(models, responses, members, mpps, asked.coverage)
     spread = _arrivals(responses, members, offered, asked)
-    most = servers.offered
     load = np.where(present, load_of(most, mpps), 0.0)
     low = np.maximum(np.minimum(below, most - spread), 0.0)
     high = np.minimum(above, most + spread)
-    bound, proven = _bounds(servers, rest, prove=asked.prove)
+    bound, proven = bounds(bench, members, most, rest, prove=asked.prove)
     served = np.minimum(mpps, most)
     return Joint(pressure, load, served, low, high, rest.converged, rest.rounds, rest.ratio, bound, proven)
 
 
-def _bounds(servers: Servers, rest: Rest, *, prove: bool) -> tuple[Floats, NDArray[np.bool_]]:
+def bounds(
+    bench: Bench, members: NDArray[np.int64], offered: Floats, rest: Rest, *, prove: bool
+) -> tuple[Floats, NDArray[np.bool_]]:
     """Bound what is left to go: proven, or estimated from how the last two steps shrank."""
     bound = np.where(rest.ratio < 1.0, rest.step * rest.ratio / np.maximum(1.0 - rest.ratio, TINY), np.inf)
-    if not prove or np.isfinite(servers.offered).any() or not servers.start.size:
+    if not prove or np.isfinite(offered).any() or not members.size:
         return bound, np.zeros(len(bound), dtype=bool)
-    certain = np.full(len(bound), np.inf)
-    rows = np.flatnonzero(rest.converged)
+    certain, rows = np.full(len(bound), np.inf), np.flatnonzero(rest.converged)
     if len(rows):
-        certain[rows] = proven_bound(servers.only(rows), rest.vector[rows])
+        certain[rows] = proven_bound(bench.laid_out(members[rows], offered[rows]), rest.vector[rows])
     return np.where(np.isfinite(certain), certain, bound), np.isfinite(certain)
 
 
@@ -311,11 +277,12 @@ def _ends(
     coverage: float,
 ) -> tuple[Floats, Floats]:
     """Return both ends of each saturated NF's interval [Mpps], as `ConformalCalibration` gives them."""
-    low, high, floor = bound_tables(responses, coverage)
+    table = np.array([interval_scores(response, coverage) for response in responses])
+    floor = np.array([response.calibration.floor for response in responses])
     kind, present = within(members), members >= 0
     solo = np.where(present, np.array([model.solo_mpps for model in models])[members], 1.0)
     alone = present.sum(axis=1, keepdims=True) == 1
-    scores = [np.where(alone, 0.0, table[members, kind]) for table in (low, high)]
+    scores = [np.where(alone, 0.0, table[:, side][members, kind]) for side in (0, 1)]
     below, above = ends_mpps(mpps, solo, floor[members], (scores[0], scores[1]))
     return np.where(present, below, 0.0), np.where(present, above, 0.0)
 

@@ -7,6 +7,7 @@ finds the plain cases, Mahalanobis distance the unusual combinations of usual va
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,27 @@ class Applicability:
         worst = outside.max(axis=1, initial=0.0)
         codes = ((worst > SLACK) | (distance > self.reach * (1.0 + FAR))).astype(np.int8)
         return np.where((worst > FAR) | np.isnan(vectors).any(axis=1), 2, codes).astype(np.int8)
+
+    def covers(self, row: Sequence[float]) -> bool:
+        """Return whether one row without gaps is supported, as :meth:`codes` says; plain numbers, for one question."""
+        low, high, centre, precision, farthest = self._inside
+        for value, least, most in zip(row, low, high, strict=True):
+            if value < least or value > most:
+                return False
+        away = [value - middle for value, middle in zip(row, centre, strict=True)]
+        squared = 0.0
+        for one, weights in zip(away, precision, strict=True):
+            for other, weight in zip(away, weights, strict=True):
+                squared += one * weight * other
+        return squared <= farthest
+
+    @cached_property
+    def _inside(self) -> tuple[list[float], list[float], list[float], list[list[float]], float]:
+        """Range with its slack, centre and precision in the metrics' own units, and the square of the reach."""
+        span = self._span()
+        low, high, centre = self.low - SLACK * span, self.high + SLACK * span, self.low + span * self.centre
+        precision = (self.precision / span[:, np.newaxis] / span).tolist()
+        return low.tolist(), high.tolist(), centre.tolist(), precision, (self.reach * (1.0 + FAR)) ** 2
 
     def check(self, vectors: Floats) -> tuple[list[Verdict], list[tuple[str, ...]]]:
         """Return a verdict and its reasons for each row of shape ``(n, len(feature_names))``."""

@@ -260,6 +260,22 @@ def ends_mpps(
     return np.maximum(predicted + np.minimum(low, -least), 0.0), predicted + np.maximum(high, least)
 
 
+def interval_of_one(
+    predicted_mpps: float, solo_mpps: float, floor: float, bounds: tuple[float, float]
+) -> tuple[float, float]:
+    """Return what :func:`ends_mpps` returns for one prediction, to the last bit, without arrays.
+
+    Examples
+    --------
+    >>> interval_of_one(9.0, 10.0, 0.025, (-1.0, 1.0))
+    (7.75, 10.25)
+    """
+    scale, least = solo_mpps * (floor + max(1.0 - predicted_mpps / solo_mpps, 0.0)), LEAST * solo_mpps
+    low = min(max(scale * bounds[0], -solo_mpps), solo_mpps)
+    high = min(max(scale * bounds[1], -solo_mpps), solo_mpps)
+    return max(predicted_mpps + min(low, -least), 0.0), predicted_mpps + max(high, least)
+
+
 def error_scale(predicted_mpps: Floats, solo_mpps: float | Floats, floor: float | Floats = FLOOR) -> Floats:
     """Return the scale of errors [Mpps]: a floor plus the predicted loss, as errors grow with the slowdown.
 

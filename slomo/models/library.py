@@ -1,6 +1,7 @@
 """A library of models: one NFModel per machine and workload, found by name, saved and loaded as data.
 
-Loading reads an index only; an NF's files are read when it is first asked for. Neither needs scikit-learn or xgboost.
+Loading reads an index only; an NF's files are read when it is first asked for, and each of its sensitivity models is
+built and checked when that one is. None of it needs scikit-learn or xgboost.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

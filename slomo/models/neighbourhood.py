@@ -4,6 +4,8 @@ One neighbour presses little and the profile has few settings so gentle; many of
 counted apart for each of these kinds of neighbourhood (Mondrian conformal prediction; Vovk et al. 2005, section 4.5).
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +36,18 @@ def neighbourhood(count: NDArray[np.integer], most: NDArray[np.integer]) -> Kind
     size = np.searchsorted([1, 2, 3, 5], count, side="right")
     kind: Kinds = np.where(size < 2, 0, 2 * size - 3 + (3 * most > 2 * count))
     return np.where(size == 0, UNKNOWN, kind).astype(np.int64)
+
+
+@lru_cache(maxsize=1024)
+def kind_of(count: int, most: int) -> int:
+    """Return the kind of one neighbourhood of `count` NFs, `most` of them of the commonest kind.
+
+    Examples
+    --------
+    >>> NEIGHBOURHOODS[kind_of(4, 1)]
+    '3-4 unlike'
+    """
+    return int(neighbourhood(np.array([count]), np.array([most]))[0])
 
 
 def beside(members: NDArray[np.integer]) -> Kinds:

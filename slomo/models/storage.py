@@ -7,7 +7,7 @@ can be named (path traversal), and every number is checked before it enters a mo
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 from slomo.errors import ConfigurationError, SlomoError, StoreError
 from slomo.files.durable import turn_taking, write_durably
 from slomo.models.applicability import Applicability
+from slomo.models.base import SensitivityModel
 from slomo.models.checked_json import HINT, check_version, field, finite, mapping, parse_object, read_text, text
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
@@ -33,6 +34,10 @@ INDEX, MANIFEST, MODEL = "library.json", "manifest.json", "model.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,140}")
 #: Folders that this file made: readable name, who it is, which version.
 _VERSION = re.compile(r"[A-Za-z0-9._-]+\.[0-9a-f]{8}(\.[0-9a-f]{12})?")
+
+
+#: What reading a damaged file may end in.
+_DAMAGES = (SlomoError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -123,11 +128,9 @@ def read_model(entry: Entry) -> NFModel:
             raise ConfigurationError(f"{path} lists no {MODEL}", hint=HINT)
         contents = {name: read_text(entry.folder / name, digest) for name, digest in files.items()}
         described = parse_object(contents[MODEL], str(entry.folder / MODEL))
-        model = _assemble(_renamed(described), contents, _renamed(manifest))
-    except SlomoError as error:
-        raise ConfigurationError(f"model in {entry.folder}: {error.message}", hint=error.hint) from None
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise ConfigurationError(f"model in {entry.folder} is damaged: {error!r}", hint=HINT) from None
+        model = _assemble(entry.folder, _renamed(described), contents, _renamed(manifest))
+    except _DAMAGES as error:
+        raise _damaged(entry.folder, error) from None
     if (model.machine, model.workload.key) != (entry.machine, entry.workload):
         raise ConfigurationError(
             f"{entry.folder} holds {model.workload.key} on {model.machine}, "
@@ -253,8 +256,45 @@ def _renamed(document: Mapping[str, Any]) -> dict[str, Any]:
     return parts
 
 
-def _assemble(data: Mapping[str, Any], contents: Mapping[str, str], manifest: Mapping[str, Any]) -> NFModel:
-    sensitivity, skipped = {}, {}
+class _Families(Mapping[str, SensitivityModel]):
+    """One NF's sensitivity models, each read from its description, and checked, when it is first asked for.
+
+    A question asks about one family; reading all of them takes longer than answering it.
+    """
+
+    def __init__(self, folder: Path, descriptions: Mapping[str, tuple[Mapping[str, Any], str | None]]) -> None:
+        self._folder, self._descriptions = folder, descriptions
+        self._read: dict[str, SensitivityModel] = {}
+
+    def __getitem__(self, name: str) -> SensitivityModel:
+        if name not in self._read:
+            description, source = self._descriptions[name]
+            try:
+                self._read[name] = sensitivity_from_dict(description, source)
+            except _DAMAGES as error:
+                raise _damaged(self._folder, error) from None
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._descriptions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._descriptions)
+
+    def __len__(self) -> int:
+        return len(self._descriptions)
+
+
+def _damaged(folder: Path, error: Exception) -> ConfigurationError:
+    if isinstance(error, SlomoError):
+        return ConfigurationError(f"model in {folder}: {error.message}", hint=error.hint)
+    return ConfigurationError(f"model in {folder} is damaged: {error!r}", hint=HINT)
+
+
+def _assemble(
+    folder: Path, data: Mapping[str, Any], contents: Mapping[str, str], manifest: Mapping[str, Any]
+) -> NFModel:
+    descriptions, skipped = {}, {}
     for name, description in mapping(data, "sensitivity").items():
         if isinstance(kind := description.get("kind"), str) and not is_known_kind(kind):
             skipped[name] = kind
@@ -264,7 +304,7 @@ def _assemble(data: Mapping[str, Any], contents: Mapping[str, str], manifest: Ma
             raise ConfigurationError(
                 f"model '{name}' needs the file '{str(file)[:80]}', which its manifest does not list", hint=HINT
             )
-        sensitivity[name] = sensitivity_from_dict(description, None if file is None else contents[file])
+        descriptions[name] = (description, None if file is None else contents[file])
     kept = {name: value for name, value in manifest.items() if name not in ("files", "skipped")}
     solo = finite(data, "solo_mpps")
     if solo <= 0:
@@ -275,7 +315,7 @@ def _assemble(data: Mapping[str, Any], contents: Mapping[str, str], manifest: Ma
         capacities=None if data.get("capacities") is None else Capacities.from_dict(mapping(data, "capacities")),
         solo_mpps=solo,
         solo_vector=MetricVector.from_dict(mapping(data, "solo_vector")),
-        sensitivity=sensitivity,
+        sensitivity=_Families(folder, descriptions),
         contentiousness=ContentiousnessProfile.from_dict(mapping(data, "contentiousness")),
         calibration={name: ConformalCalibration.from_dict(item) for name, item in mapping(data, "calibration").items()},
         applicability=Applicability.from_dict(mapping(data, "applicability")),

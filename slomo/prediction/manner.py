@@ -90,7 +90,7 @@ class Manner:
 
     def jointly(self, models: Sequence[NFModel]) -> bool:
         """Return whether these NFs are predicted all at once."""
-        return not self.by_composing and all(model.response is not None for model in models)
+        return not self.by_composing and None not in [model.response for model in models]
 
 
 def manner(fields: MannerFields) -> Manner:

@@ -198,9 +198,12 @@ class Predictor:
         return tuple(self._find(key) for key in keys)
 
     def _how(self, coverage: float, *, explain: bool) -> Manner:
-        return replace(self.how, coverage=coverage, explain=explain)
+        if coverage != self.how.coverage or explain != self.how.explain:
+            self.how = replace(self.how, coverage=coverage, explain=explain)
+        return self.how
 
     def _find(self, name: Named) -> TenantModel:
-        if name not in self._tenants:
-            self._tenants[name] = tenant_of(self.library, name, self.machine)
-        return self._tenants[name]
+        found = self._tenants.get(name)
+        if found is None:
+            found = self._tenants[name] = tenant_of(self.library, name, self.machine)
+        return found

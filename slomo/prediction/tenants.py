@@ -65,17 +65,23 @@ class TenantModels:
     @cached_property
     def models(self) -> tuple[NFModel, ...]:
         """Every tenant's model."""
-        return tuple(tenant.model for tenant in self.tenants)
+        return tuple([tenant.model for tenant in self.tenants])
 
     def on(self, socket: int) -> list[int]:
         """Return the numbers of the tenants on a socket."""
-        return [number for number, place in enumerate(self.sockets) if place == socket]
+        return self.by_socket.get(socket, [])
+
+    @cached_property
+    def by_socket(self) -> dict[int, list[int]]:
+        """The numbers of the tenants on each socket."""
+        on: dict[int, list[int]] = {}
+        for number, socket in enumerate(self.sockets):
+            on.setdefault(socket, []).append(number)
+        return on
 
     def beside(self, number: int) -> list[TenantModel]:
         """Return the tenants that share a socket with tenant `number`."""
-        here = self.sockets[number]
-        pairs = enumerate(zip(self.tenants, self.sockets, strict=True))
-        return [tenant for i, (tenant, socket) in pairs if i != number and socket == here]
+        return [self.tenants[i] for i in self.on(self.sockets[number]) if i != number]
 
     def with_load(self, number: int, offered_mpps: float | None) -> "TenantModels":
         """Return the server with another load offered to one tenant; None saturates it, by the name it has."""
@@ -131,10 +137,9 @@ def server_of(
             f"sockets {list(places)} for {len(workloads)} NFs, needed one socket per NF, counted from 0",
             hint="leave sockets out to put all on the NIC's socket",
         )
-    tenants = tuple(find(name) for name in workloads)
+    tenants = tuple([find(name) for name in workloads])
     server = TenantModels(tenants[0].model.machine if tenants else machine or "", tenants, places, nic_socket)
-    for socket in dict.fromkeys(places):
-        here = server.on(socket)
+    for here in server.by_socket.values():
         check_cores(tenants[here[0]].model, len(here))
     return server
 

@@ -8,7 +8,7 @@ import pytest
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import answer, come_to_rest, laid_out, within_cache
 from slomo.equilibrium.server import TRIES, responses_of, solve_joint
-from slomo.equilibrium.tables import tables
+from slomo.equilibrium.tables import socket_of, tables
 
 MIXES = np.array([[0, 1, -1, -1], [0, 1, 2, -1], [2, 2, 1, 0], [1, 1, -1, -1], [0, -1, -1, -1]])
 
@@ -24,8 +24,7 @@ def servers(models):
     """Lay the mixes out in a cache that is never overfull."""
     responses = responses_of(models)
     names = responses[0].pressure_names
-    no_caps, no_loads = np.full(len(names), np.inf), np.full(MIXES.shape, np.nan)
-    return laid_out(tables(responses), MIXES, no_loads, names, no_caps, np.inf)
+    return laid_out(tables(responses), MIXES, np.full(MIXES.shape, np.inf), socket_of(names, None))
 
 
 def settled(servers, vector):
@@ -57,8 +56,9 @@ def test_far_from_a_fixed_point_nothing_near_is_claimed(servers):
 
 def test_full_caches_are_proven_too(servers):
     """Where everybody's share of a full cache is scaled, the bound still holds the fixed point."""
-    held = servers.start[:, :, servers.held].sum(axis=1, keepdims=True)
-    for full in (replace(servers, llc_kib=0.7 * held.min()), replace(servers, full_kib=0.95 * held)):
+    held = servers.start[:, :, servers.socket.held].sum(axis=1, keepdims=True)
+    small = replace(servers.socket, llc_kib=0.7 * held.min())
+    for full in (replace(servers, socket=small), replace(servers, full_kib=0.95 * held)):
         rest = come_to_rest(full, TRIES)
         bound = proven_bound(full, rest.vector)
         reference = full.start.max(axis=1)[:, None, :]
@@ -70,7 +70,8 @@ def test_full_caches_are_proven_too(servers):
 def test_a_box_of_full_and_other_caches_is_not_proven(servers):
     """Where the cache is just about full, slopes jump within the box and nothing is claimed, without a warning."""
     rest = come_to_rest(servers, TRIES)
-    edge = replace(servers, llc_kib=float(settled(servers, rest.vector)[0, :, servers.held].sum()))
+    held = float(settled(servers, rest.vector)[0, :, servers.socket.held].sum())
+    edge = replace(servers, socket=replace(servers.socket, llc_kib=held))
     assert np.isinf(proven_bound(edge, rest.vector)[0])
 
 

@@ -36,8 +36,10 @@ def _folder(directory: Path) -> Path:
 
 
 def _first(directory: Path) -> NFModel:
-    library = ModelLibrary.load(directory)
-    return next(iter(library.values()))
+    """Read the first model with all its families, each of which is read, and checked, when it is asked for."""
+    model = next(iter(ModelLibrary.load(directory).values()))
+    assert len(dict(model.sensitivity)) == len(model.sensitivity)
+    return model
 
 
 def _rewrite(folder: Path, name: str, content: str) -> None:

@@ -1,0 +1,141 @@
+"""The rounds of `slomo.equilibrium.rounds` as one compiled loop, server by server: the same additions in that order.
+
+Without fast-math no sum is reordered and no product fused, so that both ways give the same bits. Compiling takes
+seconds the first time on a machine, loading what was compiled a tenth of a second: too long for one question, little
+for many. So the loop is taken from the moment on when rounds in numpy have cost as much.
+"""
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+from slomo.models.functions.compilation import compiled
+
+#: So many servers solved in numpy take as long as loading the loop; where numba was loaded already, far fewer do.
+LOADING_SERVERS, LOADED_SERVERS = 1024, 64
+
+
+class _Spent:
+    """How many servers were solved in numpy since the process began."""
+
+    servers = 0
+
+
+def loop_for(servers: int) -> Callable[..., None] | None:
+    """Return the compiled loop where it pays for so many servers more; else None, and they are counted.
+
+    Examples
+    --------
+    >>> loop_for(0) is None or callable(loop_for(0))
+    True
+    """
+    _Spent.servers += servers
+    enough = LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS
+    return compiled(_settle) if _Spent.servers >= enough else None
+
+
+def _settle(  # type: ignore[no-untyped-def] # noqa: C901
+    rows, members, offered, socket, full_kib, tries, vectors, felt_there, went
+):
+    """Bring every server to rest; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as `Bench.numbers` lays it out.
+
+    Writes vectors and what each NF feels, shape (servers, places, pressures); and into `went`, shape (servers, 4),
+    whether it converged, the rounds, the ratio of the last two steps and the last step. Empty places come last.
+    """
+    tolerance, tiny, least_load, llc_kib, held = socket[0], socket[1], socket[2], socket[3], int(socket[4])
+    pressures, places = vectors.shape[2], members.shape[1]
+    terms = 1 + pressures + pressures * (pressures + 1) // 2
+    width = (rows.shape[1] - 3 * pressures) // (terms + 2)
+    caps, rates = socket[5 : 5 + pressures], socket[5 + pressures :]
+    low, high, weight = 3 * pressures, 3 * pressures + width, 3 * pressures + 2 * width
+    vector, following = np.zeros((places, pressures)), np.zeros((places, pressures))
+    total, reference = np.zeros(pressures), np.zeros(pressures)
+    felt, basis, found = np.zeros(pressures), np.zeros(terms), np.zeros(width)
+    for server in range(members.shape[0]):
+        count, reduced = 0, False
+        while count < places and members[server, count] >= 0:
+            reduced = reduced or offered[server, count] < np.inf
+            count += 1
+        reference[:] = tiny
+        for i in range(count):
+            for k in range(pressures):
+                vector[i, k] = rows[members[server, i], k]
+                reference[k] = max(reference[k], vector[i, k])
+        full, everything = 0.0, 0.0
+        if held >= 0 and count > 0:
+            everything = vector[0, held]
+            for i in range(1, count):
+                everything += vector[i, held]
+            full = min(everything, full_kib[server])
+            wanted = min(max(everything, full), llc_kib) / max(everything, tiny)
+            for i in range(count):
+                vector[i, held] *= wanted
+        step, taken, done = np.inf, 0, False
+        for attempt in range(tries.shape[0]):
+            damping, most = tries[attempt, 0], int(tries[attempt, 1])
+            for number in range(1, most + 1):
+                for k in range(pressures):
+                    total[k] = vector[0, k]
+                    for i in range(1, count):
+                        total[k] += vector[i, k]
+                for i in range(count):
+                    who, load = members[server, i], 1.0
+                    for again in range(2):
+                        for k in range(pressures):
+                            felt[k] = total[k] - vector[i, k]
+                            if again == 1 and rates[k] > 0.0:
+                                felt[k] = felt[k] * (1.0 / load)
+                            kept = min(max(felt[k], 0.0), min(rows[who, 2 * pressures + k], caps[k]))
+                            felt[k] = kept / (kept + rows[who, pressures + k])
+                        term = 1
+                        basis[0] = 1.0
+                        for k in range(pressures):
+                            basis[term] = felt[k]
+                            term += 1
+                        for k in range(pressures):
+                            for m in range(k + 1):
+                                basis[term] = felt[k] * felt[m]
+                                term += 1
+                        for a in range(width):
+                            found[a] = basis[0] * rows[who, weight + a]
+                        for t in range(1, terms):
+                            for a in range(width):
+                                found[a] += basis[t] * rows[who, weight + t * width + a]
+                        for a in range(pressures + 1):
+                            found[a] = min(max(found[a], rows[who, low + a]), rows[who, high + a])
+                        if again == 1 or not reduced:
+                            break
+                        load = min(max(offered[server, i] / max(found[pressures], tiny), least_load), 1.0)
+                    for k in range(pressures):
+                        reached = found[k] * load if reduced and rates[k] > 0.0 else found[k]
+                        following[i, k] = vector[i, k] + damping * (reached - vector[i, k])
+                if held >= 0 and count > 0:
+                    everything = following[0, held]
+                    for i in range(1, count):
+                        everything += following[i, held]
+                    wanted = min(max(everything, full), llc_kib) / max(everything, tiny)
+                    for i in range(count):
+                        following[i, held] *= wanted
+                moved = 0.0
+                for i in range(count):
+                    for k in range(pressures):
+                        moved = max(moved, abs(following[i, k] - vector[i, k]) / reference[k])
+                        vector[i, k] = following[i, k]
+                done = moved <= tolerance * damping
+                if done or number == most:
+                    went[server, 2] = min(moved / max(step, tiny), 1e9)
+                    taken += number
+                step = moved
+                if done:
+                    break
+            if done:
+                break
+        went[server, 0], went[server, 1], went[server, 3] = done, taken, step
+        for k in range(pressures):
+            total[k] = vector[0, k]
+            for i in range(1, count):
+                total[k] += vector[i, k]
+            for i in range(count):
+                vectors[server, i, k] = vector[i, k]
+                felt_there[server, i, k] = max(total[k] - vector[i, k], 0.0)

@@ -1,0 +1,128 @@
+"""One server at its fixed point, where only what is asked about is read: the numbers of `slomo.equilibrium.server`.
+
+Serves single questions. Reading an NF's throughput costs as much as the rounds of a whole server once these are
+compiled, and a question asks about one NF out of five; what is a number per NF is a plain number here, not an array.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest
+from slomo.equilibrium.server import bounds, joint_vectors
+from slomo.equilibrium.settling import bench_of
+from slomo.equilibrium.tables import interval_scores
+from slomo.models.base import Floats
+from slomo.models.intervals import interval_of_one
+from slomo.models.neighbourhood import kind_of
+from slomo.models.nf_model import NFModel
+from slomo.models.responses.arrivals import arrival_half_width_mpps
+
+
+class OneServer:
+    """One server at its fixed point.
+
+    Parameters
+    ----------
+    models : sequence of NFModel
+        One per NF, all with a `response`.
+    offered_mpps : sequence of float or None
+        What arrives at each [Mpps]; None saturates it.
+
+    Raises
+    ------
+    MissingMetricError, ConfigurationError
+        As `slomo.equilibrium.server.solve_joint`.
+    """
+
+    def __init__(self, models: Sequence[NFModel], offered_mpps: Sequence[float | None]) -> None:
+        keys = [(model.workload.key, load or np.inf) for model, load in zip(models, offered_mpps, strict=True)]
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        #: Models and loads in canonical order, and the place there of each NF asked about.
+        self.models = [models[i] for i in order]
+        self.offered = [offered_mpps[i] for i in order]
+        self.place = [order.index(i) for i in range(len(order))]
+        kinds = tuple(dict.fromkeys(self.models))
+        self._numbers = [kinds.index(model) for model in self.models]
+        self._members = np.array([self._numbers], dtype=np.int64)
+        self._offered = np.array([[np.inf if load is None else load for load in self.offered]])
+        self._bench = bench_of(kinds)
+        self.rest: Rest = self._bench.settle(self._members, self._offered)
+        self.pressure = self.rest.felt
+        self._read: dict[int, float] = {}
+
+    @property
+    def converged(self) -> bool:
+        """Whether the rounds came to rest."""
+        return bool(self.rest.went[0, 0] > 0.0)
+
+    def felt(self, number: int) -> Floats:
+        """Return what an NF feels from the others, shape ``(pressures,)``."""
+        pressure: Floats = self.pressure[0, self.place[number]]
+        return pressure
+
+    def possible_mpps(self, number: int) -> float:
+        """Return what an NF could serve there, whatever it is offered [Mpps]."""
+        return self._possible(self.place[number])
+
+    def load_of(self, number: int) -> float:
+        """Return the served share of what an NF could serve."""
+        return self._load(self.place[number])
+
+    def throughput_mpps(self, number: int) -> float:
+        """Return what an NF serves [Mpps]."""
+        possible, offered = self.possible_mpps(number), self.offered[self.place[number]]
+        return possible if offered is None else min(possible, offered)
+
+    def interval_mpps(self, number: int, coverage: float, window_s: float | None = None) -> tuple[float, float]:
+        """Return the ends of the interval of an NF's throughput [Mpps], as for `solve_joint`."""
+        place = self.place[number]
+        model, offered, scores = self.models[place], self.offered[place], (0.0, 0.0)
+        response = model.response
+        assert response is not None
+        if len(self.models) > 1:
+            low, high = interval_scores(response, coverage)
+            kind = kind_of(len(self.models) - 1, self._commonest_beside(place))
+            scores = (low[kind], high[kind])
+        ends = interval_of_one(self._possible(place), model.solo_mpps, response.calibration.floor, scores)
+        if offered is None:
+            return ends
+        spread = float(arrival_half_width_mpps(np.array([offered]), response.arrivals, coverage, window_s)[0])
+        return max(min(ends[0], offered - spread), 0.0), min(ends[1], offered + spread)
+
+    def bound(self, *, prove: bool) -> tuple[float, bool]:
+        """Return how far the fixed point is at most, and whether that is proven (`slomo.equilibrium.bound`)."""
+        bound, proven = bounds(self._bench, self._members, self._offered, self.rest, prove=prove)
+        return float(bound[0]), bool(proven[0])
+
+    @cached_property
+    def load(self) -> Floats:
+        """Served share of what each could serve, in canonical order, shape ``(1, NFs)``."""
+        return np.array([[self._load(place) for place in range(len(self.models))]])
+
+    @cached_property
+    def vectors(self) -> tuple[tuple[str, ...], Floats]:
+        """Every NF's vector at the fixed point, in canonical order, and the names of its metrics."""
+        responses = self._bench.responses
+        names = tuple(dict.fromkeys(name for found in responses for name in found.profile.metric_names))
+        vectors: Floats = joint_vectors(self._bench.models, self._members, self, names)[0]
+        return names, vectors
+
+    def _commonest_beside(self, place: int) -> int:
+        """Return how many neighbours are of the commonest kind."""
+        others = self._numbers[:place] + self._numbers[place + 1 :]
+        return max(map(others.count, others), default=0)
+
+    def _possible(self, place: int) -> float:
+        if place not in self._read:
+            model = self.models[place]
+            assert model.response is not None
+            alone = len(self.models) == 1
+            rows = self.pressure[0, place : place + 1]
+            self._read[place] = model.solo_mpps if alone else float(model.response.sensitivity.predict_mpps(rows)[0])
+        return self._read[place]
+
+    def _load(self, place: int) -> float:
+        offered = self.offered[place]
+        return 1.0 if offered is None else min(max(offered / max(self._possible(place), TINY), LEAST_LOAD), 1.0)

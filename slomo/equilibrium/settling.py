@@ -1,0 +1,136 @@
+"""Servers brought to rest: by the compiled loop where that pays, else by rounds over arrays, to the same bits.
+
+What the rounds need of a set of NFs is laid out once per set and kept, for the sets last asked about.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.equilibrium.compiled_rounds import loop_for
+from slomo.equilibrium.rounds import LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out
+from slomo.equilibrium.tables import Socket, Tables, socket_of, tables
+from slomo.errors import ConfigurationError, MissingMetricError
+from slomo.models.base import Floats
+from slomo.models.nf_model import NFModel
+from slomo.models.responses.server_response import ServerResponse
+
+#: Share of the way to the answer that a round goes, and most rounds: a usual try (0.5 takes half as many rounds again),
+#: and two for servers that swing around their fixed point.
+TRIES = ((0.8, 40), (0.4, 80), (0.15, 160))
+#: Share by which counted occupancies may add up to more than the cache.
+_ROUNDING = 0.02
+_TRIES = np.array(TRIES)
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """Distinct NFs, laid out for the rounds.
+
+    Attributes
+    ----------
+    models : tuple of NFModel
+        One per NF.
+    responses : tuple of ServerResponse
+        Theirs.
+    table : Tables
+        The same as arrays.
+    socket : Socket
+        What they share.
+    """
+
+    models: tuple[NFModel, ...]
+    responses: tuple[ServerResponse, ...]
+    table: Tables
+    socket: Socket
+
+    @cached_property
+    def numbers(self) -> Floats:
+        """The socket and the rounds' constants, as the compiled loop reads them."""
+        held = -1 if self.socket.held is None else self.socket.held
+        return np.array([TOLERANCE, TINY, LEAST_LOAD, self.socket.llc_kib, held, *self.socket.caps, *self.socket.rates])
+
+    def full_kib(self, members: NDArray[np.integer]) -> Floats:
+        """Return what a full cache holds at the least [KiB], as most NFs of each server saw it, shape (servers,).
+
+        The median over the different NFs of a server; 0 where that is more than the cache can hold.
+        """
+        if self._same_kib is not None:
+            return self._same_kib if len(members) == 1 else np.repeat(self._same_kib, len(members))
+        seen, most = [response.full_kib for response in self.responses], (1.0 + _ROUNDING) * self.socket.llc_kib
+        ordered = np.sort(members, axis=1)
+        ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = -1  # one voice for NFs alike
+        ascending = np.sort(np.array([*seen, np.nan])[ordered], axis=1)
+        count = (ordered >= 0).sum(axis=1, keepdims=True)
+        pair = [np.take_along_axis(ascending, np.maximum(at, 0), axis=1)[:, 0] for at in ((count - 1) // 2, count // 2)]
+        middle = np.nan_to_num((pair[0] + pair[1]) / 2.0)
+        return np.where(middle <= most, middle, 0.0)
+
+    @cached_property
+    def _same_kib(self) -> Floats | None:
+        """What all of these NFs saw a full cache hold, shape (1,); None where they saw different things."""
+        seen = self.responses[0].full_kib
+        if any(response.full_kib != seen for response in self.responses):
+            return None
+        return np.array([seen if seen <= (1.0 + _ROUNDING) * self.socket.llc_kib else 0.0])
+
+    def laid_out(self, members: NDArray[np.int64], offered: Floats) -> Servers:
+        """Lay servers out in arrays; places in canonical order, loads infinite where saturated."""
+        return laid_out(self.table, members, offered, self.socket, self.full_kib(members))
+
+    def settle(
+        self, members: NDArray[np.int64], offered: Floats, tries: Sequence[tuple[float, int]] | None = None
+    ) -> Rest:
+        """Bring servers to rest; arguments as for :meth:`laid_out`."""
+        loop = loop_for(len(members))
+        if loop is None or not members.size:
+            return come_to_rest(self.laid_out(members, offered), tries or TRIES)
+        rest = Rest.untouched(members.shape[0], members.shape[1], self.table.pressures)
+        given = _TRIES if tries is None else np.array(tries, dtype=float)
+        full = self.full_kib(members)
+        loop(self.table.rows, members, offered, self.numbers, full, given, rest.vector, rest.felt, rest.went)
+        return rest
+
+
+@lru_cache(maxsize=1024)
+def bench_of(models: tuple[NFModel, ...]) -> Bench:
+    """Lay distinct NFs out.
+
+    Raises
+    ------
+    MissingMetricError, ConfigurationError
+        As :func:`responses_of`.
+    """
+    responses = responses_of(models)
+    known = next((model.capacities for model in models if model.capacities is not None), None)
+    return Bench(models, responses, tables(responses), socket_of(responses[0].pressure_names, known))
+
+
+def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
+    """Return the models' server responses.
+
+    Raises
+    ------
+    MissingMetricError
+        Where a model was trained without the competition beside it.
+    ConfigurationError
+        Where models answer to different pressures.
+    """
+    without = [model.workload.nf for model in models if model.response is None]
+    if without:
+        raise MissingMetricError(
+            f"{', '.join(dict.fromkeys(without))} was profiled without the competition beside it",
+            hint="profile and train again, or ask for method 'composed'",
+        )
+    found = tuple(model.response for model in models if model.response is not None)
+    kinds = {response.pressure_names for response in found}
+    if len(kinds) > 1:
+        shown = "; ".join(sorted(", ".join(names) for names in kinds))
+        raise ConfigurationError(
+            f"these NFs were profiled with different pressure metrics: {shown}",
+            hint="train them from datasets that report the same metrics",
+        )
+    return found

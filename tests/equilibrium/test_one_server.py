@@ -1,0 +1,66 @@
+"""One server, arrays of servers, and the compiled loop: the same bits whichever way the rounds are run."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slomo.equilibrium import compiled_rounds
+from slomo.equilibrium.one_server import OneServer
+from slomo.equilibrium.server import Joint, solve_joint
+from slomo.models.intervals import ends_mpps, interval_of_one
+
+
+@pytest.fixture(scope="module")
+def models(toy_library):
+    """Return the toy's models."""
+    return list(toy_library.values())
+
+
+def by(way, models, members, offered):
+    """Solve with the loop, or without it however many servers there are."""
+    enough = compiled_rounds.LOADING_SERVERS, compiled_rounds.LOADED_SERVERS
+    compiled_rounds.LOADING_SERVERS = compiled_rounds.LOADED_SERVERS = {"loop": 0, "arrays": 10**18}[way]
+    try:
+        return solve_joint(models, members, offered)
+    finally:
+        compiled_rounds.LOADING_SERVERS, compiled_rounds.LOADED_SERVERS = enough
+
+
+def test_the_loop_and_the_arrays_give_the_same_bits(models):
+    """Full and reduced load, full servers and empty ones."""
+    pytest.importorskip("numba")
+    draw = np.random.default_rng(0)
+    members = draw.integers(-1, len(models), (300, 9))
+    reduced = np.where(draw.uniform(size=members.shape) < 0.3, draw.uniform(0.05, 3.0, members.shape), np.nan)
+    for offered in (None, reduced):
+        loop, arrays = (by(way, models, members, offered) for way in ("loop", "arrays"))
+        for name in Joint.__dataclass_fields__:
+            np.testing.assert_array_equal(getattr(loop, name), getattr(arrays, name), err_msg=name)
+        assert loop.converged.all()
+
+
+LOADS = st.none() | st.floats(0.05, 4.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), LOADS), min_size=1, max_size=6), st.sampled_from([0.5, 0.9]))
+@settings(max_examples=30)
+def test_one_server_is_a_row_of_many(models, tenants, coverage):
+    """Every NF, read alone, has the numbers it has in arrays."""
+    numbers, loads = [number for number, _ in tenants], [load for _, load in tenants]
+    members, offered = np.array([numbers]), np.array([[np.nan if load is None else load for load in loads]])
+    many = solve_joint(models, members, offered, coverage=coverage)
+    one = OneServer([models[number] for number in numbers], loads)
+    for i in range(len(tenants)):
+        assert one.throughput_mpps(i) == many.throughput_mpps[0, i]
+        assert one.interval_mpps(i, coverage) == (many.low_mpps[0, i], many.high_mpps[0, i])
+        assert one.load_of(i) == many.load[0, i]
+        assert (one.felt(i) == many.pressure[0, i]).all()
+    assert one.bound(prove=False) == (many.bound[0], many.proven[0])
+
+
+@given(st.floats(0.0, 12.0), st.floats(0.1, 10.0), st.floats(0.0, 0.1), st.tuples(*[st.floats(-9.0, 9.0)] * 2))
+def test_an_interval_without_arrays_has_the_same_bits(predicted, solo, floor, scores):
+    """Plain numbers and arrays agree, for predictions above solo as well."""
+    low, high = ends_mpps(np.array([predicted]), solo, floor, (np.array([scores[0]]), np.array([scores[1]])))
+    assert interval_of_one(predicted, solo, floor, scores) == (low[0], high[0])
