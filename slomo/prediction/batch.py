@@ -1,8 +1,7 @@
 """The answers about a hundred thousand mixes in one call: `slomo.prediction.question` for arrays, to the last bit.
 
 Servers are solved, or features composed, in a few passes over arrays. Nothing is looked up from earlier calls: the
-speed holds for mixes that are all different. Mixes that share an accelerator, are offered less than full load or hold
-an NF that was not profiled are asked about one by one.
+speed holds for mixes that are all different. Mixes that share an accelerator are asked about one by one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,6 +41,77 @@ class Rates:
             mine[where] = theirs  # type: ignore[call-overload]
 
 
+@dataclass(frozen=True, eq=False)
+class Places(Rates):
+    """What everybody on many servers serves.
+
+    Attributes
+    ----------
+    mpps, low, high : ndarray, shape (servers, places)
+        As :class:`Rates`, at most what is offered.
+    possible : ndarray, shape (servers, places)
+        What each could serve, whatever it is offered [Mpps].
+    jointly : ndarray of bool, shape (servers,)
+        Which servers were answered at their fixed point.
+    """
+
+    possible: Floats
+    jointly: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class _Servers:
+    """Many servers: distinct models, which of them runs at each place (-1 for nobody), and what it is offered."""
+
+    models: tuple[NFModel, ...]
+    who: Indices
+    offered: Floats
+
+    @classmethod
+    def of(cls, models: Sequence[NFModel], offered: Sequence[float | None], members: Indices) -> "_Servers":
+        """Name everybody by their model: the same model under two loads is one NF."""
+        distinct = tuple(dict.fromkeys(models))
+        number = {model: code for code, model in enumerate(distinct)}
+        loads = np.array([*(np.nan if load is None else load for load in offered), np.nan])
+        return cls(distinct, np.array([*map(number.__getitem__, models), -1])[members], loads[members])
+
+    def jointly(self, how: Manner) -> NDArray[np.bool_]:
+        """Return which servers are solved all at once: those whose NFs all know how."""
+        if how.by_composing:
+            return np.zeros(len(self.who), dtype=bool)
+        knows = np.array([*(model.response is not None for model in self.models), True])
+        every: NDArray[np.bool_] = np.logical_and.reduce(knows[self.who], axis=1)
+        return every
+
+    def sharing(self) -> NDArray[np.bool_]:
+        """Return where two NFs use the same accelerator, which arrays do not know how to treat."""
+        shared = np.zeros(len(self.who), dtype=bool)
+        names = [None if model.accelerator is None else model.accelerator.accelerator for model in self.models]
+        for name in {*names} - {None}:
+            uses = np.array([*(each == name for each in names), False])
+            shared |= uses[self.who].sum(axis=1) > 1
+        return shared
+
+    def solved(self, rows: Indices, how: Manner) -> tuple[Places, Indices]:
+        """Solve the servers `rows`; return everybody's rates, and those of `rows` that did not come to rest."""
+        used, packed = np.unique(self.who[rows], return_inverse=True)
+        if not len(rows) or used[-1] < 0:
+            return _nowhere(self.who[rows].shape, np.ones(len(rows), dtype=bool)), rows[:0]
+        empty, offered = int(used[0] < 0), self.offered[rows]
+        reduced = np.isfinite(offered)
+        joint = solve_joint(
+            [self.models[code] for code in used[empty:]],
+            packed.reshape(offered.shape) - empty,
+            offered if reduced.any() else None,
+            coverage=how.coverage,
+            window_s=how.window_s,
+        )
+        possible = np.where(reduced, joint.throughput_mpps / np.where(joint.load > 0.0, joint.load, 1.0), 0.0)
+        possible = np.where(reduced, possible, joint.throughput_mpps)
+        found = Places(joint.throughput_mpps, joint.low_mpps, joint.high_mpps, possible, joint.converged)
+        return found, rows[~joint.converged]
+
+
 def predict_members(members: Members, machine: str, how: Manner) -> PredictionBatch:
     """Predict the target of every mix.
 
@@ -54,16 +124,20 @@ def predict_members(members: Members, machine: str, how: Manner) -> PredictionBa
     """
     whole = np.column_stack([members.target, members.places])
     _check_cores(members, whole)
-    rates, jointly = _empty(members.target.shape), _joint_rows(members.tenants, whole, how)
-    slow = _special(members.tenants, whole)
+    servers = _Servers.of(members.models, [tenant.offered_mpps for tenant in members.tenants], whole)
+    rates, jointly = _empty(members.target.shape), servers.jointly(how)
+    made = np.array([*(bool(tenant.adapted) for tenant in members.tenants), False])[members.target]
+    slow = servers.sharing() | (made & (members.places < 0).all(axis=1))  # alone, what was not measured is uncertain
     rows = np.flatnonzero(jointly & ~slow)
-    solved, at_rest = _solved(members.models, whole[rows], how)
+    solved, moving = servers.solved(rows, how)
     rates.put(rows, Rates(solved.mpps[:, 0], solved.low[:, 0], solved.high[:, 0]))
-    rest = np.concatenate([np.flatnonzero(~jointly & ~slow), rows[~at_rest]])
-    rates.put(rest, _composed(members, np.sort(rest), how, np.argsort(np.argsort(rest))))
-    for row in np.flatnonzero(slow):
-        rates.put(row, _one_by_one(members.tenants, whole[row], machine, how)[0])
-    solo = np.array([_solo_mpps(tenant) for tenant in members.tenants] or [np.nan])[members.target]
+    rest = np.sort(np.concatenate([np.flatnonzero(~jointly & ~slow), moving]))
+    rates.put(rest, _composed(servers, rest, how))
+    for row in np.flatnonzero(slow).tolist():
+        answers = _answers(members.tenants, whole[row], machine, how)
+        rates.put(row, _rates_of(answers, 0))
+    offered = servers.offered[:, 0]
+    solo = np.array([model.solo_mpps for model in servers.models] or [np.nan])[servers.who[:, 0]]
     return PredictionBatch(
         machine=machine,
         model=NAME if len(jointly) and jointly.all() else how.model,
@@ -71,19 +145,19 @@ def predict_members(members: Members, machine: str, how: Manner) -> PredictionBa
         target=members.target,
         competitors=members.places,
         workloads=tuple(tenant.workload for tenant in members.tenants),
-        solo_mpps=solo,
+        solo_mpps=np.fmin(solo, offered),
         throughput_mpps=rates.mpps,
         low_mpps=rates.low,
         high_mpps=rates.high,
     )
 
 
-def predict_places(models: Sequence[NFModel], members: NDArray[np.int64], machine: str, how: Manner) -> Rates:
+def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: str, how: Manner) -> Places:
     """Predict everybody on many servers.
 
     Parameters
     ----------
-    models : sequence of NFModel
+    tenants : sequence of TenantModel
         What the indices stand for.
     members : ndarray of int, shape (servers, places)
         Indices in ascending order, then -1 for empty places; tenants alike are predicted once.
@@ -94,119 +168,117 @@ def predict_places(models: Sequence[NFModel], members: NDArray[np.int64], machin
 
     Returns
     -------
-    Rates
-        Shape ``(servers, places)``; NaN where a competitor lacks a metric the model reads, and at empty places.
+    Places
+        NaN where a competitor lacks a metric the model reads, and at empty places.
     """
-    tenants = tuple(TenantModel(model.workload, model) for model in models)
-    rates, jointly, slow = _empty(members.shape), _joint_rows(tenants, members, how), _special(tenants, members)
-    rows = np.flatnonzero(jointly & ~slow)
-    solved, at_rest = _solved(models, members[rows], how)
-    rates.put(rows, solved)
-    rest = np.sort(np.concatenate([np.flatnonzero(~jointly | slow), rows[~at_rest]]))
-    rates.put(rest, _each_place(tenants, members[rest], machine, how))
-    return rates
+    servers = _Servers.of([each.model for each in tenants], [each.offered_mpps for each in tenants], members)
+    jointly, sharing = servers.jointly(how), servers.sharing()
+    found = _nowhere(members.shape, jointly)
+    rows = np.flatnonzero(jointly & ~sharing)
+    solved, moving = servers.solved(rows, how)
+    found.put(rows, solved)
+    found.possible[rows] = solved.possible
+    found.jointly[moving] = False
+    for row in np.flatnonzero(sharing).tolist():
+        _put_sharing(found, row, _answers(tenants, members[row], machine, how))
+    rest = np.sort(np.concatenate([np.flatnonzero(~jointly & ~sharing), moving]))
+    _put_composed(found, rest, servers, how)
+    found.possible[members < 0] = np.nan
+    return found
 
 
-def _each_place(tenants: tuple[TenantModel, ...], members: NDArray[np.int64], machine: str, how: Manner) -> Rates:
-    """Predict each tenant beside the others, tenants alike once."""
-    width = members.shape[1]
-    first = members >= 0
-    first[:, 1:] &= members[:, 1:] != members[:, :-1]
-    rows, places = np.nonzero(first)
-    others = np.arange(width - 1) + (np.arange(width - 1) >= places[:, np.newaxis])
-    asked = Members(tenants, members[rows, places], np.take_along_axis(members[rows], others, axis=1))
-    batch = predict_members(asked, machine, how)
-    number = np.cumsum(first.ravel()).reshape(first.shape) - 1  # of the latest tenant not like the one before
-    return Rates(batch.throughput_mpps[number], batch.low_mpps[number], batch.high_mpps[number])
+def _put_composed(found: Places, rows: Indices, servers: _Servers, how: Manner) -> None:
+    """Write what composing says of everybody on the servers `rows`; NFs alike are asked about once."""
+    who, offered = servers.who[rows], servers.offered[rows]
+    first = who >= 0
+    first[:, 1:] &= who[:, 1:] != who[:, :-1]
+    at, places = np.nonzero(first)
+    turned = np.arange(who.shape[1] - 1) + (np.arange(who.shape[1] - 1) >= places[:, np.newaxis])
+    order = np.column_stack([places, turned])
+    saturated = np.full(order.shape, np.nan)
+    targets = _Servers(servers.models, np.take_along_axis(who[at], order, axis=1), saturated)
+    each = _composed(targets, np.arange(len(at)), how)
+    number = np.cumsum(first.ravel()).reshape(first.shape) - 1  # of the latest NF not like the one before
+    found.possible[rows] = each.mpps[number]
+    found.put(rows, Rates(*(np.fmin(part[number], offered) for part in (each.mpps, each.low, each.high))))
+
+
+def _put_sharing(found: Places, row: int, answers: Answers) -> None:
+    """Write what is answered about everybody on one server, where an accelerator is shared."""
+    found.jointly[row] = answers.solved is not None
+    for place in range(len(answers.server.tenants)):
+        rates = _rates_of(answers, place)
+        found.put((row, place), rates)
+        full = answers.server.tenants[place].offered_mpps is None
+        lifted = rates if full else _rates_of(Answers(answers.server.with_load(place, None), answers.how), place)
+        found.possible[row, place] = lifted.mpps
+
+
+def _answers(tenants: Sequence[TenantModel], row: Indices, machine: str, how: Manner) -> Answers:
+    here = tuple(tenants[number] for number in row.tolist() if number >= 0)
+    return Answers(TenantModels(machine, here, (0,) * len(here)), replace(how, explain=False))
+
+
+def _rates_of(answers: Answers, number: int) -> Rates:
+    try:
+        found = answers.prediction(number)
+    except UnsupportedPredictionError:
+        return _empty(())
+    return Rates(*(np.array(value) for value in (found.throughput_mpps, *found.interval)))
+
+
+def _nowhere(shape: tuple[int, ...], jointly: NDArray[np.bool_]) -> Places:
+    mpps, low, high, possible = (np.full(shape, np.nan) for _ in range(4))
+    return Places(mpps, low, high, possible, jointly)
 
 
 def _empty(shape: tuple[int, ...]) -> Rates:
     return Rates(*(np.full(shape, np.nan) for _ in range(3)))
 
 
-def _solo_mpps(tenant: TenantModel) -> float:
-    solo = tenant.model.solo_mpps
-    return solo if tenant.offered_mpps is None else min(solo, tenant.offered_mpps)
-
-
-def _check_cores(members: Members, whole: NDArray[np.int64]) -> None:
+def _check_cores(members: Members, whole: Indices) -> None:
     tenants = (whole >= 0).sum(axis=1)
     for number in np.unique(members.target):
         check_cores(members.tenants[number].model, int(tenants[members.target == number].max()))
 
 
-def _joint_rows(tenants: Sequence[TenantModel], whole: NDArray[np.int64], how: Manner) -> NDArray[np.bool_]:
-    """Return which servers are solved all at once: those whose NFs all know how."""
-    if how.by_composing:
-        return np.zeros(len(whole), dtype=bool)
-    knows = np.array([*(tenant.model.response is not None for tenant in tenants), True])
-    every: NDArray[np.bool_] = np.logical_and.reduce(knows[whole], axis=1)
-    return every
-
-
-def _special(tenants: Sequence[TenantModel], whole: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which servers hold an NF that arrays do not know how to treat."""
-    odd = [
-        tenant.offered_mpps is not None or bool(tenant.adapted) or tenant.model.accelerator is not None
-        for tenant in tenants
-    ]
-    some: NDArray[np.bool_] = np.logical_or.reduce(np.array([*odd, False])[whole], axis=1)
-    return some
-
-
-def _one_by_one(tenants: Sequence[TenantModel], row: NDArray[np.int64], machine: str, how: Manner) -> list[Rates]:
-    here = tuple(tenants[number] for number in row.tolist() if number >= 0)
-    answers = Answers(TenantModels(machine, here, (0,) * len(here)), replace(how, explain=False))
-    try:
-        found = answers.prediction(0)
-    except UnsupportedPredictionError:
-        return [Rates(*(np.array(np.nan) for _ in range(3)))]
-    return [Rates(*(np.array(value) for value in (found.throughput_mpps, *found.interval)))]
-
-
-def _solved(models: Sequence[NFModel], members: NDArray[np.int64], how: Manner) -> tuple[Rates, NDArray[np.bool_]]:
-    """Solve servers all at once; return everybody's rates, and which came to rest."""
-    if not len(members):
-        return _empty(members.shape), np.zeros(0, dtype=bool)
-    used, packed = np.unique(members, return_inverse=True)
-    empty = int(used[0] < 0)
-    joint = solve_joint(
-        [models[code] for code in used[empty:]],
-        packed.reshape(members.shape) - empty,
-        coverage=how.coverage,
-        window_s=how.window_s,
-    )
-    return Rates(joint.throughput_mpps, joint.low_mpps, joint.high_mpps), joint.converged
-
-
-def _composed(members: Members, rows: Indices, how: Manner, order: Indices) -> Rates:
-    """Predict the targets of mixes `rows` by composing, and return them in another order."""
-    part = Members(members.tenants, members.target[rows], members.places[rows])
+def _composed(servers: _Servers, rows: Indices, how: Manner) -> Rates:
+    """Predict the NFs in the first places of the servers `rows` by composing, as far as they are offered that much."""
+    part, offered = _Mixes(servers.models, servers.who[rows, 0], servers.who[rows, 1:]), servers.offered[rows, 0]
     count = len(rows)
     mpps, low, high = (np.full(count, np.nan) for _ in range(3))
     kind = beside(part.places)
     for here, targets in _groups(part, how.model):
         features = _features(part, here, how)
         for number, mine in targets:
-            subject = part.tenants[number].model
+            subject = part.models[number]
             at = here[mine]
             mpps[at] = subject.model(how.model).predict_mpps(features[mine])
             low[at], high[at] = interval_mpps(subject, how.model, mpps[at], how.coverage, kind[at])
-    solo = np.array([tenant.model.solo_mpps for tenant in part.tenants] or [np.nan])[part.target]
+    solo = np.array([model.solo_mpps for model in part.models] or [np.nan])[part.target]
     alone = (part.places < 0).all(axis=1)
     mpps[alone] = solo[alone]
     low[alone], high[alone] = measured_alone_mpps(solo[alone])
-    return Rates(mpps[order], low[order], high[order])
+    return Rates(*(np.where(np.isnan(each), each, np.fmin(each, offered)) for each in (mpps, low, high)))
 
 
-def _groups(members: Members, model: str) -> Iterator[tuple[Indices, list[tuple[int, slice]]]]:
+@dataclass(frozen=True, eq=False)
+class _Mixes:
+    """Mixes of distinct models: who is asked about, and who is beside it."""
+
+    models: tuple[NFModel, ...]
+    target: Indices
+    places: Indices
+
+
+def _groups(mixes: _Mixes, model: str) -> Iterator[tuple[Indices, list[tuple[int, slice]]]]:
     """Yield rows that share their features, and for each target among them which of these rows are its own."""
-    order = np.argsort(members.target, kind="stable")
-    numbers, starts = np.unique(members.target[order], return_index=True)
+    order = np.argsort(mixes.target, kind="stable")
+    numbers, starts = np.unique(mixes.target[order], return_index=True)
     parts = dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
     groups: dict[tuple[object, ...], list[int]] = {}
     for number in parts:
-        groups.setdefault(_reads(members.tenants[number].model, model), []).append(number)
+        groups.setdefault(_reads(mixes.models[number], model), []).append(number)
     for group in groups.values():
         rows = np.concatenate([parts[number] for number in group])
         ends = np.cumsum([len(parts[number]) for number in group]).tolist()
@@ -220,12 +292,12 @@ def _reads(subject: NFModel, model: str) -> tuple[object, ...]:
     return family.feature_names, family.composition, subject.capacities, tuple(subject.traffic.items()) if own else ()
 
 
-def _features(members: Members, rows: Indices, how: Manner) -> Floats:
-    subject = members.tenants[int(members.target[rows[0]])].model
+def _features(mixes: _Mixes, rows: Indices, how: Manner) -> Floats:
+    subject = mixes.models[int(mixes.target[rows[0]])]
     family = subject.model(how.model)
     return mix_features(
-        members.models,
-        members.places[rows],
+        mixes.models,
+        mixes.places[rows],
         family.feature_names,
         capacities=subject.capacities,
         composition=family.composition,

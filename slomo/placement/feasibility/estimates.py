@@ -29,6 +29,8 @@ from slomo.placement.feasibility.kinds import Kinds, without_load
 from slomo.placement.feasibility.worst_case import STRANGER, WorstCase, worst_case
 from slomo.placement.problem.request import Request
 from slomo.placement.problem.way_profiles import InstanceProfile, ProfileKey
+from slomo.prediction.batch import Places, predict_places
+from slomo.prediction.manner import Manner
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, method_named
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.workload import Workload, canonical_json
@@ -36,7 +38,6 @@ from slomo.vocabulary.workload import Workload, canonical_json
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
     from slomo.models.nf_model import NFModel
-    from slomo.prediction.predictor import Predictor
 
 #: Predicted throughput, and the ends of its interval [Mpps].
 Rate = tuple[float, float, float]
@@ -102,7 +103,7 @@ class ThroughputEstimates:
         self.takes_strangers = False
         self._worst: dict[str, WorstCase | None] = {}
         self._strange: dict[tuple[str, str], bool] = {}
-        self._predictors: dict[str, Predictor] = {}
+        self._how = Manner(self.method, model, explain=False)
         self._fingerprints: dict[tuple[str, ...], str] = {}
         self._by_machine: dict[str, Kinds] = {}
         self._solo: dict[tuple[str, str], float | None] = {}
@@ -152,21 +153,19 @@ class ThroughputEstimates:
         if found is None:
             return self.is_stranger(machine, workload) and self.worst(machine) is not None
         if self.jointly(machine):
-            return found.response is not None
+            return True
         return self.model in found.sensitivity
 
     def jointly(self, machine: str) -> bool:
-        """Say whether mixes on a machine are predicted at their fixed point."""
+        """Say whether all mixes on a machine are predicted at their fixed point."""
         if machine not in self._jointly:
             models = [self.library[key] for key in self.library if key[0] == machine]
-            known = bool(models) and all(model.response is not None for model in models)
-            asked = self.method == "auto" and self.model == DEFAULT_MODEL and known
-            self._jointly[machine] = asked or self.method == "equilibrium"
+            self._jointly[machine] = bool(models) and self._how.jointly(models)
         return self._jointly[machine]
 
     def said(self, machine: str) -> str:
         """Return what predicts on a machine, for people."""
-        return "equilibrium" if self.jointly(machine) else self.model
+        return "equilibrium" if self.jointly(machine) or self.method == "equilibrium" else self.model
 
     def needed_mpps(self, request: Request, machine: str) -> float | None:
         """Return what the request is promised [Mpps]; None where a share of an unknown solo rate is asked."""
@@ -293,44 +292,39 @@ class ThroughputEstimates:
             Predicted throughput, what is to be counted on for a promise, and the upper end of the interval [Mpps].
         """
         kinds = self._kinds(machine)
-        who, offered = kinds.models_of(members), kinds.loads_of(members)
         strange = kinds.strange(members)
-        found = self._rates_of(machine, who, offered, promises)
+        found = self._rates_of(machine, members, promises)
         rows = np.flatnonzero(strange.any(axis=1))
         if len(rows):  # once more with whom they suffer like in their place
             there = strange[rows]
-            suffering = self._rates_of(machine, np.where(there, kinds.sensitive, who[rows]), offered[rows], promises)
+            suffering = self._rates_of(machine, np.where(there, kinds.sensitive, members[rows]), promises)
             for part, other in zip(found, suffering, strict=True):
                 part[rows] = np.where(there, other, part[rows])
         return found
 
-    def _rates_of(
-        self, machine: str, who: NDArray[np.int64], offered: Floats, promises: int
-    ) -> tuple[Floats, Floats, Floats]:
+    def _rates_of(self, machine: str, members: NDArray[np.int64], promises: int) -> tuple[Floats, Floats, Floats]:
         """Predict mixes of models under loads."""
-        kinds, jointly = self._kinds(machine), self.jointly(machine)
-        capacity, low, high = self._saturated(machine, who) if not jointly else kinds.solved(who, offered)
-        sharing = np.flatnonzero(kinds.share_accelerators(who))
-        if jointly and len(sharing):  # at full load, which errs on the safe side
-            capacity[sharing], low[sharing], high[sharing] = self._saturated(machine, who[sharing])
+        kinds = self._kinds(machine)
+        who, offered = kinds.models_of(members), kinds.loads_of(members)
+        found = predict_places(kinds.tenants, members, machine, self._how)
+        low = found.mpps
         if self.confidence > 0.5:
+            sharing = np.flatnonzero(kinds.share_accelerators(who))
+            bound = self._bounds(kinds, who, found, promises)
+            bound[sharing] = np.fmin(bound[sharing], found.low[sharing])  # the accelerator's error is in the interval
             several = (who >= 0).sum(axis=1, keepdims=True) > 1
-            level = level_of(self.confidence, promises)
-            bound = lower_mpps(kinds.calibrations(jointly, self.model), kinds.solo_mpps, who, capacity, level)
-            bound[sharing] = np.fmin(bound[sharing], low[sharing])  # the accelerator's own error is in the interval
-            low = np.where(several, bound, capacity)  # alone is what was measured
-        else:
-            low = capacity
-        return tuple(np.fmin(part, offered) for part in (capacity, low, high))  # type: ignore[return-value]
+            low = np.where(several, np.fmin(bound, found.mpps), found.mpps)  # alone is what was measured
+        return tuple(np.fmin(part, offered) for part in (found.mpps, low, found.high))  # type: ignore[return-value]
 
-    def _saturated(self, machine: str, who: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-        from slomo.prediction.batch import predict_places
-        from slomo.prediction.predictor import Predictor
-
-        if machine not in self._predictors:
-            self._predictors[machine] = Predictor(self.library, machine, self.model, method=self.method)
-        rates = predict_places(self._kinds(machine).models, who, machine, self._predictors[machine].how)
-        return rates.mpps, rates.low, rates.high
+    def _bounds(self, kinds: Kinds, who: NDArray[np.int64], found: Places, promises: int) -> Floats:
+        """Return what each serves at the least, by the errors of what answered about its server [Mpps]."""
+        bound, level = np.zeros(who.shape), level_of(self.confidence, promises)
+        for jointly in (True, False):
+            rows = np.flatnonzero(found.jointly == jointly)
+            if len(rows):
+                calibrations, possible = kinds.calibrations(jointly, self.model), found.possible[rows]
+                bound[rows] = lower_mpps(calibrations, kinds.solo_mpps, who[rows], possible, level)
+        return bound
 
     def _kinds(self, machine: str) -> Kinds:
         if machine not in self._by_machine:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.server import solve_joint
 from slomo.models.intervals import ConformalCalibration
+from slomo.prediction.tenants import TenantModel
 from slomo.vocabulary.workload_text import parse_workload
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ class Kinds:
         self.solo_mpps = np.array([model.solo_mpps for model in models])
         self._index = {model.workload.key: number for number, model in enumerate(models)}
         self._codes = dict(self._index)
+        #: What the numbers stand for, as prediction is asked about it, and the model of each.
+        self.tenants = [TenantModel(model.workload, model) for model in models]
         self._model = list(range(len(models)))
-        self._load = [np.nan] * len(models)
         self._strange = -2
         #: Model of whom network functions without one suffer like; -1 where nobody is.
         self.sensitive = -1
@@ -42,7 +43,7 @@ class Kinds:
         """Let a name stand for network functions without a model: press like one workload, suffer like another."""
         self._strange = len(self._model)
         self._model.append(self._index[contentious])
-        self._load.append(np.nan)
+        self.tenants.append(self.tenants[self._index[contentious]])
         self._codes[workload] = self._strange
         self.sensitive = self._index[sensitive]
 
@@ -53,9 +54,9 @@ class Kinds:
     def code(self, workload: str) -> int:
         """Return the number of a workload; KeyError for one without a model."""
         if workload not in self._codes:
-            base = self._index[without_load(workload)]
+            base, parsed = self._index[without_load(workload)], parse_workload(workload)
+            self.tenants.append(TenantModel(parsed, self.models[base], parsed.traffic.offered_mpps))
             self._model.append(base)
-            self._load.append(load_of(workload) or np.nan)
             self._codes[workload] = len(self._model) - 1
         return self._codes[workload]
 
@@ -65,7 +66,8 @@ class Kinds:
 
     def loads_of(self, members: Numbers) -> Floats:
         """Return what each place is offered [Mpps], NaN where that is everything."""
-        return np.append(self._load, np.nan)[members]
+        loads = [np.nan if tenant.offered_mpps is None else tenant.offered_mpps for tenant in self.tenants]
+        return np.array([*loads, np.nan])[members]
 
     def calibrations(self, jointly: bool, model: str) -> list[ConformalCalibration]:
         """Return the signed errors of each model's predictions."""
@@ -82,21 +84,6 @@ class Kinds:
             shared |= ((who >= 0) & users[who]).sum(axis=1) > 1
         return shared
 
-    def solved(self, who: Numbers, offered: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return throughput each could serve beside the others under their loads, and the ends of its interval [Mpps].
-
-        All tenants of a mix at the fixed point of everybody's answer to everybody else.
-        """
-        used, packed = np.unique(who, return_inverse=True)
-        empty = int(used[0] < 0)
-        chosen = [self.models[number] for number in used[empty:]]
-        members = packed.reshape(who.shape) - empty
-        loads = offered if np.isfinite(offered).any() else None
-        joint = solve_joint(chosen, members, loads)
-        load = np.where(joint.load > 0.0, joint.load, 1.0)
-        capacity = np.where(np.isfinite(offered), joint.throughput_mpps / load, joint.throughput_mpps)
-        return capacity, joint.low_mpps, joint.high_mpps
-
 
 @lru_cache(maxsize=65_536)
 def without_load(workload: str) -> str:
@@ -111,15 +98,3 @@ def without_load(workload: str) -> str:
         return workload
     parsed = parse_workload(workload)
     return parsed.saturated.key
-
-
-@lru_cache(maxsize=65_536)
-def load_of(workload: str) -> float | None:
-    """Return what a workload is offered [Mpps], None where that is everything.
-
-    Examples
-    --------
-    >>> load_of("lpm@64B,100000f,2.5Mpps")
-    2.5
-    """
-    return parse_workload(workload).traffic.offered_mpps if "pps" in workload else None
