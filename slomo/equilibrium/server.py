@@ -89,6 +89,7 @@ class _Asked:
     coverage: float
     window_s: float | None
     prove: bool
+    tries: tuple[tuple[float, int], ...]
 
 
 def solve_joint(
@@ -100,6 +101,7 @@ def solve_joint(
     window_s: float | None = None,
     tries: Sequence[tuple[float, int]] = TRIES,
     prove: bool = False,
+    first_only: bool = False,
 ) -> Joint:
     """Solve many servers (sockets) at once.
 
@@ -120,6 +122,9 @@ def solve_joint(
         Damping and most rounds, one try after the other for servers that did not converge.
     prove : bool
         Prove the bound where that can be done (`slomo.equilibrium.bound`), which takes as long as solving.
+    first_only : bool
+        Read the throughput of the NF in the first place alone; at saturating load, others have 0. Reading takes as long
+        as the compiled rounds.
 
     Returns
     -------
@@ -134,10 +139,9 @@ def solve_joint(
     """
     check_servers(models, members, offered_mpps)
     order, members, offered = canonical(ranks(models), members, offered_mpps)
-    parts = [
-        (rows, _solved(models, members[rows], offered[rows], tries, _Asked(coverage, window_s, prove)))
-        for rows in _parted(offered)
-    ]
+    asked = _Asked(coverage, window_s, prove, tuple(tries))
+    read = (members >= 0) & ((order == 0) | (not first_only))
+    parts = [(rows, _solved(models, members[rows], offered[rows], read[rows], asked)) for rows in _parted(offered)]
     return placed_back(_joined(parts), order)
 
 
@@ -234,15 +238,15 @@ def _solved(
     models: Sequence[NFModel],
     members: NDArray[np.int64],
     offered: Floats,
-    tries: Sequence[tuple[float, int]],
+    read: NDArray[np.bool_],
     asked: _Asked,
 ) -> Joint:
     """Solve servers whose places are in canonical order: the rounds, then every NF's throughput read at their end."""
     bench, most = bench_of(tuple(models)), np.where(np.isfinite(offered), offered, np.inf)
-    responses, rest, present = bench.responses, bench.settle(members, most, tries), members >= 0
+    responses, rest, present = bench.responses, bench.settle(members, most, asked.tries), members >= 0
     pressure = rest.felt * present[:, :, None]
     mpps = np.zeros(members.shape)
-    mpps[present] = read_mpps(responses, members[present], pressure[present])
+    mpps[read] = read_mpps(responses, members[read], pressure[read])
     alone = present & (present.sum(axis=1) == 1)[:, None]
     if alone.any():
         mpps[alone] = np.array([model.solo_mpps for model in models])[members[alone]]

@@ -92,7 +92,7 @@ class _Servers:
             shared |= uses[self.who].sum(axis=1) > 1
         return shared
 
-    def solved(self, rows: Indices, how: Manner) -> tuple[Places, Indices]:
+    def solved(self, rows: Indices, how: Manner, *, first_only: bool = False) -> tuple[Places, Indices]:
         """Solve the servers `rows`; return everybody's rates, and those of `rows` that did not come to rest."""
         used, packed = np.unique(self.who[rows], return_inverse=True)
         if not len(rows) or used[-1] < 0:
@@ -105,6 +105,7 @@ class _Servers:
             offered if reduced.any() else None,
             coverage=how.coverage,
             window_s=how.window_s,
+            first_only=first_only,
         )
         possible = np.where(reduced, joint.throughput_mpps / np.where(joint.load > 0.0, joint.load, 1.0), 0.0)
         possible = np.where(reduced, possible, joint.throughput_mpps)
@@ -129,7 +130,7 @@ def predict_members(members: Members, machine: str, how: Manner) -> PredictionBa
     made = np.array([*(bool(tenant.adapted) for tenant in members.tenants), False])[members.target]
     slow = servers.sharing() | (made & (members.places < 0).all(axis=1))  # alone, what was not measured is uncertain
     rows = np.flatnonzero(jointly & ~slow)
-    solved, moving = servers.solved(rows, how)
+    solved, moving = servers.solved(rows, how, first_only=True)
     rates.put(rows, Rates(solved.mpps[:, 0], solved.low[:, 0], solved.high[:, 0]))
     rest = np.sort(np.concatenate([np.flatnonzero(~jointly & ~slow), moving]))
     rates.put(rest, _composed(servers, rest, how))

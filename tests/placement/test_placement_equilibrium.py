@@ -88,11 +88,12 @@ def test_decisions_say_what_predicted(responsive, cluster, ask) -> None:
     assert placers["default"].servers_used < placers["vectors"].servers_used
 
 
-def test_equilibrium_without_models_of_it_is_refused(library, cluster, ask) -> None:
-    """Who insists on the fixed point of models that have none is told so; another method is no method."""
-    decision = Placer(library, cluster, method="equilibrium").admit(ask("a"))
+def test_equilibrium_without_models_of_it_composes_as_prediction_does(library, cluster, ask) -> None:
+    """Who insists on the fixed point of models that have none gets what `slomo predict` answers; no other method is."""
+    placer = Placer(library, cluster, method="equilibrium")
+    decision = placer.admit(ask("a"))
 
-    assert not decision.accepted
-    assert "model 'equilibrium'" in decision.reasons[0]
+    assert decision.accepted
+    assert decision.to_dict() == Placer(library, cluster, method="composed").admit(ask("a")).to_dict()
     with pytest.raises(UnknownNameError, match="unknown method 'guess'"):
         Placer(library, cluster, method="guess")

@@ -165,7 +165,7 @@ class ThroughputEstimates:
 
     def said(self, machine: str) -> str:
         """Return what predicts on a machine, for people."""
-        return "equilibrium" if self.jointly(machine) or self.method == "equilibrium" else self.model
+        return "equilibrium" if self.jointly(machine) else self.model
 
     def needed_mpps(self, request: Request, machine: str) -> float | None:
         """Return what the request is promised [Mpps]; None where a share of an unknown solo rate is asked."""
