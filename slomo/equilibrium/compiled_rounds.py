@@ -36,15 +36,15 @@ def loop_for(servers: int) -> Callable[..., None] | None:
 
 
 def _settle(  # type: ignore[no-untyped-def] # noqa: C901
-    rows, members, offered, socket, full_kib, tries, vectors, felt_there, went
+    rows, members, offered, socket, full_kib, tries, vectors, went
 ):
-    """Bring every server to rest; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as `Bench.numbers` lays it out.
+    """Bring every server to rest; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as `LaidOutNFs.numbers`.
 
-    Writes vectors and what each NF feels, shape (servers, places, pressures); and into `went`, shape (servers, 4),
+    Writes vectors and what each NF feels, shape (2, servers, places, pressures); and into `went`, shape (servers, 4),
     whether it converged, the rounds, the ratio of the last two steps and the last step. Empty places come last.
     """
     tolerance, tiny, least_load, llc_kib, held = socket[0], socket[1], socket[2], socket[3], int(socket[4])
-    pressures, places = vectors.shape[2], members.shape[1]
+    pressures, places = vectors.shape[3], members.shape[1]
     terms = 1 + pressures + pressures * (pressures + 1) // 2
     width = (rows.shape[1] - 3 * pressures) // (terms + 2)
     caps, rates = socket[5 : 5 + pressures], socket[5 + pressures :]
@@ -137,5 +137,5 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
             for i in range(1, count):
                 total[k] += vector[i, k]
             for i in range(count):
-                vectors[server, i, k] = vector[i, k]
-                felt_there[server, i, k] = max(total[k] - vector[i, k], 0.0)
+                vectors[0, server, i, k] = vector[i, k]
+                vectors[1, server, i, k] = max(total[k] - vector[i, k], 0.0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.tables import Socket, Tables
+from slomo.equilibrium.tables import SharedSocket, Tables
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
 
@@ -38,7 +38,7 @@ class Servers:
         Range of the answers: pressures, then speed.
     offered : ndarray, shape (servers, places)
         Offered load [Mpps]; infinite where saturated.
-    socket : Socket
+    socket : SharedSocket
         What they share.
     full_kib : ndarray, shape (servers, 1)
         What the NFs hold together at the least [KiB]: what they hold solo, up to what a full cache holds.
@@ -51,7 +51,7 @@ class Servers:
     low: Floats
     high: Floats
     offered: Floats
-    socket: Socket
+    socket: SharedSocket
     full_kib: Floats
 
     def only(self, rows: NDArray[np.int64]) -> "Servers":
@@ -66,21 +66,31 @@ class Rest:
 
     Attributes
     ----------
-    vector, felt : ndarray, shape (servers, places, pressures)
+    vectors : ndarray, shape (2, servers, places, pressures)
         Everybody's vector, and what each feels from the others.
     went : ndarray, shape (servers, 4)
         Whether it converged, rounds taken, ratio of the last two steps, last step.
     """
 
-    vector: Floats
-    felt: Floats
+    vectors: Floats
     went: Floats
 
     @classmethod
     def untouched(cls, servers: int, places: int, pressures: int) -> "Rest":
         """Return room for where rounds end."""
-        vectors = np.zeros((2, servers, places, pressures))
-        return cls(vectors[0], vectors[1], np.array([_UNTOUCHED] * servers).reshape(servers, 4))
+        return cls(np.zeros((2, servers, places, pressures)), np.array([_UNTOUCHED] * servers).reshape(servers, 4))
+
+    @property
+    def vector(self) -> Floats:
+        """Everybody's vector, shape (servers, places, pressures)."""
+        vector: Floats = self.vectors[0]
+        return vector
+
+    @property
+    def felt(self) -> Floats:
+        """What each feels from the others, shape (servers, places, pressures)."""
+        felt: Floats = self.vectors[1]
+        return felt
 
     @property
     def converged(self) -> NDArray[np.bool_]:
@@ -106,7 +116,7 @@ class Rest:
 
 
 def laid_out(
-    table: Tables, members: NDArray[np.int64], offered: Floats, socket: Socket, full_kib: Floats | float = 0.0
+    table: Tables, members: NDArray[np.int64], offered: Floats, socket: SharedSocket, full_kib: Floats | float = 0.0
 ) -> Servers:
     """Lay out the servers `members`, shape (servers, places), -1 for an empty place.
 
@@ -116,7 +126,7 @@ def laid_out(
         Of the distinct NFs.
     offered : ndarray, shape (servers, places)
         Offered load [Mpps]; infinite where saturated.
-    socket : Socket
+    socket : SharedSocket
         What they share.
     full_kib : ndarray, shape (servers,), or float
         What the cache holds at the least when it is full [KiB].

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, load_of
-from slomo.equilibrium.settling import TRIES, Bench, bench_of, responses_of
+from slomo.equilibrium.settling import TRIES, LaidOutNFs, laid_out_nfs, responses_of
 from slomo.equilibrium.tables import interval_scores, kinds, read_mpps, vector_tables
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
@@ -200,7 +200,7 @@ def joint_vectors(
     An NF alone answers with its solo vector.
     """
     members = np.asarray(members, dtype=np.int64)
-    bench = bench_of(tuple(models))
+    bench = laid_out_nfs(tuple(models))
     responses = bench.responses
     rates, polled = kinds(names)
     solo, weight, low, high = (part[members] for part in vector_tables(responses, names))
@@ -242,7 +242,7 @@ def _solved(
     asked: _Asked,
 ) -> Joint:
     """Solve servers whose places are in canonical order: the rounds, then every NF's throughput read at their end."""
-    bench, most = bench_of(tuple(models)), np.where(np.isfinite(offered), offered, np.inf)
+    bench, most = laid_out_nfs(tuple(models)), np.where(np.isfinite(offered), offered, np.inf)
     responses, rest, present = bench.responses, bench.settle(members, most, asked.tries), members >= 0
     pressure = rest.felt * present[:, :, None]
     mpps = np.zeros(members.shape)
@@ -261,7 +261,7 @@ def _solved(
 
 
 def bounds(
-    bench: Bench, members: NDArray[np.int64], offered: Floats, rest: Rest, *, prove: bool
+    bench: LaidOutNFs, members: NDArray[np.int64], offered: Floats, rest: Rest, *, prove: bool
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Bound what is left to go: proven, or estimated from how the last two steps shrank."""
     bound = np.where(rest.ratio < 1.0, rest.step * rest.ratio / np.maximum(1.0 - rest.ratio, TINY), np.inf)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from slomo.equilibrium.compiled_rounds import loop_for
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out
-from slomo.equilibrium.tables import Socket, Tables, socket_of, tables
+from slomo.equilibrium.tables import SharedSocket, Tables, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
@@ -27,7 +27,7 @@ _TRIES = np.array(TRIES)
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class LaidOutNFs:
     """Distinct NFs, laid out for the rounds.
 
     Attributes
@@ -38,14 +38,14 @@ class Bench:
         Theirs.
     table : Tables
         The same as arrays.
-    socket : Socket
+    socket : SharedSocket
         What they share.
     """
 
     models: tuple[NFModel, ...]
     responses: tuple[ServerResponse, ...]
     table: Tables
-    socket: Socket
+    socket: SharedSocket
 
     @cached_property
     def numbers(self) -> Floats:
@@ -91,12 +91,12 @@ class Bench:
         rest = Rest.untouched(members.shape[0], members.shape[1], self.table.pressures)
         given = _TRIES if tries is None else np.array(tries, dtype=float)
         full = self.full_kib(members)
-        loop(self.table.rows, members, offered, self.numbers, full, given, rest.vector, rest.felt, rest.went)
+        loop(self.table.rows, members, offered, self.numbers, full, given, rest.vectors, rest.went)
         return rest
 
 
 @lru_cache(maxsize=1024)
-def bench_of(models: tuple[NFModel, ...]) -> Bench:
+def laid_out_nfs(models: tuple[NFModel, ...]) -> LaidOutNFs:
     """Lay distinct NFs out.
 
     Raises
@@ -106,7 +106,7 @@ def bench_of(models: tuple[NFModel, ...]) -> Bench:
     """
     responses = responses_of(models)
     known = next((model.capacities for model in models if model.capacities is not None), None)
-    return Bench(models, responses, tables(responses), socket_of(responses[0].pressure_names, known))
+    return LaidOutNFs(models, responses, tables(responses), shared_socket(responses[0].pressure_names, known))
 
 
 def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:

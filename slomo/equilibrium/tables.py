@@ -106,7 +106,7 @@ def _row(response: ServerResponse) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Socket:
+class SharedSocket:
     """What NFs share, as far as the rounds need it.
 
     Attributes
@@ -128,11 +128,11 @@ class Socket:
 
 
 @lru_cache(maxsize=256)
-def socket_of(names: tuple[str, ...], capacities: Capacities | None) -> Socket:
+def shared_socket(names: tuple[str, ...], capacities: Capacities | None) -> SharedSocket:
     """Return what a machine has of the pressures `names`; no end of anything where it is not known."""
     caps = np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in names])
     held = names.index("L3OCC") if "L3OCC" in names else None
-    return Socket(caps, kinds(names)[0], held, np.inf if capacities is None else float(capacities.llc_kib))
+    return SharedSocket(caps, kinds(names)[0], held, np.inf if capacities is None else float(capacities.llc_kib))
 
 
 @lru_cache(maxsize=128)

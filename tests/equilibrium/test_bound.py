@@ -8,7 +8,7 @@ import pytest
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import answer, come_to_rest, laid_out, within_cache
 from slomo.equilibrium.server import TRIES, responses_of, solve_joint
-from slomo.equilibrium.tables import socket_of, tables
+from slomo.equilibrium.tables import shared_socket, tables
 
 MIXES = np.array([[0, 1, -1, -1], [0, 1, 2, -1], [2, 2, 1, 0], [1, 1, -1, -1], [0, -1, -1, -1]])
 
@@ -24,7 +24,7 @@ def servers(models):
     """Lay the mixes out in a cache that is never overfull."""
     responses = responses_of(models)
     names = responses[0].pressure_names
-    return laid_out(tables(responses), MIXES, np.full(MIXES.shape, np.inf), socket_of(names, None))
+    return laid_out(tables(responses), MIXES, np.full(MIXES.shape, np.inf), shared_socket(names, None))
 
 
 def settled(servers, vector):
