@@ -4,6 +4,7 @@ The signature of a server is who runs on it and what each is offered, in canonic
 `slomo.equilibrium.server.Joint`, so that a batch is answered by one look-up per server and one gather per array.
 """
 
+import threading
 from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
@@ -44,6 +45,7 @@ class JointMemo:
         self.coverage, self.window_s, self.most = coverage, window_s, most
         self._rank = ranks(self.models)
         self._kept: dict[int, _Kept] = {}
+        self._adding = threading.Lock()
 
     def __len__(self) -> int:
         return sum(len(kept.at) for kept in self._kept.values())
@@ -75,7 +77,11 @@ class JointMemo:
             fresh = {keys[row]: row for row in np.flatnonzero(rows < 0)[::-1].tolist()}
             new = list(fresh.values())
             loads = None if offered_mpps is None else offered[new]
-            kept.add(list(fresh), self._solved(sorted_members[new], loads))
+            found = self._solved(sorted_members[new], loads)
+            with (
+                self._adding
+            ):  # threads may solve the same at once; they add one after the other, and who reads never waits
+                kept.add(list(fresh), found)
             rows = kept.rows(keys)
         return placed_back(kept.joint(rows), order)
 
@@ -95,7 +101,11 @@ class _Kept:
         return np.fromiter(map(self.at.get, keys, repeat(-1)), dtype=np.int64, count=len(keys))
 
     def add(self, keys: Sequence[bytes], found: Joint) -> None:
-        """Keep servers that were not kept before."""
+        """Keep servers, but those that somebody else has added meanwhile."""
+        missing = [row for row, key in enumerate(keys) if key not in self.at]
+        if len(missing) < len(keys):
+            keys = [keys[row] for row in missing]
+            found = Joint(**{name: getattr(found, name)[missing] for name in Joint.__dataclass_fields__})
         begin, end = len(self.at), len(self.at) + len(keys)
         for name in Joint.__dataclass_fields__:
             part = getattr(found, name)

@@ -4,11 +4,11 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -28,6 +28,9 @@ from slomo.service.state import journal
 from slomo.service.state.clerk import Clerk
 from slomo.service.state.store import Store
 from slomo.vocabulary.defaults import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
 
 Result = TypeVar("Result")
 _AUDIT = logging.getLogger("slomo.service.audit")
@@ -108,6 +111,20 @@ class Service:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             await self.look_at_models()
+
+    async def learn_mixes(self) -> None:
+        """Solve the mixes that callers may ask about, where they are few, while there is nothing better to do."""
+        learned = None
+        while True:
+            answers = self.shelf.answers
+            if answers is not learned:
+                for ahead in answers.ahead():
+                    took_s = await self.aside(ahead)
+                    await asyncio.sleep(3.0 * took_s)
+                    if self.shelf.answers is not answers:
+                        break
+                learned = answers
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def look_at_models(self) -> bool:
         """Look once; return whether other models are in force now."""
@@ -208,7 +225,7 @@ def _placed(clerk: Clerk) -> Iterable[Gauge]:
     yield "slomo_requests_placed", "Requests placed.", (), {(): float(len(placer.requests))}
 
 
-def make_app(service: Service, operations: Iterable[Operation]) -> Starlette:
+def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":
     """Return the ASGI application over a service."""
     by_path: dict[str, list[Operation]] = {}
     service.operations = tuple(operations)
@@ -219,7 +236,7 @@ def make_app(service: Service, operations: Iterable[Operation]) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         service.jobs  # noqa: B018 - finds jobs that were interrupted
-        tasks = [asyncio.create_task(service.watch_models())]
+        tasks = [asyncio.create_task(service.watch_models()), asyncio.create_task(service.learn_mixes())]
         await service.kubernetes.start(service.settings.kubernetes)
         try:
             yield
@@ -232,4 +249,28 @@ def make_app(service: Service, operations: Iterable[Operation]) -> Starlette:
     app = Starlette(routes=routes, lifespan=lifespan)
     app.router.default = NotFound(service)
     app.router.redirect_slashes = False
-    return app
+    return FrontDoor(app, {route.path: route.endpoint for route in routes if "{" not in route.path})
+
+
+class FrontDoor:
+    """Takes paths without parameters to their endpoints at once; endpoints tell every fault themselves.
+
+    Parameters
+    ----------
+    app : Starlette
+        Everything else, and the life of the service.
+    endpoints : mapping
+        Path -> ASGI application.
+    """
+
+    def __init__(self, app: Starlette, endpoints: Mapping[str, Any]) -> None:
+        self._app, self._endpoints = app, endpoints
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Answer one request, or live."""
+        if scope["type"] == "http":
+            endpoint = self._endpoints.get(scope["path"])
+            if endpoint is not None:
+                await endpoint(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

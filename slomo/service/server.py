@@ -1,5 +1,6 @@
 """Run a service under uvicorn: one process, one event loop, one writer."""
 
+import gc
 import logging
 import socket
 import ssl
@@ -57,6 +58,9 @@ def serve(
         ssl_ca_certs=_text(settings.client_ca),
         ssl_cert_reqs=ssl.CERT_REQUIRED if settings.client_ca else ssl.CERT_NONE,
     )
+    gc.collect()
+    gc.freeze()  # models live as long as the process: no use in looking at them again
+    gc.set_threshold(50_000, 20, 50)
     if on_ready is not None:
         scheme = "https" if settings.certificate else "http"
         host = f"[{settings.host}]" if ":" in settings.host else settings.host

@@ -1,5 +1,7 @@
 """Facts about equilibria that are kept by mix."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,19 @@ def test_nonsense_is_refused(models):
         JointMemo(models).solve(np.array([[-2, 0]]))
     with pytest.raises(InvalidValueError, match="at least 1"):
         JointMemo(models, most=0)
+
+
+def test_threads_that_ask_at_once_are_all_answered(models, asked):
+    """Whoever solves a server first, what is kept is whole."""
+    members, _ = asked
+    fresh, memo = solve_joint(models, members), JointMemo(models)
+    orders = [np.random.default_rng(seed).permutation(len(members)) for seed in range(8)]
+
+    def bit_by_bit(order):
+        return [same(memo.solve(members[row : row + 1]), Joint(**{
+            name: getattr(fresh, name)[row : row + 1] for name in Joint.__dataclass_fields__
+        })) for row in order]  # fmt: skip
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(all(rows) for rows in pool.map(bit_by_bit, orders))
+    assert len(memo) == len({tuple(sorted(row)) for row in members.tolist()})

@@ -65,7 +65,7 @@ def test_nobody_acts_where_it_is_not_allowed(client: TestClient, method: str, pa
     """Doors to the host are closed unless settings open them."""
     answer = client.request(method, path, json=body)
 
-    assert answer.status_code == 501
+    assert answer.status_code == 403
     assert "slomo serve --" in answer.json()["hint"]
 
 

@@ -3,8 +3,10 @@
 import json
 import os
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,76 @@ def test_disk_full_refuses_writes_and_answers_reads(start: Started, tmp_path: Pa
     assert client.post("/v1/predict", json={"target": "lpm", "competitors": ["nat"]}).status_code == 200
     store._connection.execute(f"PRAGMA max_page_count = {pages + 10_000}")
     assert client.post("/v1/place", json={"requests": big}).status_code == 200
+
+
+def test_a_disk_that_is_really_full_refuses_writes_and_answers_reads(start: Started, tmp_path: Path) -> None:
+    """On a file system without room writes are refused with 507, reads go on, and writes do once there is room."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], check=False, capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    try:
+        client = start(state=disk / "state.sqlite")
+        client.post("/v1/cluster/servers", json={"servers": SERVERS})
+        assert client.post("/v1/place", json={"requests": [REQUEST]}).status_code == 200
+        before = client.get("/v1/cluster").json()
+        (disk / "filler").write_bytes(b"x" * (os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize))
+        codes = set()
+        for number in range(40):
+            body = {"requests": [{"id": f"r{number}", "nf": "ids", "slo": {"kind": "on-demand"}}]}
+            codes.add(client.post("/v1/place", json=body).status_code)
+            if 507 in codes:
+                break
+        assert 507 in codes
+        assert codes <= {200, 507}
+        kept = client.get("/v1/cluster").json()
+        assert len(kept["servers"]) == len(before["servers"])
+        assert client.post("/v1/predict", json={"target": "lpm", "competitors": ["nat"]}).status_code == 200
+        (disk / "filler").unlink()
+        again = client.post("/v1/place", json={"requests": [{"id": "late", "nf": "ids", "slo": {"kind": "on-demand"}}]})
+        assert again.status_code == 200
+        assert "late" in placed(client)
+        client.__exit__(None, None, None)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_clock_that_is_set_back_changes_only_what_is_shown(
+    start: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Order is by number: with a clock that runs backwards everything is found again, newest first, and undone."""
+    client = start(state=tmp_path / "state.sqlite")
+    days = iter(range(1000, 0, -1))
+
+    def earlier() -> str:
+        return (datetime(2020, 1, 1, tzinfo=UTC) + timedelta(days=next(days))).isoformat(timespec="milliseconds")
+
+    monkeypatch.setattr(journal, "now", earlier)
+    client.post("/v1/cluster/servers", json={"servers": SERVERS})
+    for name in ("a", "b"):
+        assert client.post("/v1/place", json={"requests": [{**REQUEST, "id": name}]}).status_code == 200
+    jobs = [
+        client.post("/v1/place", json={"requests": [{**REQUEST, "id": name}]}, headers={"Prefer": "respond-async"})
+        for name in ("c", "d")
+    ]
+    for job in jobs:
+        with client.stream("GET", f"{job.headers['location']}/events") as events:
+            list(events.iter_lines())
+    seen = [{"target": "lpm", "throughput_mpps": 4.0 + 0.1 * n} for n in range(3)]
+    client.post("/v1/observations", json={"observations": seen})
+
+    assert [row["id"] for row in client.get("/v1/jobs").json()["jobs"]] == [job.json()["job"] for job in jobs][::-1]
+    assert [row["request"] for row in client.get("/v1/decisions").json()["decisions"]] == ["d", "c", "b", "a"]
+    newest = client.get("/v1/receipts").json()["receipts"][0]
+    assert list(newest["after"]) == ["d"]
+    assert client.post(f"/v1/receipts/{newest['number']}/undo").status_code == 200
+    client.__exit__(None, None, None)
+    again = start(state=tmp_path / "state.sqlite")
+    assert sorted(placed(again)) == ["a", "b", "c"]
+    assert again.get("/readyz").json()["status"] == "ready"
 
 
 def test_writes_of_one_transaction_fail_alone(tmp_path: Path) -> None:

@@ -75,18 +75,18 @@ async def loops(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 def _require_control(service: "Service") -> None:
     if not service.settings.control:
-        raise Problem(501, "this service runs no control loops", hint="slomo serve --control")
+        raise Problem(403, "this service runs no control loops", hint="slomo serve --control")
 
 
 _ACTS: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "host"}
 OPERATIONS = (
-    Operation("GET", "/v1/enforce", show, "Show what is in force on the host, and receipts.", statuses=(501,),
+    Operation("GET", "/v1/enforce", show, "Show what is in force on the host, and receipts.",
               tag="host"),
     Operation("POST", "/v1/enforce", enforce, "Make the host as planned, or say what would change.", body=Enforcement,
-              statuses=(501,), **_ACTS),
+              **_ACTS),
     Operation("POST", "/v1/enforce/{receipt}/undo", undo, "Take back what a receipt of the host changed.",
-              statuses=(404, 501), **_ACTS),
-    Operation("GET", "/v1/control", loops, "Show control loops.", statuses=(501,), tag="host"),
+              statuses=(404,), **_ACTS),
+    Operation("GET", "/v1/control", loops, "Show control loops.", tag="host"),
     Operation("POST", "/v1/control", control, "Run a control loop on a simulated machine, as a job.",
-              body=ControlBody, success=202, statuses=(501,), **_ACTS),
+              body=ControlBody, success=202, **_ACTS),
 )  # fmt: skip

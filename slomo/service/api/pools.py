@@ -118,7 +118,7 @@ def _asked(run: Callable[[], Any]) -> Any:
 
 
 _ACTS: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "pools"}
-_READS: dict[str, Any] = {"statuses": (404, 501), "tag": "pools"}
+_READS: dict[str, Any] = {"statuses": (404,), "tag": "pools"}
 OPERATIONS = (
     Operation("GET", "/v1/cache", summary, "Say which caches there are, as RMD.", **_READS),
     Operation("GET", "/v1/cache/{level}", level, "Show the ways of a level's caches by pool, as RMD.", **_READS),
@@ -126,11 +126,11 @@ OPERATIONS = (
     Operation("GET", "/v1/policy", policy, "Show the pools' policies, as RMD.", **_READS),
     Operation("GET", "/v1/workloads", workloads, "List workloads in pools, as RMD.", **_READS),
     Operation("POST", "/v1/workloads", admit, "Take a workload into a pool, as RMD.", body=RmdWorkload, success=201,
-              statuses=(501,), **_ACTS),
+              **_ACTS),
     Operation("GET", "/v1/workloads/{id}", workload, "Show a workload, as RMD.", **_READS),
     Operation("PATCH", "/v1/workloads/{id}", change, "Change a workload, as RMD.", body=RmdWorkload,
-              statuses=(404, 501), **_ACTS),
-    Operation("DELETE", "/v1/workloads/{id}", remove, "Let a workload go, as RMD.", statuses=(404, 501), **_ACTS),
+              statuses=(404,), **_ACTS),
+    Operation("DELETE", "/v1/workloads/{id}", remove, "Let a workload go, as RMD.", statuses=(404,), **_ACTS),
     Operation("POST", "/v1/hospitality", hospitality, "Score how well a workload would do here, as RMD.",
               body=RmdWorkload, **_READS),
 )  # fmt: skip

@@ -4,6 +4,7 @@ Tokens are kept as digests and compared in constant time. Without tokens the nam
 that a page of a stranger cannot reach the service by a name of its own (DNS rebinding).
 """
 
+import functools
 import hashlib
 import hmac
 import ipaddress
@@ -136,6 +137,7 @@ class Gate:
         raise Problem(421, "the service was called by a name that is not its own", hint="call it as 127.0.0.1")
 
 
+@functools.lru_cache(256)
 def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback

@@ -34,8 +34,8 @@ class QuestionBody(Struct, forbid_unknown_fields=True):
 class Questions(Struct, forbid_unknown_fields=True):
     """Many mixes in one request; answered as columns."""
 
-    targets: list[Name]
-    mixes: list[list[Name]]
+    targets: list[str]
+    mixes: list[list[str]]
     machine: Name | None = None
     model: Name = DEFAULT_MODEL
     coverage: Coverage = 0.9

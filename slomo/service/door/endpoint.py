@@ -108,7 +108,8 @@ class Endpoint:
     async def _answered(self, operation: Operation, call: Call) -> Answer:
         limit_s = self._service.settings.time_limit_s
         try:
-            return await asyncio.wait_for(operation.handle(self._service, call), limit_s)
+            async with asyncio.timeout(limit_s):
+                return await operation.handle(self._service, call)
         except TimeoutError:
             hint = "ask for less at once, or as a job (Prefer: respond-async)"
             raise Problem(504, f"no answer within {limit_s:g} s", hint=hint) from None
@@ -125,7 +126,8 @@ class Endpoint:
         if declared.isdigit() and int(declared) > settings.body_limit_b:
             raise _too_large(settings.body_limit_b)
         try:
-            raw = await asyncio.wait_for(_read(receive, settings.body_limit_b), settings.time_limit_s)
+            async with asyncio.timeout(settings.time_limit_s):
+                raw = await _read(receive, settings.body_limit_b)
         except TimeoutError:
             raise Problem(408, f"the body did not arrive within {settings.time_limit_s:g} s") from None
         if operation.body is None:

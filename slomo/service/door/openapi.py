@@ -103,7 +103,10 @@ def _problems(item: Operation) -> Document:
     codes |= set(_WITH_BODY) if item.body is not None else set()
     codes |= set(_WITH_WRITE) if item.writes else set()
     codes |= {422} if item.query else set()
-    problem = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}}
+    content: Document = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
+    if item.media_type.startswith("text/html"):  # pages tell people what is wrong as pages
+        content[item.media_type] = {"schema": {"type": "string"}}
+    problem = {"content": content}
     plain = {202: "Accepted; see Location", 303: "See Location", 304: "Nothing has changed"}
     return {
         str(code): {"description": plain[code]} if code in plain else {"description": TITLES.get(code, ""), **problem}

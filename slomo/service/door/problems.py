@@ -35,7 +35,6 @@ TITLES: dict[int, str] = {
     428: "A condition is needed",
     429: "Too many requests wait already",
     500: "The service has a fault",
-    501: "This service does not offer that",
     503: "The service cannot answer now",
     504: "The answer took too long",
     507: "There is no room to write",

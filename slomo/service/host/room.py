@@ -1,7 +1,7 @@
 """The room of the host: who enforces here, where receipts are, and the pools of RMD; all of it only where allowed.
 
 What a request may do to this machine is decided when the service is started, never by a request: without `enforce`,
-`control` or `pools` in the settings these doors answer 501.
+`control` or `pools` in the settings these doors answer 403.
 """
 
 import threading
@@ -64,10 +64,10 @@ class HostRoom:
         Raises
         ------
         Problem
-            501 where nobody may.
+            403 where nobody may.
         """
         if self._backend is None:
-            raise Problem(501, "this service may not act on its host", hint="slomo serve --enforce BACKEND")
+            raise Problem(403, "this service may not act on its host", hint="slomo serve --enforce BACKEND")
         return self._backend
 
     @property
@@ -77,10 +77,10 @@ class HostRoom:
         Raises
         ------
         Problem
-            501 where there are none.
+            403 where there are none.
         """
         if self._pools is None:
-            raise Problem(501, "this service keeps no pools", hint="slomo serve --pools rmd.toml --host-machine TYPE")
+            raise Problem(403, "this service keeps no pools", hint="slomo serve --pools rmd.toml --host-machine TYPE")
         return self._pools
 
     def describe(self) -> dict[str, Any]:

@@ -8,9 +8,12 @@ accelerators, another model) is asked there.
 """
 
 import asyncio
-from collections.abc import Sequence
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, combinations_with_replacement, islice
 from typing import Any
 
 import msgspec
@@ -35,6 +38,9 @@ MOST_KEPT = 20_000
 MOST_MIXES = 100_000
 #: Questions that are answered in one batch on the event loop, at most.
 MOST_TOGETHER = 128
+#: Mixes of a machine that are solved before anybody asks, at most, and how many at a time.
+MOST_AHEAD, CHUNK = 20_000, 256
+DEFAULT_COVERAGE = 0.9
 VERDICTS = ("supported", "extrapolated", "unsupported")
 _encode = msgspec.json.Encoder().encode
 Key = tuple[str | None, float]
@@ -64,6 +70,7 @@ class ServiceAnswers:
         self.library, self.fingerprint = library, fingerprint
         self._machines: dict[str | None, _PlainMachine] = {}
         self._kept: dict[bytes, bytes] = {}
+        self._restless: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._waiting: list[_Waiting] = []
         self.batches = 0
         self.asked = 0
@@ -119,12 +126,27 @@ class ServiceAnswers:
         }
         restless = np.flatnonzero(~joint.converged).tolist()
         if restless:  # the library falls back for those alone
-            part = [[side[row] for row in restless] for side in (asked.targets, asked.mixes)]
-            told = self._columns_of_library(msgspec.structs.replace(asked, targets=part[0], mixes=part[1]))
-            for name in ("throughput_mpps", "low_mpps", "high_mpps", "verdict"):
-                for place, row in enumerate(restless):
-                    columns[name][row] = told[name][place]
+            self._fall_back(asked, restless, columns)
         return columns
+
+    def _fall_back(self, asked: Questions, rows: list[int], columns: dict[str, Any]) -> None:
+        """Fill in rows that have no equilibrium, each distinct one asked of the library once."""
+        names = ("throughput_mpps", "low_mpps", "high_mpps", "verdict")
+        keys = [(asked.machine, asked.coverage, asked.targets[row], *sorted(asked.mixes[row])) for row in rows]
+        known = {key: self._restless[key] for key in keys if key in self._restless}
+        missing = [key for key in dict.fromkeys(keys) if key not in known]
+        if missing:
+            part = msgspec.structs.replace(
+                asked, targets=[key[2] for key in missing], mixes=[list(key[3:]) for key in missing]
+            )
+            told = self._columns_of_library(part)
+            known.update(zip(missing, zip(*(told[name] for name in names), strict=True), strict=True))
+            if len(self._restless) + len(missing) > MOST_KEPT:
+                self._restless.clear()
+            self._restless.update((key, known[key]) for key in missing)
+        for row, key in zip(rows, keys, strict=True):
+            for name, value in zip(names, known[key], strict=True):
+                columns[name][row] = value
 
     def _columns_of_library(self, asked: Questions) -> dict[str, Any]:
         """Let the library answer; batches of its are not judged by what was profiled."""
@@ -138,7 +160,17 @@ class ServiceAnswers:
             "fingerprint": self.fingerprint,
         }
 
+    def ahead(self) -> Iterator[Callable[[], float]]:
+        """Yield what solves the mixes of each machine piece by piece, where they are few; each returns its time [s]."""
+        for name in self.library.machines:
+            machine = self._machine(name)
+            if math.comb(len(machine.models) + machine.places, machine.places) <= MOST_AHEAD:
+                for chunk in machine.all_mixes(CHUNK):
+                    yield functools.partial(machine.learn, chunk)
+
     def _machine(self, name: str | None) -> "_PlainMachine":
+        if name is None and len(self.library.machines) == 1:
+            name = self.library.machines[0]
         if name not in self._machines:
             if name is not None and name not in self.library.machines:
                 return _PlainMachine(self.library, name)  # knows nobody; never kept, for callers choose the name
@@ -242,7 +274,7 @@ class _PlainMachine:
         self._numbers: dict[str, int] = {}
         self._memos: dict[float, JointMemo] = {}
         capacities = self.models[0].capacities if self.models else None
-        self._places = capacities.cores if capacities is not None else 16
+        self.places = capacities.cores if capacities is not None else 16
         self._solo = np.array([model.solo_mpps for model in self.models] or [np.nan])
         self._labels = [label(model.workload) for model in self.models]
         self._spelled = [model.workload.to_dict() for model in self.models]
@@ -261,16 +293,32 @@ class _PlainMachine:
         """
         sizes = np.fromiter(map(len, mixes), dtype=np.int64, count=len(mixes))
         widest = int(sizes.max(initial=0))
-        if widest + 1 > self._places:
+        if widest + 1 > self.places:
             row = int(sizes.argmax())
             check_cores(self.models[self._number(targets[row])], widest + 1)
-        members = np.full((len(mixes), max(self._places, widest + 1)), -1, dtype=np.int64)
+        members = np.full((len(mixes), max(self.places, widest + 1)), -1, dtype=np.int64)
         numbers = self._numbers
         members[:, 0] = np.fromiter(map(numbers.__getitem__, targets), dtype=np.int64, count=len(targets))
         flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(mixes)), dtype=np.int64, count=int(sizes.sum()))
         members[:, 1:][np.arange(members.shape[1] - 1) < sizes[:, np.newaxis]] = flat
         joint = self._memo(coverage).solve(members)
         return _Solved(members, joint, self._codes(members, joint), self._solo[members[:, 0]])
+
+    def all_mixes(self, chunk: int) -> Iterator[list[tuple[int, ...]]]:
+        """Yield all mixes of what is numbered here, small ones first, in lists."""
+        whole = (mix for size in range(1, self.places + 1)
+                 for mix in combinations_with_replacement(range(len(self.models)), size))  # fmt: skip
+        while mixes := list(islice(whole, chunk)):
+            yield mixes
+
+    def learn(self, mixes: Sequence[tuple[int, ...]], coverage: float = DEFAULT_COVERAGE) -> float:
+        """Solve mixes ahead; return the time it took [s]."""
+        begun = time.perf_counter()
+        members = np.full((len(mixes), self.places), -1, dtype=np.int64)
+        for row, mix in enumerate(mixes):
+            members[row, : len(mix)] = mix
+        self._memo(coverage).solve(members)
+        return time.perf_counter() - begun
 
     def document(self, found: _Solved, row: int) -> dict[str, Any]:
         """Return one prediction as the library writes it."""

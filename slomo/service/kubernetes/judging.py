@@ -17,6 +17,8 @@ from slomo.service.kubernetes.view import ClusterView, NodeView
 
 #: Reasons of nodes that do not pass: few and without numbers, for the scheduler groups them by text.
 BREAKS, FULL = "slomo: an SLO would break here", "slomo: no core left for a network function"
+#: Judgements that are remembered, at most.
+MOST_JUDGED = 200_000
 #: Why a node passes without being judged.
 NO_MACHINE, NO_MODEL, STALE = "node names no machine", "no model on this machine", "view is stale"
 
@@ -83,7 +85,9 @@ class NodeJudge:
         self.oracle = Oracle(self.pieces, self.estimates, predicts=True)
         self._tenancy = _Tenancy()
         self._mixes: dict[str, _Mixed] = {}
-        self._ranks: dict[tuple[Host, Signature], tuple[float, float]] = {}
+        self._known: dict[PodNeed, dict[tuple[Host, Signature], Judged]] = {}
+        self._needs: dict[str, list[PodNeed]] = {}
+        self._learned: dict[str, int] = {}
 
     def knows(self, need: PodNeed) -> bool:
         """Whether any machine has a model of what a pod runs."""
@@ -92,25 +96,61 @@ class NodeJudge:
     def judge(self, need: PodNeed, uid: str, names: list[str], view: ClusterView) -> dict[str, Judged]:
         """Judge all candidates for a pod."""
         found: dict[str, Judged] = {}
-        groups: dict[Host, dict[Signature, list[str]]] = {}
+        new: dict[Host, dict[Signature, list[str]]] = {}
+        nodes, known = view.nodes, self._known_of(need)
         for name in names:
-            node = view.nodes.get(name)
+            node = nodes.get(name)
             host = None if node is None else node.host
             if node is None or host is None:
                 found[name] = Judged(True, NO_MACHINE)
                 continue
-            number = self._number(need, host.machine)
-            if number is None:
-                found[name] = Judged(True, NO_MODEL, host=host)
-                continue
             base = self._mix(name, node, host, without=uid)
-            groups.setdefault(host, {}).setdefault(self.pieces.grown(base, number), []).append(name)
-        for host, mixes in groups.items():
-            signatures = list(mixes)
-            for signature, verdict in zip(signatures, self.oracle.verdicts(host, signatures), strict=True):
-                answer = self._answer(host, signature, verdict)
-                found.update(dict.fromkeys(mixes[signature], answer))
+            answer = known.get((host, base))
+            if answer is None:
+                new.setdefault(host, {}).setdefault(base, []).append(name)
+            else:
+                found[name] = answer
+        for host, bases in new.items():
+            for base, answer in zip(bases, self._judged(need, host, list(bases)), strict=True):
+                known[host, base] = answer
+                found.update(dict.fromkeys(bases[base], answer))
         return found
+
+    def ahead(self, view: ClusterView) -> bool:
+        """Judge every network function on one node that has changed, before a pod asks; say whether there was one."""
+        for name, node in view.nodes.items():
+            if node.host is None or self._learned.get(name) == node.version:
+                continue
+            self._learned[name] = node.version
+            host, base = node.host, self._mix(name, node, node.host, without="")
+            numbers = [self._number(need, host.machine) for need in self._usual(host.machine)]
+            mixes = [self.pieces.grown(base, number) for number in numbers if number is not None]
+            self.oracle.verdicts(host, mixes)
+            return True
+        self._learned = {name: version for name, version in self._learned.items() if name in view.nodes}
+        return False
+
+    def _usual(self, machine: str) -> list[PodNeed]:
+        """Return one need per network function; rates of a mix do not depend on how much was promised."""
+        if machine not in self._needs:
+            keys = [key for where, key in self.library if where == machine]
+            self._needs[machine] = [PodNeed(self.library[machine, key].workload.nf, 0.5) for key in keys]
+        return self._needs[machine]
+
+    def _known_of(self, need: PodNeed) -> dict[tuple[Host, Signature], Judged]:
+        """Return what was judged for a need before, forgetting all where it has become too much."""
+        if sum(map(len, self._known.values())) > MOST_JUDGED:
+            self._known.clear()
+        return self._known.setdefault(need, {})
+
+    def _judged(self, need: PodNeed, host: Host, bases: list[Signature]) -> list[Judged]:
+        """Judge mixes with one pod more, those not seen before in one batch."""
+        number = self._number(need, host.machine)
+        if number is None:
+            return [Judged(True, NO_MODEL, host=host)] * len(bases)
+        grown = [self.pieces.grown(base, number) for base in bases]
+        verdicts = self.oracle.verdicts(host, grown)
+        return [self._answer(host, mix, verdict) for mix, verdict in zip(grown, verdicts, strict=True)]
 
     def strangers(self, name: str, view: ClusterView) -> int:
         """Return how many tenants of a node nothing is known of."""
@@ -128,10 +168,8 @@ class NodeJudge:
         if verdict.breach is not None:
             why = FULL if verdict.breach.what == "cores" else BREAKS
             return Judged(False, why, is_judged=True, host=host, mix=signature)
-        key = (host, signature)
-        if key not in self._ranks:
-            self._ranks[key] = rank(self.oracle, signature, verdict)
-        return Judged(True, "", is_judged=True, host=host, mix=signature, rank=self._ranks[key])
+        mark = rank(self.oracle, signature, verdict)
+        return Judged(True, "", is_judged=True, host=host, mix=signature, rank=mark)
 
     def _mix(self, name: str, node: NodeView, host: Host, without: str) -> Signature:
         """Return what runs on a node, remembered until it changes; a pod never counts beside itself."""

@@ -1,11 +1,14 @@
 """The room of Kubernetes: view, judge, watch, and what was said about each pod."""
 
 import asyncio
+import logging
 import math
+import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
+from slomo.errors import SlomoError
 from slomo.service.knowledge.shelf import ModelShelf
 from slomo.service.kubernetes.judging import STALE, Judged, NodeJudge
 from slomo.service.kubernetes.pods import PodNeed, need_of
@@ -14,6 +17,7 @@ from slomo.service.kubernetes.watch import Watch
 from slomo.service.kubernetes.wire import KubernetesNode, Pod
 from slomo.service.metrics import Gauge, Metrics
 
+_LOG = logging.getLogger("slomo.service")
 #: Pods whose judgements are kept for `/v1/explain`.
 MOST_EXPLAINED = 300
 #: What prioritise may answer, at most.
@@ -53,6 +57,19 @@ class KubernetesRoom:
             return
         self.watch = Watch(address, self.view)
         self._tasks = [asyncio.create_task(self.watch.follow(kind)) for kind in ("nodes", "pods")]
+        self._tasks.append(asyncio.create_task(self._think()))
+
+    async def _think(self) -> None:
+        """Judge what has changed before a pod asks about it, half of the time at most."""
+        while True:
+            begun = time.perf_counter()
+            try:
+                has_more = self.view.is_fresh and self.judge.ahead(self.view)
+            except SlomoError as error:  # told where a pod asks
+                _LOG.warning("cannot judge ahead: %s", error)
+                has_more = False
+            took_s = time.perf_counter() - begun
+            await asyncio.sleep(took_s if has_more else 0.05)
 
     async def close(self) -> None:
         """Stop watching."""

@@ -142,7 +142,8 @@ def put_job(connection: sqlite3.Connection, job: Mapping[str, Any]) -> None:
     """Write a job's state."""
     result = None if job["result"] is None else json.dumps(job["result"])
     connection.execute(
-        "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+        "INSERT INTO jobs (id, at, kind, state, done, message, result) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET"
         " state = excluded.state, done = excluded.done, message = excluded.message, result = excluded.result",
         (job["id"], job["at"], job["kind"], job["state"], job["done"], job["message"], result),
     )
@@ -150,8 +151,8 @@ def put_job(connection: sqlite3.Connection, job: Mapping[str, Any]) -> None:
 
 def jobs(connection: sqlite3.Connection, limit: int = 100) -> list[Entry]:
     """Return jobs, newest first."""
-    rows = connection.execute("SELECT * FROM jobs ORDER BY at DESC, id LIMIT ?", (limit,))
     names = ("id", "at", "kind", "state", "done", "message", "result")
+    rows = connection.execute(f"SELECT {', '.join(names)} FROM jobs ORDER BY number DESC LIMIT ?", (limit,))  # noqa: S608
     return [{**dict(zip(names, row, strict=True)), "result": row[6] and json.loads(row[6])} for row in rows]
 
 

@@ -35,6 +35,14 @@ MIGRATIONS: tuple[str, ...] = (
         number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, caller TEXT NOT NULL, verb TEXT NOT NULL,
         request_id TEXT NOT NULL, status INTEGER NOT NULL);
     """,
+    """
+    CREATE TABLE numbered_jobs (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, at TEXT NOT NULL, kind TEXT NOT NULL,
+        state TEXT NOT NULL, done REAL NOT NULL, message TEXT NOT NULL, result TEXT);
+    INSERT INTO numbered_jobs (id, at, kind, state, done, message, result) SELECT * FROM jobs ORDER BY at;
+    DROP TABLE jobs;
+    ALTER TABLE numbered_jobs RENAME TO jobs;
+    """,
 )
 VERSION = len(MIGRATIONS)
 

@@ -162,14 +162,14 @@ class ControlPlane:
         path.write_text(yaml.safe_dump(document), encoding="utf-8")
         return path
 
-    def slomo(self, models: Path, port: int) -> None:
+    def slomo(self, models: Path, port: int, confidence: float) -> None:
         """Start `slomo serve` on a port, watching this API server."""
         command = [sys.executable, "-m", "slomo", "serve", "--models", str(models), "--port", str(port)]
         told = {
             "SLOMO_KUBE_TOKEN_FILE": str(self._folder / "token"),
             "SLOMO_KUBE_CA_FILE": str(self._folder / "certificates/apiserver.crt"),
         }
-        self.start("slomo", [*command, "--kubernetes", self.address], **told)
+        self.start("slomo", [*command, "--kubernetes", self.address, "--confidence", str(confidence)], **told)
 
     def add_nodes(self, nodes: Iterable[tuple[str, str]]) -> None:
         """Add nodes of a machine type each, ready for as many pods as its NIC's socket has cores."""

@@ -27,6 +27,9 @@ from tests.service.kubernetes.control_plane import ControlPlane, free_port, wait
 THIRD = "e5-2699v4"
 NAMES = ("flowstats", "ip-router", "maglev", "pfsense", "snort", "stateless-firewall", "suricata", "vpn")
 SHARES = (0.7, 0.8, 0.85, 0.9)
+#: All SLOs of fifty sockets hold with 95 % where those of each do with this probability. The default, 0.95 per socket,
+#: leaves two or three of fifty to break; it broke one promise of 200, by 0.6 %.
+CONFIDENCE = 1.0 - 0.05 / 50
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kubernetes")]
 
 
@@ -111,7 +114,7 @@ def started(plane: ControlPlane, models: Path, nodes: list[tuple[str, str]]) -> 
     """Start slomo and its scheduler over some nodes; return slomo's address."""
     plane.add_nodes(nodes)
     address = f"http://127.0.0.1:{(port := free_port())}"
-    plane.slomo(models, port)
+    plane.slomo(models, port, CONFIDENCE)
     waited("slomo", lambda: is_ready(address), 90.0)
     plane.scheduler("slomo-scheduler", address)
     return address
@@ -165,7 +168,7 @@ def test_pods_are_placed_while_the_extender_is_away_and_known_when_it_is_back(
     for name, nf, share in second:
         plane.add_pod(name, nf, share, "slomo-scheduler")
     away_s = plane.wait_until_bound([name for name, _, _ in second])
-    plane.slomo(models, int(address.rsplit(":", 1)[1]))
+    plane.slomo(models, int(address.rsplit(":", 1)[1]), CONFIDENCE)
     waited("slomo again", lambda: is_ready(address), 90.0)
     assert in_view(address, "slomo_kubernetes_pods") == len(first) + len(second)
     assert in_view(address, "slomo_kubernetes_nodes") == len(nodes)
@@ -197,7 +200,8 @@ def test_pods_and_nodes_that_come_and_go_while_pods_are_scheduled(plane: Control
         if number % 15 == 14:
             plane.add_nodes([nodes[20 + number // 15]])
             present.update([nodes[20 + number // 15]])
-            alive = [kept for kept in alive if kept not in set(plane.drain(nodes[number // 15][0]))]
+            gone = set(plane.drain(nodes[number // 15][0]))
+            alive = [kept for kept in alive if kept not in gone]
     drained = {nodes[number][0] for number in range(8)}
     plane.wait_until_bound(alive)
     waited("view", lambda: in_view(address, "slomo_kubernetes_pods") == len(plane.pods()), 20.0)

@@ -1,0 +1,223 @@
+"""What the service must stand: kills under writes, a full disk, a million requests, requests made up by a fuzzer.
+
+    python benchmarks/service_robust.py [kills|memory|fuzz] ...     all by default
+    SLOMO_KILLS=500 SLOMO_REQUESTS=1000000 SLOMO_FUZZ=300           how often
+
+A service that is killed is a process forked from one that has imported everything, so that a kill takes half a second;
+what it writes to is a file, and the process that asks is another one. Memory is measured in this process, without a
+network.
+"""
+
+# ruff: noqa: S311 - dice are no secrets
+
+import asyncio
+import http.client
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from service import MACHINE, NAMES, models, questions, service
+
+from slomo.models.library import ModelLibrary
+from slomo.service.api.every import OPERATIONS
+from slomo.service.application import Service, make_app
+from slomo.service.server import serve
+from slomo.service.settings import ServiceSettings
+
+WRITERS = 6
+
+
+class Forked:
+    """A service forked off this process."""
+
+    def __init__(self, folder: Path, state: Path) -> None:
+        ours, theirs = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(ours)
+            try:
+                serve(ServiceSettings(folder, state=state, port=0), on_ready=lambda url: _tell(theirs, url))
+            finally:
+                os._exit(0)
+        os.close(theirs)
+        with os.fdopen(ours) as told:
+            self.port = int(told.readline().strip().rsplit(":", 1)[1])
+
+    def kill(self) -> None:
+        """Kill without warning."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+    def line(self) -> http.client.HTTPConnection:
+        """Return a connection."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+
+
+def _tell(pipe: int, url: str) -> None:
+    os.write(pipe, f"{url}\n".encode())
+
+
+def ask(line: http.client.HTTPConnection, method: str, path: str, body: Any = None, key: str = "") -> tuple[int, Any]:
+    """Return status and document of an answer."""
+    headers = {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})}
+    line.request(method, path, None if body is None else json.dumps(body), headers)
+    answer = line.getresponse()
+    text = answer.read()
+    return answer.status, json.loads(text) if text else None
+
+
+class Ledger:
+    """What was asked and what was acknowledged, over all lives of the service."""
+
+    def __init__(self) -> None:
+        self.placed: set[str] = set()
+        self.removed: set[str] = set()
+        self.open: dict[str, tuple[str, str, Any]] = {}
+        self.acknowledged = 0
+        self._lock = threading.Lock()
+
+    def write(self, line: http.client.HTTPConnection, verb: str, name: str) -> None:
+        """Place or remove a request; note it as open until it is acknowledged."""
+        body = {"requests": [{"id": name, "nf": "vpn", "slo": {"kind": "on-demand"}}]} if verb == "place" else None
+        asked = ("POST", "/v1/place", body) if verb == "place" else ("DELETE", f"/v1/cluster/requests/{name}", None)
+        with self._lock:
+            self.open[f"{verb}-{name}"] = asked
+            self.placed -= {name} if verb == "remove" else set()
+        status, _ = ask(line, *asked, key=f"{verb}-{name}")
+        assert status == 200, (verb, name, status)
+        self.done(verb, name)
+
+    def done(self, verb: str, name: str) -> None:
+        """Note an acknowledgement."""
+        with self._lock:
+            self.open.pop(f"{verb}-{name}", None)
+            (self.placed if verb == "place" else self.removed).add(name)
+            self.acknowledged += 1
+
+    def check(self, forked: Forked) -> None:
+        """Compare with what the service says; ask again, by their keys, for what was never acknowledged."""
+        line = forked.line()
+        for key, asked in list(self.open.items()):
+            verb, name = key.split("-", 1)
+            status, _ = ask(line, *asked, key=key)
+            assert status == 200, (key, status)
+            self.done(verb, name)
+        _, told = ask(line, "GET", "/v1/cluster/requests")
+        ids = [item["id"] for item in told["requests"]]
+        assert len(ids) == len(set(ids)), "something was doubled"
+        assert set(ids) == self.placed, (self.placed - set(ids), set(ids) - self.placed)
+        _, told = ask(line, "GET", "/v1/receipts?limit=400")
+        changed = [(row["verb"], name) for row in told["receipts"] for name in row["after"]]
+        assert len(changed) == len(set(changed)), "a change has two receipts"
+        line.close()
+
+
+def kills(count: int = int(os.environ.get("SLOMO_KILLS", "500"))) -> None:
+    """Kill -9 at a random moment while six writers place and remove; compare after every restart."""
+    dice, ledger, begun = random.Random(1), Ledger(), time.monotonic()
+    with tempfile.TemporaryDirectory() as place:
+        state, whole = Path(place) / "state.sqlite", ModelLibrary.load(models())
+        folder = ModelLibrary([whole.find("vpn", MACHINE)]).save(Path(place) / "models")  # one model loads quickly
+        forked = Forked(folder, state)
+        rows = [{"name": f"s{number}", "machine": MACHINE} for number in range(60)]
+        assert ask(forked.line(), "POST", "/v1/cluster/servers", {"servers": rows})[0] == 201
+        for turn in range(count):
+            threads = [threading.Thread(target=_writes, args=(forked, ledger, turn, n)) for n in range(WRITERS)]
+            for thread in threads:
+                thread.start()
+            time.sleep(dice.uniform(0.01, 0.3))
+            forked.kill()
+            for thread in threads:
+                thread.join()
+            forked = Forked(folder, state)
+            ledger.check(forked)
+        forked.kill()
+    took = time.monotonic() - begun
+    print(f"{count} kills, {ledger.acknowledged} acknowledged writes in {took:.0f} s: nothing lost, nothing doubled")
+
+
+def _writes(forked: Forked, ledger: Ledger, turn: int, writer: int) -> None:
+    line = forked.line()
+    try:
+        mine = sorted(name for name in ledger.placed if name.endswith(f"w{writer}"))
+        for name in mine:
+            ledger.write(line, "remove", name)
+        for number in range(40):
+            ledger.write(line, "place", f"t{turn}n{number}w{writer}")
+    except (OSError, http.client.HTTPException):
+        return  # killed
+    finally:
+        line.close()
+
+
+def memory(count: int = int(os.environ.get("SLOMO_REQUESTS", "1000000"))) -> None:
+    """Memory after each tenth of so many requests through the whole application, one in ten about a mix never seen."""
+    running = Service(ServiceSettings(models()))
+    app = make_app(running, OPERATIONS)
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/predict", "query_string": b"", "headers": headers,
+             "client": ("127.0.0.1", 1), "path_params": {}}  # fmt: skip
+    wrong = 0
+
+    async def one(body: bytes) -> None:
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: dict[str, Any]) -> None:
+            nonlocal wrong
+            wrong += message.get("status", 200) != 200
+
+        await app(dict(scope), receive, send)
+
+    async def everything() -> list[float]:
+        known, marks = questions(1_000, 200), []
+        dice = random.Random(4)
+        for part in range(10):
+            fresh = questions(count // 100, 1000 + part)
+            for _ in range(count // 10 // 50):
+                bodies = [dice.choice(fresh) if dice.random() < 0.1 else dice.choice(known) for _ in range(50)]
+                await asyncio.gather(*(one(body) for body in bodies))
+            marks.append(int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096 / 2**20)
+        return marks
+
+    begun = time.process_time()
+    marks = asyncio.run(everything())
+    took = time.process_time() - begun
+    print(f"{count} requests, {wrong} not answered with 200, {took:.0f} s of CPU; memory after each tenth [MiB]:",
+          " ".join(f"{mark:.0f}" for mark in marks))  # fmt: skip
+    running.store.close()
+
+
+def fuzz() -> None:
+    """Send what schemathesis makes up from the OpenAPI document, some 35 times SLOMO_FUZZ requests."""
+    with service("--control") as ours:
+        line = http.client.HTTPConnection(ours.url.removeprefix("http://"))
+        rows = [{"name": f"s{number}", "machine": MACHINE} for number in range(4)]
+        ask(line, "POST", "/v1/cluster/servers", {"servers": rows})
+        ask(line, "POST", "/v1/place", {"requests": [{"id": name, "nf": name} for name in NAMES]})
+        command = [
+            str(Path(sys.executable).parent / "schemathesis"), "run", ours.url + "/openapi.json",
+            "--max-examples", os.environ.get("SLOMO_FUZZ", "300"), "--phases", "fuzzing", "--request-timeout", "20",
+            "--checks", "not_a_server_error,status_code_conformance,content_type_conformance",
+            "--exclude-path-regex", "events$|^/v1/control$", "--continue-on-failure",
+        ]  # fmt: skip
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        print(done.stdout[-6000:])
+        assert ask(line, "GET", "/healthz")[0] == 200
+        assert done.returncode == 0
+
+
+PARTS: dict[str, Any] = {"kills": kills, "memory": memory, "fuzz": fuzz}
+
+if __name__ == "__main__":
+    for part in sys.argv[1:] or PARTS:
+        print(f"-- {part}")
+        PARTS[part]()
