@@ -37,7 +37,8 @@ class HostRoom:
     --------
     >>> HostRoom(None, Path("receipts")).enforcing
     Traceback (most recent call last):
-    slomo.service.door.problems.Problem: this service may not act on its host (slomo serve --enforce BACKEND)
+    slomo.service.door.problems.Problem: this service may not act on its host
+    hint: slomo serve --enforce BACKEND
     """
 
     def __init__(self, backend: Backend | None, receipts: Path, pools: PoolManager | None = None) -> None:
