@@ -3,6 +3,7 @@
 Targets: feasible demands of four mazunat met within 10 steps, infeasible ones fair within one way; the guard's
 broken-SLO time at most a fifth of no control's and 1.5 times an oracle's; decisions under 10 ms for 20 tenants. Run:
 python benchmarks/control.py [servers] [steps] [first seed]
+python benchmarks/control.py --host [repetitions]: NFs of this host, a victim that streams beside a stream on the other core.
 """
 
 import math
@@ -16,12 +17,18 @@ from pathlib import Path
 
 from slomo.control.advice import advise
 from slomo.control.guard import GuardController
-from slomo.control.loop import ControlLoop
+from slomo.control.host_plant import HostPlant
+from slomo.control.loop import ControlLoop, Step
 from slomo.control.max_min import MaxMinController
 from slomo.control.observation import MachineReading, Patience, TenantReading
 from slomo.control.plants import SimulatedPlant
 from slomo.control.situation import Setting, Situation
+from slomo.control.throttle import ThrottleController
+from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
+from slomo.testbed.host.cores import available_cores
+from slomo.testbed.host.nf.definition import host_definition
+from slomo.testbed.host.run import Run
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
@@ -189,7 +196,44 @@ def decisions(profile: PartitionProfile) -> None:
             print(f"{controller.name}, {label}, 20 tenants: {cpu:.2f} ms of CPU, {wall:.2f} ms of time (target 10)")
 
 
+def on_host(repetitions: int, share: float = 0.95) -> None:
+    """Promise a victim a share of its solo throughput beside a stream; without and with the throttle, in turn."""
+    before = set(CgroupBackend().root.glob("**/slomo/*/"))
+    stream = Workload("synthetic", {"data_size_mib": 128, "pattern": "sequential"})
+    first, second = available_cores()[:2]
+    for number in range(repetitions):
+        with Run() as run:
+            tenants = {
+                "victim": run.start(host_definition("synthetic"), stream, (first,)),
+                "noise": run.start(host_definition("synthetic"), stream, (second,)),
+            }
+            alone = HostPlant(tenants, {}, CgroupBackend())
+            solo = statistics.median(alone.solo_mpps("victim") for _ in range(3))
+            plant = HostPlant(tenants, {"victim": share * solo}, CgroupBackend())
+            free = [plant.observe() for _ in range(12)]
+            loop = ControlLoop(
+                plant, ThrottleController("here", {"noise": plant.settings()["noise"]}), Patience(0, 0, 0)
+            )
+            steps: list[Step] = []
+            loop.run(24, steps.append)
+        held = [step.observation for step in steps if step.observation]
+        kept = [f"{100 * sum(not r.broken for r in some) / len(some):.0f} %" for some in (free, held, held[12:])]
+        ratio = [
+            statistics.median(r.tenants["victim"].throughput_mpps for r in some) / solo for some in (free, held[12:])
+        ]
+        noise = [statistics.median(r.tenants["noise"].throughput_mpps for r in some) for some in (free, held[12:])]
+        print(
+            f"host {number}: victim at {ratio[0]:.3f} of solo, promise kept {kept[0]} of windows; with the throttle "
+            f"{ratio[1]:.3f}, kept {kept[1]}, {kept[2]} in the second half; noise keeps {noise[1] / noise[0]:.2f}; "
+            f"{sum(bool(step.changes) for step in steps)} changes",
+            flush=True,
+        )
+    print(f"left behind: {len(set(CgroupBackend().root.glob('**/slomo/*/')) - before)} control groups")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--host"]:
+        sys.exit(on_host(int(sys.argv[2]) if len(sys.argv) > 2 else 5))
     max_min()
     quick = SimulatedTestbed(MACHINE, scale=64, accesses=20_000)
     decisions(profile_partitions(quick, MACHINE, [Workload(nf) for nf in NFS]))

@@ -1,9 +1,10 @@
 """Run a control loop from a configuration file, and tell how it stands."""
 
+import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,21 @@ from typing import Any
 import yaml
 
 from slomo.control.guard import GuardController
+from slomo.control.host_plant import HostPlant
 from slomo.control.loop import ControlLoop, Step
 from slomo.control.max_min import MaxMinController
 from slomo.control.observation import Controller, Patience
 from slomo.control.plants import SimulatedPlant
 from slomo.control.situation import Situation
+from slomo.control.throttle import ThrottleController
+from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.receipt import open_receipts
-from slomo.errors import ConfigurationError, UnknownNameError
+from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
 from slomo.testbed.host.build import cache_directory
+from slomo.testbed.host.cores import assign_cores, available_cores
+from slomo.testbed.host.nf.definition import host_definition
+from slomo.testbed.host.run import Run
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.documents import read_document
 from slomo.vocabulary.machine import Machine, load_machine
@@ -27,7 +34,9 @@ from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.acting.partition_profile import profile_partitions
 
-CONTROLLERS = ("guard", "max_min")
+#: Where -> which controllers run there; machine ``host`` is this one.
+CONTROLLERS = {"simulated": ("guard", "max_min"), "host": ("throttle",)}
+HOST = "host"
 _FIELDS = {"machine", "controller", "tenants", "period_s", "dwell_s", "cool_down_s", "steps", "seed", "name"}
 
 
@@ -39,8 +48,8 @@ class ControlConfiguration:
     ----------
     name : str
         Of the loop, for `slomo control status`.
-    machine : Machine
-        Simulated machine.
+    machine : Machine or None
+        Simulated machine; None is this host.
     controller : str
         One of ``CONTROLLERS``.
     tenants : tuple of (str, Workload, float or None)
@@ -54,7 +63,7 @@ class ControlConfiguration:
     """
 
     name: str
-    machine: Machine
+    machine: Machine | None
     controller: str
     tenants: tuple[tuple[str, Workload, float | None], ...]
     settings: Patience
@@ -94,9 +103,11 @@ def control_from(data: Any, path: str | Path) -> ControlConfiguration:
     unknown = sorted(set(data) - _FIELDS)
     if unknown:
         raise ConfigurationError(f"{path}: unknown field '{unknown[0]}'", hint=f"fields: {', '.join(sorted(_FIELDS))}")
-    controller = str(data.get("controller", "guard"))
-    if controller not in CONTROLLERS:
-        raise UnknownNameError("controller", controller, CONTROLLERS)
+    machine = None if data.get("machine") == HOST else load_machine(str(data.get("machine", "e5-2620v4")))
+    there = CONTROLLERS[HOST if machine is None else "simulated"]
+    controller = str(data.get("controller", there[0]))
+    if controller not in there:
+        raise UnknownNameError("controller", controller, there)
     settings = Patience(
         _number(path, data, "period_s", Patience.period_s),
         _number(path, data, "dwell_s", Patience.dwell_s),
@@ -104,7 +115,7 @@ def control_from(data: Any, path: str | Path) -> ControlConfiguration:
     )
     return ControlConfiguration(
         str(data.get("name", Path(path).stem)),
-        load_machine(str(data.get("machine", "e5-2620v4"))),
+        machine,
         controller,
         tuple(_tenant(path, number, item) for number, item in enumerate(data["tenants"])),
         settings,
@@ -133,7 +144,7 @@ def _tenant(path: str | Path, number: int, item: Any) -> tuple[str, Workload, fl
 def run_control(
     configuration: ControlConfiguration, told: Callable[[Step], None] | None = None, *, receipts: Path | None = None
 ) -> dict[str, Any]:
-    """Run the loop on the simulator, and return a summary.
+    """Run the loop, on the simulator or on this host, and return a summary.
 
     Parameters
     ----------
@@ -149,19 +160,19 @@ def run_control(
     SlomoError
         What the loop raises; the machine is given back before.
     """
-    loop, targets = control_loop(configuration, receipts)
     steps: list[Step] = []
+    with control_loop(configuration, receipts) as (loop, targets):
 
-    def note(step: Step) -> None:
-        steps.append(step)
-        _write_status(configuration, steps, loop)
-        if told is not None:
-            told(step)
+        def note(step: Step) -> None:
+            steps.append(step)
+            _write_status(configuration, steps, loop)
+            if told is not None:
+                told(step)
 
-    try:
-        loop.run(configuration.steps, note)
-    finally:
-        _status_file(configuration.name).unlink(missing_ok=True)
+        try:
+            loop.run(configuration.steps, note)
+        finally:
+            _status_file(configuration.name).unlink(missing_ok=True)
     seen = [step for step in steps if step.observation is not None]
     broken = sum(bool(step.observation.broken) for step in seen if step.observation is not None)
     return {
@@ -175,11 +186,48 @@ def run_control(
     }
 
 
+@contextlib.contextmanager
 def control_loop(
     configuration: ControlConfiguration, receipts: Path | None = None
+) -> Iterator[tuple[ControlLoop, Mapping[str, float]]]:
+    """Give the loop that a configuration describes, and the targets in it; NFs of this host run inside only.
+
+    Raises
+    ------
+    SlomoError
+        If the machine does not let it.
+    """
+    if configuration.machine is not None:
+        yield _simulated_loop(configuration, configuration.machine, receipts)
+        return
+    with Run() as run:
+        yield _host_loop(configuration, run, receipts)
+
+
+def _host_loop(
+    configuration: ControlConfiguration, run: Run, receipts: Path | None
 ) -> tuple[ControlLoop, Mapping[str, float]]:
-    """Return the loop that a configuration describes, and the targets in it."""
-    machine = configuration.machine
+    """Start every NF on a core of its own, and measure alone who was promised something."""
+    backend = CgroupBackend()
+    able, why = backend.available()
+    if not able:
+        raise TestbedError(f"this host's control groups cannot be set: {why}", hint="see `slomo doctor`")
+    cores = assign_cores(available_cores(), [1] * len(configuration.tenants), "the loop")
+    running = {
+        name: run.start(host_definition(workload.nf), workload, given)
+        for (name, workload, _), given in zip(configuration.tenants, cores, strict=True)
+    }
+    alone = HostPlant(running, {}, backend)
+    targets = {name: share * alone.solo_mpps(name) for name, _, share in configuration.tenants if share is not None}
+    throttled = {name: setting for name, setting in alone.settings().items() if name not in targets}
+    controller = ThrottleController(configuration.name, throttled)
+    plant = HostPlant(running, targets, backend)
+    return ControlLoop(plant, controller, configuration.settings, receipts=receipts), targets
+
+
+def _simulated_loop(
+    configuration: ControlConfiguration, machine: Machine, receipts: Path | None
+) -> tuple[ControlLoop, Mapping[str, float]]:
     server = SimulatedServer(machine, [Occupant(name, workload) for name, workload, _ in configuration.tenants])
     targets = {
         name: share * solo_mpps(machine, workload)
@@ -187,7 +235,7 @@ def control_loop(
         if share is not None
     }
     plant = SimulatedPlant(server, targets, seed=configuration.seed)
-    loop = ControlLoop(plant, _controller(configuration), configuration.settings, receipts=receipts)
+    loop = ControlLoop(plant, _controller(configuration, machine), configuration.settings, receipts=receipts)
     return loop, targets
 
 
@@ -197,8 +245,8 @@ def solo_mpps(machine: Machine, workload: Workload) -> float:
     return SimulatedServer(machine, [Occupant("alone", alone)]).simulate(1).tenants[0].throughput_mpps
 
 
-def _controller(configuration: ControlConfiguration) -> Controller:
-    machine, name = configuration.machine, configuration.name
+def _controller(configuration: ControlConfiguration, machine: Machine) -> Controller:
+    name = configuration.name
     if configuration.controller == "max_min":
         return MaxMinController(name, machine.llc_ways, machine.llc_mib * 1024.0 / machine.llc_ways)
     saturated = {tenant: workload.saturated for tenant, workload, _ in configuration.tenants}

@@ -20,7 +20,7 @@ def command() -> None:
 @click.argument("configuration", metavar="CONFIG")
 @json_option
 def run_loop(configuration: str, as_json: bool) -> int:
-    """Run the loop that CONFIG describes, on simulated time.
+    """Run the loop that CONFIG describes: a simulated machine on simulated time, or this host (`machine: host`).
 
     SIGTERM and Ctrl-C end it; the machine is given back. A loop that was killed leaves a receipt: `slomo enforce undo
     --all`. Exit code 1 where a promise was broken in the last round.

@@ -1,0 +1,52 @@
+"""NUMASFP's case for memory bandwidth: a firewall beside memory hogs, with nothing, its ways, and its ways and MBA.
+
+NUMASFP (COMSNETS'22) measures losses of 45, 20 and 0 %. The ways are the fewest with which the firewall keeps 97 % of
+its throughput while nobody else runs, as its profiler's table has them; hogs have the others and are throttled to 10 %.
+Run: python benchmarks/numasfp_allocation.py [machine ...]
+"""
+
+import sys
+
+from slomo.enforce.backends.simulated import Occupant, SimulatedServer
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.workload import Workload
+
+HOG = Workload("synthetic", configuration={"data_size_mib": 64.0, "pattern": "sequential", "reads_per_packet": 1000})
+PAPER = (-0.45, -0.20, 0.0)
+KEPT = 0.97
+
+
+def served(server: SimulatedServer, ways: int | None, percent: int | None) -> float:
+    """Return what the firewall does with so many ways of its own, and the hogs throttled."""
+    full = server.machine.full_way_mask
+    mine = full if ways is None else (1 << ways) - 1
+    for name in server.occupants:
+        mask = mine if name == "firewall" or ways is None else full & ~mine
+        server.knobs[f"ways:{name}"] = f"{mask:x}"
+        server.knobs[f"bandwidth:{name}"] = None if name == "firewall" or percent is None else str(percent)
+    return server.simulate(1).tenants[0].throughput_mpps
+
+
+def losses(machine_name: str, nf: str) -> tuple[int, tuple[float, ...]]:
+    """Return the ways of the firewall, and what it loses unmanaged, with its ways, with its ways and MBA."""
+    machine = load_machine(machine_name)
+    firewall = Occupant("firewall", Workload(nf))
+    alone = SimulatedServer(machine, [firewall])
+    solo = served(alone, None, None)
+    fits = (ways for ways in range(1, machine.llc_ways) if served(alone, ways, None) >= KEPT * solo)
+    ways = next(fits, machine.llc_ways - 1)
+    hogs = [Occupant(f"hog{number}", HOG) for number in range(machine.cores_per_socket - 1)]
+    server = SimulatedServer(machine, [firewall, *hogs])
+    return ways, tuple(served(server, *policy) / solo - 1.0 for policy in ((None, None), (ways, None), (ways, 10)))
+
+
+def main(machines: list[str]) -> None:
+    print(f"{'machine':12} {'firewall':20} {'ways':>4}  unmanaged      LLC  LLC+MBA   (paper {PAPER})")
+    for machine in machines:
+        for nf in ("firewall", "stateless-firewall"):
+            ways, lost = losses(machine, nf)
+            print(f"{machine:12} {nf:20} {ways:4d}  " + "  ".join(f"{100 * share:7.1f}" for share in lost), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["e5-2620v4", "silver-4110", "e5-2695v4", "e5-2699v4"])

@@ -1,0 +1,110 @@
+"""A real machine under control: running NFs, watched in windows, held by control groups.
+
+A promise is about what neighbours take through caches and memory. Whoever else uses this machine may take CPU time from
+an NF, too: what it did is therefore reckoned per CPU time that it had (`slomo.testbed.host.tenant.Window`).
+"""
+
+import time
+from collections.abc import Mapping
+
+from slomo.control.observation import MachineReading, TenantReading
+from slomo.enforce.change import Backend
+from slomo.enforce.plan import TenantSetting
+from slomo.errors import InvalidValueError
+from slomo.testbed.host.tenant import HostTenant, Window, paused, take_windows
+
+#: How many times as long a probe looks as an observation.
+PROBE = 3
+#: Less of a core than this in a window says nothing about an NF.
+_LEAST_SHARE = 0.02
+
+
+class HostPlant:
+    """NFs of a run (`slomo.testbed.host.run.Run`) with targets.
+
+    Parameters
+    ----------
+    tenants : mapping of str to HostTenant
+        Those that run.
+    targets_mpps : mapping of str to float
+        Tenant -> what it must do on a core of its own.
+    backend : Backend
+        Who enforces on this machine.
+    window_s : float
+        How long an observation looks [s], above 0.
+
+    Raises
+    ------
+    InvalidValueError
+        For a window that is not above 0, or a target of nobody.
+
+    Examples
+    --------
+    >>> from slomo.enforce.backends.cgroup import CgroupBackend
+    >>> HostPlant({}, {}, CgroupBackend()).observe().tenants
+    {}
+    """
+
+    def __init__(
+        self,
+        tenants: Mapping[str, HostTenant],
+        targets_mpps: Mapping[str, float],
+        backend: Backend,
+        *,
+        window_s: float = 0.5,
+    ) -> None:
+        unknown = sorted(set(targets_mpps) - set(tenants))
+        if unknown or not window_s > 0.0:
+            raise InvalidValueError(
+                f"a target for '{unknown[0]}', who does not run" if unknown else f"a window of {window_s:g} s"
+            )
+        self.tenants, self.targets_mpps, self.backend = dict(tenants), dict(targets_mpps), backend
+        self._window_s = window_s
+
+    def observe(self) -> MachineReading:
+        """Watch all tenants for a window.
+
+        Raises
+        ------
+        SlomoError
+            If one ended or reports nothing.
+        """
+        return self._look(1)
+
+    def probe(self) -> MachineReading:
+        """Watch them longer."""
+        return self._look(PROBE)
+
+    def solo_mpps(self, name: str) -> float:
+        """Return what a tenant does while all others pause [Mpps]."""
+        others = [tenant for other, tenant in self.tenants.items() if other != name]
+        paused(others, True)
+        try:
+            return _whole_core(take_windows([self.tenants[name]], PROBE * self._window_s)[0])
+        finally:
+            paused(others, False)
+
+    def settings(self) -> dict[str, TenantSetting]:
+        """Return each tenant with its process, for plans."""
+        return {name: TenantSetting(name, process_ids=(t.process.pid,)) for name, t in self.tenants.items()}
+
+    def now_s(self) -> float:
+        """Return the time [s]."""
+        return time.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+    def _look(self, times: int) -> MachineReading:
+        windows = take_windows(list(self.tenants.values()), times * self._window_s) if self.tenants else []
+        readings = {}
+        for name, window in zip(self.tenants, windows, strict=True):
+            target = self.targets_mpps.get(name)
+            rate = window.rate_mpps if target is None else _whole_core(window)
+            readings[name] = TenantReading(rate, target)
+        return MachineReading(self.now_s(), readings, probed=times > 1)
+
+
+def _whole_core(window: Window) -> float:
+    return window.rate_mpps / min(1.0, window.cpu_share) if window.cpu_share >= _LEAST_SHARE else window.rate_mpps

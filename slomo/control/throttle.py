@@ -1,0 +1,110 @@
+"""Throttle: keeps promises on a machine without models, by the CPU time of those who were promised nothing.
+
+Where a promise breaks, their quotas are halved; while promises hold with room they grow again by a tenth of a core, but
+not to where a promise broke until that is long ago (additive increase, multiplicative decrease: Chiu and Jain, 1989).
+What hardly has a quota left and still disturbs is not theirs to mend: it is escalated.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from slomo.control.observation import ControlDecision, MachineReading
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.errors import InvalidValueError
+
+#: Quotas in cores: all of one, the least, what is given back at once.
+FULL, LEAST, GROWTH = 1.0, 0.05, 0.1
+#: Room that promises need before quotas grow, quiet rounds before they do, and before what broke is tried again.
+ROOM, QUIET, FORGIVEN = 0.02, 3, 20
+
+
+@dataclass(frozen=True)
+class ThrottleMemory:
+    """What the controller remembers.
+
+    Attributes
+    ----------
+    quota : float
+        Of everybody who was promised nothing [cores].
+    broke_at : float
+        Least quota under which a promise broke lately; infinite where none did.
+    quiet : int
+        Rounds since a promise broke or the quota changed.
+    since_broken : int
+        Rounds since a promise broke.
+    """
+
+    quota: float = FULL
+    broke_at: float = float("inf")
+    quiet: int = 0
+    since_broken: int = 0
+
+
+class ThrottleController:
+    """Gives tenants without a promise as much CPU time as promises allow.
+
+    Parameters
+    ----------
+    server : str
+        Name for the plan.
+    tenants : mapping of str to TenantSetting
+        Who is throttled, with its processes or control group.
+
+    Raises
+    ------
+    InvalidValueError
+        If there is nobody to throttle.
+
+    Examples
+    --------
+    >>> from slomo.control.observation import TenantReading
+    >>> seen = MachineReading(0.0, {"nat": TenantReading(0.8, 1.0), "hog": TenantReading(3.0)}, probed=True)
+    >>> throttle = ThrottleController("s", {"hog": TenantSetting("hog", process_ids=(7,))})
+    >>> throttle.decide(seen, None).plan.tenants[0].cpu_quota
+    0.5
+    """
+
+    name = "throttle"
+
+    def __init__(self, server: str, tenants: Mapping[str, TenantSetting]) -> None:
+        if not tenants:
+            raise InvalidValueError("nobody to throttle", hint="leave the slo away for those that may be throttled")
+        self.server, self.tenants = server, dict(tenants)
+
+    def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
+        """Return the next quota; see `Controller`."""
+        state = memory if isinstance(memory, ThrottleMemory) else ThrottleMemory()
+        if observation.broken and not observation.probed:
+            return ControlDecision(memory=state, probe=True)
+        if observation.broken:
+            return self._less(observation, state)
+        state = replace(state, quiet=state.quiet + 1, since_broken=state.since_broken + 1)
+        wanted = min(FULL, state.quota + GROWTH)
+        allowed = wanted < state.broke_at or state.since_broken >= FORGIVEN
+        if state.quota < FULL and state.quiet >= QUIET and allowed and _room(observation) >= ROOM:
+            return self._set(replace(state, quota=wanted, quiet=0), "promises hold: more")
+        return ControlDecision(self._plan(state) if state.quota < FULL else None, state)
+
+    def _less(self, observation: MachineReading, state: ThrottleMemory) -> ControlDecision:
+        short = ", ".join(observation.broken)
+        if state.quota <= LEAST:
+            settled = replace(state, quiet=0, since_broken=0)
+            return ControlDecision(
+                self._plan(state), settled, (f"{short}: throttling helps no more",), observation.broken
+            )
+        fresh = ThrottleMemory(max(LEAST, state.quota / 2), min(state.quota, state.broke_at))
+        return self._set(fresh, f"{short} at risk: less")
+
+    def _set(self, state: ThrottleMemory, why: str) -> ControlDecision:
+        return ControlDecision(self._plan(state), state, (f"{why} CPU time for {', '.join(self.tenants)}",))
+
+    def _plan(self, state: ThrottleMemory) -> EnforcementPlan:
+        given = tuple(replace(setting, cpu_quota=round(state.quota, 4)) for setting in self.tenants.values())
+        return EnforcementPlan(self.server, given)
+
+
+def _room(observation: MachineReading) -> float:
+    """Return by how much the promise that is nearest to breaking is exceeded."""
+    room = [r.throughput_mpps / r.needed_mpps - 1.0 for r in observation.tenants.values() if r.needed_mpps]
+    return min(room, default=float("inf"))
