@@ -3,7 +3,8 @@
 Targets: feasible demands of four mazunat met within 10 steps, infeasible ones fair within one way; the guard's
 broken-SLO time at most a fifth of no control's and 1.5 times an oracle's; decisions under 10 ms for 20 tenants. Run:
 python benchmarks/control.py [servers] [steps] [first seed]
-python benchmarks/control.py --host [repetitions]: NFs of this host, a victim that streams beside a stream on the other core.
+python benchmarks/control.py --host [repetitions]: NFs of this host, a victim that streams beside a stream on the other
+core.
 """
 
 import math

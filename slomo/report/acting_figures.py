@@ -60,11 +60,11 @@ def timeline_figure(
         colour = _COLOURS[number % len(_COLOURS)]
         axes.plot(times_s, values, color=colour, linewidth=1.8, label=name)
         if offered is not None and name in offered:
-            axes.plot(times_s, offered[name], color=colour, linewidth=0.7)
+            axes.plot(times_s, offered[name], color=colour, linewidth=0.7, label=f"{name}, load")
         if name in promised:
-            axes.axhline(promised[name], color=colour, linestyle=":", linewidth=1.2)
+            axes.axhline(promised[name], color=colour, linestyle=":", linewidth=1.2, label=f"{name}, promised")
     for number, when in enumerate(changes_s):
-        axes.axvline(when, color="#7F7F7F", linewidth=0.8, label="change" if number == 0 else None)
+        axes.axvline(when, color="#7F7F7F", linewidth=0.8, zorder=0, label="change" if number == 0 else None)
     axes.set_xlabel("time [s]")
     axes.set_ylabel("throughput [Mpps]")
     axes.set_ylim(bottom=0)
@@ -72,8 +72,10 @@ def timeline_figure(
     return figure
 
 
-def before_after_figure(bars: Mapping[str, float], reference: float | None = None) -> "Figure":
-    """Draw one bar per situation, with its value, and a line where everything is quiet.
+def before_after_figure(
+    bars: Mapping[str, float], reference: float | None = None, meaning: str = "no noise"
+) -> "Figure":
+    """Draw one bar per situation, with its value, and a line at what they are held against.
 
     Examples
     --------
@@ -87,11 +89,11 @@ def before_after_figure(bars: Mapping[str, float], reference: float | None = Non
     drawn = axes.bar(list(bars), list(bars.values()), color=_COLOURS[0], width=0.65)
     axes.bar_label(drawn, fmt="%.2f", padding=2, fontsize=9)
     if reference is not None:
-        axes.axhline(reference, color=_COLOURS[1], linestyle="--", linewidth=1.2, label=f"no noise: {reference:.2f}")
+        axes.axhline(reference, color=_COLOURS[1], linestyle="--", linewidth=1.2, label=f"{meaning}: {reference:.2f}")
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.16))
     axes.set_ylabel("throughput [Mpps]")
     axes.set_ylim(0, 1.12 * max([*bars.values(), reference or 0.0], default=1.0))
-    axes.tick_params(axis="x", labelrotation=20)
+    axes.tick_params(axis="x", labelrotation=20 if len(bars) > 4 else 0)
     return figure
 
 
