@@ -7,6 +7,7 @@ put a number into a model that is none.
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,140}")
 #: No file of a model is larger.
 MAX_BYTES = 64 * 2**20
 HINT = "the file was damaged or not written by slomo; train the model again"
@@ -44,6 +46,28 @@ def read_text(path: Path, sha256: str | None = None) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path} is no text", hint=HINT) from None
+
+
+def plain_name(name: str, where: Path) -> str:
+    """Return a file's name after checking that it stays inside its own folder.
+
+    Raises
+    ------
+    ConfigurationError
+        For anything but a plain name.
+
+    Examples
+    --------
+    >>> plain_name("../key", Path("manifest.json"))
+    Traceback (most recent call last):
+    slomo.errors.ConfigurationError: manifest.json names the file '../key', needed a plain name inside its own folder
+    hint: the file was damaged or not written by slomo; train the model again
+    """
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise ConfigurationError(
+            f"{where} names the file '{name[:80]}', needed a plain name inside its own folder", hint=HINT
+        )
+    return name
 
 
 def parse_object(content: str, label: str) -> dict[str, Any]:

@@ -17,7 +17,17 @@ from slomo.errors import ConfigurationError, SlomoError, StoreError
 from slomo.files.durable import turn_taking, write_durably
 from slomo.models.applicability import Applicability
 from slomo.models.base import SensitivityModel
-from slomo.models.checked_json import HINT, check_version, field, finite, mapping, parse_object, read_text, text
+from slomo.models.checked_json import (
+    HINT,
+    check_version,
+    field,
+    finite,
+    mapping,
+    parse_object,
+    plain_name,
+    read_text,
+    text,
+)
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import OLDEST_READABLE, SCHEMA_VERSION, NFModel
@@ -31,7 +41,6 @@ from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
 
 INDEX, MANIFEST, MODEL = "library.json", "manifest.json", "model.json"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,140}")
 #: Folders that this file made: readable name, who it is, which version.
 _VERSION = re.compile(r"[A-Za-z0-9._-]+\.[0-9a-f]{8}(\.[0-9a-f]{12})?")
 
@@ -107,7 +116,9 @@ def read_index(directory: Path) -> list[Entry]:
     for row in field(data, "models", list):
         if not isinstance(row, dict):
             raise ConfigurationError(f"{path} lists something that is no model", hint=HINT)
-        entries.append(Entry(directory / _safe(text(row, "folder"), path), text(row, "machine"), text(row, "workload")))
+        entries.append(
+            Entry(directory / plain_name(text(row, "folder"), path), text(row, "machine"), text(row, "workload"))
+        )
     return entries
 
 
@@ -123,7 +134,7 @@ def read_model(entry: Entry) -> NFModel:
     manifest = parse_object(read_text(path), str(path))
     check_version(manifest, SCHEMA_VERSION, str(path), oldest=OLDEST_READABLE)
     try:
-        files = {_safe(name, path): str(digest) for name, digest in mapping(manifest, "files").items()}
+        files = {plain_name(name, path): str(digest) for name, digest in mapping(manifest, "files").items()}
         if MODEL not in files:
             raise ConfigurationError(f"{path} lists no {MODEL}", hint=HINT)
         contents = {name: read_text(entry.folder / name, digest) for name, digest in files.items()}
@@ -154,14 +165,6 @@ def folder_name(machine: str, key: str) -> str:
 
 def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:48] or "x"
-
-
-def _safe(name: str, where: Path) -> str:
-    if not _NAME.fullmatch(name) or ".." in name:
-        raise ConfigurationError(
-            f"{where} names the file '{name[:80]}', needed a plain name inside its own folder", hint=HINT
-        )
-    return name
 
 
 def _json(data: Mapping[str, Any]) -> str:
