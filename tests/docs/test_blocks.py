@@ -19,20 +19,12 @@ from slomo.models.library import ModelLibrary
 from slomo.vocabulary.workload import Workload
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FENCE = re.compile(
-    r"(<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>python|sh|yaml|text)\n(?P<code>.*?)^```$", re.M | re.S
-)
-#: Pages whose examples run here; docs/limits.md names the others.
+FENCE = re.compile(r"(<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
+#: Every page with examples, but the generated reference, whose examples are doctests.
 PAGES = tuple(
-    REPOSITORY / "docs" / name
-    for name in (
-        "concepts/composition.md",
-        "concepts/equilibrium.md",
-        "concepts/placement.md",
-        "concepts/prediction.md",
-        "concepts/simulator.md",
-        "guides/import-your-data.md",
-    )
+    page
+    for page in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md")))
+    if page.parent.name != "reference" and "```" in page.read_text(encoding="utf-8")
 )
 #: What is made smaller: a campaign of a hundred runs tells a test no more than one of eight.
 SMALLER = (
@@ -41,11 +33,22 @@ SMALLER = (
     (r"--mixes 50\b", "--mixes 2"),
     (r"(slomo\.profile\(.*)\bruns=\d+", r"\1runs=8, mixes=8"),
     (r"\bruns=\d{2,}", "runs=8"),
+    (r"\bsteps: \d+", "steps: 2"),
 )
-#: What is refused is an answer, too.
-ANSWERED = (0, 5)
+#: Languages of files and of what is printed; anything else is run.
+WRITTEN = ("yaml", "toml", "json", "text")
+#: What a check finds (1) and what is refused (5) are answers, too.
+ANSWERED = (0, 1, 5)
 #: Names that pages ask models for, by the toy's NF whose model stands for them.
-STAND_INS = {"lpm": "lpm", "stats": "nat", "snort": "ids", "vpn": "ids", "maglev": "nat", "firewall": "lpm"}
+STAND_INS = {
+    "lpm": "lpm",
+    "stats": "nat",
+    "snort": "ids",
+    "vpn": "ids",
+    "maglev": "nat",
+    "firewall": "lpm",
+    "ip-router": "lpm",
+}
 
 
 @dataclass(frozen=True)
@@ -134,12 +137,15 @@ def test_examples_run(page: Path, installed: Path, models: Path, tmp_path: Path)
         shutil.copytree(models, tmp_path / name)
     told: list[str] = []
     for block in blocks(page):
-        if block.language in ("yaml", "text"):
+        if block.language in WRITTEN:
             if named := re.match(r"# ([\w.-]+\.(?:ya?ml|csv))\b", block.code):
-                (tmp_path / named[1]).write_text(block.code, encoding="utf-8")
+                (tmp_path / named[1]).write_text(shortened(block.code), encoding="utf-8")
         elif not block.reason and block.language == "python":
             told.append(shortened(block.code))
         elif not block.reason:
+            assert block.language == "sh", (
+                f"{page.name}, line {block.line}: '{block.language}' is no language that runs"
+            )
             for line in shortened(block.code).splitlines():
                 done = run(["sh", "-c", line], tmp_path, installed)
                 assert done.returncode in ANSWERED, f"{page.name}, line {block.line}: {line}\n{done.stderr[-2000:]}"
