@@ -7,9 +7,9 @@ node-balance and node-first; these are static, NUMASFP and ours migrate.
 The paper names no packet size. At 256 B these rates load the chains to about what they can serve; at 128 B nearly all
 are overloaded, and the faster of two chains has no more to gain from the better node.
 
-The simulator does not hand packets from stage to stage. With `--handover measured` (the default) what that costs
-between nodes is what the paper measured on OpenNetVM: 22 % for a remote chain, 52 % where the stages alternate.
-`--handover simulated` charges the way to memory far away only.
+What handing packets between nodes costs is simulated packet by packet (`--handover simulated`, the default), or taken
+from the paper, which measured it on OpenNetVM (`measured`): 22 % for a remote chain, 52 % where the stages alternate.
+A move costs `--move-s` of a chain's service.
 
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4 --nf ip-router@256B ...   (see FUNCTIONS)
     python benchmarks/placement/numasfp.py DIR
@@ -41,7 +41,8 @@ def main() -> int:
     parser.add_argument("--servers", type=int, default=4)
     parser.add_argument("--packet", type=int, default=256, metavar="B", help="frame size")
     parser.add_argument("--change", choices=["drift", "jump"], default="drift", help="how rates change")
-    parser.add_argument("--handover", choices=["measured", "simulated"], default="measured")
+    parser.add_argument("--handover", choices=["simulated", "measured"], default="simulated")
+    parser.add_argument("--move-s", type=float, default=0.1, help="for which a chain whose stage moves serves nothing")
     parser.add_argument("--accesses", type=int, default=ACCESSES, help="of each simulation")
     parser.add_argument("--seed", type=int, action="append", help="of the draw of chains, repeatable; 0 by default")
     parser.add_argument("--json", type=Path, help="write the results to this file")
@@ -74,7 +75,7 @@ def run(policy: str, library: ModelLibrary, profiles: tuple, given: argparse.Nam
     )  # fmt: skip
     cluster = Cluster.uniform(MACHINE, given.servers)
     placed = place_chains(cluster, chains, policy, library, profiles=profiles, handover=given.handover)
-    return judge_chains(placed, handover=given.handover, accesses=given.accesses, seed=0)
+    return judge_chains(placed, handover=given.handover, move_s=given.move_s, accesses=given.accesses, seed=0)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slomo.compose.resources import Stage, core_share_ns, stages_mpps
+from slomo.compose.resources import core_share_ns
 from slomo.errors import InvalidValueError
 
 _NS_PER_PACKET_AT_1_MPPS = 1e3
@@ -116,39 +116,3 @@ def shared_core_mpps(users: Sequence[CoreUser], switching: float = 0.0) -> tuple
         _NS_PER_PACKET_AT_1_MPPS / core_share_ns(user.time_ns, share) if share > 0.0 else 0.0
         for user, share in zip(users, core_shares(users, switching), strict=True)
     )
-
-
-def chain_mpps(times_ns: Sequence[float], cores: Sequence[int], handover_ns: Sequence[float] = ()) -> float:
-    """Return the most a chain carries where cores are divided by need, as NFVnice does [Mpps].
-
-    Stages on one core run to completion, their times add up; cores are a pipeline, the slowest decides; queues between
-    them even out what varies and cost each packet its hand-over.
-
-    Parameters
-    ----------
-    times_ns : sequence of float
-        Time per packet of each stage [ns].
-    cores : sequence of int
-        Core of each stage.
-    handover_ns : sequence of float, optional
-        What taking a packet from the stage before adds to each stage [ns]: nothing by default.
-
-    Raises
-    ------
-    InvalidValueError
-        For sequences that do not belong together, or a core without any work.
-
-    Examples
-    --------
-    >>> chain_mpps([100.0, 300.0, 400.0], [0, 0, 1])
-    2.5
-    >>> chain_mpps([100.0, 300.0, 400.0], [0, 0, 1], [0.0, 0.0, 100.0])
-    2.0
-    """
-    added = tuple(handover_ns) or (0.0,) * len(times_ns)
-    if not len(times_ns) == len(cores) == len(added):
-        raise InvalidValueError(f"{len(times_ns)} times, {len(cores)} cores and {len(added)} hand-overs of one chain")
-    by_core: dict[int, list[Stage]] = {}
-    for core, own, extra in zip(cores, times_ns, added, strict=True):
-        by_core.setdefault(core, []).append(Stage(f"core {core}", own, extra))
-    return min(stages_mpps(stages, "run-to-completion") for stages in by_core.values())

@@ -6,21 +6,18 @@ NUMASFP (COMSNETS'22); what the plan is worth is found out in `run_chains`.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from slomo.models.library import ModelLibrary
-from slomo.placement.chains.judges import Judges
+from slomo.placement.chains.judges import Judges, Keeps
 from slomo.placement.chains.nodes import Node, handover_keeps
 from slomo.placement.chains.numasfp import lookup_table
 from slomo.placement.chains.planner import plan_chains
 from slomo.placement.chains.predicted import node_rates
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
-from slomo.testbed.simulated import SimulatedTestbed
-from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
-from slomo.vocabulary.workload_text import parse_workload
+from slomo.workflow.chains.handover import handover_kept
 
 if TYPE_CHECKING:
     from slomo.placement.chains.planner import ChainPlan
@@ -28,9 +25,10 @@ if TYPE_CHECKING:
     from slomo.placement.problem.cluster import Cluster, Server
     from slomo.placement.problem.way_profiles import InstanceProfile
     from slomo.vocabulary.machine import Machine
+    from slomo.vocabulary.network_function import NetworkFunction
 
-#: What a hand-over between nodes costs: what NUMASFP measured, or what the simulator makes of memory far away.
-Handover = Literal["measured", "simulated"]
+#: What a hand-over between nodes costs: what it costs in the simulator, or what NUMASFP measured on OpenNetVM.
+Handover = Literal["simulated", "measured"]
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def place_chains(
     *,
     model: str = DEFAULT_MODEL,
     profiles: "Sequence[InstanceProfile]" = (),
-    handover: Handover = "measured",
+    handover: Handover = "simulated",
 ) -> PlacedChains:
     """Place chains on the NUMA nodes of servers, interval by interval.
 
@@ -110,8 +108,9 @@ def place_chains(
         Sensitivity model.
     profiles : sequence of InstanceProfile
         Throughput over cache ways, for `numasfp`'s lookup table.
-    handover : {"measured", "simulated"}
-        What `slomo-numa` takes hand-overs between nodes to cost.
+    handover : {"simulated", "measured"}
+        What `slomo-numa` takes hand-overs between nodes to cost: what a lone chain loses when it is simulated packet by
+        packet, or what NUMASFP measured.
 
     Raises
     ------
@@ -124,7 +123,7 @@ def place_chains(
     if policy == "slomo-numa":
         estimates.check_names([item.request for item in chains], cluster.machines)
     known = {
-        name: _judges(estimates, machine, chains, predicts=policy == "slomo-numa", handover=handover)
+        name: _judges(estimates, machine, predicts=policy == "slomo-numa", handover=handover)
         for name, machine in cluster.machine_types.items()
     }
     nodes = {server.name: _nodes(server) for server in cluster.servers}
@@ -154,7 +153,6 @@ def _nodes(server: "Server") -> "tuple[Node, ...]":
 def _judges(
     estimates: "ThroughputEstimates",
     machine: "Machine",
-    chains: "Sequence[RatedChain]",
     *,
     predicts: bool,
     handover: Handover,
@@ -163,10 +161,15 @@ def _judges(
     table = lookup_table(estimates, machine)
     if not predicts:
         return Judges(table)
+    return Judges(table, node_rates(estimates, machine.name), keeps_by(handover, machine))
+
+
+def keeps_by(handover: Handover, machine: "Machine", own: "Sequence[NetworkFunction]" = ()) -> Keeps:
+    """Return what chains keep of their throughput when packets change nodes, given chain and nodes."""
     if handover == "measured":
-        return Judges(table, node_rates(estimates, machine.name), handover_keeps)
-    keys = sorted({workload.key for item in chains for workload in item.request.chain})
-    return Judges(table, node_rates(estimates, machine.name, {key: remote_keeps(machine, key) for key in keys}))
+        return lambda _chain, seats: handover_keeps(seats)
+    functions = tuple(own)
+    return lambda chain, seats: handover_kept(machine, chain.request.chain, tuple(seats), functions)
 
 
 def core_numbers(
@@ -184,24 +187,6 @@ def core_numbers(
             found[item.request.id].append((socket, used[socket]))
             used[socket] += 1
     return found
-
-
-@lru_cache(maxsize=1024)
-def remote_keeps(machine: "Machine", workload: str) -> float:
-    """Measure which share of its solo throughput a network function keeps away from the NIC, its memory beside it.
-
-    Parameters
-    ----------
-    machine : Machine
-        Machine type, simulated.
-    workload : str
-        Workload key.
-    """
-    bed, item = SimulatedTestbed(machine), parse_workload(workload)
-    away = (machine.nic_socket + 1) % machine.sockets
-    near = bed.run(Colocation(machine.name, item)).target.throughput_mpps
-    far = bed.run(Colocation(machine.name, item, sockets=(away,), memory_node=machine.nic_socket)).target
-    return min(far.throughput_mpps / near, 1.0)
 
 
 def way_masks(

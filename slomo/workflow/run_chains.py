@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slomo.placement.chains.nodes import handover_keeps
 from slomo.placement.over_time.judge import TOLERANCE, Judgement, Violation
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation, Isolation
-from slomo.workflow.place_chains import Handover, PlacedChains, core_numbers, mask_of, way_masks
+from slomo.workflow.place_chains import Handover, PlacedChains, core_numbers, keeps_by, mask_of, way_masks
 
 if TYPE_CHECKING:
     from slomo.placement.problem.chain import RatedChain
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Standard deviations of the number of arrivals within which a stage serves all it is offered.
 _DEVIATIONS = 2.0
+#: Length of an interval, NUMASFP's [s].
+INTERVAL_S = 10.0
 #: Line accesses of each simulation.
 ACCESSES = 400_000
 
@@ -32,9 +33,10 @@ ACCESSES = 400_000
 def judge_chains(
     placed: PlacedChains,
     *,
-    handover: Handover = "measured",
+    handover: Handover = "simulated",
     own: "Sequence[NetworkFunction]" = (),
     accesses: int = ACCESSES,
+    move_s: float = 0.0,
     seed: int = 0,
 ) -> "Judgement":
     """Run every server in every interval on the simulator.
@@ -43,14 +45,15 @@ def judge_chains(
     ----------
     placed : PlacedChains
         What runs where.
-    handover : {"measured", "simulated"}
-        ``"measured"``: nodes are simulated apart, and a chain keeps the share of its throughput that NUMASFP measured
-        for its hand-overs between nodes. ``"simulated"``: the server is simulated whole, all memory on the NIC's node;
-        hand-overs cost nothing but the way to memory.
+    handover : {"simulated", "measured"}
+        Nodes are simulated apart; a chain keeps the share of its throughput that it keeps when it is simulated alone,
+        packet by packet, with its stages on these nodes, or the share that NUMASFP measured on OpenNetVM.
     own : sequence of NetworkFunction
         Network functions of one's own.
     accesses : int
         Line accesses of each simulation.
+    move_s : float
+        Time for which a chain serves nothing when stages of it change nodes [s]; intervals last ten seconds.
     seed : int
         Of the simulations.
 
@@ -65,8 +68,11 @@ def judge_chains(
     violations: dict[str, Violation] = {}
     for interval, seats in enumerate(plan.seats):
         served = offered = 0.0
+        moved = [owner for owner in seats if interval and plan.seats[interval - 1].get(owner) != seats[owner]]
+        lasts = dict.fromkeys(moved, max(1.0 - move_s / INTERVAL_S, 0.0))
         for name, chains in plan.servers.items():
             rates = runner.run(name, chains, interval, seats, plan.ways[interval] if plan.ways else {})
+            rates = {owner: rate * lasts.get(owner, 1.0) for owner, rate in rates.items()}
             offered += sum(runner.offered_mpps(name, item, interval) for item in chains)
             served += sum(rates.values())
             for item in chains:
@@ -128,10 +134,10 @@ class _Runner:
     ) -> dict[str, float]:
         """Simulate one server for one interval; return the throughput of every chain [Mpps]."""
         server = self._servers[name]
-        measured = self._handover == "measured"
-        keeps = {item.request.id: handover_keeps(seats[item.request.id]) if measured else 1.0 for item in chains}
+        kept = keeps_by(self._handover, server.machine_type, self._own)
+        keeps = {item.request.id: kept(item, seats[item.request.id]) for item in chains}
         stages = self._stages(name, chains, interval, seats, ways, keeps)
-        rates = self._apart(server.machine_type, stages) if measured else self._simulated(server.machine_type, stages)
+        rates = self._apart(server.machine_type, stages)
         found: dict[str, float] = {}
         for stage, rate in zip(stages, rates, strict=True):
             found[stage.owner] = min(found.get(stage.owner, float("inf")), rate * keeps[stage.owner])
@@ -162,7 +168,7 @@ class _Runner:
         return found
 
     def _apart(self, machine: "Machine", stages: "Sequence[_Stage]") -> list[float]:
-        """Simulate every node as if it were the NIC's: what it is not costs a share of throughput, measured."""
+        """Simulate every node as if it were the NIC's: what it is not costs a share of throughput."""
         rates = [0.0] * len(stages)
         for node in sorted({stage.socket for stage in stages}):
             here = [place for place, stage in enumerate(stages) if stage.socket == node]

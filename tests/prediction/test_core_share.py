@@ -3,7 +3,7 @@
 import pytest
 
 import slomo
-from slomo.compose.cores import CoreUser, chain_mpps, core_shares, shared_core_mpps
+from slomo.compose.cores import CoreUser, core_shares, shared_core_mpps
 from slomo.errors import InvalidValueError, UnsupportedPredictionError
 
 MACHINE = "silver-4110"
@@ -53,14 +53,6 @@ def test_users_of_a_core_need_time_weight_and_load(bad) -> None:
     """Times and weights are above 0, loads are not negative."""
     with pytest.raises(InvalidValueError):
         CoreUser(**bad)
-
-
-def test_a_chain_is_its_slowest_core() -> None:
-    """Stages of one core add up, cores are a pipeline, and a hand-over belongs to the stage that takes the packet."""
-    assert chain_mpps([100.0, 200.0, 250.0], [0, 0, 1]) == pytest.approx(1e3 / 300)
-    assert chain_mpps([100.0, 200.0, 250.0], [0, 0, 1], [0.0, 10.0, 100.0]) == pytest.approx(1e3 / 350)
-    with pytest.raises(InvalidValueError, match="3 times, 2 cores"):
-        chain_mpps([1.0, 2.0, 3.0], [0, 1])
 
 
 def test_strict_refuses_on_a_shared_core_too(gap_library) -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from slomo.workflow.place_chains import Handover, PlacedChains
 
 handover_option = click.option(
-    "--handover", type=click.Choice(["measured", "simulated"]), default="measured", show_default=True,
-    help="What hand-overs between NUMA nodes cost: what NUMASFP measured, or the way to memory far away.",
+    "--handover", type=click.Choice(["simulated", "measured"]), default="simulated", show_default=True,
+    help="What hand-overs between NUMA nodes cost: simulated packet by packet, or what NUMASFP measured.",
 )  # fmt: skip
 
 

@@ -12,8 +12,8 @@ Stage = tuple[str, float]
 Mix = tuple[int, tuple[Stage, ...]]
 #: Mixes -> throughput of each stage of each [Mpps].
 Estimate = Callable[[Sequence[Mix]], Sequence[Sequence[float]]]
-#: Nodes of a chain's stages -> share of its throughput that it keeps for hand-overs between nodes.
-Keeps = Callable[[Sequence[int]], float]
+#: A chain and the nodes of its stages -> share of its throughput that it keeps for hand-overs between nodes.
+Keeps = Callable[[RatedChain, Sequence[int]], float]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Judges:
     estimate : callable or None
         What the stages of a node serve beside each other; `slomo-numa` needs it.
     keeps : callable or None
-        Share that a chain keeps of its throughput, given its nodes.
+        Share that a chain keeps of its throughput, given the nodes of its stages.
     """
 
     table: Table

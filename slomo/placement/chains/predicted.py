@@ -6,7 +6,7 @@ measurements.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,8 +88,9 @@ def best_nodes(
     return placed[best]
 
 
-def _all_kept(seats: Sequence[int]) -> float:
-    return 1.0 + 0.0 * len(seats)
+def _all_kept(chain: RatedChain, seats: Sequence[int]) -> float:
+    del chain, seats
+    return 1.0
 
 
 def _choices(lengths: Sequence[int], nodes: Sequence[Node]) -> Iterator[_Choice]:
@@ -133,7 +134,7 @@ def _served(
                 for workload, at in zip(chain.request.chain, seats, strict=True):
                     if at == node:  # what hand-overs cost makes a chain work as if it were offered as much more
                         owners.append(owner)
-                        stages.append((workload.key, round(offered[owner] / keeps(seats), 4)))
+                        stages.append((workload.key, round(offered[owner] / keeps(chain, seats), 4)))
             needed[-1].append((asked.setdefault((node, tuple(stages)), len(asked)), owners))
     rates = estimate(list(asked))
     totals = []
@@ -142,13 +143,13 @@ def _served(
         for number, owners in parts:
             for owner, rate in zip(owners, rates[number], strict=True):
                 slowest[owner] = min(slowest[owner], rate)
-        kept = (min(o, rate * keeps(seats)) for o, rate, seats in zip(offered, slowest, choice, strict=True))
-        totals.append(sum(kept))
+        rows = zip(chains, offered, slowest, choice, strict=True)
+        totals.append(sum(min(most, rate * keeps(chain, seats)) for chain, most, rate, seats in rows))
     return totals
 
 
-def node_rates(estimates: ThroughputEstimates, machine: str, remote: Mapping[str, float] | None = None) -> Estimate:
-    """Return an estimate from predictions of every node as a whole.
+def node_rates(estimates: ThroughputEstimates, machine: str) -> Estimate:
+    """Return an estimate from predictions of every node as a whole, each as if it were the NIC's.
 
     At the fixed point under the loads of now where all models have learned that; else as if all were saturated.
 
@@ -158,24 +159,16 @@ def node_rates(estimates: ThroughputEstimates, machine: str, remote: Mapping[str
         Models.
     machine : str
         Machine type.
-    remote : mapping of str to float, optional
-        Share of its throughput that each workload keeps on a node without the NIC; 1 where nothing is said.
     """
-    away = remote or {}
 
     def rates(mixes: Sequence[Mix]) -> list[list[float]]:
         names = sorted({key for _, stages in mixes for key, _ in stages})
         models = [estimates.library[machine, key] for key in names if (machine, key) in estimates.library]
         if len(models) == len(names) and all(model.response is not None for model in models):
-            found = _joint(models, names, mixes)
-        else:
-            keys = [tuple(key for key, _ in stages) for _, stages in mixes]
-            solved = estimates.rates(machine, keys)
-            found = [[rate[key][0] for key in mix] for mix, rate in zip(keys, solved, strict=True)]
-        return [
-            [rate * (away.get(key, 1.0) if node else 1.0) for rate, (key, _) in zip(row, stages, strict=True)]
-            for row, (node, stages) in zip(found, mixes, strict=True)
-        ]
+            return _joint(models, names, mixes)
+        keys = [tuple(key for key, _ in stages) for _, stages in mixes]
+        solved = estimates.rates(machine, keys)
+        return [[rate[key][0] for key in mix] for mix, rate in zip(keys, solved, strict=True)]
 
     return rates
 

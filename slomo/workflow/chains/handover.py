@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from slomo.vocabulary.machine import load_machine
+from slomo.simulator.sharing.engine import simulate_chains
+from slomo.simulator.sharing.settings import Manager, Scheduler
+from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
-from slomo.workflow.chains.simulate import simulate_chains
 
 if TYPE_CHECKING:
     from slomo.vocabulary.machine import Machine
@@ -24,13 +25,13 @@ _WARM_MS, _COUNTED_MS = 2.0, 4.0
 
 @lru_cache(maxsize=4096)
 def handover_kept(
-    machine: str, chain: "tuple[Workload, ...]", nodes: tuple[int, ...], own: "tuple[NetworkFunction, ...]" = ()
+    machine: "Machine", chain: "tuple[Workload, ...]", nodes: tuple[int, ...], own: "tuple[NetworkFunction, ...]" = ()
 ) -> float:
     """Return the share of its saturated throughput that a lone chain keeps on `nodes`, 0 to 1.
 
     Parameters
     ----------
-    machine : str
+    machine : Machine
         Machine type; node 0 is that of its NIC, where the packets' buffers are.
     chain : tuple of Workload
         Stages in order, each with a core of its own and its data beside it.
@@ -41,8 +42,9 @@ def handover_kept(
 
     Examples
     --------
+    >>> from slomo.vocabulary.machine import load_machine
     >>> from slomo.vocabulary.workload import Workload
-    >>> handover_kept("e5-2620v4", (Workload("l2fwd"), Workload("l2fwd")), (0, 0))
+    >>> handover_kept(load_machine("e5-2620v4"), (Workload("l2fwd"), Workload("l2fwd")), (0, 0))
     1.0
     """
     if not any(nodes):
@@ -53,18 +55,27 @@ def handover_kept(
 
 @lru_cache(maxsize=4096)
 def _served(
-    machine: str, chain: "tuple[Workload, ...]", nodes: tuple[int, ...], own: "tuple[NetworkFunction, ...]"
+    machine: "Machine", chain: "tuple[Workload, ...]", nodes: tuple[int, ...], own: "tuple[NetworkFunction, ...]"
 ) -> float:
     size_b = chain[0].traffic.packet_size_b
     stages = tuple(
         ChainStage(f"stage{i}", core, workload=workload.saturated)
-        for i, (workload, core) in enumerate(zip(chain, _cores(load_machine(machine), nodes), strict=True))
+        for i, (workload, core) in enumerate(zip(chain, _cores(machine, nodes), strict=True))
     )
     line = ServiceChain("chain", tuple(stage.name for stage in stages), packet_size_b=size_b)
-    system = ChainSystem(stages, (line,), machine=machine, queue_capacity=_RING, buffer_b=max(2048, size_b))
+    system = ChainSystem(stages, (line,), machine=machine.name, queue_capacity=_RING, buffer_b=max(2048, size_b))
+    known = {function.name: function for function in own}
+    functions = {item.nf: known.get(item.nf) or load_network_function(item.nf) for item in chain}
     # back-pressure, so that what is counted is what the slowest stage takes, not what the others waste
+    manager = Manager(pressure=True)
     result = simulate_chains(
-        system, "nfvnice", without=("shares",), functions=own, duration_ms=_COUNTED_MS, warm_ms=_WARM_MS
+        machine,
+        system,
+        functions,
+        scheduler=Scheduler("cfs"),
+        manager=manager,
+        duration_ms=_COUNTED_MS,
+        warm_ms=_WARM_MS,
     )
     return result.chains["chain"].throughput_mpps
 
