@@ -4,12 +4,12 @@ ResQ (NSDI'18) section 5: admission places at once and greedily; a batch is plan
 or works on a copy.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
-from slomo.placement.feasibility.oracle import Breach, MixVerdict, piece_breach
+from slomo.placement.feasibility.oracle import Breach, piece_breach
 from slomo.placement.online.decisions import DecisionWriter
 from slomo.placement.online.seating import seat_mixes, seat_requests
 from slomo.placement.online.settings import Fallback
@@ -123,16 +123,23 @@ class Admission:
         oracle, choices = self.policy.oracle, []
         picks_best = self.policy.picks == "best"
         for kind, (host, piece) in enumerate(numbers.items()):
-            groups = self._candidates(host, self._fitting(request, piece, allowed))
-            if used_only:
-                groups.pop((), None)
-            mixes = {signature: self.pieces.grown(signature, piece) for signature in groups}
-            for signature, verdict in self._contenders(host, mixes):
-                if verdict.ok:
-                    cores, headroom = rank(oracle, mixes[signature], verdict) if picks_best and signature else (0, 0.0)
+            fitting = self._fitting(request, piece, allowed)
+            groups = None if fitting is None else self._candidates(host, fitting)
+            there = self.state.signatures(host) if groups is None else list(groups)
+            for level in self._levels(host, piece, [each for each in there if each or not used_only]):
+                lowest = {each: self.state.lowest(host, each) if groups is None else groups[each] for each in level}
+                mixes = {each: mix for each, mix in level.items() if lowest[each] is not None}
+                held = False
+                for signature, verdict in zip(mixes, oracle.verdicts(host, list(mixes.values())), strict=True):
+                    if not verdict.ok:
+                        continue
+                    held = True
+                    full = rank(oracle, mixes[signature], verdict) if picks_best and signature else (0, 0.0)
                     share = self.policy.weight(host, piece) * host.cost if picks_best and not signature else 0.0
                     order = kind if picks_best else 0
-                    choices.append((-cores, -headroom, share, order, groups[signature], piece))
+                    choices.append((-full[0], -full[1], share, order, lowest[signature] or 0, piece))
+                if held:
+                    break
         return min(choices)[4:] if choices else None
 
     def _fitting(
@@ -143,29 +150,27 @@ class Admission:
             return allowed
         return lambda place: (allowed is None or allowed(place)) and self.state.short_of(request, piece, place) is None
 
-    def _contenders(self, host: Host, mixes: Mapping[Signature, Signature]) -> Iterable[tuple[Signature, MixVerdict]]:
-        """Judge the mixes that can win, in one batch: under best fit, not those emptier than one known to hold."""
-        oracle = self.policy.oracle
-        if self.policy.picks == "best":
-            known, size = oracle.known(host), self.pieces.cores
-            cores = {signature: size(mix) if signature else 0 for signature, mix in mixes.items()}
-            held = [
-                cores[signature]
-                for signature, mix in mixes.items()
-                if (verdict := known.get(mix)) is not None and verdict.ok
-            ]
-            least = max(held, default=0)
-            mixes = {
-                signature: mix
-                for signature, mix in mixes.items()
-                if least <= cores[signature] <= host.cores and not oracle.hopeless(host, mix)
-            }
-        return zip(mixes, oracle.verdicts(host, list(mixes.values())), strict=True)
+    def _levels(self, host: Host, piece: int, signatures: Iterable[Signature]) -> Iterator[dict[Signature, Signature]]:
+        """Yield mixes with a piece more, to be judged one batch after the other until one holds something.
 
-    def _candidates(self, host: Host, allowed: Callable[[Socket], bool] | None) -> dict[Signature, int]:
-        """Return each mix there is on sockets of a kind, with the lowest socket that has it."""
-        if allowed is None:
-            return {signature: socket for kind, signature, socket in self.state.groups() if kind == host}
+        Under best fit the fullest come first, and parts of mixes that are known to break are left out.
+        """
+        oracle, size = self.policy.oracle, self.pieces.cores
+        if self.policy.picks != "best":
+            yield {signature: self.pieces.grown(signature, piece) for signature in signatures}
+            return
+        levels: dict[int, list[Signature]] = {}
+        room = host.cores - len(self.pieces[piece].workloads)
+        for signature in signatures:
+            cores = size(signature)
+            if cores <= room:
+                levels.setdefault(cores, []).append(signature)
+        for cores in sorted(levels, reverse=True):
+            mixes = {signature: self.pieces.grown(signature, piece) for signature in levels[cores]}
+            yield {signature: mix for signature, mix in mixes.items() if not oracle.hopeless(host, mix)}
+
+    def _candidates(self, host: Host, allowed: Callable[[Socket], bool]) -> dict[Signature, int]:
+        """Return each mix there is on the sockets of a kind that are allowed, with the lowest that has it."""
         lowest: dict[Signature, int] = {}
         for number, place in enumerate(self.state.sockets):
             if (

@@ -155,15 +155,22 @@ class ClusterState:
 
     def groups(self) -> Iterator[tuple[Host, Signature, int]]:
         """Yield kind of socket, signature, and the lowest socket that has it."""
-        dead = []
-        for key, group in self._groups.items():
-            lowest = group.lowest(lambda number, key=key: self._belongs(number, key))  # type: ignore[misc]
-            if lowest is None:
-                dead.append(key)
-            else:
-                yield (*key, lowest)
-        for key in dead:
+        for host, signature in list(self._groups):
+            lowest = self.lowest(host, signature)
+            if lowest is not None:
+                yield host, signature, lowest
+
+    def signatures(self, host: Host) -> list[Signature]:
+        """Return the signatures that sockets of a kind have, and may have had."""
+        return [signature for kind, signature in self._groups if kind == host]
+
+    def lowest(self, host: Host, signature: Signature) -> int | None:
+        """Return the lowest socket of a kind that has a signature and takes something; None where there is none."""
+        key = (host, signature)
+        number = self._groups[key].lowest(lambda number: self._belongs(number, key))
+        if number is None:
             del self._groups[key]
+        return number
 
     def _belongs(self, number: int, key: tuple[Host, Signature]) -> bool:
         place = self.sockets[number]

@@ -6,6 +6,7 @@ Rates and NUMA nodes are those of NUMASFP (COMSNETS'22), cache ways those of Res
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from slomo.errors import InvalidValueError
@@ -210,13 +211,13 @@ class Cluster:
                     f"two machine types of the cluster are called '{made.name}', but differ", hint="rename one's file"
                 )
 
-    @property
+    @cached_property
     def machine_types(self) -> dict[str, Machine]:
         """Machine types of the cluster by name."""
         paths = dict.fromkeys(server.machine for server in self.servers)
         return {made.name: made for made in map(load_machine, paths)}
 
-    @property
+    @cached_property
     def machines(self) -> tuple[str, ...]:
         """Machine types of the cluster, in the order they appear."""
         return tuple(self.machine_types)
