@@ -42,7 +42,7 @@ class Settings:
     Examples
     --------
     >>> Settings(coverage=0.8).coverage, Settings().model
-    (0.8, 'slomo-xgb')
+    (0.8, 'default')
     """
 
     machine: str = "e5-2620v4"

@@ -256,7 +256,7 @@ class DriftMonitor:
             np.array([throughput_mpps]),
         )
         predicted = predict_mixes(self._models, rows, self._family)
-        calibration = model.calibration.get(self._family)
+        calibration = model.calibration.get(model.named(self._family))
         error, usual = 0.0, np.zeros(0)
         if calibration is not None and calibration.source == "mixes":
             score = calibration.standardised(rows.mpps, predicted, model.solo_mpps, beside(rows.members))

@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.evaluation.evaluate import Evaluation, evaluate, judged_mixes, predictor_of
 from slomo.models.library import ModelLibrary
-from slomo.prediction.equilibrium import NAME as EQUILIBRIUM
 from slomo.records.dataset import ProfileDataset
+from slomo.training.choice import ORDER
 from slomo.training.training import train
-from slomo.vocabulary.defaults import PUBLISHED_MODEL
+from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, PUBLISHED_MODEL
 
-#: SLOMO with the published rule of composition, too; everything else of it is `slomo-gbr`.
-PUBLISHED = "slomo as published"
+#: That model composed by the published rule; runs, grid and contentiousness by pressure are ours all the same.
+PUBLISHED = "slomo-gbr, published rule"
 #: What a learning curve compares.
 COMPARED = (
+    DEFAULT_MODEL,
     "slomo-xgb",
     "slomo-smooth",
     "slomo-gp",
@@ -178,7 +179,7 @@ def explained(library: ModelLibrary, dataset: ProfileDataset, evaluation: Evalua
     first = library.find(mixes.workload(mixes.targets[0]), evaluation.machine)
     for name in evaluation.models:
         curves[name] = reliability(library, mixes, name)
-        if name != EQUILIBRIUM and first.model(name).composition == "pressure":
+        if name not in (EQUILIBRIUM, COMPOSED, DEFAULT_MODEL) and first.model(name).composition == "pressure":
             try:
                 sources[name] = error_sources(library, mixes, name).to_dict()
             except MissingMetricError:
@@ -240,8 +241,15 @@ def learning_curves(
 
 
 def _families(models: Sequence[str]) -> list[str]:
-    """Return the families to train for these models, each once."""
-    return list(dict.fromkeys(PUBLISHED_MODEL if name == PUBLISHED else name for name in models))
+    """Return the families to train for these models, each once; those that the default is chosen from for it."""
+    wanted: list[str] = []
+    for name in models:
+        wanted += (
+            ORDER
+            if name in (DEFAULT_MODEL, COMPOSED, EQUILIBRIUM)
+            else [PUBLISHED_MODEL if name == PUBLISHED else name]
+        )
+    return list(dict.fromkeys(wanted))
 
 
 def _mean_error(library: ModelLibrary, mixes: ProfileDataset, name: str) -> float:

@@ -15,12 +15,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
+from slomo.evaluation.baselines import beside_baselines
 from slomo.models.library import ModelLibrary
-from slomo.prediction.equilibrium import NAME as EQUILIBRIUM
 from slomo.prediction.predictor import Predictor
 from slomo.records import schema
 from slomo.records.dataset import ProfileDataset
-from slomo.vocabulary.defaults import Compat
+from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, Compat
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.workload import Workload
 
@@ -135,6 +135,11 @@ class Evaluation:
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reliability: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
 
+    @property
+    def baselines(self) -> dict[str, dict[str, Any]]:
+        """Each baseline in its better form, beside the default (`slomo.evaluation.baselines`)."""
+        return beside_baselines({name: found.mape for name, found in self.models.items()})
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping: errors in percent, by model and by target."""
         return {
@@ -144,6 +149,7 @@ class Evaluation:
             "predictions": len(self.rows["target"]) // max(len(self.models), 1),
             "nominal_coverage": 100.0 * self.nominal_coverage,
             "models": {name: found.to_dict() for name, found in self.models.items()},
+            "baselines": self.baselines,
             "per_nf": {
                 nf: {name: found.to_dict() for name, found in by_model.items()} for nf, by_model in self.per_nf.items()
             },
@@ -186,7 +192,8 @@ def evaluate(
         Its rows of plan ``mix`` are used, all on one machine; they must not be those the intervals were calibrated on.
         Mixes with tenants offered a load that they were not profiled at are left out (:func:`judged_mixes`).
     models : sequence of str, optional
-        Names of models, which compose, and ``"equilibrium"``; all that the targets have in common by default.
+        Names of models, which compose; ``"equilibrium"``; ``"composed"`` for the family chosen for each target; and
+        ``"default"`` for what answers where nothing is named. All but the last by default, where the targets have them.
     coverage : float
         Nominal coverage of the intervals, above 0 and below 1.
     compat : {"published"}, optional
@@ -289,11 +296,15 @@ def _models_of(
     subjects = [library.find(workload, machine) for workload in targets]
     jointly = compat is None and all(subject.response is not None for subject in subjects)
     families = [name for name in subjects[0].sensitivity if all(name in found.sensitivity for found in subjects)]
-    return (EQUILIBRIUM, *families) if jointly else tuple(families)
+    return (EQUILIBRIUM, COMPOSED, *families) if jointly else (COMPOSED, *families)
 
 
 def predictor_of(library: ModelLibrary, machine: str, name: str, compat: Compat | None = None) -> Predictor:
-    """Return what answers under a name of an evaluation: the equilibrium, or a family that composes."""
+    """Return what answers under a name of an evaluation: a method, the default, or a family that composes."""
+    if name == DEFAULT_MODEL:
+        return Predictor(library, machine, compat=compat)
+    if name == COMPOSED:
+        return Predictor(library, machine, compat=compat, method=COMPOSED)
     if name == EQUILIBRIUM:
         return Predictor(library, machine, method="equilibrium")
     return Predictor(library, machine, name, compat, method="composed")

@@ -251,7 +251,7 @@ def _judged(
     checked = model.applicability.feature_names
     verdicts, reasons = model.applicability.check(np.column_stack([_column(model, rows, name) for name in checked]))
     worst, said = list(verdicts), [list(each) for each in reasons]
-    for check in (*_of_traffic(model, rows), *_of_densities(rows, accelerator)):
+    for check in (*_of_traffic(model, rows), *_of_densities(rows, accelerator), *_unread(model, rows, accelerator)):
         for row in np.flatnonzero(check.code).tolist():
             worst[row] = max(worst[row], _ORDER[check.code[row]], key=_ORDER.index)
             said[row].append(f"{check.name} {check.values[row]:g}; {check.covered}")
@@ -287,6 +287,18 @@ def _of_densities(rows: ProfileDataset, accelerator: ServiceTime | None) -> Iter
         yield _Check(
             name, values, code, f"accelerator '{accelerator.accelerator}' was measured from {low:g} to {high:g}"
         )
+
+
+def _unread(model: NFModel, rows: ProfileDataset, accelerator: ServiceTime | None) -> Iterator[_Check]:
+    """Yield the features of rows that neither the model nor an accelerator was measured over."""
+    read = {*model.traffic, TRAFFIC_PREFIX + "packet_size_b", TRAFFIC_PREFIX + "flow_count"}
+    if accelerator is not None:
+        read |= {TRAFFIC_PREFIX + name for name in (DENSITY, COMPETITOR_DENSITY, COMPETITOR_TIME)}
+    for column in rows.traffic_names:
+        if column not in read:
+            values = np.asarray(rows.frame[column].to_numpy(dtype=float))
+            given = np.where(np.isnan(values), 0, 1)
+            yield _Check(column.removeprefix(TRAFFIC_PREFIX), values, given, "no resource was measured over it")
 
 
 def _require_supported(model: NFModel, found: RowPredictions) -> None:

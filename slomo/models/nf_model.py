@@ -18,7 +18,7 @@ from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
-from slomo.vocabulary.defaults import model_named
+from slomo.vocabulary.defaults import DEFAULT_MODEL, FORMER_DEFAULT, model_named
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -61,6 +61,8 @@ class NFModel:
         How long packets stay, over load and pressure; None where it was not profiled at several loads.
     accelerator : AcceleratorUse or None
         What it asks of an accelerator; None where it uses none, or was not profiled beside a competitor for it.
+    chosen : str
+        Family that answers where none is named (`slomo.training.choice`); empty where nothing was chosen.
     """
 
     workload: Workload
@@ -77,6 +79,18 @@ class NFModel:
     response: ServerResponse | None = None
     latency: LatencyModel | None = None
     accelerator: AcceleratorUse | None = None
+    chosen: str = ""
+
+    def named(self, name: str) -> str:
+        """Return the family that a name stands for: itself, or the one that was chosen for the default.
+
+        Libraries trained before training chose (and those whose choice is gone) answer with the former default, or else
+        with their first family.
+        """
+        if name != DEFAULT_MODEL or DEFAULT_MODEL in self.sensitivity:
+            return model_named(name)
+        usual = (self.chosen, FORMER_DEFAULT)
+        return next((family for family in (*usual, *self.sensitivity) if family in self.sensitivity), FORMER_DEFAULT)
 
     def model(self, name: str) -> SensitivityModel:
         """Return the sensitivity model of family `name`.
@@ -90,7 +104,7 @@ class NFModel:
         UnknownNameError
             With the families that were trained.
         """
-        name = model_named(name)
+        name = self.named(name)
         if reason := self.manifest.get("left_out", {}).get(name):
             raise MissingMetricError(
                 f"'{self.workload.nf}' has no model '{name}': {reason}",

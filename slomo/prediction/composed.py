@@ -98,7 +98,7 @@ def read(
         target=subject.workload,
         competitors=case.competitors,
         machine=subject.machine,
-        model=manner.model,
+        model=subject.named(manner.model),
         solo_mpps=subject.solo_mpps,
         throughput_mpps=float(mpps[0]),
         interval=(float(low[0]), float(high[0])),
@@ -120,7 +120,7 @@ def interval_mpps(
     kind: NDArray[np.int64] | int = UNKNOWN,
 ) -> tuple[Floats, Floats]:
     """Return both ends of each interval [Mpps]; solo throughput to either side for a model without calibration."""
-    calibration = subject.calibration.get(model) or ConformalCalibration(np.zeros(0), "none")
+    calibration = subject.calibration.get(subject.named(model)) or ConformalCalibration(np.zeros(0), "none")
     return calibration.interval_mpps(predicted_mpps, subject.solo_mpps, coverage, kind)
 
 
@@ -146,7 +146,7 @@ def _alone(case: Case) -> Prediction:
         target=subject.workload,
         competitors=(),
         machine=subject.machine,
-        model=manner.model,
+        model=subject.named(manner.model),
         solo_mpps=subject.solo_mpps,
         throughput_mpps=subject.solo_mpps,
         interval=(float(low[0]), float(high[0])),
@@ -206,7 +206,7 @@ def _judged(subject: NFModel, seen: Mapping[str, float]) -> tuple[Verdict, tuple
 
 
 def _refused(case: Case, reasons: tuple[str, ...], vector: Floats) -> UnsupportedPredictionError:
-    subject, model = case.subject, case.manner.model
+    subject, model = case.subject, case.subject.named(case.manner.model)
     gaps = [name for name, value in zip(subject.model(model).feature_names, vector, strict=True) if np.isnan(value)]
     why = f"not every competitor reports {', '.join(gaps)}" if gaps else "; ".join(reasons)
     beside = ", ".join(label(workload) for workload in case.competitors) or "the vector given"

@@ -6,6 +6,7 @@ Reliability diagrams as in Kuleshov et al. (ICML'18), section 3; learning curves
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from slomo.evaluation.baselines import curves_in_better_form
 from slomo.report.figures import COLOURS, axes_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def learning_curves(curves: Mapping[str, Mapping[int, float]], *, title: str = "
     'pressure runs per network function'
     """
     figure, axes = axes_of(title, "pressure runs per network function", "mean absolute error of throughput [%]")
-    for index, (name, points) in enumerate(curves.items()):
+    for index, (name, points) in enumerate(curves_in_better_form(curves).items()):
         runs = sorted(points)
         axes.plot(
             runs,

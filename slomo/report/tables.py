@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from slomo.evaluation.baselines import curves_in_better_form, in_better_form
+
 #: key of `evaluate --json` -> heading with unit.
 ACCURACY_COLUMNS = {
     "mape": "mean error [%]",
@@ -51,7 +53,7 @@ class Table:
 
 
 def accuracy_table(models: Mapping[str, Mapping[str, Any]], caption: str = "") -> Table:
-    """Return one row per model with the columns of `evaluate --json`.
+    """Return one row per model with the columns of `evaluate --json`; of a baseline's two forms the better one.
 
     Parameters
     ----------
@@ -65,12 +67,12 @@ def accuracy_table(models: Mapping[str, Mapping[str, Any]], caption: str = "") -
     >>> accuracy_table({"none": {"mape": 9.5}}).rows[0][:2]
     ('none', 9.5)
     """
-    rows = tuple((name, *(figures.get(key) for key in ACCURACY_COLUMNS)) for name, figures in models.items())
+    rows = tuple((name, *(figures.get(key) for key in ACCURACY_COLUMNS)) for name, figures in _better(models).items())
     return Table(("model", *ACCURACY_COLUMNS.values()), rows, caption)
 
 
 def accuracy_per_nf_table(per_nf: Mapping[str, Mapping[str, Mapping[str, Any]]], caption: str = "") -> Table:
-    """Return one row per model and NF.
+    """Return one row per model and NF; of a baseline's two forms the better one for that NF.
 
     Parameters
     ----------
@@ -87,9 +89,13 @@ def accuracy_per_nf_table(per_nf: Mapping[str, Mapping[str, Mapping[str, Any]]],
     rows = tuple(
         (nf, name, *(figures.get(key) for key in ACCURACY_COLUMNS))
         for nf, models in per_nf.items()
-        for name, figures in models.items()
+        for name, figures in _better(models).items()
     )
     return Table(("NF", "model", *ACCURACY_COLUMNS.values()), rows, caption)
+
+
+def _better(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return in_better_form(models, {name: figures["mape"] for name, figures in models.items()})
 
 
 def mixes_table(
@@ -132,7 +138,7 @@ def mixes_table(
 
 
 def learning_table(curves: Mapping[str, Mapping[int, float]], caption: str = "") -> Table:
-    """Return one row per model and one column per number of runs it was trained on.
+    """Return one row per model and one column per number of runs; of a baseline's two forms the better one at each.
 
     Parameters
     ----------
@@ -146,6 +152,7 @@ def learning_table(curves: Mapping[str, Mapping[int, float]], caption: str = "")
     >>> learning_table({"slomo-gbr": {60: 2.0, 20: 4.0}})
     Table(headers=('model', '20 runs [%]', '60 runs [%]'), rows=(('slomo-gbr', 4.0, 2.0),), caption='')
     """
+    curves = curves_in_better_form(curves)
     counts = sorted({count for points in curves.values() for count in points})
     rows = tuple((name, *(points.get(count) for count in counts)) for name, points in curves.items())
     return Table(("model", *(f"{count} runs [%]" for count in counts)), rows, caption)

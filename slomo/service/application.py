@@ -178,10 +178,11 @@ class Service:
     def _validation(self, library: Any) -> Iterable[Gauge]:
         values = {}
         for key in list(library)[:MOST_PLACED_SERIES]:
-            found = library[key].manifest.get("errors", {})
-            error = found.get(DEFAULT_MODEL, {}).get("mape") if isinstance(found, dict) else None
+            found = library[key].manifest.get("cross_validation", {})
+            named = library[key].named(DEFAULT_MODEL)
+            error = found.get(named, {}).get("mape_percent") if isinstance(found, dict) else None
             if isinstance(error, (int, float)):
-                values[key] = float(error)
+                values[key] = float(error) / 100.0
         yield "slomo_model_validation_mape_ratio", "Error at training.", ("machine", "nf"), values
 
     def faults(self) -> list[str]:

@@ -86,8 +86,8 @@ def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: s
     predicted = np.full(len(rows.mpps), np.nan)
     for number in np.unique(rows.target):
         model, here = models[number], rows.target == number
-        if name in model.sensitivity:
-            sensitivity = model.sensitivity[name]
+        if (family := model.named(name)) in model.sensitivity:
+            sensitivity = model.sensitivity[family]
             vectors = mix_features(
                 models,
                 rows.members[here],

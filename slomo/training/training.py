@@ -19,6 +19,7 @@ from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.training.accelerator_fit import with_uses
 from slomo.training.calibration import calibrations, mix_rows, summary
+from slomo.training.choice import with_choice
 from slomo.training.cross_validation import folds, held_out, relative_errors
 from slomo.training.families.registry import make_families
 from slomo.training.features import Subject, subjects
@@ -194,7 +195,7 @@ def _with_intervals(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> lis
         models = [model for model in fitted if model.machine == machine]
         mixes = mix_rows(dataset, models, machine)
         found = calibrations(models, mixes)
-        models = widened(models, mixes)
+        models = with_choice(widened(models, mixes), mixes)
         for number, model in enumerate(models):
             calibration = {**model.calibration, **found[number]}
             manifest = {**model.manifest, "intervals": summary(calibration)}
@@ -251,6 +252,7 @@ def _manifest(
             "fitted": len(subject.mpps),
             "solo": int((subject.counts == 0).sum()),
             "settings": len(np.unique(subject.groups)),
+            "throughputs": len(np.unique(subject.mpps)),
         },
         "features": list(subject.names),
         "units": {name: METRICS[name].unit for name in subject.metric_names} | {"throughput": "Mpps"},

@@ -11,14 +11,18 @@ from typing import Literal
 from slomo.errors import UnknownNameError
 
 DEFAULT_MACHINE = "e5-2620v4"
-#: The sensitivity model.
-DEFAULT_MODEL = "slomo-xgb"
+#: The sensitivity model: of each network function the family that training chose for it (`NFModel.named`).
+DEFAULT_MODEL = "default"
+#: What answered where nothing was chosen: libraries trained before training chose.
+FORMER_DEFAULT = "slomo-xgb"
 #: The model of SLOMO's publication.
 PUBLISHED_MODEL = "slomo-gbr"
 #: How throughput is found: all NFs of a server at once, by composing the competitors' vectors, or the first where the
 #: models know it and nothing speaks for the second.
 Method = Literal["auto", "equilibrium", "composed"]
 METHODS: tuple[Method, ...] = ("auto", "equilibrium", "composed")
+EQUILIBRIUM: Method = "equilibrium"
+COMPOSED: Method = "composed"
 DEFAULT_METHOD: Method = "auto"
 #: A rule of composition other than ours: the one of SLOMO's published scripts.
 Compat = Literal["published"]

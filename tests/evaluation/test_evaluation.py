@@ -70,7 +70,8 @@ def test_errors_need_throughput(actual):
 def test_every_model_is_judged_on_the_same_rows(library, mixes):
     """All models of the library are compared, on as many predictions each, and the one that made the data wins."""
     found = evaluate(library, mixes)
-    assert set(found.models) == {"slomo-xgb", "dobrescu", "none"}
+    assert set(found.models) == {"composed", "slomo-xgb", "dobrescu", "none"}
+    assert found.models["composed"] == found.models["slomo-xgb"]  # nothing was chosen: the former default
     assert {item.predictions for item in found.models.values()} == {len(mixes)}
     assert found.models["slomo-xgb"].mape < min(found.models[name].mape for name in ("dobrescu", "none"))
     assert found.models["none"].bias > 0.0
@@ -98,7 +99,7 @@ def test_frame_has_a_row_per_prediction(library, mixes):
     """The frame holds every prediction with its error, from which the summary follows."""
     found = evaluate(library, mixes)
     frame = found.to_frame()
-    assert len(frame) == 3 * len(mixes)
+    assert len(frame) == 4 * len(mixes)
     ours = frame[frame["model"] == "slomo-xgb"]
     assert ours["error_percent"].abs().mean() == pytest.approx(found.models["slomo-xgb"].mape)
     assert "slomo-xgb" in found._repr_html_()

@@ -14,7 +14,6 @@ import click
 
 from slomo.cli.options import jobs_option, json_option, machine_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
-from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from slomo.evaluation.evaluate import Evaluation
@@ -120,17 +119,18 @@ def _predictions(library: "ModelLibrary", machine: str, seed: int) -> "tuple[Pre
 
 
 def _page(made: Demonstration, machine: str) -> str:
+    from slomo.evaluation.baselines import default_of
     from slomo.prediction.predictor import Predictor
     from slomo.report import sections
     from slomo.report.html import render_html
     from slomo.vocabulary.machine import load_machine
 
-    host = load_machine(machine)
+    host, answering = load_machine(machine), [name for name in [default_of(made.evaluation.models)] if name]
     parts = [
         sections.mixes_section(made.predictions, made.measured_mpps),
         sections.accuracy_section(made.evaluation),
-        sections.scatter_section(made.evaluation, DEFAULT_MODEL),
-        sections.per_nf_section(made.evaluation, (DEFAULT_MODEL,)),
+        *(sections.scatter_section(made.evaluation, name) for name in answering),
+        sections.per_nf_section(made.evaluation, answering),
         sections.pairs_section(Predictor(made.library), instances=host.cores_per_socket - 1),
         *(sections.surface_section(made.dataset, target, llc_mib=host.llc_mib) for target in made.dataset.targets[:2]),
         sections.dataset_section(made.dataset),

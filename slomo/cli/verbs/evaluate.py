@@ -18,7 +18,6 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
-from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from slomo.evaluation.evaluate import Evaluation
@@ -101,7 +100,13 @@ def command(
     if evaluation.sources:
         emit_table(("model", "noise [%]", "model [%]", "composition [%]", "total [%]"), _sources(evaluation))
         click.echo()
+    for name, found in evaluation.baselines.items():
+        note(f"{name} in its better form ({found['form']}): {found['mape']:.2f} %" + _times(found))
     note(f"{evaluation.mixes} mixes on {evaluation.machine}; intervals promise {100 * evaluation.nominal_coverage:g} %")
+
+
+def _times(found: dict[str, Any]) -> str:
+    return "" if found["times"] is None else f", {found['times']:.1f} times as far off as the {found['default']}"
 
 
 def _learn(budgets: str, profile: str | None, given: dict[str, Any], **shown: Any) -> None:
@@ -182,6 +187,7 @@ def _evaluated(
 def _write_report(evaluation: "Evaluation", path: str) -> None:
     from pathlib import Path
 
+    from slomo.evaluation.baselines import default_of
     from slomo.report.html import render_html
     from slomo.report.sections import (
         accuracy_section,
@@ -191,7 +197,7 @@ def _write_report(evaluation: "Evaluation", path: str) -> None:
         sources_section,
     )
 
-    shown = next(iter(model for model in (DEFAULT_MODEL, *evaluation.models) if model in evaluation.models))
+    shown = default_of(evaluation.models) or next(iter(evaluation.models))
     sections = [accuracy_section(evaluation), scatter_section(evaluation, shown), per_nf_section(evaluation)]
     if evaluation.sources:
         sections.append(sources_section(evaluation))

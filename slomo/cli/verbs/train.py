@@ -7,6 +7,7 @@ import click
 
 from slomo.cli.options import complete_models, json_option, models_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -29,35 +30,52 @@ if TYPE_CHECKING:
 def command(
     dataset: str, models: str | None, names: tuple[str, ...], targets: tuple[str, ...], seed: int | None, as_json: bool
 ) -> None:
-    """Fit one sensitivity model per network function of DATASET, and save them as data.
+    """Fit sensitivity models of every network function of DATASET, and save them as data.
 
     Rows of plans `solo` and `pressure` (and imported rows) are fitted; rows of `mix` only set the width of intervals.
-    Models of other network functions that DIR holds already stay there.
+    Models of other network functions that DIR holds already stay there; those of the same are replaced, which is said.
+    "Composed by" names the family that answers where none is named and no equilibrium is known: the first in the order
+    slomo-smooth, slomo-xgb, slomo-gp, slomo-gbr whose error, on calibration mixes and on runs left out, is not materially
+    worse than the best.
     """
     from slomo.records.catalog import find_dataset
     from slomo.workflow.train import train
 
     chosen = settings(models=models, seed=seed)
     library = train(find_dataset(dataset), models=names or None, targets=targets or None, seed=chosen.seed)
-    _kept(chosen.models).merge(library).save(chosen.models)
+    kept = _kept(chosen.models)
+    replaced = sorted(key for key in library if key in kept)
+    kept.merge(library).save(chosen.models)
     if as_json:
-        emit_json({"models": chosen.models, "network_functions": _entries(library)})
+        emit_json({"models": chosen.models, "network_functions": _entries(library), "replaced": replaced})
         return
-    rows = [(machine, key, model.solo_mpps, ", ".join(model.sensitivity)) for (machine, key), model in library.items()]
-    emit_table(("machine", "target", "solo [Mpps]", "models"), rows)
+    rows = [
+        (machine, key, model.solo_mpps, model.named(DEFAULT_MODEL), ", ".join(model.sensitivity))
+        for (machine, key), model in library.items()
+    ]
+    emit_table(("machine", "target", "solo [Mpps]", "composed by", "models"), rows)
+    if replaced:
+        names_replaced = ", ".join(f"'{key}' on {machine}" for machine, key in replaced)
+        note(f"note: replaced what {chosen.models} held of {names_replaced}")
     for entry in _entries(library):
         for name, reason in entry["left_out"].items():
             note(f"note: no model '{name}' of '{entry['target']}': {reason}")
+        for remark in entry["remarks"]:
+            note(f"note: '{entry['target']}': {remark}")
     note(f"{len(rows)} network functions saved in {chosen.models}")
 
 
 def _entries(library: "ModelLibrary") -> list[dict[str, Any]]:
+    from slomo.training.remarks import remarks
+
     return [
         {
             "machine": machine,
             "target": key,
             "solo_mpps": model.solo_mpps,
             "models": list(model.sensitivity),
+            "default": model.manifest.get("default", {}),
+            "remarks": list(remarks(model)),
             "left_out": dict(model.manifest.get("left_out", {})),
         }
         for (machine, key), model in library.items()

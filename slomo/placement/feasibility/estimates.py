@@ -154,7 +154,7 @@ class ThroughputEstimates:
             return self.is_stranger(machine, workload) and self.worst(machine) is not None
         if self.jointly(machine):
             return True
-        return self.model in found.sensitivity
+        return found.named(self.model) in found.sensitivity
 
     def jointly(self, machine: str) -> bool:
         """Say whether all mixes on a machine are predicted at their fixed point."""

@@ -18,6 +18,7 @@ def model_fingerprint(model: "NFModel", family: str) -> str:
     parts: list[Any] = [model.machine, model.workload.key, model.solo_mpps, model.solo_vector.to_dict()]
     parts.append(None if model.response is None else model.response.to_dict())
     parts.append(model.contentiousness.to_dict())
+    family = model.named(family)
     if family in model.sensitivity:
         sensitivity = model.sensitivity[family]
         parts += [sensitivity.to_dict(), getattr(sensitivity, "source", None)]

@@ -74,7 +74,7 @@ class Kinds:
         empty = ConformalCalibration(np.zeros(0), "none")
         if jointly:
             return [empty if each.response is None else each.response.calibration for each in self.models]
-        return [each.calibration.get(model, empty) for each in self.models]
+        return [each.calibration.get(each.named(model), empty) for each in self.models]
 
     def share_accelerators(self, who: Numbers) -> NDArray[np.bool_]:
         """Return in which mixes two tenants use the same accelerator."""

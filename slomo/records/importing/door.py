@@ -74,6 +74,9 @@ def _environment(
     path: Path, mapping: TableMapping, found: table_import.TableRows, frame: pd.DataFrame
 ) -> dict[str, Any]:
     stated: dict[str, float] = {}
+    shares = any(column.get("target") == "share" for column in mapping.columns.values())
+    if shares and "solo" not in mapping.data:
+        stated = {str(target): 1.0 for target in frame[schema.TARGET].unique()}
     if "solo" in mapping.data:
         solo = mapping.data["solo"]
         mpps = throughput_mpps(float(solo["value"]), solo.get("unit"))
@@ -81,6 +84,12 @@ def _environment(
     report = {"file": path.name, "rows": len(found.listed), "dropped": found.dropped}
     report |= {"unreported": found.unreported, "ignored": found.ignored}
     solo_known = bool(stated) or bool((frame[schema.PLAN] == schema.Plan.SOLO).any())
+    units = {
+        f"{schema.TRAFFIC_PREFIX}{column['feature']}": column["unit"]
+        for column in mapping.columns.values()
+        if "feature" in column and "unit" in column
+    }
+    report |= {"units": units} if units else {}
     note = {} if solo_known else {"solo": "not measured: slowdowns are relative to the best throughput measured"}
     environment = describe_environment("imported", host=False) | {"import": report | note}
     return environment | ({"stated_solo_mpps": stated} if stated and not math.isnan(sum(stated.values())) else {})

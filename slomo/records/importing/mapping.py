@@ -142,6 +142,34 @@ def throughput_mpps(value: float, unit: str | None, *, inverse: bool = False) ->
     return (1.0 / value if inverse else value) * unit_factor(unit, "Mpps")
 
 
+def target_mpps(value: float, column: Mapping[str, Any], solo_mpps: float) -> float:
+    """Return the throughput a cell of the target's column stands for [Mpps].
+
+    A response latency is that of a client that waits for each answer: one over it is the rate. A share is one of what
+    the target does alone, `solo_mpps`; 1 where that is not known, so that all throughputs are shares.
+
+    Examples
+    --------
+    >>> target_mpps(80.0, {"target": "share", "unit": "%"}, 2.5), target_mpps(4.0, {"target": "latency"}, 1.0)
+    (2.0, 0.25)
+    """
+    if column["target"] == "share":
+        return value * (0.01 if column.get("unit") == "%" else 1.0) * solo_mpps
+    unit = column.get("unit", "us") if column["target"] == "latency" else column.get("unit")
+    return throughput_mpps(value, unit, inverse=bool(column.get("inverse", False)))
+
+
+def _check_target(column: Mapping[str, Any]) -> None:
+    """Refuse a unit that the target's column cannot have."""
+    unit, kind = column.get("unit"), column["target"]
+    if kind == "share" and unit not in (None, "1", "%"):
+        raise InvalidValueError(f"a share of solo has no unit '{unit}'", hint="needed: 1 or %")
+    if kind == "latency" and unit is not None and UNITS.get(unit, ("",))[0] != "time":
+        raise InvalidValueError(f"a latency is no '{unit}'", hint="needed: ns, us, ms or s")
+    if kind == "throughput":
+        throughput_mpps(1.0, unit)
+
+
 def _check_columns(mapping: TableMapping) -> None:
     """Check what JSON Schema cannot: metric names, units, one target, nothing given twice."""
     targets = [name for name, column in mapping.columns.items() if "target" in column]
@@ -159,7 +187,7 @@ def _check_columns(mapping: TableMapping) -> None:
             if "metric" in column:
                 metric_factor(metric(column["metric"]), column.get("unit"))
             if "target" in column:
-                throughput_mpps(1.0, column.get("unit"))
+                _check_target(column)
         except SlomoError as error:
             raise mapping.fault(("columns", name), error.message, error.hint) from None
 

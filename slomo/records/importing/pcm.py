@@ -12,8 +12,9 @@ from typing import Any
 
 import slomo.records.rows as rows
 import slomo.records.schema as schema
-from slomo.errors import ConfigurationError, SlomoError
+from slomo.errors import ConfigurationError, MissingMetricError, SlomoError
 from slomo.records.importing.mapping import TableMapping, throughput_mpps
+from slomo.records.importing.results import listed_runs
 from slomo.records.importing.table import UNNAMED, TableRows
 from slomo.records.pcm.recording import PcmRecording, read_pcm
 from slomo.records.schema import Plan
@@ -33,10 +34,11 @@ def read_rows(path: Path, mapping: TableMapping) -> TableRows:
     """
     result = TableRows()
     recordings: dict[Path, PcmRecording] = {}
-    for index, run in enumerate(mapping.data["runs"]):
+    listed = listed_runs(path, mapping)
+    for index, run in enumerate(listed):
         phases = {}
         for phase in ("alone", "beside"):
-            place = _place(path, run, phase, len(mapping.data["runs"]))
+            place = _place(path, run, phase, len(listed))
             if place is not None and place not in recordings:
                 recordings[place] = _record(place, mapping)
             phases[phase] = None if place is None else recordings[place]
@@ -74,8 +76,8 @@ def _row(
     try:
         socket = _socket(mapping, alone, beside, core)
         own = None if beside is None else beside.core(core)
-        competition = None if alone is None else alone.socket(socket)
-        rest = None if beside is None or own is None else _others(beside, socket, own)
+        competition = None if alone is None else _whole(mapping, alone, socket)
+        rest = None if beside is None or own is None else _others(mapping, beside, socket, own)
     except SlomoError as error:
         raise ConfigurationError(f"{mapping.fault(position, error.message).message}", hint=error.hint) from None
     competitors = _competitors(run.get("competitors"), alone is not None)
@@ -128,11 +130,30 @@ def _competitors(listed: Sequence[Mapping[str, Any]] | None, contended: bool) ->
     )
 
 
-def _others(beside: PcmRecording, socket: int, own: MetricVector) -> MetricVector:
+def _whole(mapping: TableMapping, recording: PcmRecording, socket: int) -> MetricVector:
+    """Return a socket's metrics; on a machine of one socket those of the system, where sockets were not recorded."""
+    if socket in recording.sockets or not _one_socket(mapping, recording):
+        if not recording.sockets and "sockets" not in mapping.data:
+            raise MissingMetricError(
+                f"{recording.path}: has columns of the system but of no socket, and nothing says how many there are",
+                hint="write 'sockets: 1' in the mapping where the machine has one",
+            )
+        return recording.socket(socket)
+    return MetricVector(dict(recording.system()), scope=Scope.SOCKET)
+
+
+def _one_socket(mapping: TableMapping, recording: PcmRecording) -> bool:
+    stated = mapping.data.get("sockets")
+    if stated is None:
+        return bool(recording.cores) and len({recording.socket_of(core) for core in recording.cores}) == 1
+    return bool(stated == 1)
+
+
+def _others(mapping: TableMapping, beside: PcmRecording, socket: int, own: MetricVector) -> MetricVector:
     """Return the socket beside the target less the target's own share, where shares can be subtracted."""
     values: dict[str, float] = {}
-    if socket in beside.sockets:
-        for name, value in beside.socket(socket).items():
+    if socket in beside.sockets or (not beside.sockets and _one_socket(mapping, beside)):
+        for name, value in _whole(mapping, beside, socket).items():
             if METRICS[name].rule is not Rule.SUM:
                 values[name] = value
             elif name in own:

@@ -17,7 +17,9 @@ import slomo.records.rows as rows
 import slomo.records.schema as schema
 import slomo.records.tables as tables
 from slomo.errors import ConfigurationError, SlomoError
-from slomo.records.importing.mapping import TableMapping, metric_factor, throughput_mpps
+from slomo.records.importing.competitors import named_competitors
+from slomo.records.importing.mapping import TableMapping, metric_factor, target_mpps, throughput_mpps
+from slomo.records.importing.plausible import metric_fault, throughput_fault
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.metrics import metric, no_pressure
@@ -100,7 +102,7 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
     values = _Values(mapping, cells)
     for name, column in mapping.columns.items():
         values.read(name, column)
-    labels, count = values.labels, values.competitor_count()
+    labels, competitors = values.labels, values.competitors()
     try:
         target = mapping.workload(labels.get("nf"), values.traffic)
     except SlomoError as error:
@@ -110,14 +112,14 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
         if wrong is None:
             raise _BadRowError(error.message, next(iter(mapping.columns)), values.traffic) from None
         raise _BadRowError(error.message, sources[wrong], values.traffic.get(wrong)) from None
-    colocation = Colocation(labels.get("machine", str(mapping.data["machine"])), target, (Workload(UNNAMED),) * count)
-    if count == 0:
+    colocation = Colocation(labels.get("machine", str(mapping.data["machine"])), target, competitors)
+    if not competitors:
         pressure = no_pressure(felt=False)
         values.vectors |= {
             f"{prefix}.{name}": zero for prefix in ("competition", "beside") for name, zero in pressure.items()
         }
     return {
-        **rows.colocation_columns(colocation, Plan.IMPORTED if count else Plan.SOLO),
+        **rows.colocation_columns(colocation, _plan(mapping, colocation)),
         schema.TENANT: 0,
         schema.THROUGHPUT: values.throughput,
         schema.THROUGHPUT_CV: math.nan,
@@ -131,6 +133,13 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
         **values.features,
         **values.vectors,
     }
+
+
+def _plan(mapping: TableMapping, colocation: Colocation) -> Plan:
+    """Return what a row is for: named network functions make a mix, which calibrates and judges and is never fitted."""
+    if not colocation.competitors or any(workload.nf == UNNAMED for workload in colocation.competitors):
+        return Plan.IMPORTED if colocation.competitors else Plan.SOLO
+    return Plan(mapping.data["plan"]) if "plan" in mapping.data else rows.plan_of(colocation)
 
 
 class _Values:
@@ -162,6 +171,17 @@ class _Values:
             whole = column["traffic"] in ("packet_size_b", "flow_count")
             self.traffic[column["traffic"]] = round(value) if whole else value
 
+    def competitors(self) -> tuple[Workload, ...]:
+        """Return who runs beside the target; stand-ins where only their number is known."""
+        cell = self.labels.get("competitors")
+        if cell is None:
+            return (Workload(UNNAMED),) * self.competitor_count()
+        try:
+            return named_competitors(cell, self.mapping.data.get("traffic", {}))
+        except SlomoError as error:
+            column = next(name for name, item in self.mapping.columns.items() if item.get("label") == "competitors")
+            raise _BadRowError(error.message, column, cell) from None
+
     def competitor_count(self) -> int:
         """Return how many competitors the row has; one unnamed competition where nothing is said."""
         text = self.labels.get("competitor_count")
@@ -183,11 +203,17 @@ class _Values:
         place = schema.metric_column(prefix, wanted.name)
         # Several columns of one metric add up; where one of them is missing, so is the sum.
         self.vectors[place] = self.vectors.get(place, 0.0) + value * metric_factor(wanted, column.get("unit"))
+        if fault := metric_fault(wanted.name, wanted.unit, self.vectors[place]):
+            raise _BadRowError(fault, name, self.cells[name])
 
     def _throughput(self, name: str, column: Mapping[str, Any], value: float) -> None:
         if not value > 0.0:
             raise _BadRowError("needed a throughput above 0", name, self.cells[name])
-        self.throughput = throughput_mpps(value, column.get("unit"), inverse=bool(column.get("inverse", False)))
+        solo = self.mapping.data.get("solo")
+        alone = 1.0 if solo is None else throughput_mpps(float(solo["value"]), solo.get("unit"))
+        self.throughput = target_mpps(value, column, alone)
+        if fault := throughput_fault(self.throughput):
+            raise _BadRowError(fault, name, self.cells[name])
 
     def _number(self, name: str) -> float:
         cell = self.cells[name]
@@ -230,14 +256,33 @@ def _read_table(path: Path, mapping: TableMapping) -> MeasuredTable:
             f"{path}: holds no row", hint="is the header missing? Then list the columns under 'names'"
         )
     tables.check_cells(path, len(numbered), len(names))
-    if len(set(names)) != len(names):
-        raise ConfigurationError(f"{path}: a column name occurs twice: {', '.join(names)}")
+    _check_names(path, names)
     for line, row in numbered:
         if len(row) != len(names):
             raise ConfigurationError(
                 f"{path}, line {line}: {len(row)} values, needed {len(names)}", hint=f"columns: {', '.join(names)}"
             )
     return MeasuredTable(path, names, [row for _, row in numbered], [line for line, _ in numbered])
+
+
+def _check_names(path: Path, names: list[str]) -> None:
+    """Refuse a header with a name twice, or with something that is no name."""
+    twice = [f"'{name}' (columns {', '.join(map(str, _places(names, name)))})" for name in dict.fromkeys(names)
+             if names.count(name) > 1]  # fmt: skip
+    if twice:
+        raise ConfigurationError(
+            f"{path}: a column name occurs twice: {'; '.join(twice)}", hint="rename one, or list 'names' in the mapping"
+        )
+    odd = [place for place, name in enumerate(names, start=1) if not name or not name.isprintable() or len(name) > 200]
+    if odd:
+        raise ConfigurationError(
+            f"{path}: column {odd[0]} of {len(names)} has no readable name: {names[odd[0] - 1][:40]!r}",
+            hint="is the separator right, and the first line a header? Else list 'names' in the mapping",
+        )
+
+
+def _places(names: list[str], wanted: str) -> list[int]:
+    return [place for place, name in enumerate(names, start=1) if name == wanted]
 
 
 def _split(path: Path, text: str, separator: str | None, comment: str) -> list[tuple[int, list[str]]]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import MissingMetricError
 from slomo.records.pcm.csv import Dialect, PcmText, read_pcm_text
+from slomo.records.pcm.rounding import unrounded
 from slomo.records.pcm.units import Floats, Interval, Unit, intervals, plain, times, unit_columns
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Scope
@@ -186,6 +187,8 @@ def read_pcm(path: str | Path, *, interval_s: float | None = None, nominal_mhz: 
     interval = intervals(text, columns, interval_s, nominal_mhz)
     unavailable: dict[str, str] = {}
     values = {unit: _convert(text, names, interval) for unit, names in columns.items()}
+    for unit, names in columns.items():
+        unrounded(values[unit], text, names, interval, _threads(unit, columns))
     broken = {unit: _broken(text, names) for unit, names in columns.items()}
     dropped: dict[str, int] = {CUT: text.cut_lines} if text.cut_lines else {}
     lines = _kept_lines(text, interval, dropped)
@@ -224,6 +227,15 @@ def _convert(text: PcmText, columns: Mapping[str, list[int]], interval: Interval
     if links:
         values["UPI"] = _no_negatives(text.values[:, links].mean(axis=1) / 100.0)
     return values
+
+
+def _threads(unit: Unit, units: Mapping[Unit, object]) -> int:
+    """Return over how many hardware threads PCM averages a unit; 0 where the file does not tell."""
+    if unit.scope is Scope.CORE:
+        return 1
+    return sum(
+        each.scope is Scope.CORE and (unit.scope is Scope.SYSTEM or each.socket == unit.socket) for each in units
+    )
 
 
 def _refine(values: dict[str, Floats]) -> None:

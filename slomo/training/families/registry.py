@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from slomo.errors import InvalidValueError
 from slomo.models.base import ModelFamily
 from slomo.plugins import load_plugin, require_name
-from slomo.vocabulary.defaults import DEFAULT_MODEL, model_named
+from slomo.vocabulary.defaults import FORMER_DEFAULT, model_named
 
 #: Entry points under which other packages give families.
 GROUP = "slomo.models"
@@ -30,8 +30,8 @@ _FAMILIES: dict[str, tuple[str, str, str]] = {
     "none": ("no_interference", "NoInterferenceFamily", "no interference: solo throughput"),
 }
 
-#: What is used where no model is named.
-DEFAULT = DEFAULT_MODEL
+#: What one family judges a profile by while it grows (`slomo.training.assessment`); predictions have a choice of theirs.
+DEFAULT = FORMER_DEFAULT
 
 
 def model_names() -> tuple[str, ...]:

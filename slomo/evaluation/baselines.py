@@ -1,0 +1,91 @@
+"""Baselines in their better form: a line or a falling curve over one metric, whichever was closer on the mixes judged.
+
+SLOMO (SIGCOMM'20) section 7.2 fits lines; Dobrescu et al. (NSDI'12) figure 9 and Bubble-Up (MICRO'11) figure 3 draw
+curves. The choice is made with the answers at hand, in favour of the baseline.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM
+
+#: Whose predictor -> its forms among the names of models.
+FORMS = {"Dobrescu": ("dobrescu", "dobrescu-curve"), "Bubble-Up": ("bubbleup", "bubbleup-curve")}
+#: What a form is called where the other one was worse.
+BETTER = " (better form)"
+_DEFAULTS = (DEFAULT_MODEL, EQUILIBRIUM, COMPOSED)
+Row = TypeVar("Row")
+
+
+def better_forms(errors: Mapping[str, float]) -> dict[str, str]:
+    """Return the form of each baseline with the smaller mean error; nothing for one without both forms.
+
+    Examples
+    --------
+    >>> better_forms({"dobrescu": 5.9, "dobrescu-curve": 2.3, "bubbleup": 3.6})
+    {'Dobrescu': 'dobrescu-curve'}
+    """
+    return {
+        name: min(forms, key=lambda form: errors[form])
+        for name, forms in FORMS.items()
+        if all(form in errors for form in forms)
+    }
+
+
+def in_better_form(rows: Mapping[str, Row], errors: Mapping[str, float]) -> dict[str, Row]:
+    """Return the rows of a table without the worse form of each baseline, the better one labelled as that.
+
+    Examples
+    --------
+    >>> in_better_form({"mean": 1, "dobrescu": 2, "dobrescu-curve": 3}, {"dobrescu": 5.9, "dobrescu-curve": 2.3})
+    {'mean': 1, 'dobrescu-curve (better form)': 3}
+    """
+    better = better_forms(errors)
+    worse = {form for name in better for form in FORMS[name]} - set(better.values())
+    labelled = {form: form + BETTER for form in better.values()}
+    return {labelled.get(name, name): row for name, row in rows.items() if name not in worse}
+
+
+def default_of(models: Mapping[str, Any]) -> str | None:
+    """Return which row of an evaluation answers where no model is named; None where it was not asked for.
+
+    Examples
+    --------
+    >>> default_of({"slomo-gp": 1, "composed": 2, "equilibrium": 3})
+    'equilibrium'
+    """
+    return next((name for name in _DEFAULTS if name in models), None)
+
+
+def beside_baselines(errors: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """Return, for each baseline, its better form, its mean error [%], and how many times as far off as the default.
+
+    Examples
+    --------
+    >>> beside_baselines({"equilibrium": 0.5, "dobrescu": 5.9, "dobrescu-curve": 2.0})
+    {'Dobrescu': {'form': 'dobrescu-curve', 'mape': 2.0, 'default': 'equilibrium', 'times': 4.0}}
+    """
+    ours = default_of(errors)
+    found = {}
+    for name, form in better_forms(errors).items():
+        times = errors[form] / errors[ours] if ours is not None and errors[ours] > 0.0 else None
+        found[name] = {"form": form, "mape": errors[form], "default": ours, "times": times}
+    return found
+
+
+def curves_in_better_form(curves: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, float]]:
+    """Return learning curves with one row per baseline: at every number of runs the form that was closer there.
+
+    Examples
+    --------
+    >>> curves_in_better_form({"dobrescu": {20: 5.0, 60: 4.0}, "dobrescu-curve": {20: 6.0, 60: 2.0}})
+    {'dobrescu, better form': {20: 5.0, 60: 2.0}}
+    """
+    result: dict[str, dict[int, float]] = {}
+    for name, points in curves.items():
+        forms = next((each for each in FORMS.values() if name in each and all(form in curves for form in each)), None)
+        if forms is None:
+            result[name] = dict(points)
+        elif name == forms[0]:
+            result[f"{name}, better form"] = {runs: min(curves[form][runs] for form in forms) for runs in points}
+    return result

@@ -1,0 +1,54 @@
+"""Competitors as a cell of a table names them: ``lpm + 2 x snort``, ``lpm;snort:2``, nothing for a run alone.
+
+One's own co-locations, written down by name, calibrate intervals and judge models; nothing is ever fitted to them.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from slomo.errors import InvalidValueError
+from slomo.vocabulary.workload import Traffic, Workload
+from slomo.vocabulary.workload_text import parse_instances
+
+_TIMES = re.compile(r"^(\d+)\s*[x*]\s*(\S.*)$")
+_NOBODY = ("", "-", "none", "nobody", "alone")
+
+
+def named_competitors(cell: str, traffic: Mapping[str, Any]) -> tuple[Workload, ...]:
+    """Return the competitors that a cell names, one entry per instance.
+
+    Parameters
+    ----------
+    cell : str
+        Workloads as everywhere, joined by ``+`` or ``;``, several of one as ``2 x NF`` or ``NF:2``.
+    traffic : mapping
+        Traffic of those that do not spell theirs (``NF@1518B,1000f``): what the table says of all its rows.
+
+    Raises
+    ------
+    InvalidValueError
+        For a text that names no workload.
+
+    Examples
+    --------
+    >>> [workload.nf for workload in named_competitors("lpm + 2 x snort", {})]
+    ['lpm', 'snort', 'snort']
+    >>> [workload.key for workload in named_competitors("acl@64B,10f:1; nat", {"packet_size_b": 1518})]
+    ['acl@64B,10f', 'nat@1518B,100000f']
+    >>> named_competitors("-", {})
+    ()
+    """
+    if cell.strip().lower() in _NOBODY:
+        return ()
+    result: list[Workload] = []
+    for part in re.split(r";|\s\+\s|\+(?=\s)|(?<=\s)\+", cell):
+        times = _TIMES.match(part.strip())
+        if not part.strip():
+            raise InvalidValueError(f"'{cell}' names nobody between two separators", hint="lpm + 2 x snort")
+        workload, count = parse_instances(times[2] if times else part)
+        if "@" not in part:
+            workload = replace(workload, traffic=Traffic(**traffic))
+        result += [workload] * (count * (int(times[1]) if times else 1))
+    return tuple(result)

@@ -1,0 +1,58 @@
+"""Is a number what a counter or a port can say: the commonest fault of a mapping is a unit, and that shows in size.
+
+Bounds are far above any machine of today, so that what exceeds them is a wrong unit and no fast machine.
+"""
+
+import math
+
+#: A 1.6 Tbit/s port carries this many packets of 64 bytes (20 bytes of framing each) [Mpps].
+MOST_MPPS = 1.6e12 / (8.0 * (64 + 20)) / 1e6
+#: Metric -> most that is believed, in the vocabulary's unit.
+_MOST = {
+    "IPC": 16.0,
+    "EXEC": 16.0,
+    "FREQ": 10.0,
+    "AFREQ": 10.0,
+    "L3HIT": 1.0,
+    "L2HIT": 1.0,
+    "L3OCC": 64.0 * 2.0**20,
+    "READ": 20_000.0,
+    "WRITE": 20_000.0,
+    "LMB": 20e6,
+    "RMB": 20e6,
+    "INST": 10e6,
+    "L3MISS": 1e6,
+    "L2MISS": 1e6,
+}
+#: Units in which the same number would be believed, finest last.
+_RATES = (("kpps", 1e3), ("pps", 1e6))
+
+
+def throughput_fault(mpps: float) -> str | None:
+    """Return what is wrong with a throughput; None where it can be.
+
+    Examples
+    --------
+    >>> throughput_fault(14.88) is None
+    True
+    >>> throughput_fault(2_100_000.0)
+    'that is 2.1e+06 Mpps, and no port carries more than 2381; is it in pps?'
+    """
+    if not mpps > MOST_MPPS:
+        return None
+    fitting = next((name for name, factor in _RATES if mpps / factor <= MOST_MPPS / 10.0), "another unit")
+    return f"that is {mpps:.4g} Mpps, and no port carries more than {MOST_MPPS:.0f}; is it in {fitting}?"
+
+
+def metric_fault(name: str, unit: str, value: float) -> str | None:
+    """Return what is wrong with a value of a metric, in the vocabulary's unit; None where it can be.
+
+    Examples
+    --------
+    >>> metric_fault("L3HIT", "1", 87.0)
+    'that is 87 1 of L3HIT, believed is at most 1; give its unit'
+    """
+    most = _MOST.get(name, math.inf)
+    if not value > most * (1.0 + 1e-6):
+        return None
+    return f"that is {value:.4g} {unit} of {name}, believed is at most {most:g}; give its unit"

@@ -1,0 +1,92 @@
+"""A file of results beside PCM recordings: one run per row, which names its recordings and holds the throughput.
+
+PCM knows no packets and a traffic generator no counters; whoever measures has both files, and joins them by name.
+"""
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import slomo.records.tables as tables
+from slomo.errors import ConfigurationError, SlomoError
+from slomo.records.importing.competitors import named_competitors
+from slomo.records.importing.mapping import TableMapping
+
+Run = dict[str, Any]
+
+
+def listed_runs(path: Path, mapping: TableMapping) -> list[Run]:
+    """Return the runs of a mapping of kind ``pcm``, as it lists them or as its file of results does.
+
+    Parameters
+    ----------
+    path : Path
+        Folder of the recordings, or one of them.
+    mapping : TableMapping
+        With ``runs`` or ``results``.
+
+    Raises
+    ------
+    ConfigurationError
+        Where the file lacks a column, or a row a number; names file, line and column.
+    """
+    if "results" not in mapping.data:
+        return list(mapping.data["runs"])
+    wanted = mapping.data["results"]
+    place = (path if path.is_dir() else path.parent) / str(wanted["file"])
+    reader = csv.DictReader(io.StringIO(tables.read_text(place)), delimiter=wanted.get("separator", ","))
+    reader.fieldnames = names = [name.strip() for name in reader.fieldnames or ()]
+    for part in ("throughput", "alone", "beside", "competitors", "target_core"):
+        if part in wanted and wanted[part] not in names:
+            raise mapping.fault(("results", part), f"{place} has no column '{wanted[part]}'", _known(names))
+    found = [_run(wanted, row, f"{place}, line {reader.line_num}", mapping) for row in reader]
+    if not found:
+        raise ConfigurationError(f"{place}: holds no row", hint="needed: one row per run")
+    return found
+
+
+def _run(wanted: Mapping[str, Any], row: Mapping[str, Any], where: str, mapping: TableMapping) -> Run:
+    """Return one row as the mapping would list it."""
+    cells = {name: str(value or "").strip() for name, value in row.items() if isinstance(name, str)}
+    run: Run = {"throughput": {"value": _number(cells, wanted["throughput"], where)}}
+    if "unit" in wanted:
+        run["throughput"]["unit"] = wanted["unit"]
+    for phase in ("alone", "beside"):
+        if phase in wanted and cells[wanted[phase]]:
+            run[phase] = cells[wanted[phase]]
+    if "target_core" in wanted:
+        run["target_core"] = int(_number(cells, wanted["target_core"], where, least=0.0))
+    if "competitors" in wanted:
+        try:
+            named = named_competitors(cells[wanted["competitors"]], mapping.data.get("traffic", {}))
+        except SlomoError as error:
+            raise ConfigurationError(
+                f"{where}, column '{wanted['competitors']}': {error.message}", hint=error.hint
+            ) from None
+        run["competitors"] = [_listed(workload) for workload in named]
+    return run | ({"plan": wanted["plan"]} if "plan" in wanted else {})
+
+
+def _listed(workload: Any) -> dict[str, Any]:
+    described = workload.to_dict()
+    traffic = {name: value for name, value in described["traffic"].items() if value is not None}
+    return {"nf": workload.nf, "configuration": described["configuration"], "traffic": traffic}
+
+
+def _number(cells: Mapping[str, str], column: str, where: str, least: float = 1e-300) -> float:
+    try:
+        value = float(cells[column])
+    except ValueError:
+        value = float("nan")
+    if not least <= value < float("inf"):
+        raise ConfigurationError(
+            f"{where}, column '{column}': got '{cells[column]}', needed a number"
+            + (" above 0" if least > 0.0 else " of 0 or more")
+        )
+    return value
+
+
+def _known(names: list[str]) -> str:
+    return f"it has: {', '.join(names)}"

@@ -1,0 +1,48 @@
+"""Zeros that are rounding: PCM prints two or three decimals, and an idle core's EXEC of 0.002 as 0.00.
+
+INST, ACYC and TIME(ticks) are printed in millions with more digits. EXEC is INST over TIME, FREQ is ACYC over TIME, IPC
+is INST over ACYC (opcm/pcm, cpucounters.h: getExecUsage, getRelativeFrequency over active time, getIPC).
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.records.pcm.csv import PcmText
+from slomo.records.pcm.units import Interval
+
+Floats = NDArray[np.float64]
+
+
+def unrounded(
+    values: dict[str, Floats], text: PcmText, columns: Mapping[str, Sequence[int]], interval: Interval, threads: int
+) -> None:
+    """Replace zeros of EXEC, FREQ and IPC by what finer columns of the same unit say, where these are above 0.
+
+    Parameters
+    ----------
+    values : dict of str to ndarray, shape (samples,)
+        A unit's metrics; changed in place.
+    text, columns, interval
+        The file, the unit's columns and the length of its samples (TIME in millions of ticks).
+    threads : int
+        Hardware threads that PCM averages the unit over; 0 where that is not known, then only IPC can be told.
+    """
+    given = {name: text.values[:, columns[name][0]] for name in ("INST", "ACYC") if name in columns}
+    time = interval.ticks * threads if threads else np.full(len(text.stamps), np.nan)
+    if "INST" in given:
+        _finer(values, "EXEC", given["INST"], time)
+    if "ACYC" in given:
+        _finer(values, "FREQ", given["ACYC"], time)
+        if "INST" in given:
+            _finer(values, "IPC", given["INST"], given["ACYC"])
+
+
+def _finer(values: dict[str, Floats], name: str, above: Floats, below: Floats) -> None:
+    if name not in values:
+        return
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quotient = above / below
+    rounded = (values[name] == 0.0) & np.isfinite(quotient) & (quotient > 0.0)
+    values[name] = np.where(rounded, quotient, values[name])

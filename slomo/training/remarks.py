@@ -1,0 +1,31 @@
+"""What whoever trained should know about a model before asking it: too few scores, nothing to learn, no mixes."""
+
+from slomo.models.nf_model import NFModel
+from slomo.vocabulary.defaults import DEFAULT_MODEL
+
+#: Coverage that predictions have where none is asked for.
+USUAL_COVERAGE = 0.9
+
+
+def remarks(model: NFModel, coverage: float = USUAL_COVERAGE) -> tuple[str, ...]:
+    """Return what is to be said about a model, one sentence each; nothing where all is well.
+
+    Parameters
+    ----------
+    model : NFModel
+        As training made it.
+    coverage : float
+        Coverage of intervals that will be asked for, above 0 and below 1.
+    """
+    found = []
+    rows = model.manifest.get("rows", {})
+    if rows.get("settings", 0) > 1 and rows.get("throughputs") == 1:
+        found.append(f"its throughput is the same in all {rows['fitted']} rows: there is nothing to learn from them")
+    calibration = model.calibration.get(model.named(DEFAULT_MODEL))
+    lacking = 0 if calibration is None else calibration.missing(coverage)
+    if calibration is not None and lacking:
+        found.append(
+            f"intervals of {100 * coverage:g} % need {lacking} more rows than the {calibration.count} there are; "
+            "until then they span everything it can do"
+        )
+    return tuple(found)

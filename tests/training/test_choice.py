@@ -1,0 +1,57 @@
+"""The family that answers where none is named is chosen per network function, and remembered."""
+
+from dataclasses import replace
+
+import pytest
+
+from slomo.models.library import ModelLibrary
+from slomo.prediction.predictor import Predictor
+from slomo.training.choice import BASELINES, MATERIAL, candidates, chosen_of
+from slomo.training.training import train
+
+
+@pytest.fixture(scope="module")
+def trained(toy_profile):
+    """A library with two families of ours and two baselines."""
+    return train(toy_profile, models=["mean", "dobrescu", "slomo-xgb", "slomo-gp"])
+
+
+def test_the_choice_is_never_materially_worse_than_the_best(trained) -> None:
+    """For every network function the recorded error of the chosen family is near the least, and no baseline's."""
+    for model in trained.values():
+        told = model.manifest["default"]
+        errors = told["error_percent_of_solo"]
+        assert model.chosen == told["family"] == model.named("default")
+        assert model.chosen not in BASELINES
+        assert errors[model.chosen] <= max(min(errors.values()) * (1.0 + MATERIAL), min(errors.values()) + 0.03)
+
+
+def test_the_default_answers_as_the_chosen_family(trained, tmp_path) -> None:
+    """Composing without a name gives the bits of the chosen family, says its name, and does so after saving."""
+    loaded = ModelLibrary.load(trained.save(tmp_path / "models"))
+    for library in (trained, loaded):
+        (machine, key), model = next(iter(library.items()))
+        others = [workload.key for workload in Predictor(library, machine).workloads[:2]]
+        found = Predictor(library, machine, method="composed").predict(key, others)
+        named = Predictor(library, machine, model.chosen, method="composed").predict(key, others)
+        assert (found.throughput_mpps, found.interval, found.model) == (
+            named.throughput_mpps,
+            named.interval,
+            model.chosen,
+        )
+
+
+def test_libraries_that_chose_nothing_answer_as_before(trained) -> None:
+    """Without a recorded choice the former default answers, and the first family where that is missing."""
+    model = replace(next(iter(trained.values())), chosen="")
+    assert model.named("default") == "slomo-xgb"
+    assert replace(model, sensitivity={"mean": model.sensitivity["mean"]}).named("default") == "mean"
+
+
+def test_a_monotone_family_goes_first_unless_it_is_materially_worse(trained) -> None:
+    """Equal errors choose the smooth monotone network; a baseline is a candidate only alone."""
+    assert chosen_of({"slomo-smooth": 1.0, "slomo-xgb": 1.0, "slomo-gp": 0.95}) == "slomo-smooth"
+    assert chosen_of({"slomo-smooth": 1.0, "slomo-xgb": 0.8, "slomo-gp": 0.5}) == "slomo-gp"
+    model = next(iter(trained.values()))
+    assert candidates(model) == ["slomo-xgb", "slomo-gp"]
+    assert candidates(replace(model, sensitivity={"mean": model.sensitivity["mean"]})) == ["mean"]
