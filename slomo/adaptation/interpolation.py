@@ -242,7 +242,7 @@ def _blended_profile(
 
 def _blended_response(given: Sequence[ServerResponse | None], way: InterpolationPath) -> ServerResponse | None:
     found = [response for response in given if response is not None]
-    if len(found) < len(given) or len({response.pressure_names for response in found}) > 1:
+    if len(found) < len(given) or len({response.sensitivity.feature_names for response in found}) > 1:
         return None
     one, other = found[way.below], found[way.below + 1]
     profile = _blended_profile(one.profile, other.profile, way.share)

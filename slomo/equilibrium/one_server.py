@@ -119,8 +119,8 @@ class OneServer:
             model = self.models[place]
             assert model.response is not None
             alone = len(self.models) == 1
-            rows = self.pressure[0, place : place + 1]
-            self._read[place] = model.solo_mpps if alone else float(model.response.sensitivity.predict_mpps(rows)[0])
+            felt, many = self.pressure[0, place : place + 1], np.full(1, len(self.models) - 1.0)
+            self._read[place] = model.solo_mpps if alone else float(model.response.rows_mpps(felt, many)[0])
         return self._read[place]
 
     def _load(self, place: int) -> float:

@@ -246,7 +246,8 @@ def _solved(
     responses, rest, present = bench.responses, bench.settle(members, most, asked.tries), members >= 0
     pressure = rest.felt * present[:, :, None]
     mpps = np.zeros(members.shape)
-    mpps[read] = read_mpps(responses, members[read], pressure[read])
+    neighbours = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1.0, members.shape)
+    mpps[read] = read_mpps(responses, members[read], pressure[read], neighbours[read])
     alone = present & (present.sum(axis=1) == 1)[:, None]
     if alone.any():
         mpps[alone] = np.array([model.solo_mpps for model in models])[members[alone]]

@@ -173,9 +173,12 @@ def interval_scores(response: ServerResponse, coverage: float) -> tuple[tuple[fl
     return tuple(low.tolist()), tuple(high.tolist())
 
 
-def read_mpps(responses: Sequence[ServerResponse], who: NDArray[np.int64], pressure: Floats) -> Floats:
-    """Return throughput [Mpps] of NF `who[i]` under `pressure[i]`."""
+def read_mpps(
+    responses: Sequence[ServerResponse], who: NDArray[np.int64], pressure: Floats, neighbours: Floats
+) -> Floats:
+    """Return throughput [Mpps] of NF `who[i]` under `pressure[i]` of so many neighbours."""
     mpps = np.zeros(len(who))
     for number in np.unique(who):
-        mpps[who == number] = responses[number].sensitivity.predict_mpps(pressure[who == number])
+        mine = who == number
+        mpps[mine] = responses[number].rows_mpps(pressure[mine], neighbours[mine])
     return mpps

@@ -126,18 +126,22 @@ class Solved:
         if len(rest.models) == 1:
             return Explanation(0.0, {}, 0.0)
         family = subject.response.sensitivity
-        own = self._own_values(number, subject.response.pressure_names)
-        return explain(family.predict_mpps, family.feature_names, rest.felt(here), subject.solo_mpps, own)
+        response, felt = subject.response, rest.felt(here)[np.newaxis]
+        row = response.inputs(felt, np.full(1, len(rest.models) - 1.0))[0]
+        return explain(family.predict_mpps, family.feature_names, row, subject.solo_mpps, self._own_values(number))
 
-    def _own_values(self, number: int, pressures: tuple[str, ...]) -> dict[str, Floats]:
+    def _own_values(self, number: int) -> dict[str, Floats]:
         """Return what each kind of neighbour contributes to the pressure, all its instances together."""
+        response = self.server.tenants[number].model.response
+        assert response is not None
         names, vectors = self.at[number][0].vectors
-        columns = [names.index(name) for name in pressures]
+        columns = [names.index(name) for name in response.pressure_names]
         shares: dict[str, Floats] = {}
         for other in self.server.on(self.server.sockets[number]):
             if other != number:
                 rest, here = self.at[other]
-                values = np.nan_to_num(vectors[rest.place[here]][columns])
+                felt = np.nan_to_num(vectors[rest.place[here]][columns])
+                values = response.inputs(felt[np.newaxis], np.ones(1))[0]
                 key = label(self.server.tenants[other].workload)
-                shares[key] = shares.get(key, np.zeros(len(columns))) + values
+                shares[key] = shares.get(key, np.zeros(len(values))) + values
         return shares

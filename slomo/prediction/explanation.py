@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.models.responses.server_response import NEIGHBOURS
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Rule
 
@@ -274,4 +275,6 @@ def _shapley_weights(count: int) -> Floats:
 def _none(name: str) -> float | None:
     """Return the value of a metric without competition; None where it has none."""
     found = METRICS.get(name)
+    if name == NEIGHBOURS:
+        return 0.0
     return 0.0 if found is not None and found.rule in (Rule.SUM, Rule.PER_CORE) else None

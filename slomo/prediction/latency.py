@@ -45,7 +45,9 @@ def latency_of(server: TenantModels, saturated: Prediction, beside: ServerPredic
     tenant = server.tenants[0]
     assert tenant.offered_mpps is not None
     mpps, felt = saturated.throughput_mpps, _felt(beside, tenant.model)
-    answer = _answer(_Case(tenant.model, tenant.offered_mpps, mpps, felt, saturated.coverage), saturated.interval)
+    many = len(beside.tenants) - 1
+    case = _Case(tenant.model, tenant.offered_mpps, mpps, felt, many, saturated.coverage)
+    answer = _answer(case, saturated.interval)
     reasons = (*answer.reasons, *saturated.reasons)
     if tenant.adapted and answer.percentiles_us:
         reasons = (*reasons, "latency in units of the time per packet taken from the nearest profile")
@@ -85,12 +87,14 @@ class _Case:
     offered_mpps: float
     possible_mpps: float
     felt: Floats
+    neighbours: int
     coverage: float
 
     def busy(self, possible_mpps: Floats) -> Floats:
         """Return the share of its time it is busy, were this what it can serve."""
         felt = np.broadcast_to(self.felt, (len(possible_mpps), len(self.felt)))
-        return busy_share(self.model.response, felt, self.offered_mpps / possible_mpps)
+        many = np.full(len(felt), float(self.neighbours))
+        return busy_share(self.model.response, felt, self.offered_mpps / possible_mpps, many)
 
 
 def _felt(server: ServerPrediction, model: NFModel) -> Floats:

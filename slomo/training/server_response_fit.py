@@ -22,7 +22,7 @@ from slomo.models.intervals import calibrate
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import BUSIEST, arrival_scores
-from slomo.models.responses.server_response import ServerResponse
+from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
 from slomo.training.calibration import ENOUGH_IN_ALL, MixRows, calibrated_on, mix_rows
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.monotone_network import MonotoneFamily
@@ -63,13 +63,14 @@ def fit_server_response(subject: Subject, seed: int) -> ServerResponse | None:
     profile = ContentiousnessProfile(
         subject.own_names, names, solo_vector(subject), {}, scale, limit, weights[:, :-1], low, high
     )
-    guess = _held_out(subject, names, pressure, mpps, folds(subject.groups[whole], seed), seed)
+    read, rows = (*names, NEIGHBOURS), np.column_stack([pressure, subject.counts[whole]])
+    guess = _held_out(subject, read, rows, mpps, folds(subject.groups[whole], seed), seed)
     return ServerResponse(
         profile=profile,
         speed=weights[:, -1],
         slowest_mpps=float(mpps.min()),
         fastest_mpps=float(mpps.max()),
-        sensitivity=_throughput(subject, names, pressure, mpps, seed),
+        sensitivity=_throughput(subject, read, rows, mpps, seed),
         calibration=calibrate(mpps, guess, subject.solo_mpps, "cross-validation"),
         applicability=applicability(names, pressure),
         full_kib=_full_kib(subject, names, pressure, own),

@@ -19,7 +19,7 @@ def test_every_model_is_judged_at_every_budget(bench, capsys, tmp_path: Path) ->
 
     assert found["budgets"] == [15, 40]
     curves = found["mean_error_percent"]
-    assert set(curves) == {*model_names(), PUBLISHED}
+    assert set(curves) == {"default", *model_names(), PUBLISHED}
     assert all(set(points) == {"15", "40"} for points in curves.values())
     assert curves["none"]["15"] == curves["none"]["40"] > curves["slomo-xgb"]["40"]
     assert curves["slomo-gbr"]["40"] != curves[PUBLISHED]["40"]

@@ -202,7 +202,9 @@ def load_basis(load: Floats, possible_mpps: Floats, solo_mpps: float, knots: Flo
     return np.hstack([np.ones_like(at), pieces, slower])
 
 
-def busy_share(response: ServerResponse | None, pressure: Floats, load: Floats) -> Floats:
+def busy_share(
+    response: ServerResponse | None, pressure: Floats, load: Floats, neighbours: Floats | None = None
+) -> Floats:
     """Return the share of its time that an NF is busy, shape ``(n,)``, at loads of what it serves when saturated.
 
     What a cache holds depends on the order of accesses, not on their speed: an NF busy half of its time beside others
@@ -217,6 +219,8 @@ def busy_share(response: ServerResponse | None, pressure: Floats, load: Floats) 
         What it feels beside them; NaN where that is not known.
     load : ndarray, shape (n,)
         Offered over possible throughput, above 0.
+    neighbours : ndarray, shape (n,), optional
+        From how many; one by default.
 
     Examples
     --------
@@ -228,11 +232,12 @@ def busy_share(response: ServerResponse | None, pressure: Floats, load: Floats) 
         return load
     flowing = np.array([METRICS[name].kind in (Kind.RATE, Kind.BANDWIDTH) for name in response.pressure_names])
     felt = np.nan_to_num(pressure)
-    saturated = response.sensitivity.predict_mpps(felt)
+    many = np.ones(len(felt)) if neighbours is None else neighbours
+    saturated = response.rows_mpps(felt, many)
     busy = load.copy()
     for _ in range(_ROUNDS):
         faster = np.where(flowing, 1.0 / np.clip(busy, 1e-3, 1.0)[:, np.newaxis], 1.0)
-        slowed = np.minimum(response.sensitivity.predict_mpps(felt * faster), saturated)
+        slowed = np.minimum(response.rows_mpps(felt * faster, many), saturated)
         longer = load * saturated / np.maximum(slowed, 1e-9)
         busy = 0.5 * busy + 0.5 * np.where(load < 1.0, np.clip(longer, load, _FULL), load)
     return busy

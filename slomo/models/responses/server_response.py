@@ -19,6 +19,9 @@ from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.responses.sensitivity import sensitivity_from_dict
 
+#: Feature beside the pressures: one neighbour has fewer accesses in flight than several that make the same pressure.
+NEIGHBOURS = "neighbours"
+
 
 @dataclass(frozen=True, eq=False)
 class ServerResponse:
@@ -33,7 +36,8 @@ class ServerResponse:
     slowest_mpps, fastest_mpps : float
         Range of throughput measured [Mpps].
     sensitivity : SensitivityModel
-        Throughput as a function of the same pressure; exact, read once the fixed point is found.
+        Throughput as a function of the same pressure and, last, of :data:`NEIGHBOURS`; exact, read once the fixed
+        point is found. Models of earlier versions read the pressure alone.
     calibration : ConformalCalibration
         Widths of its intervals.
     applicability : Applicability
@@ -58,6 +62,16 @@ class ServerResponse:
     def pressure_names(self) -> tuple[str, ...]:
         """Metrics of the pressure, in order."""
         return self.profile.pressure_names
+
+    def rows_mpps(self, pressure: Floats, neighbours: Floats) -> Floats:
+        """Return throughput [Mpps], shape ``(n,)``, under pressures, shape ``(n, pressures)``, of so many neighbours."""
+        return self.sensitivity.predict_mpps(self.inputs(pressure, neighbours))
+
+    def inputs(self, pressure: Floats, neighbours: Floats) -> Floats:
+        """Return the rows that :attr:`sensitivity` reads: the pressures, and the number of neighbours where it does."""
+        if self.sensitivity.feature_names[-1:] != (NEIGHBOURS,):
+            return pressure
+        return np.column_stack([pressure, neighbours])
 
     def speed_mpps(self, pressure: Floats) -> Floats:
         """Return the smooth throughput [Mpps], shape ``(n,)``, under pressures of shape ``(n, pressures)``."""
@@ -91,7 +105,8 @@ class ServerResponse:
         sensitivity = sensitivity_from_dict(mapping(data, "sensitivity"), None)
         applicability = Applicability.from_dict(mapping(data, "applicability"))
         speed = array(data, "speed", 1)
-        fits = sensitivity.feature_names == applicability.feature_names == profile.pressure_names
+        reads = tuple(name for name in sensitivity.feature_names if name != NEIGHBOURS)
+        fits = reads == applicability.feature_names == profile.pressure_names
         if not fits or speed.shape != (len(profile.weights),):
             raise ConfigurationError(
                 "a server response whose parts read different pressures", hint="train the model again"

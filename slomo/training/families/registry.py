@@ -30,7 +30,7 @@ _FAMILIES: dict[str, tuple[str, str, str]] = {
     "none": ("no_interference", "NoInterferenceFamily", "no interference: solo throughput"),
 }
 
-#: What one family judges a profile by while it grows (`slomo.training.assessment`); predictions have a choice of theirs.
+#: What judges a profile while it grows (`slomo.training.assessment`); predictions have a choice of theirs.
 DEFAULT = FORMER_DEFAULT
 
 
