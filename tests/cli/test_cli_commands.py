@@ -102,7 +102,7 @@ def test_evaluation_has_the_stable_keys(bench, capsys) -> None:
 
     assert set(found) >= {"machine", "mixes", "models"}
     assert found["mixes"] == 12
-    assert set(found["models"]) == {"equilibrium", *model_names()}
+    assert set(found["models"]) == {"equilibrium", "composed", *model_names()}
     assert all(set(row) >= EVALUATION_KEYS for row in found["models"].values())
     assert all(0 <= row["within_5"] <= row["within_10"] <= 100 for row in found["models"].values())
 

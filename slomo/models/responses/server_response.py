@@ -64,7 +64,7 @@ class ServerResponse:
         return self.profile.pressure_names
 
     def rows_mpps(self, pressure: Floats, neighbours: Floats) -> Floats:
-        """Return throughput [Mpps], shape ``(n,)``, under pressures, shape ``(n, pressures)``, of so many neighbours."""
+        """Return throughput [Mpps], shape ``(n,)``; pressures have shape ``(n, pressures)``, neighbours ``(n,)``."""
         return self.sensitivity.predict_mpps(self.inputs(pressure, neighbours))
 
     def inputs(self, pressure: Floats, neighbours: Floats) -> Floats:
