@@ -7,6 +7,7 @@ import pytest
 
 from slomo.equilibrium.server import solve_joint
 from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.models.intervals import LEAST
 from slomo.models.responses.arrivals import arrival_half_width_mpps, arrival_scores
 from slomo.models.responses.server_response import ServerResponse
 from slomo.training.calibration import MixRows
@@ -61,10 +62,11 @@ def test_a_served_load_is_as_wide_as_its_arrivals(models):
 
 
 def test_alone_at_reduced_load_serves_what_is_offered(models):
-    """Without neighbours nothing is lost, and over endless time the interval has no width."""
+    """Without neighbours nothing is lost, and over endless time as little is uncertain as between repeats of a run."""
     offered = np.array([[0.3]])
     endless = solve_joint(models, np.array([[0]]), offered)
-    assert endless.throughput_mpps[0, 0] == endless.low_mpps[0, 0] == endless.high_mpps[0, 0] == 0.3
+    assert endless.throughput_mpps[0, 0] == 0.3
+    assert (endless.low_mpps[0, 0], endless.high_mpps[0, 0]) == pytest.approx((0.3 * (1 - LEAST), 0.3 * (1 + LEAST)))
 
 
 def test_mixes_at_reduced_load_calibrate_arrivals(models):

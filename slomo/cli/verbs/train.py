@@ -35,8 +35,8 @@ def command(
     Rows of plans `solo` and `pressure` (and imported rows) are fitted; rows of `mix` only set the width of intervals.
     Models of other network functions that DIR holds already stay there; those of the same are replaced, which is said.
     "Composed by" names the family that answers where none is named and no equilibrium is known: the first in the order
-    slomo-smooth, slomo-xgb, slomo-gp, slomo-gbr whose error, on calibration mixes and on runs left out, is not materially
-    worse than the best.
+    slomo-smooth, slomo-xgb, slomo-gp, slomo-gbr whose error, on calibration mixes and on runs left out, is not
+    materially worse than the best.
     """
     from slomo.records.catalog import find_dataset
     from slomo.workflow.train import train

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Import, show, list, export and merge datasets."""
+    """Import, show, list, export and merge datasets, and rank the metrics they were measured by."""
 
 
 @command.command("import")
@@ -92,6 +92,31 @@ def list_datasets(as_json: bool) -> None:
         emit_json([{"name": item.name, "path": str(item.path), "summary": item.summary} for item in found])
     else:
         emit_table(("name", "summary"), [(item.name, item.summary) for item in found])
+
+
+@command.command("metrics")
+@click.argument("dataset", type=click.Path())
+@click.option("--target", "targets", multiple=True, metavar="NF", help="Of this network function only, repeatable.")
+@json_option
+def rank(dataset: str, targets: tuple[str, ...], as_json: bool) -> None:
+    """Rank the metrics of the competition: what each says alone, what it adds, and what is lost without it.
+
+    Mean error of throughput over solo, of competitor settings left out, all network functions alike, in the order in
+    which forward selection takes the metrics.
+    """
+    from dataclasses import asdict
+
+    from slomo.records.catalog import find_dataset
+    from slomo.training.metric_ranking import rank_metrics
+
+    loaded = find_dataset(dataset)
+    keys = [key for name in targets for key in loaded.select(target=name).profiled_targets]
+    ranked = rank_metrics(loaded, keys or None)
+    if as_json:
+        emit_json([asdict(item) for item in ranked])
+        return
+    rows = [(item.place, item.name, item.alone, item.error, item.gain, item.without) for item in ranked]
+    emit_table(("", "metric", "alone [%]", "with those above [%]", "adds [%]", "without it [%]"), rows)
 
 
 @command.command("export")

@@ -1,0 +1,143 @@
+"""Rank the metrics that could tell how contended a server is: how much each says alone, and what it adds to others.
+
+SLOMO (SIGCOMM'20) section 5.1 starts from 16 candidates of Intel PCM and keeps what explains throughput. Each set of
+metrics is judged alike: a ridge regression over 1, u and u u' (u = p / (p + median), as in
+`slomo.models.contentiousness`), errors of competitor settings left out. Forward selection says what a metric adds,
+leaving one out of all says what it alone knows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import MissingMetricError
+from slomo.models.base import Floats
+from slomo.models.contentiousness import pressure_basis
+from slomo.models.functions.regression import ridge
+from slomo.training.cross_validation import folds, held_out
+from slomo.training.features import Subject, subjects
+from slomo.training.response_fit import half_saturation
+
+if TYPE_CHECKING:
+    from slomo.records.dataset import ProfileDataset
+
+#: Strength of the ridge; with all candidates the basis has some 150 columns.
+_STRENGTH = 1e-3
+#: Metrics taken one by one; what those behind them would add is said of each as if it were next.
+_STEPS = 7
+#: Fewer rows than this and nothing is told apart.
+_FEWEST_ROWS = 24
+
+
+@dataclass(frozen=True)
+class RankedMetric:
+    """What one metric says, as mean errors of throughput over solo of settings left out, over all functions [%].
+
+    Attributes
+    ----------
+    name : str
+        Metric of the competition.
+    alone : float
+        Error with this metric only.
+    place : int
+        When forward selection took it, from 1.
+    error : float
+        Error with it and all taken one by one before it.
+    gain : float
+        By how much it lowered the error when it was taken; below 0 where it added noise.
+    without : float
+        Error with all candidates but this one.
+    """
+
+    name: str
+    alone: float
+    place: int
+    error: float
+    gain: float
+    without: float
+
+
+def rank_metrics(
+    dataset: "ProfileDataset", targets: Sequence[str] | None = None, *, seed: int = 0
+) -> tuple[RankedMetric, ...]:
+    """Rank the metrics that all network functions of a dataset were measured with, in the order of selection.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Rows of plans ``solo``, ``pressure`` and ``imported``.
+    targets : sequence of str, optional
+        Workload keys; all by default.
+    seed : int
+        Seed of the folds.
+
+    Raises
+    ------
+    MissingMetricError
+        Where no metric was reported for all of them, or there are too few rows.
+    """
+    measured = list(subjects(dataset, targets))
+    names = [name for name in (measured[0].metric_names if measured else ()) if _everywhere(name, measured)]
+    fewest = min((int((subject.counts > 0).sum()) for subject in measured), default=0)
+    if not names or fewest < _FEWEST_ROWS:
+        raise MissingMetricError(
+            f"{len(names)} metrics are reported beside competitors for all of {len(measured)} network functions, in "
+            f"{fewest} rows at the least; needed 1 metric and {_FEWEST_ROWS} rows",
+            hint="profile under pressure first, or name targets with more rows",
+        )
+    judge = _Judge(measured, seed)
+    alone = {name: judge.error((name,)) for name in names}
+    taken: list[str] = []
+    steps: dict[str, tuple[int, float, float]] = {}
+    before = judge.error(())
+    while len(taken) < len(names):
+        found = {name: judge.error((*taken, name)) for name in names if name not in taken}
+        order = sorted(found, key=lambda name: found[name])
+        for name in order if len(taken) >= _STEPS else order[:1]:
+            taken.append(name)
+            steps[name] = (len(taken), found[name], before - found[name])
+        before = found[order[0]]
+    without = {name: judge.error(tuple(other for other in names if other != name)) for name in names}
+    return tuple(RankedMetric(name, alone[name], *steps[name], without[name]) for name in taken)
+
+
+def _everywhere(name: str, measured: Sequence[Subject]) -> bool:
+    return all(
+        name in subject.metric_names and bool(np.isfinite(subject.columns([name])[subject.counts > 0]).all())
+        for subject in measured
+    )
+
+
+class _Judge:
+    """Errors of sets of metrics over all network functions, on the same folds."""
+
+    def __init__(self, measured: Sequence[Subject], seed: int) -> None:
+        self._measured = measured
+        self._folds = [folds(subject.groups[subject.counts > 0], seed) for subject in measured]
+
+    def error(self, names: tuple[str, ...]) -> float:
+        """Return the mean error of settings left out, over solo [%]."""
+        found = [_left_out(subject, names, fold) for subject, fold in zip(self._measured, self._folds, strict=True)]
+        return 100.0 * float(np.mean(found))
+
+
+def _left_out(subject: Subject, names: tuple[str, ...], fold: NDArray[np.int64]) -> float:
+    beside = subject.counts > 0  # ratios of nobody's counters are unknown
+    share = subject.mpps[beside] / subject.solo_mpps
+    if names:
+        pressure = subject.columns(names)[beside]
+        basis = pressure_basis(pressure, half_saturation(pressure), pressure.max(axis=0))
+    else:
+        basis = np.ones((len(share), 1))
+
+    def fit(seen: NDArray[np.bool_]):  # type: ignore[no-untyped-def]
+        if not names:
+            return lambda asked: np.full(int(asked.sum()), share[seen].mean())
+        weights = ridge(basis[seen], share[seen][:, np.newaxis], _STRENGTH)[:, 0]
+        return lambda asked: basis[asked] @ weights
+
+    guess: Floats = np.clip(held_out(fit, fold), 0.0, 1.0)
+    return float(np.nanmean(np.abs(guess - share)))

@@ -1,0 +1,36 @@
+"""Metrics are ranked by what they say of throughput that was not fitted."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from slomo.errors import MissingMetricError
+from slomo.records.dataset import ProfileDataset
+from slomo.training.metric_ranking import rank_metrics
+
+
+def test_what_throughput_follows_comes_first(toy_profile) -> None:
+    """A metric that throughput is made of is taken first; one that is noise adds nothing and is missed by nobody."""
+    frame = toy_profile.frame.copy()
+    fitted = frame["plan"].isin(["solo", "pressure"])
+    solo = {key: toy_profile.solo_mpps(key) for key in frame.loc[fitted, "target"].unique()}
+    lost = 1.0 - frame.loc[fitted, "throughput_mpps"] / frame.loc[fitted, "target"].map(solo)
+    noise = np.random.default_rng(3).random(int(fitted.sum()))
+    frame.loc[fitted, "competition.L3OCC"] = 1e4 * lost.clip(lower=0.0) + 1.0
+    frame.loc[fitted, "competition.L3HIT"] = noise
+    ranked = rank_metrics(ProfileDataset(frame, toy_profile.environment))
+    assert (ranked[0].name, ranked[0].place) == ("L3OCC", 1)
+    assert ranked[0].alone == pytest.approx(ranked[0].error)
+    by_name = {item.name: item for item in ranked}
+    assert by_name["L3HIT"].alone > 3.0 * by_name["L3OCC"].alone
+    assert abs(by_name["L3HIT"].gain) < 0.2 * ranked[0].gain
+    assert sorted(item.place for item in ranked) == list(range(1, len(ranked) + 1))
+    for one, other in itertools.pairwise(ranked[:7]):
+        assert one.error - other.error == pytest.approx(other.gain)
+
+
+def test_too_few_rows_tell_nothing(toy_profile) -> None:
+    """A dataset of solo rows has nothing to rank by, and says how many rows are needed."""
+    with pytest.raises(MissingMetricError, match="24 rows"):
+        rank_metrics(toy_profile.select(plan="solo"))
