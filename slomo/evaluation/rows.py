@@ -294,7 +294,7 @@ def _unread(model: NFModel, rows: ProfileDataset, accelerator: ServiceTime | Non
     read = {*model.traffic, TRAFFIC_PREFIX + "packet_size_b", TRAFFIC_PREFIX + "flow_count"}
     if accelerator is not None:
         read |= {TRAFFIC_PREFIX + name for name in (DENSITY, COMPETITOR_DENSITY, COMPETITOR_TIME)}
-    for column in rows.traffic_names:
+    for column in (str(name) for name in rows.frame.columns if str(name).startswith(TRAFFIC_PREFIX)):
         if column not in read:
             values = np.asarray(rows.frame[column].to_numpy(dtype=float))
             given = np.where(np.isnan(values), 0, 1)

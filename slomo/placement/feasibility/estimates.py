@@ -165,7 +165,10 @@ class ThroughputEstimates:
 
     def said(self, machine: str) -> str:
         """Return what predicts on a machine, for people."""
-        return "equilibrium" if self.jointly(machine) else self.model
+        if self.jointly(machine):
+            return "equilibrium"
+        here = [self.library[key] for key in self.library if key[0] == machine]
+        return ", ".join(sorted({model.named(self.model) for model in here})) or self.model
 
     def needed_mpps(self, request: Request, machine: str) -> float | None:
         """Return what the request is promised [Mpps]; None where a share of an unknown solo rate is asked."""
