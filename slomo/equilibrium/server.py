@@ -22,7 +22,7 @@ from slomo.equilibrium.tables import interval_scores, kinds, read_mpps, vector_t
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
-from slomo.models.intervals import LEAST, ends_mpps
+from slomo.models.intervals import ends_mpps
 from slomo.models.neighbourhood import within
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
@@ -303,8 +303,9 @@ def _arrivals(
     partial = np.isfinite(offered) & (members >= 0)
     for number in _distinct(np.where(partial, members, -1)):
         here = partial & (members == number)
-        found = arrival_half_width_mpps(offered[here], responses[number].arrivals, asked.coverage, asked.window_s)
-        spread[here] = np.maximum(found, LEAST * offered[here])  # repeats differ, however long they are
+        spread[here] = arrival_half_width_mpps(
+            offered[here], responses[number].arrivals, asked.coverage, asked.window_s
+        )
     return spread
 
 

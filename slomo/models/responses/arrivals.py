@@ -12,6 +12,7 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
+from slomo.models.intervals import LEAST
 
 #: Calibration looks at NFs at most this busy: closer to saturation their own speed shows as well.
 BUSIEST = 0.95
@@ -44,7 +45,8 @@ def arrival_half_width_mpps(
     offered_mpps : ndarray
         Offered load [Mpps].
     scores : ndarray, shape (n,)
-        As :func:`arrival_scores` returns them; without any, the answer is 0: that of an endless measurement.
+        As :func:`arrival_scores` returns them; without any, the answer is that of an endless measurement: as far
+        as repeats of one run differ.
     coverage : float
         Above 0 and below 1.
     window_s : float, optional
@@ -66,7 +68,7 @@ def arrival_half_width_mpps(
         quantile = NormalDist().inv_cdf(0.5 + 0.5 * coverage)
         return np.asarray(quantile * np.sqrt(offered_mpps / (1e6 * window_s)))
     if not len(scores):
-        return np.zeros(np.shape(offered_mpps))
+        return np.asarray(LEAST * offered_mpps)
     rank = math.ceil((len(scores) + 1) * coverage - 1e-9)
     if rank > len(scores):  # too few to say: anything from nothing to twice the load
         return np.array(offered_mpps)
