@@ -32,6 +32,7 @@ from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.training.calibration import MixRows, mix_rows, predict_mixes
+from slomo.training.choice import ORDER
 from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
@@ -80,7 +81,7 @@ def main() -> int:
         for name in given.profile or PROFILES:
             if (dataset := profile(machine, PROFILES[name], given)) is None:
                 continue
-            models = list(train(dataset, models=[DEFAULT_MODEL], seed=given.seed).values())
+            models = list(train(dataset, models=list(ORDER), seed=given.seed).values())
             rows = mix_rows(test, models, machine)
             for method in METHODS:
                 title = f"{machine}, {name}, {method}"
@@ -157,7 +158,7 @@ def predicted(models: list[NFModel], rows: MixRows, method: str) -> tuple[Floats
     low, high = np.zeros(len(mpps)), np.zeros(len(mpps))
     for number, model in enumerate(models):
         here = rows.target == number
-        low[here], high[here] = model.calibration[DEFAULT_MODEL].interval_mpps(
+        low[here], high[here] = model.calibration[model.named(DEFAULT_MODEL)].interval_mpps(
             mpps[here], model.solo_mpps, 0.9, kind[here]
         )
     return mpps, low, high

@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=60)
     parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--policy", default="predicted")
-    parser.add_argument("--model", default="slomo-xgb")
+    parser.add_argument("--model", default="default")
     parser.add_argument("--cores", type=int, action="append", help="of the largest machine; 9 and 18 by default")
     parser.add_argument("--family", action="append", choices=list(TARGETS), help="all by default")
     parser.add_argument("--json", type=Path, help="write the results to this file")

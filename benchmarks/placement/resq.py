@@ -31,15 +31,15 @@ from slomo.workflow.place import make_judge
 
 #: line of the table -> policy, sensitivity model, with profiles over ways
 LINES = {
-    "first-fit (shared cache)": ("first-fit", "slomo-xgb", False),
-    "equal partitions": ("equal-partition", "slomo-xgb", False),
-    "e2": ("e2", "slomo-xgb", False),
+    "first-fit (shared cache)": ("first-fit", "default", False),
+    "equal partitions": ("equal-partition", "default", False),
+    "e2": ("e2", "default", False),
     "dobrescu first fit": ("dobrescu", "dobrescu", False),
-    "resq-greedy": ("resq-greedy", "slomo-xgb", True),
-    "resq-milp": ("resq-milp", "slomo-xgb", True),
-    "predicted": ("predicted", "slomo-xgb", False),
-    "slomo-search": ("slomo-search", "slomo-xgb", False),
-    "slomo-search + ways": ("slomo-search", "slomo-xgb", True),
+    "resq-greedy": ("resq-greedy", "default", True),
+    "resq-milp": ("resq-milp", "default", True),
+    "predicted": ("predicted", "default", False),
+    "slomo-search": ("slomo-search", "default", False),
+    "slomo-search + ways": ("slomo-search", "default", True),
     "predicted packer, dobrescu": ("predicted", "dobrescu", False),
     "predicted packer, bubbleup": ("predicted", "bubbleup", False),
 }

@@ -18,13 +18,13 @@ def test_what_throughput_follows_comes_first(toy_profile) -> None:
     lost = 1.0 - frame.loc[fitted, "throughput_mpps"] / frame.loc[fitted, "target"].map(solo)
     noise = np.random.default_rng(3).random(int(fitted.sum()))
     frame.loc[fitted, "competition.L3OCC"] = 1e4 * lost.clip(lower=0.0) + 1.0
-    frame.loc[fitted, "competition.L3HIT"] = noise
+    frame.loc[fitted, "competition.READ"] = noise
     ranked = rank_metrics(ProfileDataset(frame, toy_profile.environment))
     assert (ranked[0].name, ranked[0].place) == ("L3OCC", 1)
     assert ranked[0].alone == pytest.approx(ranked[0].error)
     by_name = {item.name: item for item in ranked}
-    assert by_name["L3HIT"].alone > 3.0 * by_name["L3OCC"].alone
-    assert abs(by_name["L3HIT"].gain) < 0.2 * ranked[0].gain
+    assert by_name["READ"].alone > 3.0 * by_name["L3OCC"].alone
+    assert abs(by_name["READ"].gain) < 0.2 * ranked[0].gain
     assert sorted(item.place for item in ranked) == list(range(1, len(ranked) + 1))
     for one, other in itertools.pairwise(ranked[:7]):
         assert one.error - other.error == pytest.approx(other.gain)
