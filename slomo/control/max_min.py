@@ -33,12 +33,15 @@ class MaxMinMemory:
         Rounds in which the division stayed as it is although somebody violates.
     escalated : tuple of str
         Who was short at the fairest division; it is not divided again for them.
+    tried : tuple of (mapping of str to int, int)
+        Divisions since somebody is short; none is tried twice, so that a way never goes to and fro.
     """
 
     ways: Mapping[str, int]
     pool: int
     rounds: int = 0
     escalated: tuple[str, ...] = ()
+    tried: tuple[tuple[Mapping[str, int], int], ...] = ()
 
 
 class MaxMinController:
@@ -78,7 +81,7 @@ class MaxMinController:
         if not short:
             plan = self._plan(observation, known) if known.ways else None
             return ControlDecision(
-                plan, replace(known, ways=isolated, rounds=0, escalated=()), (), self._hopeless(observation)
+                plan, replace(known, ways=isolated, rounds=0, escalated=(), tried=()), (), self._hopeless(observation)
             )
         if set(short) <= set(known.escalated):
             return ControlDecision(self._plan(observation, known), known, ("waiting to be relieved",), tuple(short))
@@ -86,14 +89,15 @@ class MaxMinController:
         demands.update(dict.fromkeys(short, float("inf")))
         pooled = [name for name in tenants if name not in demands]
         fresh = self._divide(demands, self._pool_ways(observation, pooled), bool(pooled))
-        if fresh.ways == isolated and fresh.pool == known.pool:
+        tried = (*known.tried, (isolated, known.pool))
+        if (fresh.ways, fresh.pool) in tried:
             rounds = known.rounds + 1
             escalated = tuple(short) if rounds >= PATIENCE else ()
             reasons = (f"{', '.join(short)}: short at the fairest division",)
             settled = replace(known, rounds=rounds, escalated=escalated)
             return ControlDecision(self._plan(observation, known), settled, reasons, escalated)
         because = tuple(f"'{name}' is short: {fresh.ways[name]} ways of its own" for name in short)
-        return ControlDecision(self._plan(observation, fresh), fresh, because)
+        return ControlDecision(self._plan(observation, fresh), replace(fresh, tried=tried), because)
 
     def _misses(self, observation: MachineReading, name: str) -> bool:
         misses = observation.tenants[name].misses_m_s

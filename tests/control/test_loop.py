@@ -171,6 +171,20 @@ def test_infeasible_demands_are_fair_within_one_way_and_escalated() -> None:
     assert plans[1] == plans[-1]
 
 
+def test_a_way_does_not_go_to_and_fro() -> None:
+    """Two that both need the larger half: whoever has the smaller is short, and after one exchange it is escalated."""
+    controller, memory, plans = MaxMinController("s", 15, 1024.0), None, []
+    for _ in range(10):
+        last = {t.tenant: t.llc_way_mask.bit_count() for t in plans[-1].tenants if t.llc_way_mask} if plans else {}
+        seen = {n: TenantReading(1.0 if last.get(n, 0) >= 8 else 0.9, 1.0, misses_m_s=9.0) for n in ("a", "b")}
+        decision = controller.decide(MachineReading(0.0, seen), memory)
+        memory = decision.memory
+        plans.append(decision.plan)
+
+    assert all(plan == plans[-1] for plan in plans[2:])
+    assert len(decision.escalated) == 1
+
+
 def test_who_hardly_misses_is_not_given_cache() -> None:
     """It is escalated instead: no cache would help."""
     seen = MachineReading(0.0, {"a": TenantReading(1.0, 2.0, misses_m_s=0.01), "b": TenantReading(1.0)})
