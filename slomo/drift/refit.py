@@ -14,6 +14,7 @@ import numpy as np
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
+from slomo.models.functions.additive import AdditiveSensitivity
 from slomo.models.functions.monotone import MonotoneSensitivity
 from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.intervals import ConformalCalibration, calibrate
@@ -129,6 +130,11 @@ def _scaled_trees(item: TreeSensitivity, factor: float, old_mpps: float, new_mpp
     return replace(item, ensemble=ensemble, solo_mpps=new_mpps, source=None)
 
 
+def _scaled_additive(item: AdditiveSensitivity, factor: float, _: float, new_mpps: float) -> AdditiveSensitivity:
+    # extra times by the factor of the losses: equal for small ones, somewhat less for large ones, never above solo
+    return replace(item, base=factor * item.base, slopes=factor * item.slopes, solo_mpps=new_mpps)
+
+
 def _scaled_smooth(item: SmoothSensitivity, factor: float, _: float, new_mpps: float) -> SmoothSensitivity:
     mean = 1.0 - factor * (1.0 - item.mean)
     return replace(item, weights=factor * item.weights, mean=mean, solo_mpps=new_mpps)
@@ -154,6 +160,7 @@ def _scaled_constant(item: ConstantSensitivity, _: float, __: float, new_mpps: f
 _SCALES: Mapping[type, Callable[..., SensitivityModel]] = {
     TreeSensitivity: _scaled_trees,
     SmoothSensitivity: _scaled_smooth,
+    AdditiveSensitivity: _scaled_additive,
     MonotoneSensitivity: _scaled_monotone,
     LinearSensitivity: _scaled_line,
     CurveSensitivity: _scaled_curve,

@@ -184,7 +184,7 @@ def _changed(dataset: ProfileDataset, nf: str, factor: float, rows: int, solo: f
     return ProfileDataset(few.reset_index(drop=True), dataset.environment)
 
 
-@pytest.mark.parametrize("family", ["slomo-xgb", "slomo-gbr", "slomo-gp", "dobrescu", "none"])
+@pytest.mark.parametrize("family", ["slomo-xgb", "slomo-gbr", "slomo-gp", "slomo-additive", "dobrescu", "none"])
 def test_few_runs_bring_a_model_up_to_date(toy_library: ModelLibrary, toy_profile: ProfileDataset, family: str) -> None:
     """Seven new runs of an NF that changed leave less than half of the old model's error."""
     old = next(model for model in models_of(toy_library) if model.workload.nf == "lpm")
