@@ -1,6 +1,6 @@
-"""What the service must show: times beside a bare Starlette echo in one run, memory, kills, fuzzing.
+"""What the service must show: times beside a bare Starlette echo in one run; kills and the like: service_robust.py.
 
-    python benchmarks/service.py [speed|extender|page|fuzz|kills|memory] ...     all by default
+    python benchmarks/service.py [speed|extender|page] ...     all by default
 
 Absolute times depend on the machine and on what else it does; ratios to the echo are of one run.
 """
@@ -13,7 +13,6 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -208,40 +207,6 @@ def extender() -> None:
     print(f"between two pods p50 {1e3 * np.percentile(between, 50):.1f}, p99 {1e3 * np.percentile(between, 99):.1f} ms")
 
 
-def memory(count: int = 1_000_000) -> None:
-    """Memory after 10 %, 50 % and 100 % of a million requests, one in fifty a write that is taken back."""
-    with tempfile.TemporaryDirectory() as folder, service("--state", f"{folder}/s.sqlite") as ours:
-        marks = []
-        for part in range(10):
-            asyncio.run(hammer(ours.url + "/v1/predict", questions(count // 10, 1000 + part)))
-            marks.append(ours.rss_mib)
-        print("memory [MiB] after each tenth of", count, "requests:", " ".join(f"{mark:.0f}" for mark in marks))
-
-
-def kills() -> None:
-    """500 kills under writes (SLOMO_KILLS)."""
-    count = os.environ.get("SLOMO_KILLS", "500")
-    test = "tests/service/test_service_state.py::test_killed_under_writes_loses_and_doubles_nothing"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "0", test], env={**os.environ, "SLOMO_KILLS": count}, check=False
-    )
-    print(f"{count} kills: {'nothing lost, nothing doubled' if done.returncode == 0 else 'FAILED'}")
-
-
-def fuzz() -> None:
-    """10 000 requests made up by schemathesis from the OpenAPI document."""
-    with service() as ours:
-        httpx.post(
-            ours.url + "/v1/cluster/servers",
-            json={"servers": [{"name": f"s{n}", "machine": MACHINE} for n in range(4)]},
-        )
-        examples = os.environ.get("SLOMO_FUZZ", "300")
-        command = [str(Path(sys.executable).parent / "schemathesis"), "run", ours.url + "/openapi.json", "--max-examples", examples,
-                   "--checks", "not_a_server_error,status_code_conformance,content_type_conformance", "--exclude-path-regex", "events$",
-                   "--request-timeout", "20", "--phases", "fuzzing"]  # fmt: skip
-        print(subprocess.run(command, check=False, capture_output=True, text=True).stdout[-2500:])
-
-
 def page() -> None:
     """First paint of 1 000 servers in Chromium."""
     from selenium import webdriver
@@ -274,9 +239,6 @@ PARTS: dict[str, Any] = {
     "speed": speed,
     "extender": extender,
     "page": page,
-    "fuzz": fuzz,
-    "kills": kills,
-    "memory": memory,
 }
 
 if __name__ == "__main__":

@@ -139,6 +139,8 @@ def kills(count: int = int(os.environ.get("SLOMO_KILLS", "500"))) -> None:
                 thread.join()
             forked = Forked(folder, state)
             ledger.check(forked)
+            if turn % 25 == 24:
+                print(f"{turn + 1} kills, {ledger.acknowledged} acknowledged writes: nothing lost", flush=True)
         forked.kill()
     took = time.monotonic() - begun
     print(f"{count} kills, {ledger.acknowledged} acknowledged writes in {took:.0f} s: nothing lost, nothing doubled")
@@ -186,6 +188,7 @@ def memory(count: int = int(os.environ.get("SLOMO_REQUESTS", "1000000"))) -> Non
                 bodies = [dice.choice(fresh) if dice.random() < 0.1 else dice.choice(known) for _ in range(50)]
                 await asyncio.gather(*(one(body) for body in bodies))
             marks.append(int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096 / 2**20)
+            print(f"{(part + 1) * count // 10} requests: {marks[-1]:.0f} MiB", flush=True)
         return marks
 
     begun = time.process_time()
@@ -211,6 +214,7 @@ def fuzz() -> None:
         ]  # fmt: skip
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         print(done.stdout[-6000:])
+        line = http.client.HTTPConnection(ours.url.removeprefix("http://"))
         assert ask(line, "GET", "/healthz")[0] == 200
         assert done.returncode == 0
 
