@@ -157,7 +157,7 @@ def test_pods_are_placed_while_the_extender_is_away_and_known_when_it_is_back(
 ) -> None:
     """Killed, it is passed over; restarted, one list gives it everything that runs."""
     library = ModelLibrary.load(models)
-    nodes = fifty_nodes(library.machines)[:12]
+    nodes = fifty_nodes(library.machines)[:24]
     address = started(plane, models, nodes)
     first, second, third = wishes(15, seed=2), wishes(15, seed=3), wishes(10, seed=4)
     for name, nf, share in first:
