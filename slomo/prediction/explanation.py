@@ -25,9 +25,9 @@ Floats = NDArray[np.float64]
 #: What is fought over -> the metrics that show it. Every metric of the vocabulary belongs to one group.
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "cache": ("L3OCC", "L2MISS", "L3MISS", "L3HIT", "L3MPI", "L2MPI", "L2HIT"),
+        "cache": ("L3OCC", "L2MISS", "L3MISS", "L3HIT", "L3MPI", "L2MPI", "L2HIT", "FELTLLC", "FELTL3"),
         "DDIO": ("DDIOOCC", "PCIEHIT", "PCIEMISS"),
-        "memory bandwidth": ("READ", "WRITE", "LMB", "LLCMISSLAT"),
+        "memory bandwidth": ("READ", "WRITE", "LMB", "LLCMISSLAT", "FELTREAD", "FELTWRITE"),
         "interconnect": ("RMB", "UPI"),
         "core": ("INST", "IPC", "EXEC", "FREQ", "AFREQ"),
     }
@@ -55,6 +55,8 @@ def group_of(metric: str) -> str:
     >>> group_of("L3OCC"), group_of("accelerator regex")
     ('cache', 'accelerator')
     """
+    if metric == NEIGHBOURS:
+        return "memory bandwidth"  # how many accesses are in flight beside each other
     found = next((group for group, names in GROUPS.items() if metric in names), None)
     return found or metric.split(" ", 1)[0]
 
@@ -216,7 +218,7 @@ def explain(
     nobody = np.array([value if (none := _none(n)) is None else none for n, value in zip(names, vector, strict=True)])
     causes = [i for i, name in enumerate(names) if _none(name) is not None]
     changed = [i for i in causes if vector[i] != nobody[i]]
-    groups = [columns for found in GROUPS.values() if (columns := [i for i in changed if names[i] in found])]
+    groups = [columns for found in GROUPS if (columns := [i for i in changed if group_of(names[i]) == found])]
     answers = predict_mpps(_what_if(vector, nobody, groups, changed))
     coalitions, singles = answers[: 1 << len(groups)], answers[1 << len(groups) :]
     gains = dict(zip(changed, np.maximum(singles - coalitions[-1], 0.0).tolist(), strict=True))

@@ -80,3 +80,13 @@ def test_competitors_share_each_metric_by_what_they_put_in():
     total = sum(part for parts in found.by_competitor.values() for part in parts.values())
     assert total + found.unattributed_mpps == pytest.approx(found.loss_mpps)
     assert Explanation.from_dict(found.to_dict()) == found
+
+
+def test_the_number_of_neighbours_is_a_cause() -> None:
+    """What reads the number of neighbours loses by it, under memory bandwidth, and each neighbour has its part."""
+    own = {"lpm": np.array([10.0, 1.0]), "vpn": np.array([10.0, 3.0])}
+    found = explain(lambda rows: 5.0 - rows @ np.array([0.05, 0.1]), ("L2MISS", "neighbours"), np.array([20.0, 4.0]),
+                    solo_mpps=5.0, own_values=own)  # fmt: skip
+    assert found.groups == pytest.approx({"cache": 1.0, "memory bandwidth": 0.4})
+    assert found.loss_mpps == pytest.approx(1.4)
+    assert found.by_competitor["vpn"]["memory bandwidth"] == pytest.approx(0.3)
