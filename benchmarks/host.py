@@ -26,7 +26,6 @@ import numpy as np
 from host_functions import PACED, at_pace, functions, paced, workloads
 
 from slomo.errors import UnstableMeasurementError
-from slomo.models.nf_model import NFModel
 from slomo.profiling.campaign.run import IncompleteCampaignError, run_campaign
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.records.dataset import ProfileDataset
@@ -37,7 +36,7 @@ from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import HostTenant, Window
 from slomo.testbed.host.testbed import HostTestbed
-from slomo.training.noise import never_worse_than_mean
+from slomo.training.noise import noise_aware_defaults
 from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Workload
@@ -232,21 +231,14 @@ def predictions(dataset: ProfileDataset, pairs: ProfileDataset) -> tuple[dict[st
     for name in names:
         batch = Predictor(library, machine, name, method="composed").predict_batch(targets, others)
         found[name] = np.array([batch.throughput_mpps, batch.low_mpps, batch.high_mpps]) / batch.solo_mpps
-    chosen = {model.workload.key: default_of(model) for model in models}
+    alike = {model.workload.key: model for model in models}
+    defaults = noise_aware_defaults(list(alike.values()), (*BASELINES, "none"))
+    chosen = dict(zip(alike, defaults, strict=True))
     found["default"] = np.stack([found[chosen[target.key]][:, row] for row, target in enumerate(targets)], axis=1)
     measured = pairs.throughput / np.array([model.solo_mpps for model in models])
     counts = collections.Counter(chosen.values())
     print("default: " + ", ".join(f"{name} for {count}" for name, count in counts.most_common()))
     return found, measured
-
-
-def default_of(model: NFModel) -> str:
-    """Return the family with the least error on settings left out, or `mean` where that is no more than luck."""
-    told = model.manifest["cross_validation"].items()
-    errors = {
-        name: found.get("mean_percent_of_solo", np.inf) for name, found in told if name not in (*BASELINES, "none")
-    }
-    return never_worse_than_mean(model, min(errors, key=errors.__getitem__))
 
 
 def noise_of(pairs: ProfileDataset, measured: "np.ndarray[Any, Any]") -> float:

@@ -4,9 +4,7 @@ Two or three replicates say little about one row and much about all of them: eac
 pooled one (a scaled inverse chi-squared prior; Gelman et al., Bayesian Data Analysis, section 5.4, for the idea).
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,24 +121,69 @@ def against_mean(
     return result
 
 
-def never_worse_than_mean(model: NFModel, chosen: str) -> str:
-    """Return the family that answers by default: the chosen one, a better one, or `mean` where none is surely better.
+def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float]]]:
+    """Return each model's gain of each family on `mean`, drawn towards that of the machine's others [% of solo].
 
-    On noisy rows the family with the smallest error is often the luckiest: it stays only if it gains more on the mean
-    than the standard error of that gain; else the family whose gain is surest answers, if there is one, else `mean`.
+    Eight noisy rows of one network function say little about a family, those of all functions much: gains are taken for
+    draws around a common one, with the spread that DerSimonian and Laird (1986) estimate.
+
+    Parameters
+    ----------
+    models : sequence of NFModel
+        All of one machine, cross-validated.
+
+    Returns
+    -------
+    list of dict
+        Per model: family -> gain and its standard error.
     """
-    gains: Mapping[str, Mapping[str, Any]] = model.manifest.get("against_mean", {})
-    if MEAN not in model.sensitivity or not gains or _sure(gains.get(chosen)):
-        return chosen
-    sure = {name: gain["gain"] for name, gain in gains.items() if _sure(gain) and name in model.sensitivity}
-    return max(sure, key=sure.__getitem__, default=MEAN)
+    stated = [model.manifest.get("against_mean", {}) for model in models]
+    result: list[dict[str, tuple[float, float]]] = [{} for _ in models]
+    for name in dict.fromkeys(name for found in stated for name in found):
+        places = [place for place, found in enumerate(stated) if name in found]
+        gain = np.array([stated[place][name]["gain"] for place in places])
+        error = np.maximum([stated[place][name]["standard_error"] for place in places], 1e-6)
+        for place, drawn in zip(places, _drawn(gain, error), strict=True):
+            result[place][name] = drawn
+    return result
 
 
-def guarded(model: NFModel, chosen: str) -> NFModel:
-    """Return a model whose manifest says which family answers where rows are noisy, and why."""
-    answer = never_worse_than_mean(model, chosen)
-    return replace(model, manifest={**model.manifest, "noise_aware": {"chosen": answer, "instead_of": chosen}})
+def _drawn(gain: Floats, error: Floats) -> list[tuple[float, float]]:
+    """Return every gain and its error, drawn towards the mean of the others as far as they agree."""
+    weights, count = 1.0 / error**2, len(gain)
+    if count == 1:
+        return [(float(gain[0]), float(error[0]))]
+    mean = float(weights @ gain / weights.sum())
+    excess = float(weights @ np.square(gain - mean)) - (count - 1)
+    spread = max(0.0, excess / float(weights.sum() - np.square(weights).sum() / weights.sum()))
+    drawn = []
+    for place in range(count):
+        others = np.arange(count) != place
+        total = float((1.0 / (error[others] ** 2 + spread)).sum())
+        middle = float((gain[others] / (error[others] ** 2 + spread)).sum()) / total
+        prior = 1.0 / (spread + 1.0 / total)
+        precision = weights[place] + prior
+        drawn.append((float((weights[place] * gain[place] + prior * middle) / precision), float(precision**-0.5)))
+    return drawn
 
 
-def _sure(gain: Mapping[str, Any] | None) -> bool:
-    return gain is not None and gain["gain"] > gain["standard_error"]
+def noise_aware_defaults(models: Sequence[NFModel], baselines: Sequence[str]) -> list[str]:
+    """Return, per model of one machine, the family that answers by default where rows are noisy.
+
+    On noisy rows the family with the smallest error is often the luckiest: it answers only where it gains more on the
+    mean than the standard error of that gain; of several the one that gains most; where none does, `mean` answers.
+
+    Parameters
+    ----------
+    models : sequence of NFModel
+        All of one machine, cross-validated.
+    baselines : sequence of str
+        Families that are no candidates; `mean` is the answer where no other surely gains on it.
+    """
+    answers = []
+    for model, gains in zip(models, pooled_gains(models), strict=True):
+        known = {name: gain for name, gain in gains.items() if name in model.sensitivity and name not in baselines}
+        sure = {name: gain for name, (gain, error) in known.items() if gain > error}
+        first = next(iter(model.sensitivity), "")
+        answers.append(max(sure, key=sure.__getitem__, default=MEAN if MEAN in model.sensitivity else first))
+    return answers

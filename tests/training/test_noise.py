@@ -9,7 +9,7 @@ from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.training.families.additive import AdditiveFamily, AdditiveRegressor
 from slomo.training.families.registry import make_family, model_names
-from slomo.training.noise import MEAN, against_mean, fit_rows, guarded, never_worse_than_mean, row_variance, weights_of
+from slomo.training.noise import MEAN, against_mean, fit_rows, noise_aware_defaults, row_variance, weights_of
 
 _NAMES = ("FELTLLC", "FELTREAD", "FELTWRITE")
 
@@ -85,21 +85,40 @@ def test_variance_is_pooled_and_shrunk() -> None:
     assert weights.mean() == pytest.approx(1.0)
 
 
+def _told(model: NFModel, gains: dict[str, tuple[float, float]]) -> NFModel:
+    stated = {name: {"gain": gain, "standard_error": error} for name, (gain, error) in gains.items()}
+    return replace(model, manifest={**model.manifest, "against_mean": stated})
+
+
 def test_the_default_is_never_worse_than_the_mean(toy_library: ModelLibrary) -> None:
     """A family that beats the mean by less than its error gives way: to one that surely does, or to the mean."""
     model: NFModel = next(iter(toy_library.values()))
-    here = [name for name in model.sensitivity if name not in (MEAN, "none")][:2]
-    lucky, sure = here
+    lucky, sure = [name for name in model.sensitivity if name not in (MEAN, "none")][:2]
 
-    def told(gains: dict[str, tuple[float, float]]) -> NFModel:
-        stated = {name: {"gain": gain, "standard_error": error} for name, (gain, error) in gains.items()}
-        return replace(model, manifest={**model.manifest, "against_mean": stated})
+    def default(gains: dict[str, tuple[float, float]], *baselines: str) -> str:
+        return noise_aware_defaults([_told(model, gains)], ("none", *baselines))[0]
 
-    assert never_worse_than_mean(told({lucky: (0.5, 0.6)}), lucky) == MEAN
-    assert never_worse_than_mean(told({lucky: (0.7, 0.6)}), lucky) == lucky
-    assert never_worse_than_mean(told({lucky: (0.5, 0.6), sure: (0.4, 0.1)}), lucky) == sure
-    assert never_worse_than_mean(told({}), lucky) == lucky
-    assert guarded(told({lucky: (0.5, 0.6)}), lucky).manifest["noise_aware"] == {"chosen": MEAN, "instead_of": lucky}
+    assert default({lucky: (0.5, 0.6)}) == MEAN
+    assert default({lucky: (0.7, 0.6)}) == lucky
+    assert default({lucky: (0.5, 0.6), sure: (0.4, 0.1)}) == sure
+    assert default({lucky: (0.5, 0.1), sure: (0.4, 0.1)}) == lucky
+    assert default({lucky: (0.5, 0.1), sure: (0.4, 0.1)}, lucky) == sure
+    assert default({}) == MEAN
+
+
+def test_what_helps_all_functions_helps_one(toy_library: ModelLibrary) -> None:
+    """A gain that its own rows leave unsure counts where the machine's others gain as much, not where they lose."""
+    model: NFModel = next(iter(toy_library.values()))
+    name = next(name for name in model.sensitivity if name not in (MEAN, "none"))
+    unsure = _told(model, {name: (0.5, 0.6)})
+    helped = noise_aware_defaults([unsure, *(_told(model, {name: (0.6, 0.2)}) for _ in range(5))], ())
+    assert helped == [name] * 6
+    hurt = noise_aware_defaults(
+        [_told(model, {name: (0.7, 0.6)}), *(_told(model, {name: (-0.6, 0.2)}) for _ in range(5))], ()
+    )
+    assert hurt == [MEAN] * 6
+    apart = [_told(model, {name: (gain, 0.1)}) for gain in (3.0, -3.0, 2.5, -2.0)]
+    assert noise_aware_defaults(apart, ()) == [name, MEAN, name, MEAN]
 
 
 def test_luck_is_told_from_skill() -> None:

@@ -1,16 +1,17 @@
 """`slomo nf`: the network functions there are, and what the simulator knows of them."""
 
 import json
+from pathlib import Path
 
 import click
 
 from slomo.cli.options import complete_network_functions, json_option, yaml_option
-from slomo.cli.output import emit_json, emit_table, emit_text
+from slomo.cli.output import emit_json, emit_table, emit_text, note
 
 
 @click.group()
 def command() -> None:
-    """List and show network functions."""
+    """List and show network functions, and fit twins to measured ones."""
 
 
 @command.command("list")
@@ -43,6 +44,35 @@ def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
     else:
         rows = [(field, _text(value)) for field, value in _flat(table) if field != "schema_version"]
         emit_table(("field", "value"), rows)
+
+
+@command.command("fit")
+@click.argument("dataset", type=click.Path())
+@click.option("--nf", required=True, metavar="NAME", help="Network function of the dataset: name or workload key.")
+@click.option("--machine", metavar="NAME|FILE", help="Machine to simulate; the dataset's own if not given.")
+@click.option("--runs", type=int, default=12, show_default=True, help="Runs to fit to, spread over their slowdowns.")
+@click.option("--out", metavar="FILE", help="Where to write the twin; NAME-twin.yaml if not given.")
+@json_option
+def fit_network_function(dataset: str, nf: str, machine: str | None, runs: int, out: str | None, as_json: bool) -> None:
+    """Fit a simulated twin to measured runs of DATASET, and write it as a network function of its own.
+
+    The file serves wherever one's own network functions do: simulated profiles, `place --check`, what-ifs.
+    """
+    from slomo.records.catalog import find_dataset
+    from slomo.vocabulary.documents import to_yaml
+    from slomo.workflow.twin import fit_twin
+
+    twin = fit_twin(find_dataset(dataset), nf, machine=machine, runs=runs)
+    place = Path(out or f"{twin.function.name}.yaml")
+    place.write_text(
+        to_yaml(twin.function.to_dict(), f"fitted by `slomo nf fit {dataset} --nf {nf}`"), encoding="utf-8"
+    )
+    if as_json:
+        emit_json({"file": str(place), **twin.to_dict()})
+        return
+    rows = [(item.name, f"{item.value:.3g}", f"{item.low:.3g} .. {item.high:.3g}") for item in twin.parameters]
+    emit_table(("parameter", "fitted", "90 % interval"), rows)
+    note(f"{twin.runs} runs, mean error {twin.error_points:.2f} points of solo; written to {place}")
 
 
 def _flat(table: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
