@@ -26,6 +26,7 @@ COMPARED = (
     "slomo-xgb",
     "slomo-smooth",
     "slomo-gp",
+    "slomo-additive",
     PUBLISHED_MODEL,
     PUBLISHED,
     "bubbleup",
