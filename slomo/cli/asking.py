@@ -1,7 +1,7 @@
 """`--server URL`: ask a running service instead of models on this disk; for predict, place and whatif."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,6 +11,7 @@ from slomo.errors import UsageError
 
 if TYPE_CHECKING:
     from slomo.client import Client
+    from slomo.placement.problem.decision import Decision
     from slomo.prediction.result import Prediction
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -80,8 +81,10 @@ def predicted(service: str, *, explain: bool, given: dict[str, Any]) -> "Predict
         return line.predict(given["target"], beside, **options)
 
 
-def placed(service: str, path: str, *, what_if: bool, as_json: bool) -> int:
-    """Let a service place the requests of a file on its own cluster; return the exit code.
+def placed(
+    service: str, path: str, *, show: "Callable[[Sequence[Decision]], None]", what_if: bool, as_json: bool
+) -> int:
+    """Let a service place the requests of a file on its own cluster, and `show` what it decided; return the exit code.
 
     Raises
     ------
@@ -90,7 +93,6 @@ def placed(service: str, path: str, *, what_if: bool, as_json: bool) -> int:
     ServiceError
         What the service said.
     """
-    from slomo.cli.verbs.place_output import show_decisions
     from slomo.placement.problem.documents import read_requests
 
     refuse_others(service, "cluster", "what_if")
@@ -99,7 +101,7 @@ def placed(service: str, path: str, *, what_if: bool, as_json: bool) -> int:
     if as_json:
         emit_json({"server": service, "what_if": what_if, "decisions": [item.to_dict() for item in decisions]})
     else:
-        show_decisions(decisions)
+        show(decisions)
         done = sum(item.accepted for item in decisions)
         note(f"{done} of {len(decisions)} {'would be placed' if what_if else 'placed'} by {service}")
     return 0 if all(item.accepted for item in decisions) else 5

@@ -114,7 +114,10 @@ def batch(
     Exit code 5 where a request is refused; what could be placed is placed.
     """
     if service is not None:
-        raise click.exceptions.Exit(placed_by_service(service, given["cluster"], what_if=what_if, as_json=as_json))
+        path = given["cluster"]
+        raise click.exceptions.Exit(
+            placed_by_service(service, path, show=show_decisions, what_if=what_if, as_json=as_json)
+        )
     if given["requests"] is None or what_if:
         from slomo.errors import UsageError
 

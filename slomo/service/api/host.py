@@ -63,7 +63,7 @@ async def control(service: "Service", call: Call) -> Answer:
     _require_control(service)
     asked: ControlBody = call.body
     document = {key: value for key, value in msgspec.to_builtins(asked).items() if value is not None}
-    job = await run_as_job(service, document, call.headers.get("idempotency-key"))
+    job = await run_as_job(service.jobs, service.settings.receipts, document, call.headers.get("idempotency-key"))
     return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
 
 

@@ -10,9 +10,10 @@ from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.acting.control import ControlConfiguration, control_from, control_status, run_control
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from slomo.control.loop import Step
-    from slomo.service.application import Service
-    from slomo.service.jobs import Job, Tell
+    from slomo.service.jobs import Job, Jobs, Tell
 
 
 class _StoppedError(SlomoError):
@@ -45,8 +46,8 @@ def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
     return control_from(document, document.get("name", "service"))
 
 
-async def run_as_job(service: "Service", document: dict[str, Any], key: str | None = None) -> "Job":
-    """Accept a control loop as a job."""
+async def run_as_job(jobs: "Jobs", receipts: "Path | None", document: dict[str, Any], key: str | None = None) -> "Job":
+    """Accept a control loop as a job; what it changes on this host is written to the folder `receipts`."""
     configuration = configuration_of(document)
     ends = threading.Event()
 
@@ -61,11 +62,11 @@ async def run_as_job(service: "Service", document: dict[str, Any], key: str | No
             loop.call_soon_threadsafe(tell, rounds[0] / configuration.steps, f"round {rounds[0]}: {said}"[:300])
 
         try:
-            return await asyncio.to_thread(run_control, configuration, told, receipts=service.settings.receipts)
+            return await asyncio.to_thread(run_control, configuration, told, receipts=receipts)
         finally:
             ends.set()
 
-    return await service.jobs.accept("control", work, key)
+    return await jobs.accept("control", work, key)
 
 
 def status() -> dict[str, Any]:
