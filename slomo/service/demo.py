@@ -17,7 +17,7 @@ from slomo.records.catalog import catalog
 from slomo.service.api.cluster import as_request
 from slomo.service.door.bodies import Observation, PlacementRequest
 from slomo.service.state import journal
-from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.vocabulary.defaults import FORMER_DEFAULT
 from slomo.workflow.train import train
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def demo_models(say: Say) -> Path:
     if not datasets:
         raise ConfigurationError("the shipped datasets are not here", hint="set SLOMO_DATASETS to their folder")
     say(f"training models of {len(datasets)} shipped datasets, once (about half a minute)")
-    library = train(datasets[0], models=[DEFAULT_MODEL])
+    library = train(datasets[0], models=[FORMER_DEFAULT])
     for dataset in datasets[1:]:
-        library = library.merge(train(dataset, models=[DEFAULT_MODEL]))
+        library = library.merge(train(dataset, models=[FORMER_DEFAULT]))
     library.save(folder)
     return folder
 

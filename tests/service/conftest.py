@@ -22,7 +22,7 @@ from slomo.records.dataset import ProfileDataset
 from slomo.service.api.every import OPERATIONS
 from slomo.service.application import Service, make_app
 from slomo.service.settings import ServiceSettings
-from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.vocabulary.defaults import FORMER_DEFAULT
 
 SERVERS = [{"name": f"s{number}", "machine": "e5-2620v4"} for number in range(1, 5)]
 Started = Callable[..., TestClient]
@@ -33,7 +33,7 @@ def toy_library(toy_profile: ProfileDataset) -> ModelLibrary:
     """Return models of the toy of the two families that the service's tests ask for; all would take much longer."""
     from slomo.training.training import train
 
-    return train(toy_profile, models=[DEFAULT_MODEL, "dobrescu"])
+    return train(toy_profile, models=[FORMER_DEFAULT, "dobrescu"])
 
 
 @pytest.fixture(scope="session")
