@@ -293,7 +293,7 @@ def test_killed_under_writes_loses_and_doubles_nothing(
 ) -> None:
     """Kill -9 while requests are placed: whatever was acknowledged is there after the restart, once.
 
-    SLOMO_KILLS sets how often; benchmarks/service.py does it 500 times.
+    SLOMO_KILLS sets how often; benchmarks/service_robust.py kills does it 500 times.
     """
     import threading
 
@@ -307,18 +307,22 @@ def test_killed_under_writes_loses_and_doubles_nothing(
                 assert line.post("/v1/cluster/servers", json={"servers": servers}).status_code == 201
             assert acknowledged <= set(placed(line))
 
-            def write(turn: int = turn, line: httpx.Client = line) -> None:
+            begun = threading.Event()  # the first placing of a service waits for its models
+
+            def write(turn: int = turn, line: httpx.Client = line, begun: threading.Event = begun) -> None:
                 for number in range(10_000):
                     name = f"t{turn}-{number}"
                     body = {"requests": [{"id": name, "nf": "ids", "slo": {"kind": "on-demand"}}]}
                     try:
                         if line.post("/v1/place", json=body, headers={"Idempotency-Key": name}).status_code == 200:
                             acknowledged.add(name)
+                            begun.set()
                     except httpx.HTTPError:
                         return
 
             writer = threading.Thread(target=write)
             writer.start()
+            assert begun.wait(60.0)
             time.sleep(0.3 + 0.1 * (turn % 5))
             service.kill()
             writer.join()
