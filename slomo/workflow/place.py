@@ -170,8 +170,8 @@ def check_model(library: "ModelLibrary", policy: str, model: str) -> None:
     from slomo.placement.policies.registry import policy_class
 
     kind = policy_class(policy)
-    names = {name for found in library.values() for name in found.sensitivity}
-    if kind.predicts and kind.model is None and names and model not in names:
+    names = {name for model_of_nf in library.values() for name in model_of_nf.sensitivity}
+    if kind.predicts and kind.model is None and names and model not in (*names, DEFAULT_MODEL):
         raise UnknownNameError("model in the library", model, names)
 
 

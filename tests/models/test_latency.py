@@ -180,11 +180,7 @@ class Slowing:
 
     pressure_names: tuple[str, ...] = ("L3MISS", "L3OCC")
 
-    @property
-    def sensitivity(self):
-        return self
-
-    def predict_mpps(self, pressure):
+    def rows_mpps(self, pressure, neighbours):
         return 4.0 / (1.0 + pressure[:, 0] / 100.0)
 
 

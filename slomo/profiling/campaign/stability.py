@@ -21,6 +21,7 @@ def needs_another(throughput_mpps: Sequence[float], plan: ExperimentPlan) -> boo
 
     Examples
     --------
+    >>> from slomo.vocabulary.colocation import Colocation
     >>> from slomo.vocabulary.workload import Workload
     >>> plan = ExperimentPlan("p", (Colocation("m", Workload("lpm")),), replicates=2, maximum_replicates=4)
     >>> needs_another([1.0], plan), needs_another([1.0, 1.01], plan), needs_another([1.0, 2.0], plan)
