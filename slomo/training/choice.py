@@ -4,6 +4,7 @@ Errors on calibration mixes say most, for they are errors of model and compositi
 mixes. Few mixes of one function are drawn towards those of all functions of the machine, and these towards its own
 pressure rows, left out by competitor setting (a hierarchical mean, as in `slomo.training.conformal_fit`): without any
 mixes the rows decide. Families whose throughput falls along every pressure go first, unless they are materially worse.
+Where replicates say that rows are noisy, a family answers only if it surely gains on the mean (`slomo.training.noise`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 
 from slomo.models.nf_model import NFModel
 from slomo.training.calibration import MixRows, predict_mixes
+from slomo.training.noise import noise_aware_defaults
 from slomo.vocabulary.defaults import PUBLISHED_MODEL
 
 #: Monotone families before others, smooth ones before those that step.
@@ -40,12 +42,15 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
     names = list(dict.fromkeys(name for model in models for name in candidates(model)))
     solo = np.array([model.solo_mpps for model in models])
     away = {name: 100.0 * np.abs(predict_mixes(models, rows, name) - rows.mpps) / solo[rows.target] for name in names}
+    surely = noise_aware_defaults(models, BASELINES)
     result = []
     for number, model in enumerate(models):
         own = rows.target == number
         found = {name: _estimate(away[name], own, _on_rows(model, name)) for name in candidates(model)}
         known = {name: error for name, error in found.items() if error is not None}
         chosen = chosen_of(known) or next(iter(candidates(model)), "")
+        if model.manifest.get("noise"):
+            chosen = surely[number]
         told = {
             "family": chosen,
             "error_percent_of_solo": {name: round(error, 4) for name, error in known.items()},

@@ -145,7 +145,8 @@ def test_pricing_knows_the_best_of_all_mixes(library, wanted, prices) -> None:
 
     assert value == pytest.approx(best)
     assert all(oracle.verdict(host, column.signature).ok for column in columns)
-    assert best <= 1.0 + 1e-6 or max(np.dot(column.serves, worth) for column in columns) == pytest.approx(best)
+    if best > 1.0 + 1e-6:  # worth more than a server costs
+        assert max(np.dot(column.serves, worth) for column in columns) == pytest.approx(best)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

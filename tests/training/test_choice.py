@@ -6,7 +6,8 @@ import pytest
 
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
-from slomo.training.choice import BASELINES, MATERIAL, candidates, chosen_of
+from slomo.training.calibration import mix_rows
+from slomo.training.choice import BASELINES, MATERIAL, candidates, chosen_of, with_choice
 from slomo.training.training import train
 
 
@@ -55,3 +56,15 @@ def test_a_monotone_family_goes_first_unless_it_is_materially_worse(trained) -> 
     model = next(iter(trained.values()))
     assert candidates(model) == ["slomo-xgb", "slomo-gp"]
     assert candidates(replace(model, sensitivity={"mean": model.sensitivity["mean"]})) == ["mean"]
+
+
+def test_noisy_rows_choose_who_surely_gains_on_the_mean(trained, toy_profile) -> None:
+    """Where replicates say that rows are noisy, the mean answers unless a family gains more than its error."""
+    models = list(trained.values())
+    rows = mix_rows(toy_profile, models, models[0].machine)
+    for gain, answers in ((0.5, "mean"), (2.0, "slomo-gp")):
+        told = {"noise": {"row": 0.05}, "against_mean": {"slomo-gp": {"gain": gain, "standard_error": 1.0}}}
+        noisy = replace(models[0], manifest={**models[0].manifest, **told})
+        first, *others = with_choice([noisy, *models[1:]], rows)
+        assert first.chosen == first.manifest["default"]["family"] == answers
+        assert [model.chosen for model in others] == [model.chosen for model in models[1:]]
