@@ -36,9 +36,9 @@ from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import HostTenant, Window
 from slomo.testbed.host.testbed import HostTestbed
-from slomo.training.noise import noise_aware_defaults
 from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.workload import Workload
 
 QUICK = ("ip-router", "flowstats", "mazunat", "l2fwd", "dpi")
@@ -232,8 +232,7 @@ def predictions(dataset: ProfileDataset, pairs: ProfileDataset) -> tuple[dict[st
         batch = Predictor(library, machine, name, method="composed").predict_batch(targets, others)
         found[name] = np.array([batch.throughput_mpps, batch.low_mpps, batch.high_mpps]) / batch.solo_mpps
     alike = {model.workload.key: model for model in models}
-    defaults = noise_aware_defaults(list(alike.values()), (*BASELINES, "none"))
-    chosen = dict(zip(alike, defaults, strict=True))
+    chosen = {key: model.named(DEFAULT_MODEL) for key, model in alike.items()}
     found["default"] = np.stack([found[chosen[target.key]][:, row] for row, target in enumerate(targets)], axis=1)
     measured = pairs.throughput / np.array([model.solo_mpps for model in models])
     counts = collections.Counter(chosen.values())

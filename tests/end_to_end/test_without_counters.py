@@ -19,9 +19,9 @@ from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.records.dataset import ProfileDataset
 from slomo.records.run import Phase, RunRecord, TenantSample
-from slomo.training.noise import noise_aware_defaults
 from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.metrics import FELT, Scope
 from slomo.vocabulary.vector import MetricVector
@@ -102,9 +102,7 @@ def _profiled(machine: FeltMachine) -> ProfileDataset:
 
 def _defaults(library: ModelLibrary) -> dict[str, str]:
     """Return the default family of every target."""
-    models = [library.find(target, _MACHINE) for target in _TARGETS]
-    chosen = noise_aware_defaults(models, ("mean", "none", "bubbleup", "dobrescu", "bubbleup-curve", "dobrescu-curve"))
-    return dict(zip([target.key for target in _TARGETS], chosen, strict=True))
+    return {target.key: library.find(target, _MACHINE).named(DEFAULT_MODEL) for target in _TARGETS}
 
 
 def test_pairs_are_predicted_better_than_by_the_mean(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def documented(schema: dict[str, Any], path: str, method: str) -> set[int]:
 def test_no_question_breaks_the_service(fuzzed: TestClient, data: st.DataObject) -> None:
     """Bodies half like the schema and half not are answered with documented codes, never with a fault.
 
-    SLOMO_FUZZ sets how many; benchmarks/service.py lets schemathesis ask 10 000.
+    SLOMO_FUZZ sets how many; benchmarks/service_robust.py lets schemathesis ask 10 000.
     """
     schema = fuzzed.get("/openapi.json").json()
     path, method = data.draw(st.sampled_from([(p, m) for p, item in schema["paths"].items() for m in item]))

@@ -91,18 +91,11 @@ class SingleMetricFamily:
             )
         return (self.metric,)
 
-    def fit(  # the signature is the contract's
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,  # noqa: ARG002
-        seed: int,  # noqa: ARG002
-    ) -> LinearSensitivity:
+    def fit(
+        self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
+    ) -> SensitivityModel:
         """Fit one NF; see `ModelFamily.fit`."""
-        line = SingleMetricRegressor().fit(vectors, mpps)
-        return LinearSensitivity(self.name, names, self.composition, line.intercept_, line.slope_)
+        return self.fit_weighted(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=None)
 
     def fit_weighted(
         self,
@@ -112,9 +105,9 @@ class SingleMetricFamily:
         *,
         solo_mpps: float,  # noqa: ARG002
         seed: int,  # noqa: ARG002
-        weights: Floats,
+        weights: Floats | None,
     ) -> SensitivityModel:
-        """Fit one NF to rows that count by their weights."""
+        """Fit one NF to rows that count by their weights, alike without."""
         line = SingleMetricRegressor().fit(vectors, mpps, weights)
         return LinearSensitivity(self.name, names, self.composition, line.intercept_, line.slope_)
 

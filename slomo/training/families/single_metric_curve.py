@@ -71,19 +71,6 @@ class SingleMetricCurve(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 class CurveFamily(SingleMetricFamily):
     """A baseline that knows one metric of the competitors' solo runs, and no line through it."""
 
-    def fit(  # type: ignore[override]  # the signature is the contract's
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,  # noqa: ARG002
-        seed: int,  # noqa: ARG002
-    ) -> CurveSensitivity:
-        """Fit one NF; see `ModelFamily.fit`."""
-        curve = SingleMetricCurve().fit(vectors, mpps)
-        return CurveSensitivity(self.name, names, self.composition, curve.knots_, curve.levels_)
-
     def fit_weighted(
         self,
         names: tuple[str, ...],
@@ -92,9 +79,9 @@ class CurveFamily(SingleMetricFamily):
         *,
         solo_mpps: float,  # noqa: ARG002
         seed: int,  # noqa: ARG002
-        weights: Floats,
+        weights: Floats | None,
     ) -> CurveSensitivity:
-        """Fit one NF to rows that count by their weights."""
+        """Fit one NF to rows that count by their weights, alike without."""
         curve = SingleMetricCurve().fit(vectors, mpps, weights)
         return CurveSensitivity(self.name, names, self.composition, curve.knots_, curve.levels_)
 

@@ -1,6 +1,5 @@
 """Enforce plans from files on this machine: what the command line and Python share."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,8 +118,3 @@ def describe_receipts(folder: Path | None = None) -> list[dict[str, Any]]:
         }
         for receipt in all_receipts(folder or receipts_directory())
     ]
-
-
-def plan_text(plan: EnforcementPlan) -> str:
-    """Return a plan as JSON."""
-    return json.dumps(plan.to_dict(), indent=2)
