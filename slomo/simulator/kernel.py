@@ -90,13 +90,12 @@ def work(state: State, tenant: int, structure: int, until: float) -> None:
 
 
 @compiled
-def next_operation(state: State, tenant: int) -> None:
-    """Go on to the next data structure, or finish the packet; fractions of accesses are carried to the next packet."""
+def next_structure(state: State, tenant: int) -> bool:
+    """Go on to the next data structure, False after the last; fractions of accesses go to the next packet."""
     row = state.tenants[tenant]
     structure = row[T_FIRST_STRUCTURE] + row[T_OPERATION]
     if structure >= row[T_LAST_STRUCTURE]:
-        end_packet(state, tenant)
-        return
+        return False
     demand = state.demand[structure]
     demand[D_ACCESS_CREDIT] += demand[D_ACCESSES]
     demand[D_WRITE_CREDIT] += demand[D_WRITES]
@@ -107,6 +106,7 @@ def next_operation(state: State, tenant: int) -> None:
     row[T_REMAINING] = count
     row[T_WRITES_LEFT] = writes
     row[T_OPERATION] += 1
+    return True
 
 
 @compiled
@@ -118,7 +118,8 @@ def advance(state: State, tenant: int, until: float) -> None:
         if operation < 0:
             begin_packet(state, tenant)
         elif row[T_REMAINING] == 0:
-            next_operation(state, tenant)
+            if not next_structure(state, tenant):
+                end_packet(state, tenant)
         else:
             work(state, tenant, row[T_FIRST_STRUCTURE] + operation - 1 if operation > 0 else -1, until)
 

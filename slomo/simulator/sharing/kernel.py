@@ -8,7 +8,7 @@ A core takes packets from the rings of its NFs as its scheduler says; accesses a
 # mypy: disable-error-code="no-any-return"
 
 from slomo.simulator.compilation import compiled, kernel
-from slomo.simulator.kernel import work
+from slomo.simulator.kernel import next_structure, work
 from slomo.simulator.random_numbers import next_bits
 from slomo.simulator.sharing.chain import dequeue, hand_on, ring_access
 from slomo.simulator.sharing.cores import leave, next_of, preempt, switch_to, tick, timers
@@ -62,19 +62,13 @@ from slomo.simulator.sharing.state import (
     Sharing,
 )
 from slomo.simulator.state import (
-    D_ACCESS_CREDIT,
-    D_ACCESSES,
-    D_WRITE_CREDIT,
-    D_WRITES,
     F_GAP,
     F_PACKET_MLP,
     F_THROTTLE,
     T_FIRST_STRUCTURE,
-    T_LAST_STRUCTURE,
     T_OPERATION,
     T_REMAINING,
     T_TOUCHED_LINES,
-    T_WRITES_LEFT,
     T_WRITTEN_LINES,
     State,
 )
@@ -145,26 +139,6 @@ def on_packet(state: State, sharing: Sharing, core: int, stage: int, until: floa
         remaining -= 1
     row[T_REMAINING] = remaining
     sharing.core_times[core, L_CLOCK] = now
-
-
-@compiled
-def next_structure(state: State, stage: int) -> bool:
-    """Go on to the next data structure; False where the packet is done."""
-    row = state.tenants[stage]
-    structure = row[T_FIRST_STRUCTURE] + row[T_OPERATION]
-    if structure >= row[T_LAST_STRUCTURE]:
-        return False
-    demand = state.demand[structure]
-    demand[D_ACCESS_CREDIT] += demand[D_ACCESSES]
-    demand[D_WRITE_CREDIT] += demand[D_WRITES]
-    count = int(demand[D_ACCESS_CREDIT])
-    writes = min(count, int(demand[D_WRITE_CREDIT]))
-    demand[D_ACCESS_CREDIT] -= count
-    demand[D_WRITE_CREDIT] -= writes
-    row[T_REMAINING] = count
-    row[T_WRITES_LEFT] = writes
-    row[T_OPERATION] += 1
-    return True
 
 
 @compiled
