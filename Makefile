@@ -4,7 +4,7 @@
 #   make test    set up, then style, types, floors and every test; changes no package of the machine
 #   make native  install what the native network functions are built from (DPDK; Debian, root): their tests run then
 #   make kube-tools   build the Kubernetes scheduler that a test runs (20 minutes, needs Go; once)
-#   make bench   the benchmarks, side by side with the alternatives (minutes)
+#   make bench   the benchmarks, side by side with the alternatives: hours (make bench QUICK=1: less of each)
 #   make clean   remove what make made
 
 SHELL := /bin/sh
@@ -57,7 +57,7 @@ unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 bench: $(VENV)/.dev
-	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	$(BIN)/python benchmarks/run_all.py $(if $(QUICK),--quick)
 
 kube-tools: $(VENV)/bin/python
 	$(BIN)/python deploy/kube-tools/build.py $(HOME)/.cache/slomo/kube

@@ -63,7 +63,7 @@ def main() -> int:
     failed = [line for machine, evaluation in found.items() for line in missed_goals(machine, evaluation)]
     if given.json:
         given.json.write_text(json.dumps({name: item.to_dict() for name, item in found.items()}, indent=1) + "\n")
-    print("\n" + ("\n".join(f"off: {line}" for line in failed) or "ok: all goals met"))
+    print("\n" + ("\n".join(f"OFF: {line}" for line in failed) or "ok: all goals met"))
     return 0
 
 

@@ -117,7 +117,7 @@ def report(title: str, errors: Mapping[str, Sequence[Errors]]) -> None:
     ratio = {design: statistics.median(mean[design][nf] / grid[nf] for nf in names) for design in errors}
     print(f"{'median of error/grid':22}" + "".join(f"{ratio[design]:10.2f}" for design in errors))
     by_seed = ", ".join(f"{statistics.median(run[nf] / grid[nf] for nf in names):.2f}" for run in errors["adaptive"])
-    print(("ok: " if ratio["adaptive"] <= 1.0 else "off: ") + f"by seed {by_seed}")
+    print(("ok: " if ratio["adaptive"] <= 1.0 else "OFF: ") + f"by seed {by_seed}")
 
 
 if __name__ == "__main__":

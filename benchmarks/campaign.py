@@ -33,7 +33,7 @@ def main() -> None:
         print(f"{len(plan)} runs, {arguments.jobs} workers: {wall:.1f} s wall, {busy:.1f} s processor", end="")
         print(f" ({busy / wall:.2f} cores busy, {1e3 * busy / len(plan):.0f} ms per run)")
         scaled, idle = (600 * seconds / len(plan) for seconds in (wall, busy / arguments.jobs))
-        print(f"600 runs would take {scaled:.1f} s, target {TARGET_S:.0f} s: {'ok' if scaled < TARGET_S else 'off'}")
+        print(f"600 runs would take {scaled:.1f} s, target {TARGET_S:.0f} s: {'ok' if scaled < TARGET_S else 'OFF'}")
         if busy < 0.8 * arguments.jobs * wall:
             print(f"  others used the cores too; alone on {arguments.jobs} it would be {idle:.1f} s or more")
         _print_store_cost(plan, store, Path(folder))

@@ -37,7 +37,7 @@ def main() -> int:
         plain, ours, ratio = (
             statistics.median(row[name] for row in rows) for name in ("plain_gb_per_s", "competitor_gb_per_s", "ratio")
         )
-        verdict = "ok " if ratio >= GOAL else "off"
+        verdict = "ok " if ratio >= GOAL else "OFF"
         print(f"{pattern:12s} {plain:12.2f} {ours:12.2f}   {verdict} {ratio:.3f}, goal {GOAL}")
     if stressed:
         best = max(stressed)

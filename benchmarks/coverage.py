@@ -92,7 +92,7 @@ def main() -> int:
         given.json.write_text(
             json.dumps({k: {c: vars(x) for c, x in v.items()} for k, v in every.items()}, indent=1) + "\n"
         )
-    print("\nok: all cells" if not missed else f"\noff: {missed} cells or functions")
+    print("\nok: all cells" if not missed else f"\nOFF: {missed} cells or functions")
     return 0
 
 

@@ -306,7 +306,7 @@ def show_costs(recorder: Recorder) -> None:
 
 
 def verdict(reached: bool, text: str) -> None:
-    print(f"{'ok ' if reached else 'off'} {text}")
+    print(f"{'ok ' if reached else 'OFF'} {text}")
 
 
 def keep(given: argparse.Namespace, dataset: ProfileDataset, recorder: Recorder) -> None:

@@ -123,7 +123,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def verdict(good: bool) -> str:
-    return "ok " if good else "off"
+    return "ok " if good else "OFF"
 
 
 def show_functions(given: argparse.Namespace) -> None:

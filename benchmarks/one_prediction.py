@@ -71,7 +71,7 @@ def main() -> int:
         same = [(one.throughput_mpps, *one.interval) for one in ones] == list(
             zip(batch.throughput_mpps.tolist(), batch.low_mpps.tolist(), batch.high_mpps.tolist(), strict=True)
         )
-        print(f"{name}: {'the same bits as' if same else 'OTHER NUMBERS THAN'} the batch")
+        print(f"{name}: {'the same bits as' if same else 'OFF: other numbers than'} the batch")
     line = [
         "predict",
         "--target",
@@ -87,7 +87,9 @@ def main() -> int:
     for _ in range(7):
         spent.append(_whole(["-m", "slomo", *line]))
         bare.append(_whole(["-c", "import numpy"]))
-    print(f"slomo predict, whole process: {min(spent):.2f} s CPU, goal {GOAL_S}; importing numpy: {min(bare):.2f} s")
+    mark = " OFF" if min(spent) > GOAL_S else ""
+    print(f"slomo predict, whole process: {min(spent):.2f} s CPU, goal {GOAL_S}{mark};", end=" ")
+    print(f"importing numpy: {min(bare):.2f} s")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Check the simulator against the figures of ResQ (NSDI'18) and SLOMO (SIGCOMM'20): paper's number, ours, ok or off.
+"""Check the simulator against the figures of ResQ (NSDI'18) and SLOMO (SIGCOMM'20): paper's number, ours, ok or OFF.
 
 One parameter set for all figures. Run ``python benchmarks/phenomena.py`` (a few minutes on one core), or name the
 figures wanted: ``table1 unisolated cat buffers fig5 fig6 fig7 dobrescu``.

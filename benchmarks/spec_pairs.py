@@ -71,7 +71,7 @@ def main() -> int:
         f"{'setting':20}{'pairs':>6}{'published':>16}" + "".join(f"{name:>16}" for name in RULES) + f"{'covered':>10}"
     )
     off = [setting.name for setting in settings if not judged(setting)]
-    print("\n" + (f"off: {', '.join(off)}" if off else "ok: at most the published error in every setting"))
+    print("\n" + (f"OFF: {', '.join(off)}" if off else "ok: at most the published error in every setting"))
     return 0
 
 

@@ -77,9 +77,9 @@ def show_composition(folder: Path, rows: str | None, mapping: str | None) -> Non
         found = predict_rows(model, given, accelerator)
         error = np.abs(found.error_percent)
         inside = (found.low_mpps <= found.measured_mpps) & (found.measured_mpps <= found.high_mpps)
-        print(
-            f"{len(error)} rows: mean error {error.mean():.2f} %, aim {AIM_PERCENT}; {100 * inside.mean():.0f} % inside"
-        )
+        mark = "" if error.mean() <= AIM_PERCENT else " OFF"
+        print(f"{len(error)} rows: mean error {error.mean():.2f} %, aim {AIM_PERCENT}{mark};", end=" ")
+        print(f"{100 * inside.mean():.0f} % inside")
         return
     print(f"{'density':>8} {'memory':>8} {'regex':>8} {'composed':>9} {'interval':>17} {'width':>8}   (medians, kpps)")
     for density in (100.0, 330.0, 450.0, 628.0):

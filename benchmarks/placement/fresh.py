@@ -56,7 +56,9 @@ def main() -> int:
     if "offered" in families:
         rows += [bench.offered(machine) for machine in library.machines]
     broken, placed = (sum(row[name] for row in rows) for name in ("broken", "placed"))
-    print(f"\nbroken {broken} of {placed} ({100 * broken / max(placed, 1):.2f} %)")
+    print(
+        f"\nbroken {broken} of {placed} ({100 * broken / max(placed, 1):.2f} %, target 5)", off(broken > 0.05 * placed)
+    )
     if given.json:
         given.json.write_text(json.dumps({"seed": given.seed, "rows": rows}, indent=1) + "\n")
     return 0
@@ -124,9 +126,14 @@ class Bench:
         }  # fmt: skip
         print(
             f"{family:9} {what:30} placed {row['placed']:3d} broken {row['broken']:2d}  servers {row['servers']:3d} "
-            f"oracle {best:3d}  ratio {row['ratio']:.2f} (target {TARGETS[family]:.2f})  {took_s:.1f} s", flush=True,
+            f"oracle {best:3d}  ratio {row['ratio']:.2f} (target {TARGETS[family]:.2f})  {took_s:.1f} s",
+            off(row["ratio"] > row["target"]), flush=True,
         )  # fmt: skip
         return row
+
+
+def off(missed: bool) -> str:
+    return " OFF" if missed else ""
 
 
 if __name__ == "__main__":

@@ -48,11 +48,16 @@ def main() -> int:
     hours = _Hours(given)
     hours.play()
     done = hours.summary()
-    print(f"\nlost {done['lost']} (target 0); broken {done['broken']} of {done['judged']} (target 5 %)")
+    print(f"\nlost {done['lost']} (target 0)", off(done["lost"] > 0))
+    print(f"broken {done['broken']} of {done['judged']} (target 5 %)", off(done["broken"] > 0.05 * done["judged"]))
     print(
-        f"servers {done['servers']:.1f}, afresh {done['afresh']:.1f}: {done['ratio']:.3f} times as many (target 1.10)"
+        f"servers {done['servers']:.1f}, afresh {done['afresh']:.1f}: {done['ratio']:.3f} times as many (target 1.10)",
+        off(done["ratio"] > 1.10),
     )
-    print(f"moved by choice {100 * done['moved_per_hour']:.1f} % of tenants per hour (target 10)")
+    print(
+        f"moved by choice {100 * done['moved_per_hour']:.1f} % of tenants per hour (target 10)",
+        off(done["moved_per_hour"] > 0.10),
+    )
     print(f"moved by failures, drain, refit and rates: {done['forced']}")
     if given.json:
         given.json.write_text(json.dumps({"seed": given.seed, **done, "ticks": hours.rows}, indent=1) + "\n")
@@ -200,6 +205,10 @@ class _Hours:
             "broken_share": broken / max(judged, 1), "servers": servers, "afresh": afresh, "ratio": servers / afresh,
             "moved_per_hour": moved, "forced": self.forced,
         }  # fmt: skip
+
+
+def off(missed: bool) -> str:
+    return " OFF" if missed else ""
 
 
 if __name__ == "__main__":

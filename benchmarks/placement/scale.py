@@ -74,6 +74,10 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def off(goal: str, value: float) -> str:
+    return f" OFF (goal {GOALS[goal]:g})" if value > GOALS[goal] else ""
+
+
 def growth(seconds: dict[int, float]) -> None:
     """Print how time grows beside n log n, from the smallest size on."""
     base = min(seconds)
@@ -115,8 +119,9 @@ def partitioned(size: int, kinds: int, seed: int) -> None:
     columns = [column(mix, klass, kinds) for mix in [*packed, *((item.piece,) for item in first.values())]]
     plan = cover(demand.tolist(), columns, Knapsack(HOST, items, kinds), time_limit_s=12.0)
     print(
-        f"{size:7d} instances: best fit {sum(packed.values())} servers, {packed_s:.3f} s; "
-        f"mixes {plan.text}, {plan.rounds} rounds, {plan.columns} columns, {plan.seconds:.2f} s"
+        f"{size:7d} instances: best fit {sum(packed.values())} servers, {packed_s:.3f} s{off('pack_s', packed_s)}; "
+        f"mixes {plan.text}{off('plan_gap', plan.gap)}, {plan.rounds} rounds, {plan.columns} columns, "
+        f"{plan.seconds:.2f} s{off('plan_s', plan.seconds)}"
     )
 
 
@@ -141,8 +146,10 @@ def predicted(size: int, library: ModelLibrary, machine: str, seed: int) -> floa
         refused = sum(not decision.accepted for decision in decisions)
         bound = getattr(placer.policy, "last", None)
         print(
-            f"{size:7d} instances: {policy} {placer.servers_used} servers, {refused} refused, {took:.2f} s, "
-            f"{placer.policy.oracle.book.asked} mixes predicted" + (f"; {bound.text}" if bound else "")
+            f"{size:7d} instances: {policy} {placer.servers_used} servers, {refused} refused, "
+            f"{took:.2f} s{off('predicted_s', took)}, "
+            f"{placer.policy.oracle.book.asked} mixes predicted"
+            + (f"; {bound.text}{off('predicted_gap', bound.gap)}" if bound else "")
         )
     times, busy = [], []
     for i in range(1000):
@@ -154,7 +161,7 @@ def predicted(size: int, library: ModelLibrary, machine: str, seed: int) -> floa
     wall, core = np.percentile(times, (50, 99)), np.percentile(busy, (50, 99))
     print(
         f"{size:7d} instances: one admit p50 {wall[0]:.2f} ms, p99 {wall[1]:.2f} ms (on a core {core[0]:.2f} and "
-        f"{core[1]:.2f} ms); peak memory so far {peak_mib():.0f} MiB",
+        f"{core[1]:.2f} ms); peak memory so far {peak_mib():.0f} MiB{off('admit_p99_ms', core[1])}",
         flush=True,
     )
     return took
@@ -175,7 +182,8 @@ def small(size: int, library: ModelLibrary, machine: str, seed: int, draws: int 
         ours.append(placer.servers_used)
         best.append(optimum(placer, np.bincount(chosen, minlength=len(keys)), keys))
     same = sum(a == b for a, b in zip(ours, best, strict=True))
-    over = f"{100 * (sum(ours) / sum(best) - 1):.2f} %"
+    gap = sum(ours) / sum(best) - 1
+    over = f"{100 * gap:.2f} %{off('small_gap', gap)}"
     print(f"{size:7d} instances: {sum(ours)} servers in all, optimum {sum(best)} ({over}), same in {same} of {draws}")
 
 
