@@ -29,7 +29,10 @@ COMPETITORS = 11
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table: the paper's number, ours, and the range asked for; without a range it only informs."""
+    """One line of the table: the paper's number, ours, and the range asked for; without a range it only informs.
+
+    A figure that a constant of the simulator was set by is `fitted`: no evidence, however close.
+    """
 
     figure: str
     what: str
@@ -37,6 +40,7 @@ class Line:
     ours: float
     low: float | None = None
     high: float | None = None
+    fitted: bool = False
 
     @property
     def ok(self) -> bool | None:
@@ -46,7 +50,7 @@ class Line:
         return self.low <= self.ours <= self.high
 
     def __str__(self) -> str:
-        verdict = {None: "", True: "ok", False: "OFF"}[self.ok]
+        verdict = {None: "", True: "fitted" if self.fitted else "ok", False: "OFF"}[self.ok]
         return f"{self.figure:10} {self.what:60} {self.paper:>10} {self.ours:9.3f}  {verdict}".rstrip()
 
 

@@ -1,9 +1,9 @@
-"""SLOMO's (SIGCOMM'20) figures 5 to 7 and Dobrescu's over-estimate, played on the simulator; see phenomena.py."""
+"""SLOMO's (SIGCOMM'20) figures 5 to 7, played on the simulator; see phenomena.py."""
 
 from collections.abc import Iterator
 
 import numpy as np
-from phenomena_runs import RESQ, SLOMO, TABLE_1, Line, run, solo, tenant
+from phenomena_runs import SLOMO, Line, run, tenant
 
 from slomo.vocabulary.machine import load_machine
 
@@ -74,36 +74,3 @@ def fig7() -> Iterator[Line]:
     yield Line("Fig. 7", f"lost to memory bandwidth at 18 GB/s (most used {max(used):.1f}): %", "18", at_18, 12, 25)
     yield Line("Fig. 7", "most lost to memory bandwidth: %", "18", max(lost), 12, 25)
     yield Line("Fig. 7", "misses per packet, most over least", "level", max(misses) / min(misses), 1.0, 1.1)
-
-
-def dobrescu() -> Iterator[Line]:
-    """Predict from the competitors' summed solo access rates, trained on the synthetic competitor (ResQ Fig. 10).
-
-    Five competitors of one kind, as there. The training load (Dobrescu, NSDI'12) reads at random from more data
-    than the cache holds, at rising rates; its rate is measured while it runs alone, as SLOMO's protocol does.
-    """
-    errors: dict[str, list[float]] = {}
-    for name in TABLE_1:
-        alone = solo(name, 64).tenants[0].throughput_mpps
-        curve = [(0.0, 0.0)]
-        for reads in (1, 4, 16, 64, 1000):
-            knobs = {"data_size_mib": 30, "reads_per_packet": reads}
-            competition = [tenant("synthetic", 1 + i, **knobs) for i in range(5)]
-            rate = run(RESQ, competition).sockets[0]["L2MISS"]
-            beside = run(RESQ, [tenant(name, 0), *competition]).tenants[0].throughput_mpps
-            curve.append((rate, 100 * (1 - beside / alone)))
-        rates, lost = zip(*sorted(curve), strict=True)
-        for other in TABLE_1:
-            if other == name:
-                continue
-            summed = 5 * solo(other, 64).tenants[0].vector["L2MISS"]
-            beside = run(RESQ, [tenant(name, 0), *(tenant(other, 1 + i) for i in range(5))]).tenants[0]
-            actual = 100 * (1 - beside.throughput_mpps / alone)
-            errors.setdefault(name, []).append(float(np.interp(summed, rates, lost)) - actual)
-    for name, each in errors.items():
-        what = f"{name}: largest over-estimate {max(each):.1f}, mean, points"
-        yield Line("Dobrescu", what, "", float(np.mean(each)))
-    mean = float(np.mean([np.mean(each) for each in errors.values()]))
-    largest = max(max(each) for each in errors.values())
-    yield Line("Dobrescu", "largest over-estimate of a drop, points", "13", largest, 5, 20)
-    yield Line("Dobrescu", "mean over-estimate over all NFs, points", "several", mean, 2, 20)

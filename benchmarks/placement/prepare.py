@@ -18,6 +18,7 @@ from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.testbed.registry import make_testbed
 from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.network_function import load_network_function, network_function_names
 from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.profile import profile
@@ -46,6 +47,7 @@ def main() -> int:
     nfs = given.nf or resq_functions()
     given.directory.mkdir(parents=True, exist_ok=True)
     begun = time.perf_counter()
+    most = min(given.most, load_machine(given.machine).cores_per_socket)
     ways(given.directory / "profiles.json", nfs, given.machine)
     print(f"profiles over cache ways and load: {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     dataset = profile(
@@ -54,7 +56,7 @@ def main() -> int:
     )  # fmt: skip
     print(f"{len(dataset)} rows after {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     repeated = run_campaign(
-        repeats_plan(nfs, given.machine, given.repeats, given.seed, given.most),
+        repeats_plan(nfs, given.machine, given.repeats, given.seed, most),
         make_testbed("simulated", given.machine),
         given.directory / "repeats.sqlite",
         given.jobs,

@@ -5,8 +5,9 @@ Verdicts are kept per kind of socket and signature; rates per mix, whatever it w
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from slomo.placement.feasibility.estimates import Rate, ThroughputEstimates
 from slomo.placement.feasibility.memo import Memo
@@ -17,6 +18,8 @@ from slomo.placement.feasibility.rates import RateBook, RateTable
 MOST_MIXES = 150_000
 #: Verdicts that are remembered per kind of socket, at most.
 MOST_VERDICTS = 200_000
+#: Mixes with one piece more that are remembered; beyond, all are forgotten.
+MOST_GROWN = 400_000
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,14 @@ class MixVerdict:
         return self.breach is None
 
 
+class Grown(NamedTuple):
+    """A mix that holds with a piece more: the mix before, its cores and least headroom after."""
+
+    base: Signature
+    cores: int
+    headroom: float
+
+
 class Oracle:
     """Judges mixes and remembers.
 
@@ -77,12 +88,15 @@ class Oracle:
         self.book = RateBook(estimates)
         self._known: dict[Host, Memo[Signature, MixVerdict]] = {}
         self._hopeless: dict[Host, Memo[Signature, bool]] = {}
+        self._grown: dict[tuple[Host, int], dict[Signature, Grown | None]] = {}
+        self._grown_count = 0
 
     def sizes(self) -> dict[str, int]:
         """Return how many entries each memory holds."""
         return {
             "verdicts": sum(map(len, self._known.values())),
             "hopeless mixes": sum(map(len, self._hopeless.values())),
+            "mixes with one piece more": self._grown_count,
             **self.book.sizes(),
         }
 
@@ -100,7 +114,9 @@ class Oracle:
         return self._verdicts(host)
 
     def _verdicts(self, host: Host) -> Memo[Signature, MixVerdict]:
-        return self._known.setdefault(host, Memo(MOST_VERDICTS))
+        if host not in self._known:
+            self._known[host] = Memo(MOST_VERDICTS)
+        return self._known[host]
 
     def verdicts(self, host: Host, signatures: Sequence[Signature]) -> list[MixVerdict]:
         """Judge many mixes, predicting those not seen before in one batch."""
@@ -112,13 +128,35 @@ class Oracle:
                 judged[signature] = known[signature] = fresh
         return [verdict for signature in signatures if (verdict := judged[signature]) is not None]
 
+    def holding(self, host: Host, piece: int, signatures: Iterable[Signature], *, hopeful: bool) -> list[Grown]:
+        """Return the mixes that still hold with a piece more; those of them not seen before are judged in one batch.
+
+        With `hopeful`, mixes of which a part is known to break are left out unjudged.
+        """
+        if self._grown_count > MOST_GROWN:
+            self._grown, self._grown_count = {}, 0
+        here = self._grown.setdefault((host, piece), {})
+        fresh = [signature for signature in signatures if signature not in here]
+        if fresh:
+            self._grown_count += len(fresh)
+            mixes = {signature: self.pieces.grown(signature, piece) for signature in fresh}
+            if hopeful:
+                mixes = {signature: mix for signature, mix in mixes.items() if not self.hopeless(host, mix)}
+            here.update(dict.fromkeys(fresh))
+            for (signature, mix), verdict in zip(mixes.items(), self.verdicts(host, list(mixes.values())), strict=True):
+                if verdict.ok:
+                    here[signature] = Grown(signature, self.pieces.cores(mix), verdict.headroom)
+        return [grown for signature in signatures if (grown := here[signature]) is not None]
+
     def table(self, host: Host, floors: Mapping[str, float], most: int = MOST_MIXES) -> RateTable:
         """Return the rates of all mixes of use for these least rates, as far as `most` mixes reach."""
         return self.book.table(host.machine, floors, host.cores, min(most, MOST_MIXES))
 
     def hopeless(self, host: Host, signature: Signature) -> bool:
         """Say whether a mix needs no judging: a part of it was seen to break when mixes were told ahead."""
-        hopeless = self._hopeless.setdefault(host, Memo(MOST_VERDICTS))
+        if host not in self._hopeless:
+            self._hopeless[host] = Memo(MOST_VERDICTS)
+        hopeless = self._hopeless[host]
         if hopeless.recall(signature):
             return True
         if signature in self._known.get(host, ()) or not self._breaks(host, signature):

@@ -4,7 +4,7 @@ ResQ (NSDI'18) section 5: admission places at once and greedily; a batch is plan
 or works on a copy.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.memo import Memo
@@ -16,7 +16,6 @@ from slomo.placement.online.settings import Fallback
 from slomo.placement.online.sockets import Socket, Spot
 from slomo.placement.online.state import ClusterState
 from slomo.placement.planning.kinds_cover import SocketKind, cover_kinds
-from slomo.placement.planning.packing import rank
 from slomo.placement.policies.base import Asked, Policy
 from slomo.placement.problem.decision import Decision, Refusal
 from slomo.placement.problem.request import Request
@@ -125,19 +124,16 @@ class Admission:
         for kind, (host, piece) in enumerate(numbers.items()):
             fitting = self._fitting(request, piece, allowed)
             groups = None if fitting is None else self._candidates(host, fitting)
-            there = self.state.signatures(host) if groups is None else list(groups)
-            for level in self._levels(host, piece, [each for each in there if each or not used_only]):
-                lowest = {each: self.state.lowest(host, each) if groups is None else groups[each] for each in level}
-                mixes = {each: mix for each, mix in level.items() if lowest[each] is not None}
+            for level in self._levels(host, piece, groups, used_only=used_only):
                 held = False
-                for signature, verdict in zip(mixes, oracle.verdicts(host, list(mixes.values())), strict=True):
-                    if not verdict.ok:
+                for base, cores, headroom in oracle.holding(host, piece, level, hopeful=picks_best):
+                    lowest = self.state.lowest(host, base) if groups is None else groups[base]
+                    if lowest is None:
                         continue
                     held = True
-                    full = rank(oracle, mixes[signature], verdict) if picks_best and signature else (0, 0.0)
-                    share = self.policy.weight(host, piece) * host.cost if picks_best and not signature else 0.0
-                    order = kind if picks_best else 0
-                    choices.append((-full[0], -full[1], share, order, lowest[signature] or 0, piece))
+                    full = (-cores, headroom) if picks_best and base else (0, 0.0)
+                    share = self.policy.weight(host, piece) * host.cost if picks_best and not base else 0.0
+                    choices.append((*full, share, kind if picks_best else 0, lowest, piece))
                 if held:
                     break
         return min(choices)[4:] if choices else None
@@ -150,24 +146,24 @@ class Admission:
             return allowed
         return lambda place: (allowed is None or allowed(place)) and self.state.short_of(request, piece, place) is None
 
-    def _levels(self, host: Host, piece: int, signatures: Iterable[Signature]) -> Iterator[dict[Signature, Signature]]:
-        """Yield mixes with a piece more, to be judged one batch after the other until one holds something.
+    def _levels(
+        self, host: Host, piece: int, groups: Mapping[Signature, int] | None, *, used_only: bool
+    ) -> Iterator[list[Signature]]:
+        """Yield mixes that have the cores for a piece more, to be judged batch after batch until one holds something.
 
-        Under best fit the fullest come first, and parts of mixes that are known to break are left out.
+        Under best fit the fullest come first.
         """
-        oracle, size = self.policy.oracle, self.pieces.cores
-        if self.policy.picks != "best":
-            yield {signature: self.pieces.grown(signature, piece) for signature in signatures}
-            return
         levels: dict[int, list[Signature]] = {}
-        room = host.cores - len(self.pieces[piece].workloads)
-        for signature in signatures:
-            cores = size(signature)
-            if cores <= room:
-                levels.setdefault(cores, []).append(signature)
-        for cores in sorted(levels, reverse=True):
-            mixes = {signature: self.pieces.grown(signature, piece) for signature in levels[cores]}
-            yield {signature: mix for signature, mix in mixes.items() if not oracle.hopeless(host, mix)}
+        for cores in range(host.cores - len(self.pieces[piece].workloads), -1 + used_only, -1):
+            levels[cores] = self.state.signatures(host, cores) if groups is None else []
+        for signature in groups or ():
+            cores = self.pieces.cores(signature)
+            if cores in levels:
+                levels[cores].append(signature)
+        if self.policy.picks == "best":
+            yield from levels.values()
+        else:
+            yield [signature for level in levels.values() for signature in level]
 
     def _candidates(self, host: Host, allowed: Callable[[Socket], bool]) -> dict[Signature, int]:
         """Return each mix there is on the sockets of a kind that are allowed, with the lowest that has it."""

@@ -1,7 +1,7 @@
 """Sockets as the state knows them: what runs on one, those alike in a group, and a trial that can be undone."""
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from slomo.placement.feasibility.mixes import Host, Signature
@@ -49,11 +49,12 @@ class Trial:
 class SocketGroup:
     """The sockets of one kind with one signature, the lowest first; those that left are passed over."""
 
-    __slots__ = ("heap", "queued")
+    __slots__ = ("heap", "members", "queued")
 
     def __init__(self) -> None:
         self.heap: list[int] = []
         self.queued: set[int] = set()
+        self.members = 0
 
     def add(self, number: int) -> None:
         """Let a socket in, once."""
@@ -66,3 +67,68 @@ class SocketGroup:
         while self.heap and not belongs(self.heap[0]):
             self.queued.discard(heapq.heappop(self.heap))
         return self.heap[0] if self.heap else None
+
+
+class SocketGroups:
+    """All sockets by kind and signature, and the signatures of a kind by the cores they take.
+
+    Parameters
+    ----------
+    cores : callable
+        Signature -> cores it takes.
+    """
+
+    def __init__(self, cores: Callable[[Signature], int]) -> None:
+        self._cores = cores
+        self._groups: dict[tuple[Host, Signature], SocketGroup] = {}
+        self._by_cores: dict[Host, dict[int, dict[Signature, None]]] = {}
+
+    def __iter__(self) -> Iterator[tuple[Host, Signature]]:
+        return iter(list(self._groups))
+
+    @property
+    def queued(self) -> int:
+        """Entries of all queues."""
+        return sum(len(group.heap) for group in self._groups.values())
+
+    def enter(self, number: int, place: Socket) -> None:
+        """Let a socket into the group of its signature."""
+        key = (place.host, place.signature)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = SocketGroup()
+            alike = self._by_cores.setdefault(place.host, {}).setdefault(self._cores(place.signature), {})
+            alike[place.signature] = None
+        group.members += 1
+        group.add(number)
+
+    def leave(self, place: Socket) -> None:
+        """Take a socket out of the group of its signature, before that changes."""
+        key = (place.host, place.signature)
+        group = self._groups[key]
+        group.members -= 1
+        if not group.members:
+            del self._groups[key]
+            del self._by_cores[place.host][self._cores(place.signature)][place.signature]
+
+    def offer(self, number: int, place: Socket) -> None:
+        """Queue a socket of a group again, which was passed over while it took nothing."""
+        self._groups[place.host, place.signature].add(number)
+
+    def drop(self, places: Iterable[Socket], first: int) -> None:
+        """Forget sockets, which have the numbers from `first` on."""
+        for place in places:
+            self.leave(place)
+        for group in self._groups.values():
+            group.heap = [number for number in group.heap if number < first]
+            heapq.heapify(group.heap)
+            group.queued = set(group.heap)
+
+    def of_cores(self, host: Host, cores: int) -> Iterable[Signature]:
+        """Return the signatures of a kind that take so many cores."""
+        return self._by_cores.get(host, {}).get(cores, ())
+
+    def lowest(self, host: Host, signature: Signature, belongs: Callable[[int], bool]) -> int | None:
+        """Return the lowest socket of a group that still belongs, or None."""
+        group = self._groups.get((host, signature))
+        return None if group is None else group.lowest(belongs)

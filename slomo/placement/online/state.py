@@ -5,7 +5,6 @@ Servers come and go: one that is closed (cordoned, failed, removed) keeps its nu
 Whatever is tried can be undone as a whole (:meth:`ClusterState.trial`).
 """
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import Literal
 
 from slomo.placement.feasibility.mixes import Host, Pieces, Signature, host_of, without
 from slomo.placement.online.constraints import Constraints
-from slomo.placement.online.sockets import Socket, SocketGroup, Spot, Trial
+from slomo.placement.online.sockets import Socket, SocketGroups, Spot, Trial
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import Request
 
@@ -60,7 +59,7 @@ class ClusterState:
         self.tainted: set[int] = set()
         self.limited: set[int] = set()
         self.version = 0
-        self._groups: dict[tuple[Host, Signature], SocketGroup] = {}
+        self._groups = SocketGroups(pieces.cores)
         self._tenants: dict[int, int] = {}
         self._own: dict[str, list[int]] = {}
         self._journal: list[Callable[[], None]] | None = None
@@ -121,7 +120,7 @@ class ClusterState:
         self._own.setdefault(server.name, []).append(number)
         for socket in server.nics:
             self.sockets.append(Socket(number, socket, host))
-            self._groups.setdefault((host, ()), SocketGroup()).add(len(self.sockets) - 1)
+            self._groups.enter(len(self.sockets) - 1, self.sockets[-1])
         return number
 
     def _drop_last(self, number: int) -> None:
@@ -129,11 +128,9 @@ class ClusterState:
         self.tainted.discard(number)
         self.limited.discard(number)
         self._own[server.name].remove(number)
-        for group in self._groups.values():
-            group.heap = [place for place in group.heap if self.sockets[place].server != number]
-            heapq.heapify(group.heap)
-            group.queued = set(group.heap)
-        self.sockets = [place for place in self.sockets if place.server != number]
+        left = len(self.sockets) - len(server.nics)
+        self._groups.drop(self.sockets[left:], left)
+        del self.sockets[left:]
         self._changed()
 
     def close(self, server: int, why: Closed | None) -> None:
@@ -145,7 +142,7 @@ class ClusterState:
             self.closed[server] = why
         for number in self.sockets_of(server):
             place = self.sockets[number]
-            self._groups.setdefault((place.host, place.signature), SocketGroup()).add(number)
+            self._groups.offer(number, place)
         self._note(lambda: self.close(server, before))
         self._changed()
 
@@ -155,22 +152,19 @@ class ClusterState:
 
     def groups(self) -> Iterator[tuple[Host, Signature, int]]:
         """Yield kind of socket, signature, and the lowest socket that has it."""
-        for host, signature in list(self._groups):
+        for host, signature in self._groups:
             lowest = self.lowest(host, signature)
             if lowest is not None:
                 yield host, signature, lowest
 
-    def signatures(self, host: Host) -> list[Signature]:
-        """Return the signatures that sockets of a kind have, and may have had."""
-        return [signature for kind, signature in self._groups if kind == host]
+    def signatures(self, host: Host, cores: int) -> list[Signature]:
+        """Return the signatures of so many cores that sockets of a kind have."""
+        return list(self._groups.of_cores(host, cores))
 
     def lowest(self, host: Host, signature: Signature) -> int | None:
         """Return the lowest socket of a kind that has a signature and takes something; None where there is none."""
         key = (host, signature)
-        number = self._groups[key].lowest(lambda number: self._belongs(number, key))
-        if number is None:
-            del self._groups[key]
-        return number
+        return self._groups.lowest(host, signature, lambda number: self._belongs(number, key))
 
     def _belongs(self, number: int, key: tuple[Host, Signature]) -> bool:
         place = self.sockets[number]
@@ -234,9 +228,10 @@ class ClusterState:
 
     def _resign(self, number: int, signature: Signature) -> None:
         place = self.sockets[number]
+        self._groups.leave(place)
         place.signature = signature
         self.version += 1
-        self._groups.setdefault((place.host, signature), SocketGroup()).add(number)
+        self._groups.enter(number, place)
 
     def keep(self, request: Request, spots: Iterable[Spot]) -> None:
         """Remember where a request is."""
@@ -321,9 +316,9 @@ class ClusterState:
         other.tainted, other.limited, other._tenants = set(self.tainted), set(self.limited), dict(self._tenants)
         other._own = {name: list(numbers) for name, numbers in self._own.items()}
         other.constraints = self.constraints.copy()
-        other._groups, other._journal = {}, None
+        other._groups, other._journal = SocketGroups(other.pieces.cores), None
         for number, place in enumerate(other.sockets):
-            other._groups.setdefault((place.host, place.signature), SocketGroup()).add(number)
+            other._groups.enter(number, place)
         return other
 
     def _note(self, undo: Callable[[], None]) -> None:

@@ -1,0 +1,48 @@
+"""ResQ (NSDI'18) Fig. 2b: how much the 95th percentile of latency grows beside 11 other instances, nothing isolated.
+
+The paper does not say at which load, nor whether the way to the generator and back is in its latency; here it is the
+time in the server alone, of which any delay is a larger part. A full queue would make latency grow as throughput falls
+(by 80 % where 44 % are lost). Here every target is offered a tenth, and half, of what it serves alone; competitors are
+saturated.
+"""
+
+import sys
+from collections.abc import Iterator
+
+from beside_paper import COMPETITORS, RESQ, TABLE_1, Line, comparable, report, solo, tenant
+
+from slomo.simulator.engine import Tenant, simulate
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.workload import Traffic, Workload
+
+PORT_GBPS = 10.0
+
+
+def p95_us(name: str, size_b: int, load: float, competitor: str | None) -> float:
+    """Return the 95th percentile of a target's latency at a share of its solo throughput [us]."""
+    offered = load * solo(name, size_b).tenants[0].throughput_mpps
+    workload = Workload(name, traffic=Traffic(packet_size_b=size_b, offered_mpps=offered))
+    target = Tenant(workload, load_network_function(name), 0, None)
+    port = PORT_GBPS if size_b > 1000 else None
+    others = [tenant(competitor, 1 + i, size_b, port=port) for i in range(COMPETITORS)] if competitor else []
+    return simulate(load_machine(RESQ), [target, *others], seed=1).tenants[0].latency_us["p95"]
+
+
+def lines() -> Iterator[Line]:
+    for load in (0.1, 0.5):
+        most = dict.fromkeys(TABLE_1, 0.0)
+        for size_b in (64, 1518):
+            for name in comparable(size_b):
+                alone = p95_us(name, size_b, load, None)
+                others = [other for other in comparable(size_b) if other != name]
+                grown = {other: 100 * (p95_us(name, size_b, load, other) / alone - 1) for other in others}
+                other = max(grown, key=grown.__getitem__)
+                most[name] = max(most[name], grown[other])
+                what = f"{name}, {size_b} B, load {load}, worst beside 11 x {other}: p95 +%"
+                yield Line("Fig. 2b", what, "", grown[other])
+        yield Line("Fig. 2b", f"worst of all at load {load}: p95 +%", "24.5", max(most.values()), 15, 35)
+
+
+if __name__ == "__main__":
+    sys.exit(report(lines()))
