@@ -1,5 +1,6 @@
 """Settings shared by all tests, and a toy world of three NFs whose slowdown is one formula."""
 
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,13 +31,26 @@ def outside_data() -> Path:
     return folder
 
 
+#: Group -> parts of the names of tests that stay in one worker: those that run network functions or set control groups
+#: for real would meet; others would compile the kernel of shared cores, build the wheel or start a service once more.
+TOGETHER = {
+    "host": ("tests/testbed_host", "tests/synthetic_nf", "TestCgroup"),
+    "sharing": (
+        "simulator/sharing", "test_shared_cores", "test_chain_simulate", "test_placement_chains",
+        "test_chain_policies_are_compared", "tests/notebooks",
+    ),
+    "wheel": ("tests/docs/test_blocks",),
+    "service": ("tests/service",),
+}  # fmt: skip
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that run network functions or set control groups for real in one worker: they meet otherwise."""
+    """Keep tests of a group in one worker; large groups start first."""
     for item in items:
-        real = {"testbed_host", "testbed_host_counters", "synthetic_nf"} & set(item.path.parts)
-        if real or "TestCgroup" in item.nodeid:
-            item.add_marker(pytest.mark.xdist_group("host"))
+        group = next((name for name, parts in TOGETHER.items() if any(part in item.nodeid for part in parts)), None)
+        if group and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 #: NF -> solo throughput [Mpps], cache accesses [M/s], occupancy [KiB], sensitivity to accesses and to occupancy
@@ -60,8 +74,14 @@ def _core(workload: Workload, share: float, pressure: np.ndarray) -> np.ndarray:
 
 
 def _shares(tenants: Sequence[Workload]) -> np.ndarray:
+    """Return the speed of all tenants beside each other."""
+    return _solved(tuple(_parameters(workload) for workload in tenants))
+
+
+@functools.cache  # each row asks three times, and so do all slots of a mix
+def _solved(tenants: tuple[tuple[float, ...], ...]) -> np.ndarray:
     """Solve for the speed of all tenants beside each other."""
-    table = np.array([_parameters(workload) for workload in tenants])
+    table = np.array(tenants)
     share = np.ones(len(tenants))
     for _ in range(60):
         car, occupancy = table[:, 1] * share, table[:, 2] * share
@@ -70,6 +90,7 @@ def _shares(tenants: Sequence[Workload]) -> np.ndarray:
             1 + (others[:, 1] / LLC_KIB) ** 2
         )
         share = 0.5 * share + 0.5 / (1.0 + stalls)
+    share.setflags(write=False)
     return share
 
 

@@ -64,12 +64,11 @@ def test_the_plan_is_the_optimum_of_small_cases() -> None:
             SocketKind(Host("m", 9, 9, cost), 9, (0, 1), [Column((n,), serves) for n, serves in enumerate(table)])
             for cost, table in zip(costs, tables, strict=True)
         ]
-        every = [(cost, np.array(serves)) for cost, table in zip(costs, tables, strict=True) for serves in table]
-        best = min(
-            sum(cost * times for (cost, _), times in zip(every, counts, strict=True))
-            for counts in itertools.product(range(4), repeat=len(every))
-            if (sum(times * serves for (_, serves), times in zip(every, counts, strict=True)) >= wanted).all()
-        )
+        every = [(cost, serves) for cost, table in zip(costs, tables, strict=True) for serves in table]
+        serves, cost_of_each = np.array([serves for _, serves in every]), np.array([cost for cost, _ in every])
+        counts = np.array(list(itertools.product(range(4), repeat=len(every))))
+        enough = (counts @ serves >= wanted).all(axis=1)
+        best = (counts[enough] @ cost_of_each).min()
         assert cover_kinds(wanted.tolist(), kinds).cost == pytest.approx(best)
 
 
