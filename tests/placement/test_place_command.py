@@ -10,7 +10,7 @@ from slomo.errors import ConfigurationError
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.sensitivity import LinearSensitivity
 from slomo.placement.online.placer import Placer
-from slomo.placement.over_time.judge import Judge, timed
+from slomo.placement.over_time.judge import Judge
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request, requests_to_dict
 from slomo.placement.problem.way_profiles import load_profiles, save_profiles
@@ -86,11 +86,6 @@ def test_judge_measures_latency_at_the_load_promised(library, profiles, cluster)
     assert [(item.request, item.what, item.measured) for item in Judge(Truth().run).judge(placer).violations] == [
         ("tight", "latency", 15.0)
     ]
-
-
-def test_decisions_are_timed_one_by_one(library, cluster, ask) -> None:
-    """Each admission's time is taken."""
-    assert len(timed(Placer(library, cluster), [ask("a"), ask("b")])) == 2
 
 
 def test_workloads_are_seeded_and_of_the_families_named() -> None:

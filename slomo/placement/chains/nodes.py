@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from slomo.placement.problem.chain import RatedChain
-from slomo.vocabulary.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -53,19 +52,6 @@ class Node:
         """Return what is left beside a chain."""
         left = max(self.memory_percent - need.memory_percent, 0.0)
         return Node(self.cores - need.cores, max(self.ways - need.ways, 0), left)
-
-
-def nodes_of(machine: Machine, cores_reserved: int = 0) -> tuple[Node, ...]:
-    """Return the nodes of a machine, that of the NIC first.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.machine import load_machine
-    >>> nodes_of(load_machine("e5-2620v4"))[0]
-    Node(cores=8, ways=18, memory_percent=100.0)
-    """
-    node = Node(machine.cores_per_socket - cores_reserved, machine.llc_ways - machine.ddio_ways)
-    return (node,) * machine.sockets
 
 
 def crossings(seats: Sequence[int]) -> int:

@@ -358,16 +358,6 @@ def _compacted(masks: Sequence[int | None]) -> list[int | None]:
     return [None if mask is None else made[mask] for mask in masks]
 
 
-def timed(placer: Placer, requests: Sequence[Request]) -> list[float]:
-    """Admit requests one by one; return the time of each decision [ms]."""
-    times = []
-    for request in requests:
-        begun = time.perf_counter()
-        placer.admit(request)
-        times.append(1e3 * (time.perf_counter() - begun))
-    return times
-
-
 def asked_times(placer: Placer, requests: Sequence[Request], most: int = 200) -> list[float]:
     """Ask where each of some requests would go, were it to come once more; return the time of each answer [ms].
 
