@@ -13,9 +13,10 @@ import numpy as np
 from slomo.errors import ConfigurationError, MissingMetricError, TestbedError
 from slomo.records.pcm.recording import PcmRecording, read_pcm
 from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.counters.program import ProgramReader
 from slomo.testbed.host.orphans import remove_path, run_directories
 from slomo.testbed.host.processes.marker import new_mark
-from slomo.testbed.host.processes.tool import Finished, RunningTool, is_installed, package_hint, run_tool
+from slomo.testbed.host.processes.tool import Finished, RunningTool, is_installed, run_tool
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -44,7 +45,7 @@ _SAYINGS = (
 )
 
 
-class PcmTool:
+class PcmTool(ProgramReader):
     """What the tools of PCM have in common: a CSV file that grows until SIGINT.
 
     Parameters
@@ -60,16 +61,9 @@ class PcmTool:
     header_lines, fewest_samples = 2, 3
 
     def __init__(self, command: str | None = None, interval_s: float = 0.25) -> None:
-        self.command, self.interval_s = command or self.name, interval_s
-        self._verdict: tuple[bool, str] | None = None
+        super().__init__(command or self.name)
+        self.interval_s = interval_s
         self._running: tuple[RunningTool, Path] | None = None
-        self._cores: tuple[int, ...] = ()
-
-    def available(self) -> tuple[bool, str]:
-        """Try one sample; the verdict is kept."""
-        if self._verdict is None:
-            self._verdict = self._tried()
-        return self._verdict
 
     def start(self, cores: Sequence[int]) -> None:
         """Start the tool, and return when its file has a header.
@@ -79,9 +73,7 @@ class PcmTool:
         TestbedError
             If it ends before, with its reason.
         """
-        usable, why = self.available()
-        if not usable:
-            raise TestbedError(f"counters cannot be read with '{self.name}': {why}", hint=hint_for(why))
+        self._require()
         folder = _own_directory()
         file = folder / "samples.csv"
         try:
@@ -103,7 +95,7 @@ class PcmTool:
             If it was not running, ended by itself, or wrote nothing that can be read.
         """
         if self._running is None:
-            raise TestbedError(f"'{self.name}' was not started", hint="call `start` first")
+            raise self._not_started()
         tool, folder = self._running
         file = folder / "samples.csv"
         enough = self.header_lines + self.fewest_samples + 1
@@ -133,8 +125,6 @@ class PcmTool:
             remove_path(folder)
 
     def _tried(self) -> tuple[bool, str]:
-        if not is_installed(self.command):
-            return False, f"'{self.command}' is not installed ({package_hint(self.name)})"
         folder = _own_directory()
         try:
             finished = run_tool([*self._words(folder / "trial.csv"), "-i=1"], _TRIAL_LIMIT_S)
@@ -146,6 +136,9 @@ class PcmTool:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return True, f"'{self.command}' reads the counters"
+
+    def _hint(self, why: str) -> str:
+        return hint_for(why)
 
 
 class PcmReader(PcmTool):

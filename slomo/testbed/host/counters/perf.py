@@ -17,7 +17,8 @@ from slomo.errors import TestbedError
 from slomo.testbed.host.cores import socket_of
 from slomo.testbed.host.counters.base import CounterSample
 from slomo.testbed.host.counters.events import Events, total
-from slomo.testbed.host.processes.tool import RunningTool, is_installed, package_hint, run_tool
+from slomo.testbed.host.counters.program import ProgramReader
+from slomo.testbed.host.processes.tool import RunningTool, run_tool
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -32,7 +33,7 @@ _LEAST_RUNNING = 5.0  # [%]: a multiplexed event that ran for less is a guess
 Cell = tuple[str, str]
 
 
-class PerfReader:
+class PerfReader(ProgramReader):
     """Runs ``perf stat -j -a -A`` until stopped.
 
     Parameters
@@ -53,17 +54,10 @@ class PerfReader:
     name = "perf"
 
     def __init__(self, command: str = "perf", vendor: str | None = None, devices: Path = _DEVICES) -> None:
-        self.command, self._devices = command, devices
+        super().__init__(command)
+        self._devices = devices
         self.vendor = _vendor() if vendor is None else vendor
-        self._verdict: tuple[bool, str] | None = None
         self._running: list[RunningTool] = []
-        self._cores: tuple[int, ...] = ()
-
-    def available(self) -> tuple[bool, str]:
-        """Count for a moment; the verdict is kept."""
-        if self._verdict is None:
-            self._verdict = self._tried()
-        return self._verdict
 
     def start(self, cores: Sequence[int]) -> None:
         """Start counting on all CPUs, so that sockets can be summed up.
@@ -73,9 +67,7 @@ class PerfReader:
         TestbedError
             If perf cannot count here, or ends at once.
         """
-        usable, why = self.available()
-        if not usable:
-            raise TestbedError(f"counters cannot be read with 'perf': {why}", hint="see `slomo doctor`, or use 'probe'")
+        self._require()
         self._cores = tuple(cores)
         commands = [self._words(_EVENTS, "-A")]
         if self._has_memory_counters():
@@ -99,7 +91,7 @@ class PerfReader:
             If perf was not running, or ended by itself.
         """
         if not self._running:
-            raise TestbedError("'perf' was not started", hint="call `start` first")
+            raise self._not_started()
         try:
             if not self._running[0].alive:
                 raise _vanished(self._running[0])
@@ -157,8 +149,6 @@ class PerfReader:
                 stack.callback(tool.stop)
 
     def _tried(self) -> tuple[bool, str]:
-        if not is_installed(self.command):
-            return False, f"'{self.command}' is not installed ({package_hint('perf')})"
         try:
             finished = run_tool([*self._words(_EVENTS, "-A"), "--", "sleep", "0.05"], _TRIAL_LIMIT_S)
         except TestbedError as problem:
@@ -169,6 +159,9 @@ class PerfReader:
         if "cycles" not in names:
             return False, "it counts no cycles here: this machine shows no performance counters (no vPMU)"
         return True, f"it counts {', '.join(name for name in _EVENTS if name in names)}"
+
+    def _hint(self, why: str) -> str:  # noqa: ARG002 - perf's reasons are all of one kind
+        return "see `slomo doctor`, or use 'probe'"
 
 
 def counted(lines: Iterable[str], by: str) -> dict[Cell, float]:

@@ -15,8 +15,9 @@ from slomo.errors import TestbedError
 from slomo.records.pcm.csv import number
 from slomo.testbed.host.cores import available_cores, socket_of
 from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.counters.program import ProgramReader
 from slomo.testbed.host.isolation.resctrl_tree import ROOT
-from slomo.testbed.host.processes.tool import Finished, RunningTool, is_installed, package_hint, run_tool
+from slomo.testbed.host.processes.tool import Finished, RunningTool, run_tool
 from slomo.vocabulary.metrics import METRICS, Rule, Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -32,7 +33,7 @@ _HINTS = (
 Poll = dict[str, float]
 
 
-class PqosReader:
+class PqosReader(ProgramReader):
     """Runs ``pqos -m -u csv`` until stopped.
 
     Parameters
@@ -62,21 +63,14 @@ class PqosReader:
         operating_system: bool | None = None,
         has_pmu: bool | None = None,
     ) -> None:
-        self.command, self.interval_s = command, round(interval_s, 1)
+        super().__init__(command)
+        self.interval_s = round(interval_s, 1)
         self._interface = (
             ("-I",) if ((ROOT / "info").is_dir() if operating_system is None else operating_system) else ()
         )
         pmu = Path("/sys/bus/event_source/devices/cpu").exists() if has_pmu is None else has_pmu
         self._without = () if pmu else ("--disable-mon-ipc", "--disable-mon-llc_miss")
-        self._verdict: tuple[bool, str] | None = None
         self._running: RunningTool | None = None
-        self._cores: tuple[int, ...] = ()
-
-    def available(self) -> tuple[bool, str]:
-        """Monitor one core for a moment; the verdict is kept."""
-        if self._verdict is None:
-            self._verdict = self._tried()
-        return self._verdict
 
     def start(self, cores: Sequence[int]) -> None:
         """Start monitoring every core of this machine, one group each, so that sockets can be summed up.
@@ -86,9 +80,7 @@ class PqosReader:
         TestbedError
             If pqos ends before its first poll.
         """
-        usable, why = self.available()
-        if not usable:
-            raise TestbedError(f"counters cannot be read with 'pqos': {why}", hint=_hint(why))
+        self._require()
         self._cores = tuple(cores)
         self._running = RunningTool(self._words(sorted({*available_cores(), *cores})))
         if not self._running.wait(lambda: self._polls(1), _START_LIMIT_S):
@@ -103,7 +95,7 @@ class PqosReader:
             If it was not running, or ended by itself.
         """
         if self._running is None:
-            raise TestbedError("'pqos' was not started", hint="call `start` first")
+            raise self._not_started()
         tool = self._running
         try:
             enough = tool.wait(lambda: self._polls(_POLLS), _START_LIMIT_S + _POLLS * self.interval_s)
@@ -138,11 +130,9 @@ class PqosReader:
         assert self._running is not None
         finished, self._running = self._running.stop(), None
         why = _reason(finished)
-        return TestbedError(f"counters vanished: 'pqos' ended while it was needed: {why}", hint=_hint(why))
+        return TestbedError(f"counters vanished: 'pqos' ended while it was needed: {why}", hint=self._hint(why))
 
     def _tried(self) -> tuple[bool, str]:
-        if not is_installed(self.command):
-            return False, f"'{self.command}' is not installed ({package_hint('pqos')})"
         try:
             finished = run_tool([*self._words(available_cores()[:1]), "-t", "1"], _TRIAL_LIMIT_S)
         except TestbedError as problem:
@@ -151,6 +141,9 @@ class PqosReader:
         if finished.code != 0 or not polls_by_core(finished.stdout.splitlines(), self.interval_s):
             return False, _reason(finished)
         return True, "it monitors cache occupancy and memory bandwidth"
+
+    def _hint(self, why: str) -> str:
+        return next((hint for saying, hint in _HINTS if saying in why), "see `slomo doctor`, or use 'probe'")
 
 
 def polls_by_core(lines: Iterable[str], interval_s: float) -> dict[int, list[Poll]]:
@@ -206,7 +199,3 @@ def _reason(finished: Finished) -> str:
     spoken = [line.strip() for line in (finished.stdout + finished.stderr).splitlines() if line.strip()]
     telling = [line for line in spoken if any(fault in line for fault in _FAULTS)]
     return f"exit code {finished.code}: {' | '.join(telling[:3]) or finished.last_words()}"
-
-
-def _hint(why: str) -> str:
-    return next((hint for saying, hint in _HINTS if saying in why), "see `slomo doctor`, or use 'probe'")

@@ -1,0 +1,47 @@
+"""What readers share that run somebody else's program: it is tried once, and says why where it cannot read."""
+
+from abc import ABC, abstractmethod
+
+from slomo.errors import TestbedError
+from slomo.testbed.host.processes.tool import is_installed, package_hint
+
+
+class ProgramReader(ABC):
+    """A reader that runs a program until it is stopped.
+
+    Parameters
+    ----------
+    command : str
+        Program.
+    """
+
+    name: str
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self._verdict: tuple[bool, str] | None = None
+        self._cores: tuple[int, ...] = ()
+
+    def available(self) -> tuple[bool, str]:
+        """Let the program read for a moment; the verdict is kept."""
+        if self._verdict is None:
+            missing = f"'{self.command}' is not installed ({package_hint(self.name)})"
+            self._verdict = self._tried() if is_installed(self.command) else (False, missing)
+        return self._verdict
+
+    def _require(self) -> None:
+        """Refuse to start where the program cannot read."""
+        usable, why = self.available()
+        if not usable:
+            raise TestbedError(f"counters cannot be read with '{self.name}': {why}", hint=self._hint(why))
+
+    def _not_started(self) -> TestbedError:
+        return TestbedError(f"'{self.name}' was not started", hint="call `start` first")
+
+    @abstractmethod
+    def _tried(self) -> tuple[bool, str]:
+        """Return whether the program, which is there, reads on this host, and why not."""
+
+    @abstractmethod
+    def _hint(self, why: str) -> str:
+        """Return what to do where it cannot."""
