@@ -18,6 +18,7 @@ from slomo.errors import MissingMetricError
 from slomo.models.base import CompositionKind, Floats
 from slomo.models.functions.additive import AdditiveSensitivity
 from slomo.training.cross_validation import folds
+from slomo.training.families.weighted import WeightedFamily
 from slomo.vocabulary.metrics import METRICS
 
 #: Strengths tried, as multiples of the number of rows; the last one leaves the mean.
@@ -114,7 +115,7 @@ def _solved(gram: Floats, moment: Floats, strength: float) -> Floats:
 
 
 @dataclass(frozen=True)
-class AdditiveFamily:
+class AdditiveFamily(WeightedFamily[AdditiveSensitivity]):
     """Extra times that add up, of whatever presses on a neighbour."""
 
     name: str = "slomo-additive"
@@ -128,12 +129,6 @@ class AdditiveFamily:
             raise MissingMetricError(f"model '{self.name}' needs at least one pressure of the competition: {wanted}")
         return names
 
-    def fit(
-        self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
-    ) -> AdditiveSensitivity:
-        """Fit one NF; see `ModelFamily.fit`."""
-        return self.fit_weighted(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=np.ones(len(mpps)))
-
     def fit_weighted(
         self,
         names: tuple[str, ...],
@@ -142,9 +137,10 @@ class AdditiveFamily:
         *,
         solo_mpps: float,
         seed: int,
-        weights: Floats,
+        weights: Floats | None,
     ) -> AdditiveSensitivity:
         """Fit one NF to rows that count by their weights; rows beside nobody say nothing."""
+        weights = np.ones(len(mpps)) if weights is None else weights
         pressed = (vectors > 0.0).any(axis=1) & (mpps > 0.0)
         if not pressed.any():
             return AdditiveSensitivity(self.name, names, self.composition, solo_mpps, 0.0, np.zeros(len(names)))

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from slomo.models.base import CompositionKind, Floats
 from slomo.models.functions.smooth import SmoothSensitivity, matern
+from slomo.training.families.weighted import WeightedFamily
 from slomo.training.features import pressures_and_traffic, typical_values
 
 #: Rows that the length scales are chosen on; all rows are used afterwards. Choosing takes cubic time.
@@ -127,7 +128,7 @@ def _likelihood(logarithms: Floats, points: Floats, values: Floats) -> tuple[flo
 
 
 @dataclass(frozen=True)
-class SmoothFamily:
+class SmoothFamily(WeightedFamily[SmoothSensitivity]):
     """The registry's ``slomo-gp``."""
 
     name: str = "slomo-gp"
@@ -136,12 +137,6 @@ class SmoothFamily:
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
         """Return the pressures that add up, and all traffic attributes."""
         return pressures_and_traffic(self.name, available)
-
-    def fit(
-        self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
-    ) -> SmoothSensitivity:
-        """Fit one NF; see `ModelFamily.fit`."""
-        return self.fit_weighted(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=None)
 
     def fit_weighted(
         self,

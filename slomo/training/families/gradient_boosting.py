@@ -18,6 +18,7 @@ from slomo.errors import MissingMetricError
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
 from slomo.models.functions.trees import TreeEnsemble, TreeNode, grow
 from slomo.models.responses.sensitivity import TreeSensitivity
+from slomo.training.families.weighted import WeightedFamily
 from slomo.vocabulary.defaults import PUBLISHED_MODEL
 from slomo.vocabulary.metrics import METRICS, Kind
 
@@ -60,7 +61,7 @@ class PublishedBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class PublishedFamily:
+class PublishedFamily(WeightedFamily[TreeSensitivity]):
     """The registry's ``slomo-gbr``."""
 
     name: str = PUBLISHED_MODEL
@@ -78,12 +79,6 @@ class PublishedFamily:
                 f"model '{self.name}' needs socket-level metrics of the competition, none was reported"
             )
         return names
-
-    def fit(
-        self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
-    ) -> TreeSensitivity:
-        """Fit one NF; see `ModelFamily.fit`."""
-        return self.fit_weighted(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=None)
 
     def fit_weighted(
         self,

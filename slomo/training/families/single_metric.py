@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from slomo.errors import MissingMetricError
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.responses.sensitivity import LinearSensitivity
+from slomo.training.families.weighted import WeightedFamily
 
 
 class SingleMetricRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -72,7 +73,7 @@ class SingleMetricRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
 
 
 @dataclass(frozen=True)
-class SingleMetricFamily:
+class SingleMetricFamily(WeightedFamily[SensitivityModel]):
     """A baseline that knows one metric of the competitors' solo runs, or what the reporter of that resource feels."""
 
     name: str
@@ -90,12 +91,6 @@ class SingleMetricFamily:
                 hint="missing is not zero; measure it, or leave the model out with models=[...]",
             )
         return (self.metric,)
-
-    def fit(
-        self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
-    ) -> SensitivityModel:
-        """Fit one NF; see `ModelFamily.fit`."""
-        return self.fit_weighted(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=None)
 
     def fit_weighted(
         self,

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from slomo.models.base import CompositionKind, Floats
 from slomo.models.functions.tree_formats import xgboost_from_json
 from slomo.models.responses.sensitivity import TreeSensitivity
+from slomo.training.families.weighted import WeightedFamily
 from slomo.training.features import pressures_and_traffic
 from slomo.vocabulary.metrics import METRICS
 
@@ -97,7 +98,7 @@ class MonotoneBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class XgbFamily:
+class XgbFamily(WeightedFamily[TreeSensitivity]):
     """The registry's ``slomo-xgb``."""
 
     name: str = "slomo-xgb"
@@ -106,12 +107,6 @@ class XgbFamily:
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
         """Return the pressures that add up, and all traffic attributes."""
         return pressures_and_traffic(self.name, available)
-
-    def fit(
-        self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
-    ) -> TreeSensitivity:
-        """Fit one NF; see `ModelFamily.fit`."""
-        return self.fit_weighted(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=None)
 
     def fit_weighted(
         self,

@@ -1,0 +1,29 @@
+"""What families share whose rows may count by weights: without, all rows count alike."""
+
+from abc import abstractmethod
+from typing import Generic, TypeVar
+
+from slomo.models.base import Floats, SensitivityModel
+
+Fitted = TypeVar("Fitted", bound=SensitivityModel)
+
+
+class WeightedFamily(Generic[Fitted]):
+    """A `ModelFamily` that is written once, for rows with weights."""
+
+    def fit(self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int) -> Fitted:
+        """Fit one NF; see `ModelFamily.fit`."""
+        return self.fit_weighted(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=None)
+
+    @abstractmethod
+    def fit_weighted(
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,
+        seed: int,
+        weights: Floats | None,
+    ) -> Fitted:
+        """Fit one NF to rows that count by their weights."""
