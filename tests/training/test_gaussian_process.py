@@ -73,6 +73,8 @@ def test_a_damaged_file_is_refused():
     with pytest.raises(ConfigurationError, match="do not belong together"):
         sensitivity_from_dict({**data, "weights": data["weights"][:-1]})
     with pytest.raises(ConfigurationError, match="do not belong together"):
+        sensitivity_from_dict({**data, "typical": [1.0, 1.0]})
+    with pytest.raises(ConfigurationError, match="a scale is not above 0"):
         sensitivity_from_dict({**data, "typical": [0.0, 1.0, 1.0]})
 
 

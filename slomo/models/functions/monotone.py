@@ -14,6 +14,7 @@ import numpy as np
 from slomo.errors import ConfigurationError
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
 from slomo.models.checked_json import HINT, array, finite, text, texts
+from slomo.models.functions.scaling import apart, logarithms, per_feature
 
 #: Rows answered at a time: their units stay in the second-level cache.
 _CHUNK = 256
@@ -69,8 +70,7 @@ class MonotoneSensitivity:
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
-        rows = np.minimum(np.maximum(np.asarray(vectors, dtype=np.float64), self._low), self.high)
-        rows = np.log1p(rows / self.typical) - self.start
+        rows = logarithms(vectors, self._low, self.high, self.typical) - self.start
         scaled = np.ones((len(rows), 1 + rows.shape[1]))
         np.divide(rows, self.width, out=scaled[:, 1:])
         if len(scaled) <= _CHUNK:
@@ -138,15 +138,13 @@ def monotone_from_dict(data: Mapping[str, Any], composition: CompositionKind) ->
         For arrays that do not belong together, scales that are not above 0, or a pressure that speeds up.
     """
     names = texts(data, "feature_names")
-    columns = {name: array(data, name, 1) for name in _PER_FEATURE}
+    columns = per_feature(data, _PER_FEATURE, names)
     slope, offset, height = array(data, "slope", 2), array(data, "offset", 1), array(data, "height", 1)
-    fits = slope.shape == (len(offset), len(names)) and height.shape == offset.shape
-    if not fits or any(len(values) != len(names) for values in columns.values()):
-        raise ConfigurationError(f"model '{data.get('name')}': its arrays do not belong together", hint=HINT)
+    if slope.shape != (len(offset), len(names)) or height.shape != offset.shape:
+        raise apart(data)
     falling = np.array([not name.startswith(TRAFFIC_PREFIX) for name in names], dtype=bool)
-    wrong = (height < 0.0).any() or (slope[:, falling] < 0.0).any()
-    if wrong or (columns["typical"] <= 0.0).any() or (columns["width"] <= 0.0).any():
-        raise ConfigurationError(f"model '{data.get('name')}': a scale or a weight has the wrong sign", hint=HINT)
+    if (height < 0.0).any() or (slope[:, falling] < 0.0).any():
+        raise ConfigurationError(f"model '{data.get('name')}': a weight has the wrong sign", hint=HINT)
     solo, top = finite(data, "solo_mpps"), finite(data, "top")
     return MonotoneSensitivity(
         text(data, "name"), names, composition, solo, **columns, slope=slope, offset=offset, height=height, top=top

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from slomo.errors import ConfigurationError
 from slomo.models.base import CompositionKind, Floats
-from slomo.models.checked_json import HINT, array, finite, text, texts
+from slomo.models.checked_json import array, finite, text, texts
+from slomo.models.functions.scaling import apart, logarithms, per_feature
 
 #: Rows answered at a time: their kernels stay in the second-level cache.
 _CHUNK = 256
@@ -56,9 +56,8 @@ class SmoothSensitivity:
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
-        vectors = np.asarray(vectors, dtype=np.float64)
-        within = np.minimum(np.maximum(vectors, self.low), self.high)
-        rows = (np.log1p(np.maximum(within, 0.0) / self.typical) - self.center) / self.width
+        rows = logarithms(vectors, np.maximum(self.low, 0.0), np.maximum(self.high, 0.0), self.typical)
+        rows = (rows - self.center) / self.width
         chunks = [rows[i : i + _CHUNK] for i in range(0, len(rows), _CHUNK)]
         # a matrix product would give other last bits for other numbers of rows
         parts = [(matern(chunk, self.points) * self.weights).sum(axis=1) for chunk in chunks]
@@ -105,11 +104,10 @@ def smooth_from_dict(data: Mapping[str, Any], composition: CompositionKind) -> S
         For arrays that do not belong together, or scales that are not above 0.
     """
     names = texts(data, "feature_names")
-    columns = {name: array(data, name, 1) for name in ("typical", "low", "high", "center", "width")}
+    columns = per_feature(data, ("typical", "low", "high", "center", "width"), names)
     points, weights = array(data, "points", 2), array(data, "weights", 1)
-    fits = points.shape == (len(weights), len(names)) and all(len(values) == len(names) for values in columns.values())
-    if not fits or (columns["typical"] <= 0.0).any() or (columns["width"] <= 0.0).any():
-        raise ConfigurationError(f"model '{data.get('name')}': its arrays do not belong together", hint=HINT)
+    if points.shape != (len(weights), len(names)):
+        raise apart(data)
     solo, mean = finite(data, "solo_mpps"), finite(data, "mean")
     return SmoothSensitivity(
         text(data, "name"), names, composition, solo, **columns, points=points, weights=weights, mean=mean
