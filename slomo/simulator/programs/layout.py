@@ -7,6 +7,7 @@ scaled.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,20 @@ class Seat:
     mba_percent: float
 
 
+def empty_caches(machine: Machine, sets: Sequence[int], private: int) -> dict[str, Any]:
+    """Return the empty caches of a `State`, last-level ones of ``sets[0]`` sets and `private` ones of ``sets[1]``."""
+    shared, own = machine.llc_domains * sets[0], private * sets[1]
+    return {
+        "llc": empty_cache(shared, machine.llc_ways, s.LLC_LANES),
+        "llc_clock": np.zeros(shared, dtype=np.int32),
+        "llc_owner": np.full(shared * s.LLC_LANES, -1, dtype=np.int16),
+        "llc_dirty": np.zeros(shared * s.LLC_LANES, dtype=np.uint8),
+        "l2": empty_cache(own, machine.l2_ways, s.L2_LANES),
+        "l2_clock": np.zeros(own, dtype=np.int32),
+        "l2_dirty": np.zeros(own * s.L2_LANES, dtype=np.uint8),
+    }
+
+
 def build(machine: Machine, seats: Sequence[Seat], *, seed: int, scale: int, slack_ns: float = SLACK_NS) -> s.State:
     """Return the state of an empty machine with its tenants seated and nothing run yet."""
     sets = [
@@ -52,13 +67,7 @@ def build(machine: Machine, seats: Sequence[Seat], *, seed: int, scale: int, sla
     state = s.State(
         machine=machine_row(machine, sets),
         timing=timing_row(machine, slack_ns),
-        llc=empty_cache(machine.llc_domains * sets[0], machine.llc_ways, s.LLC_LANES),
-        llc_clock=np.zeros(machine.llc_domains * sets[0], dtype=np.int32),
-        llc_owner=np.full(machine.llc_domains * sets[0] * s.LLC_LANES, -1, dtype=np.int16),
-        llc_dirty=np.zeros(machine.llc_domains * sets[0] * s.LLC_LANES, dtype=np.uint8),
-        l2=empty_cache(count * sets[1], machine.l2_ways, s.L2_LANES),
-        l2_clock=np.zeros(count * sets[1], dtype=np.int32),
-        l2_dirty=np.zeros(count * sets[1] * s.L2_LANES, dtype=np.uint8),
+        **empty_caches(machine, sets, count),
         tenants=tenants,
         rates=rate_rows(machine, seats, tenants),
         clock=np.zeros(count),

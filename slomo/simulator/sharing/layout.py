@@ -11,11 +11,11 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
-from slomo.simulator.hardware.cache import empty_cache
 from slomo.simulator.programs.layout import (
     Seat,
     cache_sets,
     channel_rows,
+    empty_caches,
     machine_row,
     rate_rows,
     timing_row,
@@ -92,13 +92,7 @@ def build_shared(
     state = s.State(
         machine=machine_row(machine, sets),
         timing=timing_row(machine, SLACK_NS),
-        llc=empty_cache(machine.llc_domains * sets[0], machine.llc_ways, s.LLC_LANES),
-        llc_clock=np.zeros(machine.llc_domains * sets[0], dtype=np.int32),
-        llc_owner=np.full(machine.llc_domains * sets[0] * s.LLC_LANES, -1, dtype=np.int16),
-        llc_dirty=np.zeros(machine.llc_domains * sets[0] * s.LLC_LANES, dtype=np.uint8),
-        l2=empty_cache(len(cores) * sets[1], machine.l2_ways, s.L2_LANES),
-        l2_clock=np.zeros(len(cores) * sets[1], dtype=np.int32),
-        l2_dirty=np.zeros(len(cores) * sets[1] * s.L2_LANES, dtype=np.uint8),
+        **empty_caches(machine, sets, len(cores)),
         tenants=tenants,
         rates=rate_rows(machine, everyone, tenants),
         clock=np.zeros(count),
