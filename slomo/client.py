@@ -166,8 +166,8 @@ class Client:
     def whatif(self, tenants: Sequence[str], machine: str | None = None) -> dict[str, Any]:
         """Ask about everybody on a socket."""
         body = {"tenants": list(tenants), **({"machine": machine} if machine else {})}
-        found: dict[str, Any] = self._post("/v1/whatif", body)
-        return found
+        predictions: dict[str, Any] = self._post("/v1/whatif", body)
+        return predictions
 
     def place(self, requests: "Sequence[Request]", *, what_if: bool = False) -> "tuple[Decision, ...]":
         """Place requests, or ask what would be decided."""

@@ -76,7 +76,7 @@ class UnknownNameError(UsageError):
         What was looked for, for instance ``"network function"``.
     name : str
         The name given.
-    known : iterable of str
+    valid_names : iterable of str
         All names there are; the nearest one is offered.
 
     Examples
@@ -86,8 +86,8 @@ class UnknownNameError(UsageError):
     hint: did you mean 'L3MISS'? Known: IPC, L3MISS
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str | None = None) -> None:
-        names = sorted(set(known))
+    def __init__(self, kind: str, name: str, valid_names: Iterable[str], *, hint: str | None = None) -> None:
+        names = sorted(set(valid_names))
         if hint is None:
             folded = {candidate.lower(): candidate for candidate in names}
             import difflib  # only a wrong name needs it

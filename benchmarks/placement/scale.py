@@ -148,7 +148,7 @@ def predicted(size: int, library: ModelLibrary, machine: str, seed: int) -> floa
         print(
             f"{size:7d} instances: {policy} {placer.servers_used} servers, {refused} refused, "
             f"{took:.2f} s{off('predicted_s', took)}, "
-            f"{placer.policy.oracle.book.asked} mixes predicted"
+            f"{placer.policy.oracle.book.mixes_predicted} mixes predicted"
             + (f"; {bound.text}{off('predicted_gap', bound.gap)}" if bound else "")
         )
     times, busy = [], []

@@ -36,8 +36,8 @@ def client(url: str) -> "Client":
     return Client(url, os.environ.get("SLOMO_TOKEN"), timeout_s=120.0)
 
 
-def refuse_others(service: str, *known: str) -> None:
-    """Refuse what this command line says beyond what a service is asked; `known` are names of parameters.
+def refuse_others(service: str, *forwarded: str) -> None:
+    """Refuse what this command line says beyond what a service is asked; `forwarded` are names of parameters.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def refuse_others(service: str, *known: str) -> None:
     for item in context.command.params:
         name = item.name or ""
         said = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if said and name not in (*known, "service", "as_json"):
+        if said and name not in (*forwarded, "service", "as_json"):
             spelled = item.opts[-1] if item.opts else name
             raise UsageError(f"{spelled} was given with --server {service}", hint=f"leave {spelled} out")
 
@@ -65,8 +65,8 @@ def predicted(service: str, *, explain: bool, given: dict[str, Any]) -> "Predict
     """
     from slomo.workflow.names import named
 
-    known = ("target", "beside", "machine", "model", "method", "offered", "coverage", "explain", "strict", "figure")
-    refuse_others(service, *known)
+    forwarded = ("target", "beside", "machine", "model", "method", "offered", "coverage", "explain", "strict", "figure")
+    refuse_others(service, *forwarded)
     beside = [item if isinstance(item, str) else item.key for text in given["beside"] for item in named(text)]
     options = {
         "machine": given["machine"],

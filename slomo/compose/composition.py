@@ -125,19 +125,19 @@ def compose(
     """
     compat = compat_named(compat)
     if not vectors:
-        zeros = [name for name, found in METRICS.items() if found.rule is Rule.SUM]
+        zeros = [name for name, definition in METRICS.items() if definition.rule is Rule.SUM]
         return Composition(MetricVector(dict.fromkeys(zeros, 0.0)), {name: rule_of(name, compat) for name in zeros})
     names = canonical_names(name for name in METRICS if all(name in vector for vector in vectors))
-    known = canonical_names(name for vector in vectors for name in vector)
-    values = np.array([[v.to_array(known) / _divisors(known, v.scope, capacities, compat) for v in vectors]])
+    reported = canonical_names(name for vector in vectors for name in vector)
+    values = np.array([[v.to_array(reported) / _divisors(reported, v.scope, capacities, compat) for v in vectors]])
     everywhere = np.ones((1, len(vectors)), dtype=bool)
-    composed, capped = _composed(values, known, capacities, compat, everywhere)
-    row = {name: float(composed[0, known.index(name)]) for name in names}
+    composed, capped = _composed(values, reported, capacities, compat, everywhere)
+    row = {name: float(composed[0, reported.index(name)]) for name in names}
     vector = MetricVector(row)
     return Composition(
         vector,
         {name: rule_of(name, compat) for name in vector},
-        tuple(name for name in vector if capped[0, known.index(name)]),
+        tuple(name for name in vector if capped[0, reported.index(name)]),
     )
 
 

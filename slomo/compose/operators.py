@@ -65,14 +65,14 @@ def rule_of(name: str, compat: str | None = None) -> str:
     >>> rule_of("L3OCC"), rule_of("L3MPI"), rule_of("L3MPI", "published"), rule_of("IPC")
     ('sum', 'quotient of composed metrics: L3MISS/INST', 'sum', 'weighted mean: by FREQ')
     """
-    found = METRICS[name]
+    definition = METRICS[name]
     if compat is not None:
         if name in PUBLISHED_MEANS:
             return "mean"
-        return str(found.rule) if found.rule is Rule.PER_CORE else str(Rule.SUM)
-    if found.rule is Rule.WEIGHTED_MEAN:
-        return f"{found.rule}: by {found.weight}"
-    return f"{found.rule}: {found.weight}" if found.rule is Rule.QUOTIENT else str(found.rule)
+        return str(definition.rule) if definition.rule is Rule.PER_CORE else str(Rule.SUM)
+    if definition.rule is Rule.WEIGHTED_MEAN:
+        return f"{definition.rule}: by {definition.weight}"
+    return f"{definition.rule}: {definition.weight}" if definition.rule is Rule.QUOTIENT else str(definition.rule)
 
 
 def published(names: Sequence[str], values: Floats, present: NDArray[np.bool_]) -> Floats:
@@ -116,16 +116,16 @@ def physical(names: Sequence[str], values: Floats, present: NDArray[np.bool_]) -
 
 def _ratio(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:
     """Compose one ratio from columns in which absent competitors have 0."""
-    found, values = METRICS[name], columns[name]
+    definition, values = METRICS[name], columns[name]
     unknown = np.full(values.shape, np.nan)
-    if found.rule is Rule.QUOTIENT:
-        above, below = (columns.get(part, unknown) for part in str(found.weight).split("/"))
-    elif found.weight == "L2REF":
+    if definition.rule is Rule.QUOTIENT:
+        above, below = (columns.get(part, unknown) for part in str(definition.weight).split("/"))
+    elif definition.weight == "L2REF":
         # PCM counts no references to L2: they are misses over the miss ratio.
         below = columns.get("L2MISS", unknown) / np.maximum(1.0 - values, _SMALLEST_MISS_RATIO)
         above = below * values
     else:
-        below = columns.get(str(found.weight), unknown)
+        below = columns.get(str(definition.weight), unknown)
         above = below * values
     return _mean(values, ordered_sum(above), ordered_sum(below), present)
 

@@ -262,10 +262,10 @@ def _transfer_ns(bits: float, gbit_s: float, sharers: int) -> float:
 
 
 def _positive(name: str, value: ArrayLike) -> Floats:
-    found = np.asarray(value, dtype=np.float64)
-    if (found <= 0.0).any():
+    mpps = np.asarray(value, dtype=np.float64)
+    if (mpps <= 0.0).any():
         raise InvalidValueError(
-            f"throughput '{name}' is {float(np.nanmin(found)):g} Mpps, needed more than 0",
+            f"throughput '{name}' is {float(np.nanmin(mpps)):g} Mpps, needed more than 0",
             hint="an NF that stands still has no time per packet to add to",
         )
-    return found
+    return mpps

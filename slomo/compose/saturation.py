@@ -54,8 +54,8 @@ def saturate(
         if len(columns) < 2 or np.isinf(limit):
             continue
         # Where a member is missing the sum is too, and the others stay capped one by one.
-        asked = values[:, columns].sum(axis=1)
-        scale = np.where(asked > limit, limit / np.maximum(asked, limit), 1.0)
+        demand = values[:, columns].sum(axis=1)
+        scale = np.where(demand > limit, limit / np.maximum(demand, limit), 1.0)
         result[:, columns] = np.minimum(values[:, columns] * scale[:, np.newaxis], limit)
     return result, result < values
 
@@ -69,11 +69,11 @@ def at_limit(vector: Mapping[str, float], capacities: Capacities | None) -> tupl
     ('READ', 'WRITE')
     """
     full = 1.0 - 1e-12  # scaling to a cap may end one rounding below it
-    found = {name for name, value in vector.items() if value >= full * _limit(name, capacities)}
+    at_cap = {name for name, value in vector.items() if value >= full * _limit(name, capacities)}
     for group in SHARED:
         if sum(vector.get(name, 0.0) for name in group) >= full * _limit(group[0], capacities):
-            found |= {name for name in group if vector.get(name, 0.0) > 0.0}
-    return tuple(name for name in vector if name in found)
+            at_cap |= {name for name in group if vector.get(name, 0.0) > 0.0}
+    return tuple(name for name in vector if name in at_cap)
 
 
 @cache

@@ -358,7 +358,7 @@ def _ratio(model: NFModel, names: tuple[str, ...], own: Floats, pressure: Floats
 
 def _vector_errors(models: Sequence[NFModel], reference: "ProfileDataset") -> dict[str, Floats]:
     """Return, per NF, how far its pressure usually is from what its profile foretells, in ascending order."""
-    frame, found = reference.frame, {}
+    frame, errors = reference.frame, {}
     for model in models:
         names, profile = _pressures(model), model.contentiousness
         rows = frame[(frame["target"] == model.workload.key) & (frame["competitor_count"] > 0)]
@@ -370,6 +370,6 @@ def _vector_errors(models: Sequence[NFModel], reference: "ProfileDataset") -> di
             whole = rows[rows[columns + own].notna().all(axis=1)]
             if len(whole) >= ENOUGH:
                 ratio = _ratio(model, names, whole[own].to_numpy(dtype=float), whole[columns].to_numpy(dtype=float))
-                found[model.workload.key] = np.sort(np.abs(ratio))
+                errors[model.workload.key] = np.sort(np.abs(ratio))
                 break
-    return found
+    return errors

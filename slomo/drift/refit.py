@@ -100,10 +100,10 @@ def _loss_factor(model: NFModel, name: str, subject: Subject, solo_mpps: float) 
     item = model.sensitivity[name]
     foretold = 1.0 - item.predict_mpps(_features(item, subject, model.traffic)) / model.solo_mpps
     measured = 1.0 - subject.mpps / solo_mpps
-    known = np.isfinite(foretold) & (subject.counts > 0)
-    if not known.any():
+    comparable = np.isfinite(foretold) & (subject.counts > 0)
+    if not comparable.any():
         return 1.0
-    foretold, measured = foretold[known], measured[known]
+    foretold, measured = foretold[comparable], measured[comparable]
     prior = PRIOR_RUNS * float(np.mean(foretold**2))
     weight = float(foretold @ foretold) + prior
     return max(float((foretold @ measured + prior) / weight), 0.0) if weight > 0.0 else 1.0
@@ -113,8 +113,8 @@ def _scaled(item: SensitivityModel, factor: float, old_mpps: float, new_mpps: fl
     """Return a model whose losses are multiplied by `factor`, relative to the new solo throughput."""
     for kind, scale in _SCALES.items():
         if isinstance(item, kind):
-            found: SensitivityModel = scale(item, factor, old_mpps, new_mpps)
-            return found
+            scaled: SensitivityModel = scale(item, factor, old_mpps, new_mpps)
+            return scaled
     raise InvalidValueError(
         f"model '{item.name}' is a {type(item).__name__}, which cannot be scaled", hint="train it again instead"
     )
@@ -197,10 +197,10 @@ def _pressure_factor(profile: ContentiousnessProfile, name: str, subject: Subjec
         return 1.0
     foretold = profile.under(subject.columns(profile.pressure_names))[:, profile.metric_names.index(name)]
     measured = subject.own[:, subject.own_names.index(name)]
-    known = np.isfinite(foretold) & np.isfinite(measured)
-    if not known.any():
+    comparable = np.isfinite(foretold) & np.isfinite(measured)
+    if not comparable.any():
         return 1.0
-    foretold, measured = foretold[known], measured[known]
+    foretold, measured = foretold[comparable], measured[comparable]
     prior = PRIOR_VECTORS * float(np.mean(foretold**2))
     weight = float(foretold @ foretold) + prior
     return float((foretold @ measured + prior) / weight) if weight > 0.0 else 1.0
@@ -208,17 +208,17 @@ def _pressure_factor(profile: ContentiousnessProfile, name: str, subject: Subjec
 
 def _calibration(model: NFModel, subject: Subject) -> dict[str, ConformalCalibration]:
     """Return the old interval widths, wider where the new runs are further off than half of the old ones were."""
-    found = {}
+    calibrations = {}
     for name, old in model.calibration.items():
         item = model.sensitivity[name]
         predicted = item.predict_mpps(_features(item, subject, model.traffic))
         beside = subject.counts > 0
         new = calibrate(subject.mpps[beside], predicted[beside], model.solo_mpps, old.source)
         if not new.count or not old.count:
-            found[name] = old
+            calibrations[name] = old
             continue
         expected = old.centre[UNKNOWN] + old.spread[UNKNOWN] * old.scores
         usual = max(float(np.median(np.abs(expected))), 1e-12)
         widened = max(1.0, float(np.median(np.abs(new.scores))) / usual)
-        found[name] = replace(old, centre=old.centre * widened, spread=old.spread * widened)
-    return found
+        calibrations[name] = replace(old, centre=old.centre * widened, spread=old.spread * widened)
+    return calibrations

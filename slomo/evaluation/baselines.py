@@ -66,11 +66,11 @@ def beside_baselines(errors: Mapping[str, float]) -> dict[str, dict[str, Any]]:
     {'Dobrescu': {'form': 'dobrescu-curve', 'mape': 2.0, 'default': 'equilibrium', 'times': 4.0}}
     """
     ours = default_of(errors)
-    found = {}
+    comparisons = {}
     for name, form in better_forms(errors).items():
         times = errors[form] / errors[ours] if ours is not None and errors[ours] > 0.0 else None
-        found[name] = {"form": form, "mape": errors[form], "default": ours, "times": times}
-    return found
+        comparisons[name] = {"form": form, "mape": errors[form], "default": ours, "times": times}
+    return comparisons
 
 
 def curves_in_better_form(curves: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, float]]:

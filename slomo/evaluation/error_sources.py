@@ -129,9 +129,9 @@ def error_sources(library: ModelLibrary, dataset: ProfileDataset, model: str) ->
 
 
 def _noise(truth: object, spread: object, replicates: object, actual: Floats, kept: Sequence[int]) -> float | None:
-    known = np.asarray(truth, dtype=float)[kept]
-    if np.isfinite(known).all():
-        return _percent(actual - known, known)
+    true_mpps = np.asarray(truth, dtype=float)[kept]
+    if np.isfinite(true_mpps).all():
+        return _percent(actual - true_mpps, true_mpps)
     several = np.asarray(replicates, dtype=float)[kept] > 1
     return float(100.0 * np.asarray(spread, dtype=float)[kept][several].mean()) if several.any() else None
 
@@ -161,8 +161,8 @@ def reliability(
     dict of float to float
         Nominal -> observed, both 0 to 1.
     """
-    found = {level: evaluate(library, dataset, [model], level) for level in levels}
-    return {level: evaluation.models[model].coverage / 100.0 for level, evaluation in found.items()}
+    evaluations = {level: evaluate(library, dataset, [model], level) for level in levels}
+    return {level: evaluation.models[model].coverage / 100.0 for level, evaluation in evaluations.items()}
 
 
 def explained(library: ModelLibrary, dataset: ProfileDataset, evaluation: Evaluation) -> Evaluation:

@@ -138,7 +138,7 @@ class Evaluation:
     @property
     def baselines(self) -> dict[str, dict[str, Any]]:
         """Each baseline in its better form, beside the default (`slomo.evaluation.baselines`)."""
-        return beside_baselines({name: found.mape for name, found in self.models.items()})
+        return beside_baselines({name: accuracy.mape for name, accuracy in self.models.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping: errors in percent, by model and by target."""
@@ -148,15 +148,16 @@ class Evaluation:
             "mixes": self.mixes,
             "predictions": len(self.rows["target"]) // max(len(self.models), 1),
             "nominal_coverage": 100.0 * self.nominal_coverage,
-            "models": {name: found.to_dict() for name, found in self.models.items()},
+            "models": {name: accuracy.to_dict() for name, accuracy in self.models.items()},
             "baselines": self.baselines,
             "per_nf": {
-                nf: {name: found.to_dict() for name, found in by_model.items()} for nf, by_model in self.per_nf.items()
+                nf: {name: accuracy.to_dict() for name, accuracy in by_model.items()}
+                for nf, by_model in self.per_nf.items()
             },
-            "sources": {name: dict(found) for name, found in self.sources.items()},
+            "sources": {name: dict(by_source) for name, by_source in self.sources.items()},
             "reliability": {
-                name: [[level, share] for level, share in sorted(found.items())]
-                for name, found in self.reliability.items()
+                name: [[level, share] for level, share in sorted(shares.items())]
+                for name, shares in self.reliability.items()
             },
         }
 
@@ -165,7 +166,7 @@ class Evaluation:
         return pd.DataFrame(dict(self.rows))
 
     def __repr__(self) -> str:
-        errors = ", ".join(f"{model} {found.mape:.2f} %" for model, found in self.models.items())
+        errors = ", ".join(f"{model} {accuracy.mape:.2f} %" for model, accuracy in self.models.items())
         return f"Evaluation({self.mixes} mixes on {self.machine}; mean absolute error: {errors})"
 
     def _repr_html_(self) -> str:
@@ -281,9 +282,9 @@ def _one_machine(dataset: ProfileDataset) -> str:
     frame = dataset.frame
     machines = sorted(frame.loc[frame[schema.PLAN] == schema.Plan.MIX, schema.MACHINE].unique())
     if len(machines) != 1:
-        found = f"mixes on {', '.join(machines)}" if machines else f"no mixes among {len(frame)} rows"
+        available_mixes = f"mixes on {', '.join(machines)}" if machines else f"no mixes among {len(frame)} rows"
         raise InvalidValueError(
-            f"evaluation needs mixes on one machine, the dataset has {found}",
+            f"evaluation needs mixes on one machine, the dataset has {available_mixes}",
             hint="run the 'mixes' plan, or select one machine of the dataset",
         )
     return str(machines[0])
@@ -295,7 +296,7 @@ def _models_of(
     """Return the models all targets have: the equilibrium, then families in the order of the first target's."""
     subjects = [library.find(workload, machine) for workload in targets]
     jointly = compat is None and all(subject.response is not None for subject in subjects)
-    families = [name for name in subjects[0].sensitivity if all(name in found.sensitivity for found in subjects)]
+    families = [name for name in subjects[0].sensitivity if all(name in subject.sensitivity for subject in subjects)]
     return (EQUILIBRIUM, COMPOSED, *families) if jointly else (COMPOSED, *families)
 
 

@@ -139,8 +139,8 @@ def hull_slice(x: Floats, y: Floats, at: float) -> tuple[float, float]:
     first, second = first[around], second[around]
     width = x[second] - x[first]
     share = np.divide(at - x[first], width, out=np.zeros(len(width)), where=width != 0.0)
-    found = y[first] + share * (y[second] - y[first])
-    return float(found.min()), float(found.max())
+    mixed_y = y[first] + share * (y[second] - y[first])
+    return float(mixed_y.min()), float(mixed_y.max())
 
 
 def likeliest(x: Floats, y: Floats, at: float) -> float:

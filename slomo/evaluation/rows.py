@@ -122,9 +122,9 @@ def best_family(model: NFModel) -> str:
         Where none was cross-validated.
     """
     errors = {
-        str(name): found["mape_percent"]
-        for name, found in model.manifest.get("cross_validation", {}).items()
-        if name in model.sensitivity and "mape_percent" in found
+        str(name): scores["mape_percent"]
+        for name, scores in model.manifest.get("cross_validation", {}).items()
+        if name in model.sensitivity and "mape_percent" in scores
     }
     if not errors:
         raise UnsupportedPredictionError(
@@ -137,7 +137,7 @@ def predict_rows(
     model: NFModel,
     rows: ProfileDataset,
     accelerator: ServiceTime | None = None,
-    **asked: Any,
+    **manner: Any,
 ) -> RowPredictions:
     """Predict the rows of an imported table.
 
@@ -150,7 +150,7 @@ def predict_rows(
         keeps the accelerator busy) or ``competitor_service_us`` (summed over all of them) what it shares with.
     accelerator : ServiceTime, optional
         Time per packet at the accelerator; without it only memory is predicted.
-    **asked
+    **manner
         As in :class:`RowsManner`: `pattern`, `family`, `base_density`, `coverage`, `strict`.
 
     Raises
@@ -160,7 +160,7 @@ def predict_rows(
     UnsupportedPredictionError
         Where rows are of other NFs than the model; where `strict`, for a row that is not supported.
     """
-    how = RowsManner(**asked)
+    how = RowsManner(**manner)
     checked_pattern(how.pattern)
     check_coverage(how.coverage)
     _check_target(model, rows)
@@ -178,10 +178,12 @@ def predict_rows(
     verdicts, reasons = _judged(model, rows, accelerator)
     lost = np.isnan(ends[0])
     judged = tuple(str(Verdict.UNSUPPORTED if gone else told) for told, gone in zip(verdicts, lost, strict=True))
-    found = RowPredictions(family, how.pattern, how.coverage, *ends, memory, stage, judged, reasons, rows.throughput)
+    predictions = RowPredictions(
+        family, how.pattern, how.coverage, *ends, memory, stage, judged, reasons, rows.throughput
+    )
     if how.strict:
-        _require_supported(model, found)
-    return found
+        _require_supported(model, predictions)
+    return predictions
 
 
 def _both(
@@ -205,20 +207,20 @@ def _both(
 
 def _spread_of_memory(calibration: ConformalCalibration, solo_mpps: float, middle: Floats) -> Floats:
     """Return equally likely throughputs around each prediction, as its calibration says, shape (n, values) [Mpps]."""
-    known = np.where(np.isfinite(middle), middle, solo_mpps)
-    ends = {level: calibration.interval_mpps(known, solo_mpps, abs(2.0 * level - 1.0)) for level in _BESIDE}
-    values = np.column_stack([known if lv == _MIDDLE else ends[lv][int(lv > _MIDDLE)] for lv in LEVELS.tolist()])
+    centre = np.where(np.isfinite(middle), middle, solo_mpps)
+    ends = {level: calibration.interval_mpps(centre, solo_mpps, abs(2.0 * level - 1.0)) for level in _BESIDE}
+    values = np.column_stack([centre if lv == _MIDDLE else ends[lv][int(lv > _MIDDLE)] for lv in LEVELS.tolist()])
     nearest = values[:, [VALUES // 2 - 1, VALUES // 2 + 1]].mean(axis=1)
     beside = np.arange(VALUES) != VALUES // 2
-    values[:, beside] += (known - nearest)[:, np.newaxis]  # what is predicted is the middle
+    values[:, beside] += (centre - nearest)[:, np.newaxis]  # what is predicted is the middle
     return np.asarray(np.maximum(values, _LEAST_MPPS))
 
 
 def _spread_of_stage(middle: Floats, error: float) -> Floats:
     """Return the same for an accelerator whose runs scatter by a relative `error` (standard deviation)."""
     away = np.array([NormalDist().inv_cdf(level) for level in LEVELS.tolist()])
-    known = np.where(np.isfinite(middle), middle, 1.0)[:, np.newaxis]
-    values = np.maximum(known * (1.0 + error * away), _LEAST_MPPS)
+    centre = np.where(np.isfinite(middle), middle, 1.0)[:, np.newaxis]
+    values = np.maximum(centre * (1.0 + error * away), _LEAST_MPPS)
     values[np.isposinf(middle)] = np.inf
     return values
 
@@ -230,8 +232,10 @@ def _error(model: NFModel, family: str, accelerator: ServiceTime) -> float:
     rows it has not seen: the same NF, measured on the same machine. Normal errors are sqrt(pi / 2) times as wide as
     their mean size.
     """
-    found = model.manifest.get("cross_validation", {}).get(family, {}).get("mape_percent", 0.0)
-    return max(accelerator.error, math.sqrt(math.pi / 2.0) * float(found) / 100.0 if accelerator.error == 0.0 else 0.0)
+    mape_percent = model.manifest.get("cross_validation", {}).get(family, {}).get("mape_percent", 0.0)
+    return max(
+        accelerator.error, math.sqrt(math.pi / 2.0) * float(mape_percent) / 100.0 if accelerator.error == 0.0 else 0.0
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,10 +268,10 @@ def _of_traffic(model: NFModel, rows: ProfileDataset) -> Iterator[_Check]:
         column = TRAFFIC_PREFIX + name
         if column in model.traffic:
             continue
-        frame, known = rows.frame, float(getattr(model.workload.traffic, name))
+        frame, modelled = rows.frame, float(getattr(model.workload.traffic, name))
         values = np.asarray(frame[column if column in frame else name].to_numpy(dtype=float))
-        code = np.where(np.abs(values - known) > SLACK * known, 2, 0)
-        yield _Check(name, values, code, f"the model knows {known:g} only, and does not read it")
+        code = np.where(np.abs(values - modelled) > SLACK * modelled, 2, 0)
+        yield _Check(name, values, code, f"the model knows {modelled:g} only, and does not read it")
 
 
 def _of_densities(rows: ProfileDataset, accelerator: ServiceTime | None) -> Iterator[_Check]:
@@ -301,12 +305,12 @@ def _unread(model: NFModel, rows: ProfileDataset, accelerator: ServiceTime | Non
             yield _Check(column.removeprefix(TRAFFIC_PREFIX), values, given, "no resource was measured over it")
 
 
-def _require_supported(model: NFModel, found: RowPredictions) -> None:
-    bad = [row for row, verdict in enumerate(found.verdicts) if verdict == Verdict.UNSUPPORTED]
+def _require_supported(model: NFModel, predictions: RowPredictions) -> None:
+    bad = [row for row, verdict in enumerate(predictions.verdicts) if verdict == Verdict.UNSUPPORTED]
     if bad:
-        why = "; ".join(found.reasons[bad[0]]) or "it lacks what the models read"
+        why = "; ".join(predictions.reasons[bad[0]]) or "it lacks what the models read"
         raise UnsupportedPredictionError(
-            f"{len(bad)} of {len(found.verdicts)} rows of '{model.workload.nf}' are not supported, "
+            f"{len(bad)} of {len(predictions.verdicts)} rows of '{model.workload.nf}' are not supported, "
             f"row {bad[0] + 1} first: {why}",
             hint="profile the target, or the accelerator, where these rows are; or leave --strict out",
         )

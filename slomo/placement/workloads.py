@@ -167,8 +167,8 @@ def arrivals(
 
 def _tagged(tag: str) -> tuple[str, ...]:
     """Return the network functions of a paper, without the competitors it makes up."""
-    known = ((name, load_network_function(name)) for name in network_function_names())
-    return tuple(name for name, function in known if tag in function.tags and function.klass != "competitor")
+    functions = ((name, load_network_function(name)) for name in network_function_names())
+    return tuple(name for name, function in functions if tag in function.tags and function.klass != "competitor")
 
 
 def _draw(names: Sequence[str], count: int, seed: int) -> list[str]:

@@ -51,8 +51,8 @@ def catalog(folder: str | Path | None = None) -> tuple[CatalogEntry, ...]:
     place = Path(folder) if folder is not None else shipped_folder()
     if not place.is_dir():
         return ()
-    found = sorted(item for item in place.iterdir() if (item / MEASUREMENTS).is_file())
-    return tuple(CatalogEntry(item.name, item, _summary(item / CARD)) for item in found)
+    dataset_folders = sorted(item for item in place.iterdir() if (item / MEASUREMENTS).is_file())
+    return tuple(CatalogEntry(item.name, item, _summary(item / CARD)) for item in dataset_folders)
 
 
 def find_dataset(name: str, folder: str | Path | None = None) -> ProfileDataset:

@@ -65,8 +65,8 @@ class ProfileDataset:
     @property
     def environment(self) -> dict[str, Any]:
         """The environment the measurements share, as a copy."""
-        found: dict[str, Any] = json.loads(json.dumps(self._environment))
-        return found
+        environment: dict[str, Any] = json.loads(json.dumps(self._environment))
+        return environment
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -333,11 +333,11 @@ class ProfileDataset:
             environment,
         )
 
-    def _matching(self, column: str, name: str, kind: str, known: Sequence[str]) -> "pd.Series[bool]":
-        found = self._frame[column] == name
-        if not found.any():
-            raise UnknownNameError(kind, name, known)
-        return found
+    def _matching(self, column: str, name: str, kind: str, valid_names: Sequence[str]) -> "pd.Series[bool]":
+        matching_rows = self._frame[column] == name
+        if not matching_rows.any():
+            raise UnknownNameError(kind, name, valid_names)
+        return matching_rows
 
     def _with(self, frame: pd.DataFrame) -> "ProfileDataset":
         return self._checked(frame.reset_index(drop=True), self._environment)

@@ -34,13 +34,13 @@ def versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
     >>> sorted(versions(["numpy"]))
     ['numpy', 'python']
     """
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in packages:
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def platform_fingerprint() -> dict[str, str]:
@@ -198,9 +198,9 @@ def _united(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]
         elif isinstance(mine, Mapping) and isinstance(value, Mapping):
             merged[key] = _united(mine, value)
         else:
-            known = list(mine) if isinstance(mine, list) else [mine]
-            merged[key] = known + [
-                item for item in (value if isinstance(value, list) else [value]) if item not in known
+            left_items = list(mine) if isinstance(mine, list) else [mine]
+            merged[key] = left_items + [
+                item for item in (value if isinstance(value, list) else [value]) if item not in left_items
             ]
     return merged
 

@@ -72,18 +72,18 @@ def workload_from_columns(row: Mapping[str, Any]) -> Workload:
 
 def json_mapping(text: str) -> dict[str, Any]:
     """Read a JSON object of a dataset's cell."""
-    found = _json(text)
-    if not isinstance(found, dict):
+    document = _json(text)
+    if not isinstance(document, dict):
         raise InvalidValueError(f"{text[:80]!r} is no JSON object")
-    return found
+    return document
 
 
 def competitors_from_cell(text: str) -> tuple[Workload, ...]:
     """Rebuild the competitors of a row."""
-    found = _json(text)
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+    competitors = _json(text)
+    if not isinstance(competitors, list) or not all(isinstance(item, dict) for item in competitors):
         raise InvalidValueError(f"{text[:80]!r} is no JSON list of workloads")
-    return tuple(Workload.from_dict(item) for item in found)
+    return tuple(Workload.from_dict(item) for item in competitors)
 
 
 def colocation_columns(colocation: Colocation, plan: Plan) -> Row:
@@ -202,12 +202,12 @@ def rotate(record: RunRecord, slot: int) -> RunRecord:
 
 
 def _truth(records: Sequence[RunRecord], slot: int) -> float:
-    known = [
+    true_mpps = [
         r.truth.beside.tenants[slot].throughput_mpps
         for r in records
         if r.truth is not None and r.truth.beside is not None
     ]
-    return statistics.median(known) if known and len(known) == len(records) else math.nan
+    return statistics.median(true_mpps) if true_mpps and len(true_mpps) == len(records) else math.nan
 
 
 def _beside(records: Sequence[RunRecord]) -> MetricVector:

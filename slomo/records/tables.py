@@ -71,9 +71,9 @@ def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     text = read_text(path)
     first, _, rest = text.partition("\n")
     if not first.startswith(CSV_MARK):
-        found = "is empty" if not text.strip() else f"does not begin with '{CSV_MARK.strip()}'"
+        fault = "is empty" if not text.strip() else f"does not begin with '{CSV_MARK.strip()}'"
         raise ConfigurationError(
-            f"{path}: this is no slomo dataset, it {found}",
+            f"{path}: this is no slomo dataset, it {fault}",
             hint=f"{_RULED}; a table measured elsewhere needs a mapping",
         )
     environment = _environment(path, first[len(CSV_MARK) :])

@@ -114,9 +114,11 @@ def server_map(layout: "Mapping[str, Sequence[Assignment]]", solo_mpps: Mapping[
     for row, (name, socket) in enumerate(shown):
         for item in (each for each in layout[name] if each.socket == socket):
             solo, nf = solo_mpps.get(item.workload), item.workload.split("@")[0][:10]
-            known = bool(solo) and item.predicted_mpps is not None
-            values[row, item.core] = 100 * max(1 - (item.predicted_mpps or 0.0) / (solo or 1.0), 0.0) if known else 0.0
-            texts.append((row, item.core, f"{nf}\n{values[row, item.core]:.0f} %" if known else f"{nf}\n?"))
+            has_prediction = bool(solo) and item.predicted_mpps is not None
+            values[row, item.core] = (
+                100 * max(1 - (item.predicted_mpps or 0.0) / (solo or 1.0), 0.0) if has_prediction else 0.0
+            )
+            texts.append((row, item.core, f"{nf}\n{values[row, item.core]:.0f} %" if has_prediction else f"{nf}\n?"))
     top = max(float(np.nanmax(values)) if np.isfinite(values).any() else 0.0, 10.0)
     axes.set_facecolor("#F2F2F2")  # idle cores
     image = axes.imshow(values, cmap="YlOrRd", vmin=0, vmax=top, aspect="auto")
@@ -255,11 +257,11 @@ def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
 
 def _changes(timeline: "Timeline") -> tuple[tuple[float, int], ...]:
     """Return when the number of requests placed changed, and to what."""
-    found: list[tuple[float, int]] = [(0.0, 0)]
+    changes: list[tuple[float, int]] = [(0.0, 0)]
     for sample in timeline.samples:
-        if sample.placed != found[-1][1]:
-            found.append((sample.time_s, sample.placed))
-    return tuple(found)
+        if sample.placed != changes[-1][1]:
+            changes.append((sample.time_s, sample.placed))
+    return tuple(changes)
 
 
 def timeline_page(timelines: "Sequence[Timeline]") -> str:

@@ -92,8 +92,8 @@ def per_nf_section(evaluation: "Evaluation", models: Sequence[str] | None = None
 def sources_section(evaluation: "Evaluation") -> Section:
     """Show where each model's error comes from."""
     rows = [
-        (name, found["noise"], found["sensitivity"], found["composition"], found["total"])
-        for name, found in evaluation.sources.items()
+        (name, errors["noise"], errors["sensitivity"], errors["composition"], errors["total"])
+        for name, errors in evaluation.sources.items()
     ]
     return Section(
         "Where errors come from",

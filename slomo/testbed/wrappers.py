@@ -64,8 +64,8 @@ class NoisyTestbed:
         generator = np.random.default_rng(int.from_bytes(digest[:8], "big"))
         alone = None if truth.alone is None else self._phase(truth.alone, generator)
         beside = None if truth.beside is None else self._phase(truth.beside, generator)
-        known = truth if truth.truth is None else truth.truth
-        return replace(truth, alone=alone, beside=beside, truth=known)
+        undisturbed = truth if truth.truth is None else truth.truth
+        return replace(truth, alone=alone, beside=beside, truth=undisturbed)
 
     def check(self, colocation: Colocation) -> None:
         """Raise what the inner testbed knows beforehand to be impossible, where it can tell."""

@@ -86,10 +86,10 @@ class ToyTestbed:
         return self.delay_s
 
     def _phase(self, tenants: tuple[Workload, ...]) -> Phase:
-        known = [self._known(workload) for workload in tenants]
-        total = sum(car for _, car, _ in known)
+        characteristics = [self._known(workload) for workload in tenants]
+        total = sum(car for _, car, _ in characteristics)
         samples = []
-        for solo, car, occupancy in known:
+        for solo, car, occupancy in characteristics:
             share = 1.0 / (1.0 + 0.002 * (total - car))
             samples.append(TenantSample(solo * share, core_vector(car * share, occupancy * share)))
         socket = {name: sum(sample.vector[name] for sample in samples) for name in ("L2MISS", "L3OCC")}

@@ -121,8 +121,10 @@ def validate(data: Mapping[str, Any], schema: Mapping[str, Any], name: str, line
 def _missing_fields(error: Any, field: str) -> tuple[str, str | None]:
     """Return what to say about all fields that one mapping lacks, and what they are."""
     missing = [name for name in error.validator_value if name not in error.instance]
-    known = error.schema.get("properties", {})
-    needed = [f"{name} ({known[name]['description']})" for name in missing if known.get(name, {}).get("description")]
+    properties = error.schema.get("properties", {})
+    needed = [
+        f"{name} ({properties[name]['description']})" for name in missing if properties.get(name, {}).get("description")
+    ]
     plural = "s" if len(missing) > 1 else ""
     message = f"field '{field}': lacks the required field{plural} {', '.join(repr(name) for name in missing)}"
     return message, "; ".join(needed) or error.schema.get("description")
@@ -147,8 +149,8 @@ def to_yaml(table: Mapping[str, Any], comment: str) -> str:
 def _unexpected_field(error: Any) -> str | None:
     if error.validator != "additionalProperties" or not isinstance(error.instance, Mapping):
         return None
-    known = error.schema.get("properties", {})
-    return next((str(key) for key in error.instance if key not in known), None)
+    properties = error.schema.get("properties", {})
+    return next((str(key) for key in error.instance if key not in properties), None)
 
 
 def _line(position: Position, lines: Mapping[Position, int]) -> int:

@@ -200,11 +200,11 @@ class Machine:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Machine":
         """Rebuild a machine from :meth:`to_dict`'s mapping."""
-        known = {field.name for field in fields(cls)}
-        missing = sorted(known - set(data))
+        field_names = {field.name for field in fields(cls)}
+        missing = sorted(field_names - set(data))
         if missing:
             raise ConfigurationError(f"machine '{data.get('name')}' lacks: {', '.join(missing)}")
-        return cls(**{name: data[name] for name in known})
+        return cls(**{name: data[name] for name in field_names})
 
 
 @functools.cache

@@ -277,10 +277,10 @@ def metric(name: str) -> Metric:
     >>> metric("CAR").name, metric("L3OCC").unit
     ('L2MISS', 'KiB')
     """
-    found = METRICS.get(ALIASES.get(name, name))
-    if found is None:
+    definition = METRICS.get(ALIASES.get(name, name))
+    if definition is None:
         raise UnknownNameError("metric", name, [*METRICS, *ALIASES])
-    return found
+    return definition
 
 
 def no_pressure(*, felt: bool) -> dict[str, float]:

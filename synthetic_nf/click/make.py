@@ -57,7 +57,7 @@ def configuration(name: str, entries: int, seed: int) -> str:
     """Return the text of `<name>.click` with a generated table in place of its example."""
     text = (HERE / f"{name}.click").read_text(encoding="utf-8")
     table = ",\n\t".join(TABLES[name](entries, random.Random(seed)))  # noqa: S311  (no secret is made)
-    return TABLE.sub(lambda found: f"{found[1]}\n\t{table}{found[2]}", text)
+    return TABLE.sub(lambda match: f"{match[1]}\n\t{table}{match[2]}", text)
 
 
 def main() -> int:

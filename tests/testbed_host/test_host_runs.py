@@ -66,9 +66,9 @@ def test_a_competition_is_probed_beside_its_runs(fake: Maker, bed: Beds) -> None
     assert probe.fresh([key])
     probe.forget()
     assert not probe.fresh([key])
-    was = probe.known[key,].taken_s
+    was = probe.readings[key,].taken_s
     testbed.run(Colocation("test-host", Workload("three"), (Workload("two"),)))
-    assert probe.known[key,].taken_s > was
+    assert probe.readings[key,].taken_s > was
 
 
 def test_solo_runs_set_the_reference(fake: Maker, bed: Beds) -> None:

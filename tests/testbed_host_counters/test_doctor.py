@@ -90,7 +90,7 @@ def test_deep_idle_states_are_named(host: Host) -> None:
         write(system, f"{CPU}/cpu0/cpuidle/state{state}/latency", latency)
         write(system, f"{CPU}/cpu0/cpuidle/state{state}/disable", "0")
 
-    assert tuning.idle_states(system).found == "deep ones are on: C6 (133 us)"
+    assert tuning.idle_states(system).finding == "deep ones are on: C6 (133 us)"
     write(system, f"{CPU}/cpu0/cpuidle/state2/disable", "1")
     assert tuning.idle_states(system).status is Status.OK
 
@@ -99,13 +99,13 @@ def test_resctrl_is_mounted_mountable_or_absent(host: Host) -> None:
     """A processor with RDT needs a mount, one without needs another machine."""
     system = host()
     write(system, "proc/cpuinfo", "flags\t\t: fpu sse")
-    assert "no RDT" in counting.resctrl(system).found
+    assert "no RDT" in counting.resctrl(system).finding
     write(system, "proc/cpuinfo", "flags\t\t: fpu cat_l3 cqm_occup_llc")
     assert counting.resctrl(system).remedy == "mount -t resctrl resctrl /sys/fs/resctrl"
     tree = Path(__file__).parents[1] / "data" / "resctrl"
     shutil.copytree(tree, system.root / "sys/fs/resctrl")
     assert counting.resctrl(system).status is Status.OK
-    assert counting.monitoring_ids(system).found == "30 of 32 free"  # root group and `batch` use one each
+    assert counting.monitoring_ids(system).finding == "30 of 32 free"  # root group and `batch` use one each
     write(system, "sys/fs/resctrl/info/L3_MON/num_rmids", "3")
     assert counting.monitoring_ids(system).status is Status.WARN
 
@@ -118,16 +118,16 @@ def test_a_held_pqos_lock_names_its_holder(host: Host) -> None:
     write(system, "proc/locks", "1: POSIX  ADVISORY  WRITE 77 00:1a:1 0 EOF")
     assert counting.pqos_lock(system).status is Status.OK
     write(system, "proc/locks", f"1: POSIX  ADVISORY  WRITE 77 00:1a:{inode} 0 EOF")
-    assert counting.pqos_lock(system).found == "held by process 77"
+    assert counting.pqos_lock(system).finding == "held by process 77"
 
 
 def test_virtual_machines_without_counters_are_told_apart(host: Host) -> None:
     """No PMU device means no counters; with one, a guest has a vPMU."""
     system = host()
     write(system, "proc/cpuinfo", "flags : fpu hypervisor")
-    assert counting.virtual_counters(system).found == "virtual machine without vPMU"
+    assert counting.virtual_counters(system).finding == "virtual machine without vPMU"
     write(system, "sys/bus/event_source/devices/cpu/type", "4")
-    assert counting.virtual_counters(system).found == "vPMU"
+    assert counting.virtual_counters(system).finding == "vPMU"
 
 
 def test_a_host_that_cannot_measure_fails(host: Host) -> None:
@@ -143,9 +143,9 @@ def test_tools_state_their_versions(host: Host) -> None:
     """Installed tools come with version, missing ones with package."""
     system = host(versions={"pkg-config": "22.11.4", "dpdk-testpmd": "x", "cc": "cc 12.2", "perf": "perf version 6.1"})
 
-    assert equipment.dpdk(system).found == "22.11.4, with testpmd"
+    assert equipment.dpdk(system).finding == "22.11.4, with testpmd"
     found = {check.name: check for check in counting.tools(system)}
-    assert found["perf"].found == "perf version 6.1"
+    assert found["perf"].finding == "perf version 6.1"
     assert found["pqos"].remedy == "apt-get install intel-cmt-cat"
 
 
@@ -154,7 +154,7 @@ def test_a_nic_far_from_the_cores_is_told(host: Host) -> None:
     system = host()
     write(system, "sys/bus/pci/drivers/vfio-pci/0000:3b:00.0/numa_node", "1")
 
-    assert equipment.network_cards(system).found.startswith("0000:3b:00.0 (vfio-pci) on node 1")
+    assert equipment.network_cards(system).finding.startswith("0000:3b:00.0 (vfio-pci) on node 1")
 
 
 def test_every_check_survives_an_empty_host(host: Host) -> None:
@@ -200,7 +200,7 @@ def test_a_host_without_shared_cache_is_told_apart(host: Host) -> None:
 
     assert (machine.dram_local_ns, origins["dram_local_ns"]) == (150.0, "measured")
     assert machine.llc_mib <= 2.0
-    assert "no shared cache" in found.found
+    assert "no shared cache" in found.finding
 
 
 def test_the_machine_written_is_one_the_simulator_takes(tmp_path: Path) -> None:

@@ -95,7 +95,10 @@ def refit(runs: str, models: str | None, targets: tuple[str, ...], as_json: bool
         listed = [{"machine": machine, "target": key, **refit} for (machine, key), refit in factors.items()]
         emit_json({"models": chosen.models, "refit": listed})
         return
-    rows = [(*key, found["rows"], found["solo_ratio"], _span(found["loss_factors"])) for key, found in factors.items()]
+    rows = [
+        (*key, correction["rows"], correction["solo_ratio"], _span(correction["loss_factors"]))
+        for key, correction in factors.items()
+    ]
     emit_table(("machine", "target", "runs", "solo, new to old", "losses, new to old"), rows)
     note(f"{len(rows)} models saved in {chosen.models}")
 

@@ -100,13 +100,15 @@ def command(
     if evaluation.sources:
         emit_table(("model", "noise [%]", "model [%]", "composition [%]", "total [%]"), _sources(evaluation))
         click.echo()
-    for name, found in evaluation.baselines.items():
-        note(f"{name} in its better form ({found['form']}): {found['mape']:.2f} %" + _times(found))
+    for name, baseline in evaluation.baselines.items():
+        note(f"{name} in its better form ({baseline['form']}): {baseline['mape']:.2f} %" + _times(baseline))
     note(f"{evaluation.mixes} mixes on {evaluation.machine}; intervals promise {100 * evaluation.nominal_coverage:g} %")
 
 
-def _times(found: dict[str, Any]) -> str:
-    return "" if found["times"] is None else f", {found['times']:.1f} times as far off as the {found['default']}"
+def _times(baseline: dict[str, Any]) -> str:
+    return (
+        "" if baseline["times"] is None else f", {baseline['times']:.1f} times as far off as the {baseline['default']}"
+    )
 
 
 def _learn(budgets: str, profile: str | None, given: dict[str, Any], **shown: Any) -> None:
@@ -143,7 +145,7 @@ def _refuse_without_budgets(**given: str | None) -> None:
 
 def _sources(evaluation: "Evaluation") -> list[tuple[Any, ...]]:
     parts = ("noise", "sensitivity", "composition", "total")
-    return [(name, *(found[part] for part in parts)) for name, found in evaluation.sources.items()]
+    return [(name, *(errors[part] for part in parts)) for name, errors in evaluation.sources.items()]
 
 
 def _evaluated(
@@ -165,8 +167,10 @@ def _evaluated(
     common: dict[str, Any] = {"models": names or None, "coverage": chosen.coverage, "compat": compat}
     if dataset is not None:
         mixes_read = find_dataset(dataset)
-        if known := calibration_mixes(mixes_read):
-            note(f"note: {known} of these mixes are of the half that calibrates intervals; their coverage may flatter")
+        if overlap := calibration_mixes(mixes_read):
+            note(
+                f"note: {overlap} of these mixes are of the half that calibrates intervals; their coverage may flatter"
+            )
         return evaluate(library, mixes_read, machine=given["machine"], **common)
     announce_compilation()
     with ProgressBar("running mixes") as bar:

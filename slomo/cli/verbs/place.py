@@ -156,14 +156,14 @@ def _placed(
     from slomo.workflow.place import place
 
     chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
-    asked = read_requests(requests)
+    wanted = read_requests(requests)
     common: dict[str, Any] = {
         "model": chosen.model,
         "confidence": confidence,
         "profiles": profiles or (),
         "fallback": fallback,
     }
-    return place(cluster, asked, chosen.models, policy, method=given["method"], **common), asked
+    return place(cluster, wanted, chosen.models, policy, method=given["method"], **common), wanted
 
 
 def _checked(placer: "Placer", requests: Any, given: dict[str, Any]) -> "Judgement":
@@ -214,18 +214,18 @@ def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **give
     Policies for chains on NUMA nodes (numasfp, octans, ...) are compared among themselves.
     """
     if are_for_chains(policies):
-        found = [judge_on_nodes(place_on_nodes(policy, given), given) for policy in policies]
+        judgements = [judge_on_nodes(place_on_nodes(policy, given), given) for policy in policies]
     else:
-        found = _compared(policies, given)
+        judgements = _compared(policies, given)
     if report is not None:
         from slomo.report.placement_figures import comparison_page
 
-        Path(report).write_text(comparison_page(found), encoding="utf-8")
+        Path(report).write_text(comparison_page(judgements), encoding="utf-8")
         note(f"report: {report}")
     if as_json:
-        emit_json({"policies": [item.to_dict() for item in found]})
+        emit_json({"policies": [item.to_dict() for item in judgements]})
     else:
-        emit_judgements(found)
+        emit_judgements(judgements)
 
 
 def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgement]":
@@ -281,16 +281,16 @@ def profiles(
     announce_compilation()
     chosen = settings(machine=machine, seed=seed)
     own = own_network_functions(nf_files)
-    found = profile_ways(network_functions, chosen.machine, own=own, seed=chosen.seed)
-    save_profiles(found, out)
+    way_profiles = profile_ways(network_functions, chosen.machine, own=own, seed=chosen.seed)
+    save_profiles(way_profiles, out)
     if as_json:
-        emit_json({"out": out, "profiles": [item.to_dict() for item in found]})
+        emit_json({"out": out, "profiles": [item.to_dict() for item in way_profiles]})
         return
     emit_table(
         ("network function", "cache ways", "throughput [Mpps]"),
-        [(p.workload, w, mpps) for p in found for w, mpps in p.ways],
+        [(p.workload, w, mpps) for p in way_profiles for w, mpps in p.ways],
     )
-    note(f"{len(found)} profiles in {out}")
+    note(f"{len(way_profiles)} profiles in {out}")
 
 
 @command.command("workload")

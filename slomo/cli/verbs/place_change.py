@@ -88,9 +88,9 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
         raise ConfigurationError(
             f"{path}: is no snapshot: {problem!r}", hint="slomo place ... --snapshot FILE"
         ) from None
-    known = load_profiles(profiles) if profiles else ()
+    way_profiles = load_profiles(profiles) if profiles else ()
     placer = Placer(
-        load_library(settings(models=models).models), cluster, document["policy"], profiles=known, **options
+        load_library(settings(models=models).models), cluster, document["policy"], profiles=way_profiles, **options
     )
     placer.restore(document)
     return placer
@@ -125,8 +125,10 @@ def _reoptimised(placer: "Placer", given: dict[str, Any]) -> "ClusterChange":
     from slomo.placement.online.change import ClusterChange
     from slomo.placement.over_time.reoptimise import reoptimise
 
-    found = reoptimise(placer, given["threshold"], max_moves=given["max_moves"], cost_per_move=given["cost_per_move"])
-    return ClusterChange(f"re-optimise ({found.text})", True, moves=found.moves)
+    reoptimisation = reoptimise(
+        placer, given["threshold"], max_moves=given["max_moves"], cost_per_move=given["cost_per_move"]
+    )
+    return ClusterChange(f"re-optimise ({reoptimisation.text})", True, moves=reoptimisation.moves)
 
 
 def _show(changes: "list[ClusterChange]") -> None:

@@ -77,12 +77,12 @@ def _check_names(
     from slomo.models.library import nf_of
     from slomo.vocabulary.network_function import network_function_names
 
-    known = {*network_function_names(), *(function.name for function in own_network_functions(files))}
-    known |= {nf_of(key) for _, key in modelled} | {nf_of(curve.workload) for curve in curves}
+    nf_names = {*network_function_names(), *(function.name for function in own_network_functions(files))}
+    nf_names |= {nf_of(key) for _, key in modelled} | {nf_of(curve.workload) for curve in curves}
     for item in chains:
         for workload in item.request.chain:
-            if workload.nf not in known:
-                raise UnknownNameError(f"network function of chain '{item.request.id}'", workload.nf, known)
+            if workload.nf not in nf_names:
+                raise UnknownNameError(f"network function of chain '{item.request.id}'", workload.nf, nf_names)
 
 
 def _library(path: str) -> "ModelLibrary":
@@ -193,31 +193,31 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     for policy in policies:
         check_model(library, policy, chosen.model)
     budget = MoveBudget(given["max_moves"], given["cost_per_move"], given["outage_s"])
-    found = []
+    timelines = []
     for policy in policies:
         for every_s in (None,) if given["every_s"] is None else (None, given["every_s"]):
             placer = Placer(
                 library, cluster, policy, model=chosen.model, confidence=given["confidence"], profiles=curves
             )
             how = {"threshold": given["threshold"], "planner": given["planner"], "judge": judge, "moves": budget}
-            found.append(play(placer, events, every_s=every_s, **how))
+            timelines.append(play(placer, events, every_s=every_s, **how))
     if report is not None:
         from slomo.report.placement_figures import timeline_page
 
-        Path(report).write_text(timeline_page(found), encoding="utf-8")
+        Path(report).write_text(timeline_page(timelines), encoding="utf-8")
         note(f"report: {report}")
     if as_json:
-        emit_json({"timelines": [item.to_dict() for item in found]})
+        emit_json({"timelines": [item.to_dict() for item in timelines]})
     else:
-        _show(found)
+        _show(timelines)
 
 
-def _show(found: "list[Timeline]") -> None:
+def _show(timelines: "list[Timeline]") -> None:
     from slomo.report.placement_figures import timeline_rows
 
-    headers, rows = timeline_rows(found)
+    headers, rows = timeline_rows(timelines)
     emit_table(headers, rows)
-    for item in found:
+    for item in timelines:
         for when, what in item.reoptimisations:
             if what.migrated:
                 note(f"{item.policy}: {when:g} s: {what.text}")

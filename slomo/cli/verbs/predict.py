@@ -123,9 +123,9 @@ def command(
     if service is not None:
         prediction = predicted(service, explain=explain, given=given)
     else:
-        asked = PredictionAsked(**given)
-        asked.check()
-        prediction = _predicted(asked)
+        question = PredictionAsked(**given)
+        question.check()
+        prediction = _predicted(question)
     if place is not None:
         _draw(prediction, place)
     if as_json:
@@ -213,34 +213,38 @@ class PredictionAsked:
                 raise UsageError(what, hint=hint)
 
 
-def _predicted(asked: PredictionAsked) -> "Prediction":
+def _predicted(question: PredictionAsked) -> "Prediction":
     from slomo.workflow.library import load_library
     from slomo.workflow.predict import predict, predict_vector
 
     chosen = settings(
-        models=asked.models, machine=asked.machine, model=asked.model, coverage=asked.coverage, seed=asked.seed
+        models=question.models,
+        machine=question.machine,
+        model=question.model,
+        coverage=question.coverage,
+        seed=question.seed,
     )
     library = load_library(chosen.models)
-    machine = _machine(asked.machine, chosen.machine, library.machines)
-    _check_own(asked.nf_files, machine, library)
+    machine = _machine(question.machine, chosen.machine, library.machines)
+    _check_own(question.nf_files, machine, library)
     common: dict[str, Any] = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage}
-    common["strict"] = asked.strict
-    if asked.vector:
-        vector, traffic = _pairs("--vector", asked.vector), _pairs("--traffic", asked.traffic)
-        return predict_vector(asked.target, vector, library, traffic=traffic, **common)
-    common |= {"shares_core_with": asked.partners, "offered_mpps": asked.offered}
-    return predict(asked.target, asked.beside, library, compat=asked.compat, method=asked.method, **common)
+    common["strict"] = question.strict
+    if question.vector:
+        vector, traffic = _pairs("--vector", question.vector), _pairs("--traffic", question.traffic)
+        return predict_vector(question.target, vector, library, traffic=traffic, **common)
+    common |= {"shares_core_with": question.partners, "offered_mpps": question.offered}
+    return predict(question.target, question.beside, library, compat=question.compat, method=question.method, **common)
 
 
-def _machine(asked: str | None, default: str, known: tuple[str, ...]) -> str | None:
+def _machine(requested: str | None, default: str, modelled: tuple[str, ...]) -> str | None:
     """Return the machine asked for; else the setting's where the models know it; else leave it to the models."""
-    if asked is None:
-        return default if default in known else None
-    if asked.endswith((".yaml", ".yml")):
+    if requested is None:
+        return default if default in modelled else None
+    if requested.endswith((".yaml", ".yml")):
         from slomo.vocabulary.machine import load_machine
 
-        return load_machine(asked).name
-    return asked
+        return load_machine(requested).name
+    return requested
 
 
 def _check_own(files: tuple[str, ...], machine: str | None, library: Any) -> None:
@@ -319,16 +323,16 @@ def _who(why: "Explanation") -> str:
     )
 
 
-def _latency(found: "LatencyPrediction") -> list[str]:
+def _latency(delay: "LatencyPrediction") -> list[str]:
     """Return the lines that tell how long packets stay."""
     lines = [
-        f"  load        {found.load:.3f} ({found.offered_mpps:.3f} of {found.possible_mpps:.3f} Mpps it could serve)"
+        f"  load        {delay.load:.3f} ({delay.offered_mpps:.3f} of {delay.possible_mpps:.3f} Mpps it could serve)"
     ]
-    for name, value in found.percentiles_us.items():
-        low, high = found.intervals_us[name]
+    for name, value in delay.percentiles_us.items():
+        low, high = delay.intervals_us[name]
         ends = f"{low:.2f} us and more" if high is None else f"{low:.2f} to {high:.2f} us"
-        lines.append(f"  {name:11} {value:.2f} us  ({100 * found.coverage:g} % interval {ends})")
-    lines.append(f"  latency     {'; '.join([str(found.verdict), *found.reasons])}")
+        lines.append(f"  {name:11} {value:.2f} us  ({100 * delay.coverage:g} % interval {ends})")
+    lines.append(f"  latency     {'; '.join([str(delay.verdict), *delay.reasons])}")
     return lines
 
 

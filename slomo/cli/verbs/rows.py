@@ -79,35 +79,42 @@ class RowsAsked:
     strict: bool
 
 
-def show_rows(asked: RowsAsked, *, as_json: bool) -> None:
+def show_rows(question: RowsAsked, *, as_json: bool) -> None:
     """Print the prediction of every row, and how far off it is."""
     from slomo.evaluation.rows import predict_rows
     from slomo.records.catalog import find_dataset
     from slomo.training.service_time_fit import service_time_of
     from slomo.workflow.library import load_library
 
-    chosen = settings(models=asked.models, machine=asked.machine, coverage=asked.coverage)
-    subject = load_library(chosen.models).find(asked.target, asked.machine)
-    line = None if asked.accelerator is None else service_time_of(find_dataset(asked.accelerator))
-    how = {"pattern": asked.pattern, "family": asked.model, "coverage": chosen.coverage, "strict": asked.strict}
-    found = predict_rows(subject, find_dataset(asked.rows), line, **how)
-    table = found.to_frame()
+    chosen = settings(models=question.models, machine=question.machine, coverage=question.coverage)
+    subject = load_library(chosen.models).find(question.target, question.machine)
+    line = None if question.accelerator is None else service_time_of(find_dataset(question.accelerator))
+    how = {
+        "pattern": question.pattern,
+        "family": question.model,
+        "coverage": chosen.coverage,
+        "strict": question.strict,
+    }
+    predictions = predict_rows(subject, find_dataset(question.rows), line, **how)
+    table = predictions.to_frame()
     if as_json:
-        about = {"model": found.model, "pattern": found.pattern, "coverage": found.coverage}
+        about = {"model": predictions.model, "pattern": predictions.pattern, "coverage": predictions.coverage}
         emit_json({**about, "rows": table.to_dict("list")})
         return
     emit_table(_HEADERS, [(number + 1, *values) for number, values in enumerate(table.itertuples(index=False))])
-    note(_summary(found))
+    note(_summary(predictions))
 
 
-def _summary(found: "RowPredictions") -> str:
-    both = found.error_percent == found.error_percent  # NaN where either is missing
-    told = f"\nmodel {found.model}, {found.pattern}: "
+def _summary(predictions: "RowPredictions") -> str:
+    both = predictions.error_percent == predictions.error_percent  # NaN where either is missing
+    told = f"\nmodel {predictions.model}, {predictions.pattern}: "
     if not both.any():
         return f"{told}{len(both)} rows, none both predicted and measured"
-    size = abs(found.error_percent[both])
-    inside = ((found.low_mpps <= found.measured_mpps) & (found.measured_mpps <= found.high_mpps))[both]
+    size = abs(predictions.error_percent[both])
+    inside = (
+        (predictions.low_mpps <= predictions.measured_mpps) & (predictions.measured_mpps <= predictions.high_mpps)
+    )[both]
     return (
         f"{told}mean error {size.mean():.2f} % over {len(size)} rows, "
-        f"{100 * inside.mean():.0f} % inside the {100 * found.coverage:g} % intervals"
+        f"{100 * inside.mean():.0f} % inside the {100 * predictions.coverage:g} % intervals"
     )

@@ -100,21 +100,21 @@ def by_rate(chains: Sequence[RatedChain], interval: int) -> list[RatedChain]:
 def filled(chains: Sequence[RatedChain], nodes: Sequence[Node], *, whole: bool = False) -> dict[str, tuple[int, ...]]:
     """Fill nodes in order; with `whole`, a chain that does not fit a node goes whole to the next that holds it."""
     free = [node.cores for node in nodes]
-    found: dict[str, tuple[int, ...]] = {}
+    seating: dict[str, tuple[int, ...]] = {}
     for item in chains:
         stages = len(item.request.chain)
         fitting = next((i for i, cores in enumerate(free) if cores >= stages), None) if whole else None
         if fitting is not None:
             free[fitting] -= stages
-            found[item.request.id] = (fitting,) * stages
+            seating[item.request.id] = (fitting,) * stages
             continue
         seats = []
         for _ in range(stages):
             node = next(i for i, cores in enumerate(free) if cores > 0)
             free[node] -= 1
             seats.append(node)
-        found[item.request.id] = tuple(seats)
-    return found
+        seating[item.request.id] = tuple(seats)
+    return seating
 
 
 def most_free(stages: int, free: list[int]) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ def numasfp(
     """Put the fastest chains whole on the local node while it lasts, the rest whole elsewhere."""
     del before
     left = list(nodes)
-    found: dict[str, tuple[int, ...]] = {}
+    seating: dict[str, tuple[int, ...]] = {}
     for item in by_rate(chains, interval):
         need = _fair(judges.table(item, item.offered_mpps(interval)), nodes[0])
         best = next((i for i, node in enumerate(left) if node.holds(need)), None)
@@ -29,12 +29,12 @@ def numasfp(
             best = max(roomy, key=lambda i: (left[i].memory_percent, left[i].ways), default=None)
         if best is None:
             free = [node.cores for node in left]
-            found[item.request.id] = most_free(need.cores, free)
+            seating[item.request.id] = most_free(need.cores, free)
             left = [Node(cores, node.ways, node.memory_percent) for cores, node in zip(free, left, strict=True)]
         else:
             left[best] = left[best].less(need)
-            found[item.request.id] = (best,) * need.cores
-    return found
+            seating[item.request.id] = (best,) * need.cores
+    return seating
 
 
 def _fair(need: Need, node: Node) -> Need:
@@ -86,11 +86,11 @@ def allocated(
     Where the chains of a node need more than it has, its cache stays shared: nobody is given less than the table says.
     Stages of a chain that is split share what is left.
     """
-    found: dict[str, int] = {}
+    own_ways: dict[str, int] = {}
     for number, node in enumerate(nodes):
         here = [item for item in chains if number in seats[item.request.id]]
         whole = [item for item in here if len(set(seats[item.request.id])) == 1]
         ways = {item.request.id: table(item, item.offered_mpps(interval)).ways for item in whole}
         if sum(ways.values()) + (len(whole) < len(here)) <= node.ways:
-            found |= ways
-    return found
+            own_ways |= ways
+    return own_ways

@@ -97,12 +97,12 @@ def _choices(lengths: Sequence[int], nodes: Sequence[Node]) -> Iterator[_Choice]
     """Yield the ways to seat chains whole; where there are none, those that split one chain once."""
     numbers = range(len(nodes))
     whole = [[(node,) * length for node in numbers] for length in lengths]
-    found = False
+    any_whole = False
     for choice in itertools.product(*whole):
         if _fits(choice, nodes):
-            found = True
+            any_whole = True
             yield choice
-    if found:
+    if any_whole:
         return
     for place, length in enumerate(lengths):
         cut = [
@@ -124,7 +124,7 @@ def _served(
 ) -> list[float]:
     """Return what all chains together are predicted to serve under each choice [Mpps], all mixes asked at once."""
     offered = [chain.offered_mpps(interval) for chain in chains]
-    asked: dict[Mix, int] = {}
+    mix_numbers: dict[Mix, int] = {}
     needed: list[list[tuple[int, list[int]]]] = []
     for choice in choices:
         needed.append([])
@@ -135,8 +135,8 @@ def _served(
                     if at == node:  # what hand-overs cost makes a chain work as if it were offered as much more
                         owners.append(owner)
                         stages.append((workload.key, round(offered[owner] / keeps(chain, seats), 4)))
-            needed[-1].append((asked.setdefault((node, tuple(stages)), len(asked)), owners))
-    rates = estimate(list(asked))
+            needed[-1].append((mix_numbers.setdefault((node, tuple(stages)), len(mix_numbers)), owners))
+    rates = estimate(list(mix_numbers))
     totals = []
     for choice, parts in zip(choices, needed, strict=True):
         slowest = [float("inf")] * len(chains)
@@ -183,5 +183,5 @@ def _joint(models: "Sequence[NFModel]", names: Sequence[str], mixes: Sequence[Mi
     for row, (_, stages) in enumerate(mixes):
         for place, (key, mpps) in enumerate(stages):
             members[row, place], offered[row, place] = numbers[key], mpps
-    found = solve_joint(models, members, offered).throughput_mpps
-    return [found[row, : len(stages)].tolist() for row, (_, stages) in enumerate(mixes)]
+    throughput_mpps = solve_joint(models, members, offered).throughput_mpps
+    return [throughput_mpps[row, : len(stages)].tolist() for row, (_, stages) in enumerate(mixes)]

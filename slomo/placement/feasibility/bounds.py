@@ -54,5 +54,5 @@ def lower_mpps(
     who = np.where(nobody, 0, members)
     low = scores[who, within(members)]
     bounds = (low, np.full(low.shape, np.inf))
-    found, _ = ends_mpps(mpps, solo_mpps[who], floors[who], bounds)
-    return np.where(nobody, 0.0, found)
+    bound_mpps, _ = ends_mpps(mpps, solo_mpps[who], floors[who], bounds)
+    return np.where(nobody, 0.0, bound_mpps)

@@ -117,8 +117,8 @@ class ThroughputEstimates:
         """Return the solo throughput [Mpps], or None where nothing is known on this machine."""
         key = (machine, workload)
         if key not in self._solo:
-            found, profile = self._find(machine, workload), self.profile(machine, workload)
-            self._solo[key] = found.solo_mpps if found else (profile.solo_mpps if profile else None)
+            model, profile = self._find(machine, workload), self.profile(machine, workload)
+            self._solo[key] = model.solo_mpps if model else (profile.solo_mpps if profile else None)
             if self._solo[key] is None and (worst := self.worst(machine)) is not None:
                 self._solo[key] = self.solo_mpps(machine, worst.sensitive)
         return self._solo[key]
@@ -128,8 +128,8 @@ class ThroughputEstimates:
         if machine not in self._worst:
             keys = [key for name, key in self.library if name == machine and self.predictable(machine, key)]
             solo = {key: self.library[machine, key].solo_mpps for key in keys}
-            known = (self.library[machine, key].capacities for key in keys)
-            cores = max((each.cores for each in known if each is not None), default=2)
+            capacities = (self.library[machine, key].capacities for key in keys)
+            cores = max((each.cores for each in capacities if each is not None), default=2)
             self._worst[machine] = (
                 worst_case(solo, cores, lambda mixes: self._middles(machine, mixes)) if keys else None
             )
@@ -149,12 +149,12 @@ class ThroughputEstimates:
 
     def predictable(self, machine: str, workload: str) -> bool:
         """Say whether a mix with this workload can be predicted on this machine."""
-        found = self._find(machine, workload)
-        if found is None:
+        model = self._find(machine, workload)
+        if model is None:
             return self.is_stranger(machine, workload) and self.worst(machine) is not None
         if self.jointly(machine):
             return True
-        return found.named(self.model) in found.sensitivity
+        return model.named(self.model) in model.sensitivity
 
     def jointly(self, machine: str) -> bool:
         """Say whether all mixes on a machine are predicted at their fixed point."""
@@ -182,8 +182,8 @@ class ThroughputEstimates:
         if request.slo.min_share is None:
             return min(request.slo.needed_mpps(0.0), offered)
         solos = [self.solo_mpps(self.reference_machine or machine, workload.key) for workload in request.chain]
-        known = [solo for solo in solos if solo is not None]
-        return min(request.slo.needed_mpps(min(known)), offered) if len(known) == len(solos) else None
+        modelled_solos = [solo for solo in solos if solo is not None]
+        return min(request.slo.needed_mpps(min(modelled_solos)), offered) if len(modelled_solos) == len(solos) else None
 
     def rounded(self, request: Request, machine: str, mpps: float) -> float:
         """Return a throughput rounded up to the grid of SLOs, but not beyond what one instance can [Mpps]."""
@@ -240,7 +240,7 @@ class ThroughputEstimates:
         list of dict
             Workload key -> predicted, low, high [Mpps]; predicted NaN where a model lacks a metric.
         """
-        found: list[dict[str, Rate]] = [{} for _ in mixes]
+        rates_by_mix: list[dict[str, Rate]] = [{} for _ in mixes]
         alone = promises is None or self.confidence == 0.5
         shared = [1] * len(mixes) if alone or promises is None else [max(count, 1) for count in promises]
         for count in sorted(set(shared)):
@@ -252,11 +252,11 @@ class ThroughputEstimates:
             )
             parts = [part.tolist() for part in self.rates_of_places(machine, table, count)]
             for row, (place, tenants) in enumerate(zip(here, members, strict=True)):
-                found[place] = {
+                rates_by_mix[place] = {
                     key: (parts[0][row][at], parts[1][row][at], parts[2][row][at])
                     for at, (_, key) in enumerate(tenants)
                 }
-        return found
+        return rates_by_mix
 
     def keys(self, machine: str, request: Request) -> tuple[str, ...]:
         """Return the workloads of a request as they are predicted: what they are offered is rounded up to the grid."""
@@ -296,36 +296,36 @@ class ThroughputEstimates:
         """
         kinds = self._kinds(machine)
         strange = kinds.strange(members)
-        found = self._rates_of(machine, members, promises)
+        rates = self._rates_of(machine, members, promises)
         rows = np.flatnonzero(strange.any(axis=1))
         if len(rows):  # once more with whom they suffer like in their place
             there = strange[rows]
             suffering = self._rates_of(machine, np.where(there, kinds.sensitive, members[rows]), promises)
-            for part, other in zip(found, suffering, strict=True):
+            for part, other in zip(rates, suffering, strict=True):
                 part[rows] = np.where(there, other, part[rows])
-        return found
+        return rates
 
     def _rates_of(self, machine: str, members: NDArray[np.int64], promises: int) -> tuple[Floats, Floats, Floats]:
         """Predict mixes of models under loads."""
         kinds = self._kinds(machine)
         who, offered = kinds.models_of(members), kinds.loads_of(members)
-        found = predict_places(kinds.tenants, members, machine, self._how)
-        low = found.mpps
+        places = predict_places(kinds.tenants, members, machine, self._how)
+        low = places.mpps
         if self.confidence > 0.5:
             sharing = np.flatnonzero(kinds.share_accelerators(who))
-            bound = self._bounds(kinds, who, found, promises)
-            bound[sharing] = np.fmin(bound[sharing], found.low[sharing])  # the accelerator's error is in the interval
+            bound = self._bounds(kinds, who, places, promises)
+            bound[sharing] = np.fmin(bound[sharing], places.low[sharing])  # the accelerator's error is in the interval
             several = (who >= 0).sum(axis=1, keepdims=True) > 1
-            low = np.where(several, np.fmin(bound, found.mpps), found.mpps)  # alone is what was measured
-        return tuple(np.fmin(part, offered) for part in (found.mpps, low, found.high))  # type: ignore[return-value]
+            low = np.where(several, np.fmin(bound, places.mpps), places.mpps)  # alone is what was measured
+        return tuple(np.fmin(part, offered) for part in (places.mpps, low, places.high))  # type: ignore[return-value]
 
-    def _bounds(self, kinds: Kinds, who: NDArray[np.int64], found: Places, promises: int) -> Floats:
+    def _bounds(self, kinds: Kinds, who: NDArray[np.int64], places: Places, promises: int) -> Floats:
         """Return what each serves at the least, by the errors of what answered about its server [Mpps]."""
         bound, level = np.zeros(who.shape), level_of(self.confidence, promises)
         for jointly in (True, False):
-            rows = np.flatnonzero(found.jointly == jointly)
+            rows = np.flatnonzero(places.jointly == jointly)
             if len(rows):
-                calibrations, possible = kinds.calibrations(jointly, self.model), found.possible[rows]
+                calibrations, possible = kinds.calibrations(jointly, self.model), places.possible[rows]
                 bound[rows] = lower_mpps(calibrations, kinds.solo_mpps, who[rows], possible, level)
         return bound
 
@@ -367,14 +367,14 @@ class ThroughputEstimates:
         return errors
 
     def _nothing_known(self, owner: str, key: str, machines: Sequence[str]) -> SlomoError:
-        known = [*self.library, *self.profiles]
-        elsewhere = sorted({machine for machine, name in known if name == key})
+        modelled = [*self.library, *self.profiles]
+        elsewhere = sorted({machine for machine, name in modelled if name == key})
         if elsewhere:
             return UnsupportedPredictionError(
                 f"request '{owner}': no model of '{key}' on {', '.join(machines)}, only on {', '.join(elsewhere)}",
                 hint="profile and train on that machine, or let it run alone (fallback 'alone')",
             )
-        names = {name for _, name in known}
+        names = {name for _, name in modelled}
         short = {name.split("@")[0] for name in names}
         nf = key.split("@")[0]
         what = f"network function of request '{owner}'"

@@ -109,13 +109,13 @@ def _split(shared: Sequence[str], ways: int, seen: Mapping[str, Observed]) -> li
     modest = [name for name in shared if seen[name].occupancy_ways < fair]
     starved = [name for name in modest if seen[name].violated and seen[name].miss_ratio > HIGH_MISS_RATIO]
     content = [name for name in modest if name not in starved]
-    found = [CacheClass((name,), max(int(fair), 1)) for name in starved]
+    classes = [CacheClass((name,), max(int(fair), 1)) for name in starved]
     if content and len(content) < len(shared):
         held = sum(seen[name].occupancy_ways for name in content)
-        found.append(CacheClass(tuple(content), max(round(held), 1)))
-    taken = sum(item.ways for item in found)
-    others = len(shared) - sum(len(item.members) for item in found)
-    return found if found and taken + (others > 0) <= ways else []
+        classes.append(CacheClass(tuple(content), max(round(held), 1)))
+    taken = sum(item.ways for item in classes)
+    others = len(shared) - sum(len(item.members) for item in classes)
+    return classes if classes and taken + (others > 0) <= ways else []
 
 
 @dataclass(frozen=True)

@@ -76,11 +76,6 @@ class Oracle:
         Models and profiles.
     predicts : bool
         Judge throughput in the shared cache by prediction; else only cores and ways count.
-
-    Attributes
-    ----------
-    asked : int
-        Distinct mixes judged so far.
     """
 
     def __init__(self, pieces: Pieces, estimates: ThroughputEstimates, *, predicts: bool) -> None:
@@ -100,18 +95,9 @@ class Oracle:
             **self.book.sizes(),
         }
 
-    @property
-    def asked(self) -> int:
-        """Distinct mixes judged so far."""
-        return sum(map(len, self._known.values()))
-
     def verdict(self, host: Host, signature: Signature) -> MixVerdict:
         """Judge one mix."""
         return self.verdicts(host, (signature,))[0]
-
-    def known(self, host: Host) -> Mapping[Signature, MixVerdict]:
-        """Return what was judged before."""
-        return self._verdicts(host)
 
     def _verdicts(self, host: Host) -> Memo[Signature, MixVerdict]:
         if host not in self._known:
@@ -120,12 +106,12 @@ class Oracle:
 
     def verdicts(self, host: Host, signatures: Sequence[Signature]) -> list[MixVerdict]:
         """Judge many mixes, predicting those not seen before in one batch."""
-        known = self._verdicts(host)
-        judged = {signature: known.recall(signature) for signature in dict.fromkeys(signatures)}
+        memo = self._verdicts(host)
+        judged = {signature: memo.recall(signature) for signature in dict.fromkeys(signatures)}
         missing = [signature for signature, verdict in judged.items() if verdict is None]
         if missing:
             for signature, fresh in self._judged(host, missing).items():
-                judged[signature] = known[signature] = fresh
+                judged[signature] = memo[signature] = fresh
         return [verdict for signature in signatures if (verdict := judged[signature]) is not None]
 
     def holding(self, host: Host, piece: int, signatures: Iterable[Signature], *, hopeful: bool) -> list[Grown]:
@@ -176,22 +162,22 @@ class Oracle:
         return self.book.hopeless(host.machine, tuple(sorted(tenants)), needs)
 
     def _judged(self, host: Host, signatures: list[Signature]) -> dict[Signature, MixVerdict]:
-        found: dict[Signature, MixVerdict] = {}
+        verdicts: dict[Signature, MixVerdict] = {}
         open_: list[tuple[Signature, tuple[Piece, ...]]] = []
         for signature in signatures:
             pieces = self.pieces.of(signature)
             breach = _crowded(host, pieces)
             shared = [piece for piece in pieces if not piece.ways and not piece.exclusive]
             if breach is not None or not self.predicts or not shared:
-                found[signature] = MixVerdict(-math.inf if breach else math.inf, breach, {})
+                verdicts[signature] = MixVerdict(-math.inf if breach else math.inf, breach, {})
             else:
                 open_.append((signature, pieces))
         if open_:
             mixes = [tuple(sorted(tenants_of(pieces))) for _, pieces in open_]
             promises = [len(tenants_of(piece for piece in pieces if piece.needed_mpps > 0)) for _, pieces in open_]
             for (signature, pieces), rates in zip(open_, self.book.rates(host.machine, mixes, promises), strict=True):
-                found[signature] = _by_rates(pieces, rates)
-        return found
+                verdicts[signature] = _by_rates(pieces, rates)
+        return verdicts
 
 
 def piece_breach(piece: Piece, workload: str, verdict: MixVerdict) -> Breach | None:

@@ -65,8 +65,8 @@ class RateTable:
 
     def covers(self, floors: Mapping[str, float], cores: int, most: int) -> bool:
         """Say whether every mix of use for other floors is here, too, or as many as asked for."""
-        known = all(self.floors.get(key, np.inf) <= need for key, need in floors.items())
-        return known and (cores <= self.reach or (cores <= self.cores and most <= self.most))
+        floors_covered = all(self.floors.get(key, np.inf) <= need for key, need in floors.items())
+        return floors_covered and (cores <= self.reach or (cores <= self.cores and most <= self.most))
 
 
 class RateBook:
@@ -79,7 +79,7 @@ class RateBook:
 
     Attributes
     ----------
-    asked : int
+    mixes_predicted : int
         Mixes predicted so far.
     """
 
@@ -87,19 +87,19 @@ class RateBook:
         self._estimates = estimates
         self._seen: Memo[tuple[str, Tenants, int], dict[str, Rate]] = Memo(MOST_RATES)
         self._tables: dict[str, RateTable] = {}
-        self.asked = 0
+        self.mixes_predicted = 0
 
     def rates(self, machine: str, mixes: Sequence[Tenants], promises: Sequence[int]) -> list[dict[str, Rate]]:
         """Return the rates of mixes of sorted workload keys, as `ThroughputEstimates.rates` does."""
         keys = [(machine, mix, promised) for mix, promised in zip(mixes, promises, strict=True)]
-        known = {key: self._seen.recall(key) or self._from_table(key) for key in dict.fromkeys(keys)}
-        missing = [key for key, rates in known.items() if rates is None]
+        rates_by_key = {key: self._seen.recall(key) or self._from_table(key) for key in dict.fromkeys(keys)}
+        missing = [key for key, rates in rates_by_key.items() if rates is None]
         if missing:
-            self.asked += len(missing)
-            asked = self._estimates.rates(machine, [key[1] for key in missing], [key[2] for key in missing])
-            for key, predicted in zip(missing, asked, strict=True):
-                known[key] = self._seen[key] = predicted
-        return [rates for key in keys if (rates := known[key]) is not None]
+            self.mixes_predicted += len(missing)
+            fresh_rates = self._estimates.rates(machine, [key[1] for key in missing], [key[2] for key in missing])
+            for key, predicted in zip(missing, fresh_rates, strict=True):
+                rates_by_key[key] = self._seen[key] = predicted
+        return [rates for key in keys if (rates := rates_by_key[key]) is not None]
 
     def sizes(self) -> dict[str, int]:
         """Return how many mixes are remembered."""
@@ -119,11 +119,11 @@ class RateBook:
         most : int
             Mixes to predict, at most.
         """
-        known = self._tables.get(machine)
-        if known is not None and known.covers(floors, cores, most):
-            return known
+        earlier_table = self._tables.get(machine)
+        if earlier_table is not None and earlier_table.covers(floors, cores, most):
+            return earlier_table
         made = _tabulated(self._estimates, machine, dict(sorted(floors.items())), cores, most)
-        self.asked += len(made.rows)
+        self.mixes_predicted += len(made.rows)
         self._tables[machine] = made
         return made
 
@@ -157,7 +157,7 @@ def _tabulated(
     codes = np.array(estimates.codes(machine, floors), dtype=np.int64)
     floor = np.array([*floors.values()])
     rows: dict[Mix, int] = {}
-    found: list[list[Mix]] = []
+    mixes_by_size: list[list[Mix]] = []
     tallies: list[NDArray[np.int8]] = []
     tables: list[Floats] = []
     mixes: list[Mix] = [(kind,) for kind in range(len(floors))]
@@ -171,10 +171,10 @@ def _tabulated(
         rows = {mix: number for number, mix in enumerate(mixes)}  # of this size
         tallies.append(tally[holds])
         tables.append(rates[:, holds])
-        found.append(mixes)
+        mixes_by_size.append(mixes)
         mixes = list(_grown(mixes, rows)) if reach < cores else []
     mpps, low, high, least = np.concatenate(tables, axis=1)
-    everything = {mix: number for number, mix in enumerate(chain.from_iterable(found))}
+    everything = {mix: number for number, mix in enumerate(chain.from_iterable(mixes_by_size))}
     return RateTable(floors, cores, reach, most, np.concatenate(tallies), mpps, low, high, least, everything)
 
 
@@ -201,20 +201,20 @@ def _rates(
     tally = np.zeros((len(members), len(codes)), dtype=np.int8)
     table = np.full((4, *tally.shape), np.nan)
     everyone = np.arange(len(members))
-    found = estimates.rates_of_places(machine, codes[members], members.shape[1]) if len(members) else ()
+    rate_parts = estimates.rates_of_places(machine, codes[members], members.shape[1]) if len(members) else ()
     for place in range(members.shape[1]):
         tally[everyone, members[:, place]] += 1
-        for part, values in zip(table, found, strict=False):
+        for part, values in zip(table, rate_parts, strict=False):
             part[everyone, members[:, place]] = values[:, place]
     return tally, table
 
 
-def _grown(mixes: Sequence[Mix], known: Mapping[Mix, int]) -> Iterator[Mix]:
+def _grown(mixes: Sequence[Mix], holding: Mapping[Mix, int]) -> Iterator[Mix]:
     """Yield mixes with one tenant more of which every part is known to hold."""
     kinds = sorted({mix[-1] for mix in mixes})
     for mix in mixes:
         for kind in kinds:
             if kind >= mix[-1]:
                 made = (*mix, kind)
-                if all(made[:at] + made[at + 1 :] in known for at in _firsts(made)):
+                if all(made[:at] + made[at + 1 :] in holding for at in _firsts(made)):
                     yield made

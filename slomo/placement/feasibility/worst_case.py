@@ -47,7 +47,7 @@ def worst_case(
     """
     keys = sorted(solo_mpps)
     pairs = [(mine, other) for mine in keys for other in keys]
-    found = rates([tuple(sorted((mine, *(other,) * max(cores - 1, 1)))) for mine, other in pairs])
-    lost = [1.0 - here[mine] / solo_mpps[mine] for (mine, _), here in zip(pairs, found, strict=True)]
+    mix_rates = rates([tuple(sorted((mine, *(other,) * max(cores - 1, 1)))) for mine, other in pairs])
+    lost = [1.0 - here[mine] / solo_mpps[mine] for (mine, _), here in zip(pairs, mix_rates, strict=True)]
     table = np.array(lost).reshape(len(keys), len(keys))
     return WorstCase(keys[int(table.mean(axis=0).argmax())], keys[int(table.mean(axis=1).argmax())])

@@ -223,8 +223,8 @@ class Admission:
             taken |= seat_mixes(self.state, self.policy, host, plan, queues)
             left = [request for request in here if request.id not in taken]
             needs = [(request, self.writer.capacity_needed(request, host)) for request in left]
-            asked = [Asked(request, need) for request, need in needs if need is not None]
-            seats = (asked and self.policy.seats(host, asked)) or {}
+            batch = [Asked(request, need) for request, need in needs if need is not None]
+            seats = (batch and self.policy.seats(host, batch)) or {}
             taken |= seat_requests(self.state, host, left, seats)
         rest = [request for request in requests if request.id not in taken]
         return sorted(rest, key=self.weight, reverse=True) if self.policy.sorts else rest

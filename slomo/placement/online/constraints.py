@@ -123,14 +123,14 @@ def amounts_of(request: Request, piece: Piece) -> dict[str, float]:
     >>> amounts_of(Request("a", "lpm", resources={"memory_gib": 2}), Piece(("lpm", "lpm"), 1.0, instances=2))
     {'memory_gib': 4.0, 'nic_gbps': 1.344}
     """
-    found = {name: float(amount) * piece.instances for name, amount in request.resources}
+    amounts = {name: float(amount) * piece.instances for name, amount in request.resources}
     traffic = request.chain[0].traffic
     mpps = piece.needed_mpps or traffic.offered_mpps or 0.0
     if mpps:
-        found["nic_gbps"] = round(mpps * piece.instances * 8e-3 * (traffic.packet_size_b + 20), 9)
+        amounts["nic_gbps"] = round(mpps * piece.instances * 8e-3 * (traffic.packet_size_b + 20), 9)
     if piece.ways:
-        found["closids"] = float(len(piece.ways))
-    return found
+        amounts["closids"] = float(len(piece.ways))
+    return amounts
 
 
 def check_neighbours(requests: Sequence[Request], placed: Collection[str]) -> None:

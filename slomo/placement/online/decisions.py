@@ -93,15 +93,15 @@ class DecisionWriter:
 
     def layout(self) -> dict[str, tuple[Assignment, ...]]:
         """Return what runs on each server in use."""
-        found: dict[str, tuple[Assignment, ...]] = {}
+        layout: dict[str, tuple[Assignment, ...]] = {}
         for place in self._state.sockets:
             if place.signature:
                 masks, name = self._masks(place), self._state.servers[place.server].name
-                found[name] = (
-                    *found.get(name, ()),
+                layout[name] = (
+                    *layout.get(name, ()),
                     *(self._assignment(place, core, masks) for core in sorted(place.cores)),
                 )
-        return found
+        return layout
 
     def refusal(self, request: Request, tried: Sequence[Refusal], cuts: Mapping[Host, tuple[Piece, ...]]) -> Decision:
         """Return why a request is not placed, per kind of server: those it could run on first."""

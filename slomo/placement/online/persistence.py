@@ -225,10 +225,10 @@ def _check_cores(place: Socket, request: Request, item: Mapping[str, Any]) -> No
         )
 
 
-def _judge(core: "Admission", known: set[str]) -> None:
+def _judge(core: "Admission", at_risk: set[str]) -> None:
     """Refuse mixes that do not hold, but for requests that the snapshot itself calls at risk."""
     for name, breach in core.broken().items():
-        if name not in known:
+        if name not in at_risk:
             raise ConfigurationError(
                 f"in the snapshot '{name}' does not hold: {breach.what} of {breach.workload}, needed "
                 f"{breach.needed:.4g}, possible {breach.possible:.4g}",

@@ -79,8 +79,8 @@ class PlacerSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", model_named(self.model))
         if self.fallback not in get_args(Fallback):
-            known = ", ".join(repr(name) for name in get_args(Fallback))
-            raise InvalidValueError(f"fallback is {self.fallback!r}, needed one of {known}")
+            choices = ", ".join(repr(name) for name in get_args(Fallback))
+            raise InvalidValueError(f"fallback is {self.fallback!r}, needed one of {choices}")
         if not 0.0 <= self.slo_grid <= 0.2:
             raise InvalidValueError(f"slo_grid is {self.slo_grid}, needed 0 to 0.2 of solo throughput")
 

@@ -191,12 +191,12 @@ class Judge:
     def throughput(self, placer: Placer) -> dict[str, float]:
         """Run everything a placer has placed; return the throughput of every request [Mpps]."""
         samples = self._run_all(placer)
-        found = {}
+        served_mpps = {}
         for request in placer.requests:
             items = placer.decision(request.id).assignments
             rates = [samples[item.server, item.socket, item.core].throughput_mpps for item in items]
-            found[request.id] = _capacity(request, rates)
-        return found
+            served_mpps[request.id] = _capacity(request, rates)
+        return served_mpps
 
     def _check(self, machines: Mapping[str, Machine]) -> None:
         for name, machine in machines.items():
@@ -278,7 +278,7 @@ class Judge:
             if (item.server, item.socket, item.core) in mine
         }
         samples = dict(zip([item.core for item in here], self._samples(machines[server], here, loads), strict=True))
-        found = []
+        violations = []
         for name, limit in limits:
             times = [
                 getattr(samples[item.core], f"latency_{name}")
@@ -287,8 +287,8 @@ class Judge:
             ]
             measured = sum(value for value in times if value is not None) * len(request.chain) / max(len(times), 1)
             if measured > limit:
-                found.append(Violation(request.id, request.label, "latency", limit, measured, server))
-        return found
+                violations.append(Violation(request.id, request.label, "latency", limit, measured, server))
+        return violations
 
     def _samples(
         self, machine: Machine, items: Sequence[Assignment], loads: Mapping[int, float | None] | None = None

@@ -137,9 +137,9 @@ def reoptimise(
     budget = MoveBudget(max_moves, cost_per_move)
     for hold in (nullcontext(), nullcontext(), placer._lock):  # what changes meanwhile is planned again, at last alone
         with hold:
-            found = _planned(placer, threshold, planner, budget)
-        if found is not None:
-            return found
+            reoptimisation = _planned(placer, threshold, planner, budget)
+        if reoptimisation is not None:
+            return reoptimisation
     raise AssertionError("BUG: the state changed under its own lock")
 
 
@@ -161,9 +161,9 @@ def _planned(
         core, state = placer._core, placer._core.state.copy()
     plan = _afresh(placer, planner)
     whole = all(decision.accepted for decision in plan.place_all(requests))
-    found = Reoptimisation(used, plan.servers_used if whole else None, threshold)
+    reoptimisation = Reoptimisation(used, plan.servers_used if whole else None, threshold)
     options: list[_Option] = []
-    if found.gap > threshold:
+    if reoptimisation.gap > threshold:
         options.append(_Option(plan.servers_used, *aligned(before, plan.snapshot(), placer.cluster)))
         if budget.limited:
             options += _parts_anew(core, state, before, budget)
@@ -172,9 +172,9 @@ def _planned(
         if placer.snapshot() != before:
             return None
         if best is None:
-            return found
+            return reoptimisation
         placer.restore(best.document)
-        return replace(found, migrated=True, moves=best.moves, servers_after=best.servers)
+        return replace(reoptimisation, migrated=True, moves=best.moves, servers_after=best.servers)
 
 
 def _best(options: Sequence[_Option], used: int, budget: MoveBudget) -> _Option | None:
@@ -241,11 +241,11 @@ def aligned(
 
 def _parts(document: Mapping[str, Any]) -> dict[str, Counter[tuple[int, _Part]]]:
     """Return what each server runs."""
-    found: dict[str, Counter[tuple[int, _Part]]] = {}
+    parts_by_server: dict[str, Counter[tuple[int, _Part]]] = {}
     for entry in document["placed"]:
         for piece in entry["pieces"]:
-            found.setdefault(piece["server"], Counter())[piece["socket"], _part(entry, piece)] += 1
-    return found
+            parts_by_server.setdefault(piece["server"], Counter())[piece["socket"], _part(entry, piece)] += 1
+    return parts_by_server
 
 
 def _part(entry: _Entry, piece: _Entry) -> _Part:

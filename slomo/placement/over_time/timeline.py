@@ -192,14 +192,14 @@ class _TimelineRun:
         """Re-optimise, and judge what came of it."""
         if plans:
             most, cost = self._budget.max_moves, self._budget.cost_per_move
-            found = reoptimise(self._placer, threshold, planner, max_moves=most, cost_per_move=cost)
-            self._plans.append((when_s, found))
-            self._moved += len(found.moves)
+            reoptimisation = reoptimise(self._placer, threshold, planner, max_moves=most, cost_per_move=cost)
+            self._plans.append((when_s, reoptimisation))
+            self._moved += len(reoptimisation.moves)
         self._note(when_s, judged=self._judge)
 
     def _note(self, when_s: float, judged: Judge | None = None) -> None:
         placer = self._placer
-        found = judged.judge(placer) if judged is not None and placer.servers_used else None
+        judgement = judged.judge(placer) if judged is not None and placer.servers_used else None
         self._samples.append(
             Sample(
                 when_s,
@@ -207,8 +207,8 @@ class _TimelineRun:
                 self._refused,
                 placer.servers_used,
                 self._moved,
-                None if found is None else found.violated_share,
-                None if found is None else found.anat,
+                None if judgement is None else judgement.violated_share,
+                None if judgement is None else judgement.anat,
             )
         )
 

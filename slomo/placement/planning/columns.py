@@ -71,9 +71,9 @@ def relaxed(
         rounds += 1
         if pricing is None:
             return Relaxed(chosen, usage, prices, value), rounds
-        found, best = pricing(prices)
+        priced, best = pricing(prices)
         bound = max(bound, float(prices @ demand) / max(best, 1.0))
-        fresh = {column.signature: column for column in found if column.signature not in columns}
+        fresh = {column.signature: column for column in priced if column.signature not in columns}
         close = math.ceil(bound - 1e-6) >= math.ceil(value - 1e-6) or value - bound < _CLOSE * value
         if best <= 1.0 + _IMPROVES or not fresh or close or time.perf_counter() > deadline:
             return Relaxed(chosen, usage, prices, bound), rounds

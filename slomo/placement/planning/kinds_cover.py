@@ -78,8 +78,8 @@ def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s
             if kind.pricing is None or not kind.supply:
                 continue
             cost = kind.host.cost + supply_prices[number]
-            found, _ = kind.pricing(prices[list(kind.classes)] / cost)
-            new = {column.signature: column for column in found if column.signature not in columns[number]}
+            priced, _ = kind.pricing(prices[list(kind.classes)] / cost)
+            new = {column.signature: column for column in priced if column.signature not in columns[number]}
             columns[number] |= new
             fresh += len(new)
         if not fresh or time.perf_counter() - begun > _PRICING_SHARE * time_limit_s:
@@ -128,13 +128,13 @@ def _whole(
     wanted: Floats,
     kinds: Sequence[SocketKind],
     columns: Sequence[Mapping[Signature, Column]],
-    known: tuple[float, float],
+    bound_and_limit_s: tuple[float, float],
 ) -> KindsPlan:
     """Return whole numbers of mixes, the best that are found in time."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csc_array
 
-    bound, time_limit_s = known
+    bound, time_limit_s = bound_and_limit_s
     flat = _flat(kinds, columns)
     if len(flat) > _MOST_CHOICES:
         _, prices, supply_prices = _master(wanted, kinds, columns)

@@ -125,13 +125,13 @@ class Knapsack:
                 value = better
                 steps.append((items, taken))
         cores, ways = self.host.cores, self.host.ways
-        found: list[Item] = []
+        mix_items: list[Item] = []
         for items, taken in reversed(steps):
             number = int(taken[cores, ways])
             if number >= 0:
-                found.append(items[number])
+                mix_items.append(items[number])
                 cores, ways = cores - items[number].cores, ways - items[number].ways
-        return self._serving(found)
+        return self._serving(mix_items)
 
     def _column(self, first: Sequence[Item], useful: Sequence[Item], choice: Counts) -> Column:
         """Return the best mix around some items, by a table of choices."""
@@ -186,7 +186,7 @@ def enumerate_mixes(
         judged += len(wanted)
         if judged > most:
             return maximal + [mix for mix in level if mix], False
-        holds = [mix for mix, found in zip(wanted, oracle.verdicts(host, wanted), strict=True) if found.ok]
+        holds = [mix for mix, verdict in zip(wanted, oracle.verdicts(host, wanted), strict=True) if verdict.ok]
         inside = {mix[:i] + mix[i + 1 :] for mix in holds for i in range(len(mix))}
         maximal += [mix for mix in level if mix and mix not in inside]
         level = holds

@@ -131,17 +131,17 @@ def fill_by_value(
     {(0, 1): 1, (0, 0): 1}
     """
     generator = np.random.default_rng(0)
-    found = Filled(Counter(), {})
+    filled = Filled(Counter(), {})
     price = np.maximum(prices, 1e-6)
     for number in range(passes):
-        plan, price = _pass(demand, price, pricing, found.seen, generator)
-        if not found.best or sum(plan.values()) < sum(found.best.values()):
-            found.best = plan
-        if sum(found.best.values()) <= target or time.perf_counter() > deadline:
+        plan, price = _pass(demand, price, pricing, filled.seen, generator)
+        if not filled.best or sum(plan.values()) < sum(filled.best.values()):
+            filled.best = plan
+        if sum(filled.best.values()) <= target or time.perf_counter() > deadline:
             break
         if number % 8 == 7:  # from afresh, else the prices wander off
             price = np.maximum(prices, 1e-6) * generator.uniform(0.9, 1.1, len(prices))
-    return found
+    return filled
 
 
 def _pass(

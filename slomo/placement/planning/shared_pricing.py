@@ -60,15 +60,15 @@ def classes_of(
     demand : mapping of int to int
         Piece -> how many.
     """
-    found = []
+    classes = []
     for klass, (number, count) in enumerate(demand.items()):
         cut = pieces[number]
         if cut.exclusive or cut.needed_mpps <= 0.0 or len(cut.workloads) != cut.instances:
             return None
         every = splits.get(number, {cut.instances: number})
         ways = {instances: (piece, pieces[piece].needed_mpps) for instances, piece in every.items()}
-        found.append(Demanded(klass, cut.workloads[0], count, ways))
-    return found
+        classes.append(Demanded(klass, cut.workloads[0], count, ways))
+    return classes
 
 
 class SharedPricing:
@@ -93,13 +93,13 @@ class SharedPricing:
         self.classes = len(demanded)
         self.finished = table.reach >= host.cores
         self._wanted = np.array([item.count for item in demanded], dtype=np.int64)
-        asked = {item.workload for item in demanded}
+        demanded_workloads = {item.workload for item in demanded}
         self._kinds = [
             _Kind([item for item in demanded if item.workload == workload], host.cores)
             for workload in table.floors
-            if workload in asked
+            if workload in demanded_workloads
         ]
-        mine = [number for number, workload in enumerate(table.floors) if workload in asked]
+        mine = [number for number, workload in enumerate(table.floors) if workload in demanded_workloads]
         others = [number for number in range(len(table.floors)) if number not in mine]
         possible = (table.counts[:, others] == 0).all(axis=1) & (table.counts.sum(axis=1) <= host.cores)
         counts, least = table.counts[possible][:, mine].astype(np.int64), table.least[possible][:, mine]
@@ -176,10 +176,10 @@ class _Kind:
     def solve(self, prices: Floats, left: Counts) -> Floats:
         """Return the best value of every level and number of tenants, all of them at work; serve at most `left`."""
         mine, there = prices[self._classes], left[self._classes]
-        asked = (mine.tobytes(), there.tobytes())
-        if asked != self._last:
+        problem_key = (mine.tobytes(), there.tobytes())
+        if problem_key != self._last:
             self._value = self._one_each(mine, there) if self._whole else self._several(mine, there)
-            self._last = asked
+            self._last = problem_key
         return self._value
 
     def _one_each(self, prices: Floats, left: Counts) -> Floats:
@@ -214,14 +214,14 @@ class _Kind:
         if self._whole:
             chosen = [self.demanded[number] for number in self._order[level][:tenants]]
             return [(item.klass, item.pieces[1][0]) for item in chosen]
-        found: list[tuple[int, int]] = []
+        served: list[tuple[int, int]] = []
         for number in range(len(self.demanded) - 1, -1, -1):
             item, copies = self.demanded[number], int(self._choice[number][level, tenants])
             if copies:
                 takes = int(self.takes[level, number])
                 tenants -= copies * takes
-                found += [(item.klass, item.pieces[takes][0])] * copies
-        return found
+                served += [(item.klass, item.pieces[takes][0])] * copies
+        return served
 
 
 def _improve(base: Floats, value: Floats, chosen: Counts, size: Counts, gain: tuple[int, float]) -> None:

@@ -137,9 +137,9 @@ class Policy:
         del host, demand
         return None
 
-    def seats(self, host: Host, asked: Sequence[Asked]) -> Seats | None:
+    def seats(self, host: Host, batch: Sequence[Asked]) -> Seats | None:
         """Return where a batch goes, for plans that tell requests alike apart; or None."""
-        del host, asked
+        del host, batch
         return None
 
 

@@ -98,14 +98,14 @@ class PredictedBestFit(Policy):
 
     def pricing(self, host: Host, demand: Demand, most: int) -> SharedPricing | None:
         """Return the mixes of a batch, as far as `most` mixes reach; None for chains."""
-        asked = classes_of(self.pieces, self.cutting(host).splits, demand)
-        if asked is None:
+        classes = classes_of(self.pieces, self.cutting(host).splits, demand)
+        if classes is None:
             return None
         floors: dict[str, float] = {}
-        for item in asked:
+        for item in classes:
             least = min(need for _, need in item.pieces.values())
             floors[item.workload] = min(least, floors.get(item.workload, least))
-        return SharedPricing(host, self.oracle.table(host, floors, most), asked)
+        return SharedPricing(host, self.oracle.table(host, floors, most), classes)
 
     def packed(self, host: Host, demand: Demand) -> dict[Signature, int]:
         """Pack the most demanding pieces first and last, cut small and large; return what takes fewest sockets."""

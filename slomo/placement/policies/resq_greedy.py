@@ -49,9 +49,9 @@ class ResqGreedy(Policy):
 
 
 def _profiles(estimates: ThroughputEstimates, request: Request, host: Host) -> list[InstanceProfile] | None:
-    found = [estimates.profile(host.machine, workload.key) for workload in request.chain]
-    known = [profile for profile in found if profile is not None]
-    return known if len(known) == len(found) else None
+    chain_profiles = [estimates.profile(host.machine, workload.key) for workload in request.chain]
+    measured_profiles = [profile for profile in chain_profiles if profile is not None]
+    return measured_profiles if len(measured_profiles) == len(chain_profiles) else None
 
 
 def _least(profile: InstanceProfile) -> int:
@@ -76,11 +76,11 @@ def _grown(
     return [(rate * share, tuple(steps[i] for steps in ways)) for i, rate in enumerate(rates)]
 
 
-def first_fit_decreasing(policy: Policy, host: Host, asked: Sequence[Asked]) -> Seats:
+def first_fit_decreasing(policy: Policy, host: Host, batch: Sequence[Asked]) -> Seats:
     """Return greedy's schedule of a batch on empty sockets: the largest first, each on the first that holds it."""
     pieces = [
         (item.request.id, piece)
-        for item in asked
+        for item in batch
         for piece in next(policy.cuts(item.request, host, item.needed_mpps), ())
     ]
     pieces.sort(key=lambda pair: (-sum(pair[1].ways), pair[0]))

@@ -54,16 +54,16 @@ class ResqMilp(ResqGreedy):
     last: str = ""
     gap: ClassVar[float] = 0.0
 
-    def seats(self, host: Host, asked: Sequence[Asked]) -> Seats:
+    def seats(self, host: Host, batch: Sequence[Asked]) -> Seats:
         """Return where each instance goes: better than greedy's schedule, or greedy's itself."""
-        best = first_fit_decreasing(self, host, asked)
-        single = {item.request.id: item for item in asked if len(item.request.chain) == 1}
+        best = first_fit_decreasing(self, host, batch)
+        single = {item.request.id: item for item in batch if len(item.request.chain) == 1}
         terms = [self._term(host, single[name]) for name in sorted(single, key=lambda n: (-single[n].needed_mpps, n))]
-        known = [term for term in terms if term is not None]
-        size, bound, proven = len(known), 0.0, False
-        while known and not proven:
-            seats, lower, proven = self._in_sets(host, known, size)
-            bound = max(bound, lower) if size == len(known) else bound
+        solvable = [term for term in terms if term is not None]
+        size, bound, proven = len(solvable), 0.0, False
+        while solvable and not proven:
+            seats, lower, proven = self._in_sets(host, solvable, size)
+            bound = max(bound, lower) if size == len(solvable) else bound
             if seats is not None and _servers(seats) < _servers(best):
                 best = seats
             if size <= self.set_size:

@@ -61,15 +61,15 @@ class MixSearch(PredictedBestFit):
 
         `needs` says what each instance must serve where there are so many [Mpps], None where that does not do.
         """
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for split, mpps in enumerate(needs, 1):
             ways = [None if mpps is None else self.ways_for(host, key, mpps) for key in workloads]
-            known = [way for way in ways if way is not None]
-            piece = Piece(workloads * split, mpps or 0.0, tuple(known) * split, False, split, len(needs))
+            own_ways = [way for way in ways if way is not None]
+            piece = Piece(workloads * split, mpps or 0.0, tuple(own_ways) * split, False, split, len(needs))
             fits = len(piece.workloads) <= host.cores and sum(piece.ways) <= host.ways
-            if len(known) == len(workloads) and fits and all(sum(piece.ways) < sum(other.ways) for other in found):
-                found.append(piece)
-        return tuple(found)
+            if len(own_ways) == len(workloads) and fits and all(sum(piece.ways) < sum(other.ways) for other in pieces):
+                pieces.append(piece)
+        return tuple(pieces)
 
     def ways_for(self, host: Host, workload: str, mpps: float) -> int | None:
         """Return the fewest ways with which an instance serves `mpps`."""
@@ -79,11 +79,11 @@ class MixSearch(PredictedBestFit):
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
         """Plan by mixes; take best fit's plan where that is no worse."""
         owned = all(self.pieces[piece].ways for piece in demand)
-        found, packed = self._with_ways(host, demand) if owned else self._shared(host, demand)
-        if found.count >= sum(packed.values()):
-            found = replace(found, sockets=dict(packed))
-        self.last = found
-        return found.sockets
+        mix_plan, packed = self._with_ways(host, demand) if owned else self._shared(host, demand)
+        if mix_plan.count >= sum(packed.values()):
+            mix_plan = replace(mix_plan, sockets=dict(packed))
+        self.last = mix_plan
+        return mix_plan.sockets
 
     def _with_ways(self, host: Host, demand: Demand) -> tuple[MixPlan, Mapping[Signature, int]]:
         classes = {piece: number for number, piece in enumerate(demand)}

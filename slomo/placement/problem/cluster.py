@@ -202,10 +202,10 @@ class Cluster:
 
     def _check_machines(self) -> None:
         """Refuse two machine types of one name."""
-        known: dict[str, Machine] = {}
+        machine_types: dict[str, Machine] = {}
         for path in dict.fromkeys(server.machine for server in self.servers):
             made = load_machine(path)
-            other = known.setdefault(made.name, made)
+            other = machine_types.setdefault(made.name, made)
             if other.fingerprint != made.fingerprint:
                 raise InvalidValueError(
                     f"two machine types of the cluster are called '{made.name}', but differ", hint="rename one's file"

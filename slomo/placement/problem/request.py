@@ -242,12 +242,12 @@ def unique_requests(requests: Iterable[Request]) -> tuple[Request, ...]:
     InvalidValueError
         For two requests of one id.
     """
-    found = tuple(requests)
-    check_unique("request", (request.id for request in found))
-    return found
+    distinct_requests = tuple(requests)
+    check_unique("request", (request.id for request in distinct_requests))
+    return distinct_requests
 
 
-def find_request(what: str, name: str, known: Collection[str]) -> None:
+def find_request(what: str, name: str, request_ids: Collection[str]) -> None:
     """Refuse an id nobody has.
 
     Raises
@@ -255,6 +255,6 @@ def find_request(what: str, name: str, known: Collection[str]) -> None:
     UnknownNameError
         With the nearest id.
     """
-    if name in known:
+    if name in request_ids:
         return
-    raise UnknownNameError(what, name, list(known)[:50])
+    raise UnknownNameError(what, name, list(request_ids)[:50])

@@ -57,13 +57,13 @@ class AdaptivePlan:
 
         Its name says the rest, so that a store is not mistaken for that of another target error or budget.
         """
-        asked = self.settings
-        name = f"adaptive to {100.0 * asked.target_error:g} % with at most {asked.budget} runs "
-        name += f"beside up to {asked.instances}"
+        settings = self.settings
+        name = f"adaptive to {100.0 * settings.target_error:g} % with at most {settings.budget} runs "
+        name += f"beside up to {settings.instances}"
         runs = [run for target in self.targets for run in self.design(target).opening()]
         places = dict.fromkeys(run.colocation for run in runs)
         places |= dict.fromkeys(self.besides.colocations if self.besides else ())
-        return ExperimentPlan(name, tuple(places), seed=asked.seed)
+        return ExperimentPlan(name, tuple(places), seed=settings.seed)
 
     def design(self, target: Workload, testbed: Testbed | None = None) -> AdaptiveDesign:
         """Return the design of one network function, which knows what runs cost on `testbed`."""

@@ -51,8 +51,8 @@ class Choice:
         """Return up to `count` settings that lie farthest from those taken and from each other, times their worth."""
         chosen: list[int] = []
         while len(chosen) < count and len(taken) + len(chosen) < len(self.points):
-            known = [*taken, *chosen]
-            chosen.append(int((self._distance(known) * worth).argmax()) if known else self._start)
+            occupied = [*taken, *chosen]
+            chosen.append(int((self._distance(occupied) * worth).argmax()) if occupied else self._start)
         return chosen
 
     def most_valuable(self, value: Floats, taken: Sequence[int]) -> int | None:

@@ -42,14 +42,14 @@ def contradictions(pressures: Floats, shares: Floats, noise: float) -> list[int]
     >>> contradictions(pressure, np.array([1.0, 0.4, 0.8, 0.7]), noise=0.001)
     [1]
     """
-    found: list[int] = []
+    contradicting: list[int] = []
     against = _pairs(pressures, shares, max(LEAST_GAIN, DEVIATIONS * noise))
     against = against | against.T
     while against.any():
         worst = int(against.sum(axis=1).argmax())
-        found.append(worst)
+        contradicting.append(worst)
         against[worst, :] = against[:, worst] = False
-    return found
+    return contradicting
 
 
 def _pairs(pressures: Floats, shares: Floats, gain: float) -> NDArray[np.bool_]:

@@ -131,7 +131,7 @@ class AdaptiveDesign:
     def records(self) -> list[RunRecord]:
         """Return all records told, in the order asked for, replicates together."""
         keys = [colocation.key for colocation in self.colocations]
-        return [self._records[found] for key in keys for found in sorted(self._records) if found[0] == key]
+        return [self._records[run_key] for key in keys for run_key in sorted(self._records) if run_key[0] == key]
 
     def opening(self) -> list[PlannedRun]:
         """Return the first batch, known beforehand: alone twice, settings that fill the space, one of them twice."""
@@ -165,11 +165,14 @@ class AdaptiveDesign:
         """Return why the design has stopped, None while it goes on."""
         if len(self._records) < len(self._asked) or not self._asked:
             return None
-        if (found := self._assessment()) is not None:
+        if (assessment := self._assessment()) is not None:
             floor, target = self._noise().floor, self.settings.target_error
-            if found.error + found.uncertainty <= target and found.half_width <= WIDTH_PER_ERROR * target:
+            if (
+                assessment.error + assessment.uncertainty <= target
+                and assessment.half_width <= WIDTH_PER_ERROR * target
+            ):
                 return Reason.TARGET
-            if floor > target and found.error <= FLOOR_REACHED * floor:
+            if floor > target and assessment.error <= FLOOR_REACHED * floor:
                 return Reason.FLOOR
         if len(self._records) >= self.settings.budget:
             return Reason.BUDGET
@@ -186,14 +189,14 @@ class AdaptiveDesign:
         count = min(BATCH, self.settings.budget - len(self._records))
         once = [key for key in self._contradictory() if len(self._throughputs()[key]) == 1]
         chosen = [self._again(key) for key in once[:count]]
-        known, shares = self._shares()
-        committee = fit_committee(self._choice.coordinates[known], shares, seed=self.settings.seed)
+        measured_points, shares = self._shares()
+        committee = fit_committee(self._choice.coordinates[measured_points], shares, seed=self.settings.seed)
         if self.proposals is not None:
-            self._tell_surprises(known, shares)
+            self._tell_surprises(measured_points, shares)
             return chosen + self._proposed(count - len(chosen))
         spread = committee.spread(self._choice.coordinates)
-        doubt = {key: found for key, found in self._noise().doubt(self._throughputs()).items() if key not in once}
-        taken = list(known)
+        doubt = {key: share for key, share in self._noise().doubt(self._throughputs()).items() if key not in once}
+        taken = list(measured_points)
         while len(chosen) < count:
             filling = len(chosen) % BATCH < FILLING
             best = self._best(spread, taken, filling=filling)
@@ -231,26 +234,28 @@ class AdaptiveDesign:
                 break
         return chosen
 
-    def _tell_surprises(self, known: NDArray[np.int64], shares: Floats) -> None:
+    def _tell_surprises(self, measured_points: NDArray[np.int64], shares: Floats) -> None:
         """Tell whoever proposes how far each of the last proposals was from what a committee without them foretold."""
         assert self.proposals is not None
-        new = np.array([number not in self._foretold for number in known])
+        new = np.array([number not in self._foretold for number in measured_points])
         if self._foretold and new.any():
-            committee = fit_committee(self._choice.coordinates[known[~new]], shares[~new], seed=self.settings.seed)
-            surprise = np.abs(committee.mean(self._choice.coordinates[known[new]]) - shares[new])
-            for number, far in zip(known[new].tolist(), surprise.tolist(), strict=True):
+            committee = fit_committee(
+                self._choice.coordinates[measured_points[~new]], shares[~new], seed=self.settings.seed
+            )
+            surprise = np.abs(committee.mean(self._choice.coordinates[measured_points[new]]) - shares[new])
+            for number, far in zip(measured_points[new].tolist(), surprise.tolist(), strict=True):
                 self.proposals.tell(self._choice.points[number], far)
-        self._foretold |= set(known.tolist())
+        self._foretold |= set(measured_points.tolist())
 
     def _again(self, key: str) -> PlannedRun:
         place = next(run.colocation for run in self._asked if run.colocation.key == key)
         return self._run(place, sum(run.colocation.key == key for run in self._asked))
 
     def _throughputs(self) -> dict[str, list[float]]:
-        found: dict[str, list[float]] = {}
+        throughputs: dict[str, list[float]] = {}
         for (key, _), record in sorted(self._records.items()):
-            found.setdefault(key, []).append(record_throughput(record))
-        return found
+            throughputs.setdefault(key, []).append(record_throughput(record))
+        return throughputs
 
     def _solo_mpps(self) -> float:
         return float(np.median(self._throughputs()[Colocation(self.machine, self.target).key]))
@@ -287,12 +292,12 @@ class AdaptiveDesign:
     def _assessment(self) -> Assessment | None:
         """Return the held-out error with all runs told, worked out once."""
         if self._assessed[0] != len(self._records):
-            found = None
+            assessment = None
             if len({key for key, _ in self._records}) > _FEWEST_JUDGED:
                 try:
                     dataset = ProfileDataset.from_records(self.records(), {})
-                    found = assess(dataset, self.target.key, seed=self.settings.seed)
+                    assessment = assess(dataset, self.target.key, seed=self.settings.seed)
                 except MissingMetricError:
-                    found = None  # a testbed that reports no pressure: only the budget ends such a design
-            self._assessed = (len(self._records), found)
+                    assessment = None  # a testbed that reports no pressure: only the budget ends such a design
+            self._assessed = (len(self._records), assessment)
         return self._assessed[1]

@@ -46,14 +46,14 @@ class Noise:
         A setting's own disagreement counts as much as it has degrees of freedom, the pooled one as much as it has.
         """
         most = max((float(np.mean(values)) for values in throughputs_mpps.values()), default=0.0)
-        found = {}
+        uncertainties = {}
         for key, values in throughputs_mpps.items():
             mean, own = float(np.mean(values)), len(values) - 1
             variance = self.degrees * (self.relative * mean) ** 2
             variance += own * float(np.var(values, ddof=1)) if own else 0.0
             deviation = math.sqrt(variance / (self.degrees + own)) if self.degrees + own else 0.0
-            found[key] = deviation / math.sqrt(len(values)) / most if most > 0.0 else 0.0
-        return found
+            uncertainties[key] = deviation / math.sqrt(len(values)) / most if most > 0.0 else 0.0
+        return uncertainties
 
 
 def estimate_noise(throughputs_mpps: Iterable[Sequence[float]]) -> Noise:

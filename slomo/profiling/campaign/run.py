@@ -140,9 +140,11 @@ def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, An
         for colocation in plan.colocations:
             check(colocation)
     stated = {**testbed.environment(), "seed": plan.seed}
-    known = stated.get("network_functions", {})
+    functions = stated.get("network_functions", {})
     used = {workload.nf for colocation in plan.colocations for workload in colocation.tenants}
-    return stated | ({"network_functions": {name: known[name] for name in known if name in used}} if known else {})
+    return stated | (
+        {"network_functions": {name: functions[name] for name in functions if name in used}} if functions else {}
+    )
 
 
 @dataclass
@@ -253,9 +255,9 @@ def _usable(record: RunRecord, run: PlannedRun) -> RunRecord:
 def _dataset(
     plan: ExperimentPlan, schedule: Schedule, store: CampaignStore, failed: Mapping[str, Exception]
 ) -> ProfileDataset:
-    found = dict(store.records())
+    stored_records = dict(store.records())
     keys = [colocation.key for colocation in plan.colocations]
-    raw = [found[key, replicate] for key in keys for replicate in schedule.used(key)]
+    raw = [stored_records[key, replicate] for key in keys for replicate in schedule.used(key)]
     records, steady = with_common_solo(raw), stability(raw)
     environment = store.settings()["environment"] | ({"stability": steady} if steady else {})
     dataset = ProfileDataset.from_records(records, environment, limit=plan.dispersion_limit)

@@ -57,25 +57,25 @@ class Schedule:
 
     def finish(self, run: PlannedRun, record: RunRecord) -> list[PlannedRun]:
         """Note a finished run; return the runs it has made necessary."""
-        known = self._throughput[run.colocation.key]
-        known[run.replicate] = record_throughput(record)
-        if len(known) < self.plan.replicates or len(known) <= max(known):
+        mpps_by_replicate = self._throughput[run.colocation.key]
+        mpps_by_replicate[run.replicate] = record_throughput(record)
+        if len(mpps_by_replicate) < self.plan.replicates or len(mpps_by_replicate) <= max(mpps_by_replicate):
             return []  # others of this co-location are still running
         return self._missing(run.colocation)
 
     def used(self, key: str) -> range:
         """Return the replicates of a co-location that belong to the dataset."""
-        known, count = self._throughput[key], 0
-        while count in known and needs_another([known[n] for n in range(count)], self.plan):
+        mpps_by_replicate, count = self._throughput[key], 0
+        while count in mpps_by_replicate and needs_another([mpps_by_replicate[n] for n in range(count)], self.plan):
             count += 1
         return range(count)
 
     def _missing(self, colocation: Colocation) -> list[PlannedRun]:
-        known = self._throughput[colocation.key]
-        first = [n for n in range(self.plan.replicates) if n not in known]
+        mpps_by_replicate = self._throughput[colocation.key]
+        first = [n for n in range(self.plan.replicates) if n not in mpps_by_replicate]
         if not first:
             following = len(self.used(colocation.key))
-            ordered = [known[n] for n in range(following)]
+            ordered = [mpps_by_replicate[n] for n in range(following)]
             first = [following] if needs_another(ordered, self.plan) else []
         return [self.plan.run(colocation, replicate) for replicate in first]
 

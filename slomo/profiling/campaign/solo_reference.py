@@ -89,5 +89,5 @@ def _others(record: RunRecord, host: Mapping[str, Any], solo: Mapping[str, float
 
 
 def _host(record: RunRecord) -> Mapping[str, Any]:
-    found = record.provenance.get("host", {})
-    return found if isinstance(found, Mapping) else {}
+    host = record.provenance.get("host", {})
+    return host if isinstance(host, Mapping) else {}

@@ -247,18 +247,18 @@ def store_error(name: str, error: sqlite3.Error) -> StoreError:
     return StoreError(f"campaign store '{name}' is corrupt: {error}", hint=_CORRUPT_HINT)
 
 
-def plan_difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two plans, as lines ``key: there | asked``; empty where they ask for the same.
+def plan_difference(there: Mapping[str, Any], requested: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two plans, as lines ``key: there | requested``; empty where they ask for the same.
 
     Examples
     --------
     >>> plan_difference({"seed": 1, "colocations": []}, {"seed": 2, "colocations": []})
     ['plan.seed: 1 | 2']
     """
-    names = sorted({*there, *asked} - {"colocations"})
-    differing = [name for name in names if there.get(name) != asked.get(name)]
-    lines = [f"plan.{name}: {there.get(name)} | {asked.get(name)}" for name in differing]
-    sides = [[canonical_json(item) for item in side.get("colocations", [])] for side in (there, asked)]
+    names = sorted({*there, *requested} - {"colocations"})
+    differing = [name for name in names if there.get(name) != requested.get(name)]
+    lines = [f"plan.{name}: {there.get(name)} | {requested.get(name)}" for name in differing]
+    sides = [[canonical_json(item) for item in side.get("colocations", [])] for side in (there, requested)]
     if sides[0] != sides[1]:
         there_only, asked_only = (len(set(sides[i]) - set(sides[1 - i])) for i in (0, 1))
         detail = f"only there {there_only}, only asked for {asked_only}"

@@ -139,21 +139,21 @@ def mixes_plan(
         )
     kinds = _workloads(nfs)
     generator = np.random.default_rng([seed, 0x6D6978])
-    found: dict[str, Colocation] = {}
+    drawn_mixes: dict[str, Colocation] = {}
     wanted = _shapes(fitting, like=stream == "calibration" if like is None else like)
-    while wanted and len(found) < count:
-        for shape in tuple(wanted)[: count - len(found)]:
+    while wanted and len(drawn_mixes) < count:
+        for shape in tuple(wanted)[: count - len(drawn_mixes)]:
             mixes = (random_mix(kinds, chosen.name, shape.size, generator, like=shape.like) for _ in range(_DRAWS))
-            fresh = next((mix for mix in mixes if stream_of(mix) == stream and mix.key not in found), None)
+            fresh = next((mix for mix in mixes if stream_of(mix) == stream and mix.key not in drawn_mixes), None)
             if fresh is None:
                 wanted.remove(shape)  # (almost) all mixes of this shape are taken
             else:
-                found[fresh.key] = fresh
-    if len(found) == count:
-        return ExperimentPlan(f"mixes-{stream}", tuple(found.values()), replicates=replicates, seed=seed)
+                drawn_mixes[fresh.key] = fresh
+    if len(drawn_mixes) == count:
+        return ExperimentPlan(f"mixes-{stream}", tuple(drawn_mixes.values()), replicates=replicates, seed=seed)
     raise InvalidValueError(
         f"mixes: {count} asked for, but {len(kinds)} network functions in sizes {list(fitting)} give only about "
-        f"{len(found)} different ones for '{stream}'",
+        f"{len(drawn_mixes)} different ones for '{stream}'",
         hint="ask for fewer, or give more network functions or sizes",
     )
 

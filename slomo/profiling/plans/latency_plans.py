@@ -74,9 +74,9 @@ def latency_plan(
         if wanted is None or str(key) in wanted:
             colocations += _loaded(str(machine), str(key), rows, loads, pressures)
     if not colocations:
-        asked = "any target" if wanted is None else ", ".join(sorted(wanted))
+        target_names = "any target" if wanted is None else ", ".join(sorted(wanted))
         raise MissingMetricError(
-            f"the dataset has no solo run of {asked}, so there is no load to offer", hint="profile it first"
+            f"the dataset has no solo run of {target_names}, so there is no load to offer", hint="profile it first"
         )
     return ExperimentPlan("latency", tuple(dict.fromkeys(colocations)), replicates=replicates, seed=seed)
 

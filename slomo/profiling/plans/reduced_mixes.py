@@ -81,22 +81,22 @@ def reduced_mixes_plan(
         )
     kinds = list(solo)
     generator = np.random.default_rng([seed, 0x6C6F6164])
-    found: dict[str, Colocation] = {}
-    while fitting and len(found) < count:
-        for size in tuple(fitting)[: count - len(found)]:
+    drawn_mixes: dict[str, Colocation] = {}
+    while fitting and len(drawn_mixes) < count:
+        for size in tuple(fitting)[: count - len(drawn_mixes)]:
             mixes = (random_mix(kinds, name, size, generator) for _ in range(_DRAWS))
             mix = next((mix for mix in mixes if stream_of(mix) == stream), None)
             if mix is None:
                 fitting.remove(size)  # all mixes of this size are in the other stream
             else:
                 loaded = _reduced(mix, solo, generator)
-                found[loaded.key] = loaded
-    if not found:
+                drawn_mixes[loaded.key] = loaded
+    if not drawn_mixes:
         raise InvalidValueError(
             f"mixes at reduced load: {len(kinds)} network functions in sizes {list(sizes)} give none for '{stream}'",
             hint="give more network functions or sizes",
         )
-    return ExperimentPlan(f"reduced-{stream}", tuple(found.values()), replicates=replicates, seed=seed)
+    return ExperimentPlan(f"reduced-{stream}", tuple(drawn_mixes.values()), replicates=replicates, seed=seed)
 
 
 def _solo_mpps(dataset: ProfileDataset) -> tuple[str, dict[Workload, float]]:
@@ -114,8 +114,8 @@ def _solo_mpps(dataset: ProfileDataset) -> tuple[str, dict[Workload, float]]:
             f"mixes at reduced load are of one machine, the dataset has {', '.join(machines)}",
             hint="select one machine of it",
         )
-    found = frame.groupby("target", sort=False)["throughput_mpps"].median()
-    return machines[0], {dataset.workload(str(key)): float(mpps) for key, mpps in found.items()}
+    medians = frame.groupby("target", sort=False)["throughput_mpps"].median()
+    return machines[0], {dataset.workload(str(key)): float(mpps) for key, mpps in medians.items()}
 
 
 def _reduced(mix: Colocation, solo: dict[Workload, float], generator: np.random.Generator) -> Colocation:

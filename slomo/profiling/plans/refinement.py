@@ -124,34 +124,34 @@ class MidpointRefinement:
 
     def _open(self) -> list[tuple[float, float]]:
         """Return how far interpolation may be off in each interval that can be halved, with its middle."""
-        known = sorted(self.points)
-        found = []
-        for number in range(len(known) - 1):
-            left, right = known[number], known[number + 1]
+        measured_x = sorted(self.points)
+        open_intervals = []
+        for number in range(len(measured_x) - 1):
+            left, right = measured_x[number], measured_x[number + 1]
             middle = self._middle(left, right)
             if left < middle < right and middle not in self._settled:
-                found.append((self._doubt(known, number, middle), middle))
-        return found
+                open_intervals.append((self._doubt(measured_x, number, middle), middle))
+        return open_intervals
 
-    def _doubt(self, known: list[float], number: int, middle: float) -> float:
+    def _doubt(self, measured_x: list[float], number: int, middle: float) -> float:
         """Return the most the curve can be off its chord, as a share; more than 1 without a shape."""
-        left, right = known[number], known[number + 1]
+        left, right = measured_x[number], measured_x[number + 1]
         if self.shape is Shape.UNKNOWN:
             return 1.0 + (right - left) / (self.high - self.low)  # every interval once, the widest first
-        if self.shape is Shape.CONVEX and len(known) == 2:
+        if self.shape is Shape.CONVEX and len(measured_x) == 2:
             return 2.0  # nothing bounds a convex curve from below yet
         inside = [left + share * (right - left) for share in _SHARES]
-        return max(self._gap(known, number, x) for x in [*inside, middle])
+        return max(self._gap(measured_x, number, x) for x in [*inside, middle])
 
-    def _gap(self, known: list[float], number: int, x: float) -> float:
+    def _gap(self, measured_x: list[float], number: int, x: float) -> float:
         """Return how far the bounds on the curve at `x`, right of the point `number`, are from its chord."""
-        left, right = known[number], known[number + 1]
+        left, right = measured_x[number], measured_x[number + 1]
         chord = self(x)
         bounds = []
         if number > 0:
-            bounds.append(self._extended(known[number - 1], left, x))
-        if number + 2 < len(known):
-            bounds.append(self._extended(known[number + 2], right, x))
+            bounds.append(self._extended(measured_x[number - 1], left, x))
+        if number + 2 < len(measured_x):
+            bounds.append(self._extended(measured_x[number + 2], right, x))
         if self.shape is Shape.CONCAVE:
             bounds.append(max(self.points[left], self.points[right]))
             return max(min(bounds) - chord, 0.0) / chord

@@ -59,19 +59,19 @@ def import_table(path: str | Path, mapping: str | Path | Mapping[str, Any]) -> P
     """
     place, document = Path(path), load_mapping(mapping)
     if document.data.get("kind") == "pcm":
-        found = pcm_import.read_rows(place, document)
+        table_rows = pcm_import.read_rows(place, document)
     else:
         if place.is_dir():
             raise ConfigurationError(
                 f"{place}: is a directory, needed one table", hint="import its files one by one and merge them"
             )
-        found = table_import.read_rows(place, document)
-    frame = pd.DataFrame(found.listed)
-    return ProfileDataset(frame, _environment(place, document, found, frame))
+        table_rows = table_import.read_rows(place, document)
+    frame = pd.DataFrame(table_rows.listed)
+    return ProfileDataset(frame, _environment(place, document, table_rows, frame))
 
 
 def _environment(
-    path: Path, mapping: TableMapping, found: table_import.TableRows, frame: pd.DataFrame
+    path: Path, mapping: TableMapping, table_rows: table_import.TableRows, frame: pd.DataFrame
 ) -> dict[str, Any]:
     stated: dict[str, float] = {}
     shares = any(column.get("target") == "share" for column in mapping.columns.values())
@@ -81,8 +81,8 @@ def _environment(
         solo = mapping.data["solo"]
         mpps = throughput_mpps(float(solo["value"]), solo.get("unit"))
         stated = {str(target): mpps for target in frame[schema.TARGET].unique()}
-    report = {"file": path.name, "rows": len(found.listed), "dropped": found.dropped}
-    report |= {"unreported": found.unreported, "ignored": found.ignored}
+    report = {"file": path.name, "rows": len(table_rows.listed), "dropped": table_rows.dropped}
+    report |= {"unreported": table_rows.unreported, "ignored": table_rows.ignored}
     solo_known = bool(stated) or bool((frame[schema.PLAN] == schema.Plan.SOLO).any())
     units = {
         f"{schema.TRAFFIC_PREFIX}{column['feature']}": column["unit"]

@@ -44,8 +44,8 @@ class TableMapping:
     @property
     def columns(self) -> Mapping[str, Mapping[str, Any]]:
         """What each column means."""
-        found: Mapping[str, Mapping[str, Any]] = self.data.get("columns", {})
-        return found
+        meanings: Mapping[str, Mapping[str, Any]] = self.data.get("columns", {})
+        return meanings
 
     @property
     def missing(self) -> frozenset[str]:
@@ -64,10 +64,10 @@ class TableMapping:
 
     def fault(self, position: Position, what: str, hint: str | None = None) -> ConfigurationError:
         """Return an error that points at a field of the document."""
-        known = position
-        while known and known not in self.lines:
-            known = known[:-1]
-        where = f"{self.name}:{self.lines[known]}" if known in self.lines else self.name
+        listed_position = position
+        while listed_position and listed_position not in self.lines:
+            listed_position = listed_position[:-1]
+        where = f"{self.name}:{self.lines[listed_position]}" if listed_position in self.lines else self.name
         return ConfigurationError(f"{where}: field '{'.'.join(map(str, position))}': {what}", hint=hint)
 
 
@@ -194,5 +194,5 @@ def _check_columns(mapping: TableMapping) -> None:
 
 def _schema() -> dict[str, Any]:
     text = (resources.files("slomo.records.importing") / "mapping.schema.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    schema: dict[str, Any] = json.loads(text)
+    return schema

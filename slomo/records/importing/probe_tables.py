@@ -201,20 +201,20 @@ def _file(entry: Mapping[str, Any], name: str) -> str:
 def _curve(folder: Path, entry: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return levels and run times, by level."""
     path = folder / entry["file"]
-    found: dict[float, float] = {}
+    run_times: dict[float, float] = {}
     for text, value in _column(path, entry.get("column")).items():
         level = _number(path, text)
         if level < 0.0:
             raise ConfigurationError(f"{path}: level {text} of the dial, needed 0 or more")
-        found[level] = value
-    levels = np.array(sorted(found))
+        run_times[level] = value
+    levels = np.array(sorted(run_times))
     if len(levels) < 2 or levels[0] != 0.0:
         shown = ", ".join(f"{level:g}" for level in levels[:5])
         raise ConfigurationError(
             f"{path}: the dial has levels {shown}, needed 0 (nobody beside) and at least one more",
             hint="measure the run time alone, too",
         )
-    return levels, np.array([found[level] for level in levels.tolist()])
+    return levels, np.array([run_times[level] for level in levels.tolist()])
 
 
 def _column(path: Path, wanted: str | None) -> dict[str, float]:
@@ -233,15 +233,15 @@ def _column(path: Path, wanted: str | None) -> dict[str, float]:
     if wanted is not None and wanted not in names:
         raise ConfigurationError(f"{path}: has no column '{wanted}'", hint=f"it has: {', '.join(names) or 'no header'}")
     place = 1 + (0 if wanted is None else names.index(wanted))
-    found: dict[str, float] = {}
+    run_times: dict[str, float] = {}
     for number, cells in body:
-        if len(cells) != width or cells[0] in found:
+        if len(cells) != width or cells[0] in run_times:
             what = f"{len(cells)} values, needed {width}" if len(cells) != width else f"'{cells[0]}' occurs twice"
             raise ConfigurationError(f"{path}, line {number}: {what}")
-        found[cells[0]] = _number(path, cells[place], number)
-        if not found[cells[0]] > 0.0:
+        run_times[cells[0]] = _number(path, cells[place], number)
+        if not run_times[cells[0]] > 0.0:
             raise ConfigurationError(f"{path}, line {number}: run time {cells[place]}, needed above 0")
-    return found
+    return run_times
 
 
 def _is_number(text: str) -> bool:

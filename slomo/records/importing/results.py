@@ -41,10 +41,10 @@ def listed_runs(path: Path, mapping: TableMapping) -> list[Run]:
     for part in ("throughput", "alone", "beside", "competitors", "target_core"):
         if part in wanted and wanted[part] not in names:
             raise mapping.fault(("results", part), f"{place} has no column '{wanted[part]}'", _known(names))
-    found = [_run(wanted, row, f"{place}, line {reader.line_num}", mapping) for row in reader]
-    if not found:
+    runs = [_run(wanted, row, f"{place}, line {reader.line_num}", mapping) for row in reader]
+    if not runs:
         raise ConfigurationError(f"{place}: holds no row", hint="needed: one row per run")
-    return found
+    return runs
 
 
 def _run(wanted: Mapping[str, Any], row: Mapping[str, Any], where: str, mapping: TableMapping) -> Run:

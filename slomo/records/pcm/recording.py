@@ -134,10 +134,11 @@ class PcmRecording:
         for unit in self._columns:
             if unit.scope is scope and number == (unit.core if scope is Scope.CORE else unit.socket):
                 return unit
-        known = f"sockets {list(self.sockets)} and cores {list(self.cores)}"
+        recorded_units = f"sockets {list(self.sockets)} and cores {list(self.cores)}"
         wanted = "the system" if scope is Scope.SYSTEM else f"{scope} {number}"
         raise MissingMetricError(
-            f"{self.path}: has no columns for {wanted}, only for {known}", hint="run pcm without -nc, -ns, -nsys or -yc"
+            f"{self.path}: has no columns for {wanted}, only for {recorded_units}",
+            hint="run pcm without -nc, -ns, -nsys or -yc",
         )
 
     def _vector(self, unit: Unit) -> MetricVector:
@@ -211,16 +212,16 @@ def _convert(text: PcmText, columns: Mapping[str, list[int]], interval: Interval
     """Return a unit's columns under the vocabulary's names and in its units; negative values are missing."""
     if text.dialect.tool == "pcm-memory":
         return {
-            name: _no_negatives(text.values[:, columns[found][0]] / 1000.0)
+            name: _no_negatives(text.values[:, columns[source_column][0]] / 1000.0)
             for name, wanted in _MEMORY_COLUMNS.items()
-            if (found := next((column for column in wanted if column in columns), None)) is not None
+            if (source_column := next((column for column in wanted if column in columns), None)) is not None
         }
     values: dict[str, Floats] = {}
     for name, metric in METRICS.items():
-        found = next((plain(column) for column in metric.pcm_columns if plain(column) in columns), None)
-        if found is not None and name != "UPI":
+        source_column = next((plain(column) for column in metric.pcm_columns if plain(column) in columns), None)
+        if source_column is not None and name != "UPI":
             values[name] = _no_negatives(
-                text.values[:, columns[found][0]] / (interval.seconds if metric.per_interval else 1.0)
+                text.values[:, columns[source_column][0]] / (interval.seconds if metric.per_interval else 1.0)
             )
     _refine(values)
     links = columns.get("trafficoutPercent") or columns.get("datainPercent")
@@ -256,11 +257,11 @@ def _broken(text: PcmText, columns: Mapping[str, list[int]]) -> NDArray[np.bool_
     """Return which samples hold a value that is not finite in a metric that is otherwise readable."""
     wanted = {plain(column) for metric in METRICS.values() for column in metric.pcm_columns} | {"ACYC", "TIME(ticks)"}
     wanted |= {column for names in _MEMORY_COLUMNS.values() for column in names}
-    found = np.zeros(len(text.stamps), dtype=bool)
+    broken_samples = np.zeros(len(text.stamps), dtype=bool)
     for name, places in columns.items():
         if name in wanted and not text.broken[:, places[0]].all():
-            found |= text.broken[:, places[0]]
-    return found
+            broken_samples |= text.broken[:, places[0]]
+    return broken_samples
 
 
 def _kept_lines(text: PcmText, interval: Interval, dropped: dict[str, int]) -> NDArray[np.bool_]:
@@ -326,8 +327,8 @@ def _blank(
     reason: str,
     unavailable: dict[str, str],
 ) -> None:
-    found = [columns[name][kept[unit]] for unit, columns in units.items() for name in names if name in columns]
-    reported = np.concatenate(found) if found else np.array([])
+    kept_columns = [columns[name][kept[unit]] for unit, columns in units.items() for name in names if name in columns]
+    reported = np.concatenate(kept_columns) if kept_columns else np.array([])
     reported = reported[np.isfinite(reported)]
     if not reported.size or np.any(reported != 0.0):
         return

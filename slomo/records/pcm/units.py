@@ -79,10 +79,10 @@ def unit_columns(keys: Sequence[Key]) -> dict[Unit, dict[str, list[int]]]:
     """Map every unit to its columns: plain metric name -> places (several for the links of a socket)."""
     units: dict[Unit, dict[str, list[int]]] = {}
     for place, (group, metric) in enumerate(keys):
-        found = _unit_of(group, metric)
-        if found is None:
+        unit_and_name = _unit_of(group, metric)
+        if unit_and_name is None:
             continue
-        unit, name = found
+        unit, name = unit_and_name
         places = units.setdefault(unit, {}).setdefault(name, [])
         if not places or name.endswith("Percent"):
             places.append(place)
@@ -183,13 +183,13 @@ def _nominal_mhz(
 
 def _stated_mhz(text: PcmText, units: Mapping[Unit, Mapping[str, Sequence[int]]]) -> float | None:
     """Infer the nominal frequency from CFREQ [GHz] / AFREQ (releases since 2024-03), to the next 100 MHz."""
-    found: list[float] = []
+    nominal_mhz: list[float] = []
     for columns in units.values():
         if "CFREQ" in columns and "AFREQ" in columns:
             core_ghz, relative = (text.values[:, columns[name][0]] for name in ("CFREQ", "AFREQ"))
             usable = (relative > 0.3) & (core_ghz > 0.3)
-            found += list(core_ghz[usable] / relative[usable] * 1000.0)
-    if not found:
+            nominal_mhz += list(core_ghz[usable] / relative[usable] * 1000.0)
+    if not nominal_mhz:
         return None
-    stated = round(float(np.median(found)) / 100.0) * 100.0
+    stated = round(float(np.median(nominal_mhz)) / 100.0) * 100.0
     return stated if _PLAUSIBLE_MHZ[0] <= stated <= _PLAUSIBLE_MHZ[1] else None

@@ -108,9 +108,9 @@ class _Filler:
             self.settings[name] = value
 
     def _check(self, name: str, value: Setting) -> None:
-        known = {*self.nf.settings, *self.sizes, "packet_buffers", "burst", "packet_size_b"}
-        if name not in known:
-            raise UnknownNameError(f"setting of '{self.nf.name}'", name, known)
+        setting_names = {*self.nf.settings, *self.sizes, "packet_buffers", "burst", "packet_size_b"}
+        if name not in setting_names:
+            raise UnknownNameError(f"setting of '{self.nf.name}'", name, setting_names)
         if name in knobs():
             knobs()[name].check(value)
         if name == "instances" and value != 1:

@@ -139,8 +139,8 @@ class Experiment:
             return tuple(NOTHING_CORE for _ in competitors)
         if socket is not None and len(competitors) == 1:
             return (as_core(socket),)
-        found = [self._bench.probe().of([tenant.workload.key]) for tenant in competitors]
-        return tuple(NOTHING_CORE if known is None else as_core(known[0]) for known in found)
+        readings = [self._bench.probe().of([tenant.workload.key]) for tenant in competitors]
+        return tuple(NOTHING_CORE if reading is None else as_core(reading[0]) for reading in readings)
 
     def _own_by_probe(self, target: Workload) -> MetricVector:
         """Return the target's contentiousness: what the probe reads when it is the only competitor.
@@ -148,8 +148,8 @@ class Experiment:
         Solo runs measure it anew where that was long ago; others take what is known.
         """
         probe = self._bench.probe()
-        known = probe.of([target.key])
-        if known is None or not (self.colocation.competitors or probe.fresh([target.key])):
+        reading = probe.of([target.key])
+        if reading is None or not (self.colocation.competitors or probe.fresh([target.key])):
             definition = self._plan[0][0]
             spare = self._bench.cores[1 : 1 + definition.cores]
             if len(spare) < definition.cores:
@@ -157,35 +157,35 @@ class Experiment:
             with Run(self._bench.generator) as run:
                 tenant = run.start(definition, target, spare)
                 self._steady([tenant])
-                known = probe.measure([tenant])
-        self._details["own"] = known[1]
-        return as_core(known[0])
+                reading = probe.measure([tenant])
+        self._details["own"] = reading[1]
+        return as_core(reading[0])
 
     def _beside(self, tenants: Sequence[HostTenant], own: MetricVector) -> Phase:
         target, *competitors = tenants
         mutual = len(competitors) == 1 and plan_of(self.colocation) is Plan.MIX
-        found = alternate(target, competitors, self.settings, self.colocation.label, mutual=mutual)
-        windows, seen = list(found.latest), ObservedPressure((own, *self._members(competitors)))
+        pairs = alternate(target, competitors, self.settings, self.colocation.label, mutual=mutual)
+        windows, seen = list(pairs.latest), ObservedPressure((own, *self._members(competitors)))
         if self._bench.reader is not None:
             taker = WindowTaker(self.settings, self.settings.window_s)
             windows, seen = observe_counters(self._bench.reader, tenants, lambda: taker.take(tenants))
-        reference = self._bench.solo_mpps.setdefault(target.workload.key, [statistics.median(found.solo_mpps)])
-        self._details["pairs"] = {**found.to_dict(), "reference_mpps": statistics.median(reference)}
+        reference = self._bench.solo_mpps.setdefault(target.workload.key, [statistics.median(pairs.solo_mpps)])
+        self._details["pairs"] = {**pairs.to_dict(), "reference_mpps": statistics.median(reference)}
         self._details["beside"] = seen.details
-        rates = [self._throughput(found, reference), *self._others(found, competitors)]
-        return self._phase(tenants, rates, windows, seen, found.duration_s)
+        rates = [self._throughput(pairs, reference), *self._others(pairs, competitors)]
+        return self._phase(tenants, rates, windows, seen, pairs.duration_s)
 
-    def _throughput(self, found: Paired, reference: Sequence[float]) -> float:
+    def _throughput(self, pairs: Paired, reference: Sequence[float]) -> float:
         if self.settings.interleaved:
-            return found.ratio.median * statistics.median(reference)
-        return statistics.median(found.beside_mpps)
+            return pairs.ratio.median * statistics.median(reference)
+        return statistics.median(pairs.beside_mpps)
 
-    def _others(self, found: Paired, competitors: Sequence[HostTenant]) -> list[float]:
+    def _others(self, pairs: Paired, competitors: Sequence[HostTenant]) -> list[float]:
         """Return the competitors' throughput; of an only one with known solo runs, again as a ratio in one process."""
-        rates = [statistics.median(column) for column in zip(*found.competitors_mpps, strict=True)]
+        rates = [statistics.median(column) for column in zip(*pairs.competitors_mpps, strict=True)]
         reference = self._bench.solo_mpps.get(competitors[0].workload.key)
-        if self.settings.interleaved and reference is not None and found.competitor_ratio is not None:
-            return [found.competitor_ratio.median * statistics.median(reference)]
+        if self.settings.interleaved and reference is not None and pairs.competitor_ratio is not None:
+            return [pairs.competitor_ratio.median * statistics.median(reference)]
         if not self.settings.interleaved or len(competitors) > 1 or reference is None or self._alone_mpps[0] <= 0.0:
             return rates
         return [rates[0] / self._alone_mpps[0] * statistics.median(reference)]
@@ -197,10 +197,10 @@ class Experiment:
         if self._bench.reader is None:
             seen = ObservedPressure((own,))
         rates = [window.rate_mpps for window in windows]
-        found = summarise(rates)
-        self._bench.solo_mpps.setdefault(tenants[0].workload.key, []).append(found.median)
-        self._details["solo"] = {"mpps": rates, "dispersion": found.dispersion, "rejected_windows": taker.rejected}
-        return self._phase(tenants, [found.median], windows[-1:], seen, count * self.settings.window_s)
+        summary = summarise(rates)
+        self._bench.solo_mpps.setdefault(tenants[0].workload.key, []).append(summary.median)
+        self._details["solo"] = {"mpps": rates, "dispersion": summary.dispersion, "rejected_windows": taker.rejected}
+        return self._phase(tenants, [summary.median], windows[-1:], seen, count * self.settings.window_s)
 
     def _watched(
         self, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]

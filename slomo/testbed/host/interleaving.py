@@ -152,31 +152,31 @@ def alternate(
         If the ratio's standard error stays above the limit.
     """
     taker = WindowTaker(settings, settings.window_s)
-    found = Paired((), ())
+    pairs = Paired((), ())
     try:
-        while len(found.solo_mpps) < settings.most_pairs:
-            found = one_more(found, target, competitors, taker, mutual=mutual)
-            if len(found.solo_mpps) >= settings.pairs and found.ratio.standard_error <= settings.precision:
+        while len(pairs.solo_mpps) < settings.most_pairs:
+            pairs = one_more(pairs, target, competitors, taker, mutual=mutual)
+            if len(pairs.solo_mpps) >= settings.pairs and pairs.ratio.standard_error <= settings.precision:
                 break
     finally:
         paused([target, *competitors], False)
-    if settings.most_pairs > 1 and found.ratio.standard_error > settings.limit:
-        raise _unstable(label, found, settings)
-    return found
+    if settings.most_pairs > 1 and pairs.ratio.standard_error > settings.limit:
+        raise _unstable(label, pairs, settings)
+    return pairs
 
 
 def one_more(
-    found: Paired, target: HostTenant, competitors: Sequence[HostTenant], taker: WindowTaker, *, mutual: bool = False
+    pairs: Paired, target: HostTenant, competitors: Sequence[HostTenant], taker: WindowTaker, *, mutual: bool = False
 ) -> Paired:
     """Return what was found with one pair of windows more; who comes first alternates."""
-    solo_mpps, together = 0.0, found.latest
-    for alone in (True, False) if len(found.solo_mpps) % 2 == 0 else (False, True):
+    solo_mpps, together = 0.0, pairs.latest
+    for alone in (True, False) if len(pairs.solo_mpps) % 2 == 0 else (False, True):
         paused(competitors, alone)
         if alone:
             solo_mpps = taker.take([target])[0].rate_mpps
         else:
             together = tuple(taker.take([target, *competitors]))
-    others_solo = found.others_solo_mpps
+    others_solo = pairs.others_solo_mpps
     if mutual:
         paused(competitors, False)
         paused([target], True)
@@ -184,20 +184,20 @@ def one_more(
         paused([target], False)
     return Paired(
         others_solo_mpps=others_solo,
-        solo_mpps=(*found.solo_mpps, solo_mpps),
-        beside_mpps=(*found.beside_mpps, together[0].rate_mpps),
-        competitors_mpps=(*found.competitors_mpps, tuple(window.rate_mpps for window in together[1:])),
+        solo_mpps=(*pairs.solo_mpps, solo_mpps),
+        beside_mpps=(*pairs.beside_mpps, together[0].rate_mpps),
+        competitors_mpps=(*pairs.competitors_mpps, tuple(window.rate_mpps for window in together[1:])),
         rejected=taker.rejected,
-        duration_s=found.duration_s + taker.window_s,
+        duration_s=pairs.duration_s + taker.window_s,
         latest=together,
     )
 
 
-def _unstable(label: str, found: Paired, settings: HostSettings) -> UnstableMeasurementError:
-    values = ", ".join(f"{ratio:.3f}" for ratio in found.ratios)
+def _unstable(label: str, pairs: Paired, settings: HostSettings) -> UnstableMeasurementError:
+    values = ", ".join(f"{ratio:.3f}" for ratio in pairs.ratios)
     return UnstableMeasurementError(
-        f"throughput of {label} relative to running alone is known to {found.ratio.standard_error:.0%} only "
-        f"after {found.ratio.count} pairs of windows "
+        f"throughput of {label} relative to running alone is known to {pairs.ratio.standard_error:.0%} only "
+        f"after {pairs.ratio.count} pairs of windows "
         f"(limit {settings.limit:.0%}): {values}",
         hint="quieten the machine (see `slomo doctor`), or allow more pairs or longer windows",
     )

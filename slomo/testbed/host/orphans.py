@@ -46,11 +46,11 @@ def run_directories() -> Path:
 
 def marked_processes() -> dict[int, RunMark]:
     """Return all processes of this user that carry a run's mark, by process id."""
-    found: dict[int, RunMark] = {}
+    marks_by_pid: dict[int, RunMark] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and (mark := mark_of(int(entry.name))) is not None:
-            found[int(entry.name)] = mark
-    return found
+            marks_by_pid[int(entry.name)] = mark
+    return marks_by_pid
 
 
 def mark_of(pid: int) -> RunMark | None:
@@ -77,7 +77,9 @@ def remove_orphans() -> Removed:
 def kill_marked(mark: RunMark) -> tuple[int, ...]:
     """Kill every process that carries exactly this mark, however far it moved from its group."""
     return tuple(
-        pid for pid, found in marked_processes().items() if found == mark and pid != os.getpid() and _kill(pid, mark)
+        pid
+        for pid, carried in marked_processes().items()
+        if carried == mark and pid != os.getpid() and _kill(pid, mark)
     )
 
 
@@ -104,11 +106,11 @@ _NOBODY = RunMark("", 0, 0, 0)
 
 
 def _marked_files() -> list[Path]:
-    found: list[Path] = []
+    files: list[Path] = []
     for folder in (*_HUGE_DIRECTORIES, *_RUNTIME_DIRECTORIES, run_directories()):
         with contextlib.suppress(OSError):
-            found += [path for path in folder.iterdir() if RunMark.parse(path.name) is not None]
-    return found
+            files += [path for path in folder.iterdir() if RunMark.parse(path.name) is not None]
+    return files
 
 
 def _kill(pid: int, mark: RunMark | None = None) -> bool:
@@ -118,8 +120,8 @@ def _kill(pid: int, mark: RunMark | None = None) -> bool:
     except OSError:
         return False
     try:
-        found = mark_of(pid)
-        if found is None or (found != mark if mark else found.owner_is_alive()):
+        current_mark = mark_of(pid)
+        if current_mark is None or (current_mark != mark if mark else current_mark.owner_is_alive()):
             return False
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     except OSError:

@@ -200,9 +200,9 @@ class HostTestbed:
         settings = self.settings
         pairs = 2.0 * settings.pairs * (settings.window_s + settings.settle_s)
         made, keys = self.probe.made, [workload.key for workload in colocation.competitors]
-        known = self.reader is not None or (made is not None and made.of(keys) is not None)
+        probed = self.reader is not None or (made is not None and made.of(keys) is not None)
         one_s = _START_S + 2.0 * settings.probe_pairs * (settings.probe_window_s + settings.settle_s)
-        probing = 0.0 if known or not keys else _REPORTERS * one_s
+        probing = 0.0 if probed or not keys else _REPORTERS * one_s
         return (_START_S + _STEADY_S) * len(colocation.tenants) + pairs + probing
 
     def _calibrated(self) -> dict[str, Any]:

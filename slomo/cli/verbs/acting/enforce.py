@@ -102,14 +102,14 @@ def show_machine(backend: str, receipts: str | None, as_json: bool) -> None:
     from slomo.enforce.executor import show
     from slomo.workflow.acting.enforce import describe_receipts
 
-    knobs, found = show(load_backend(backend)), describe_receipts(_folder(receipts))
+    knobs, receipt_rows = show(load_backend(backend)), describe_receipts(_folder(receipts))
     if as_json:
-        emit_json({"knobs": knobs, "receipts": found})
+        emit_json({"knobs": knobs, "receipts": receipt_rows})
         return
     emit_table(("knob", "value"), [(name, "absent" if value is None else value) for name, value in knobs.items()])
-    if found:
+    if receipt_rows:
         click.echo()
-        emit_table(("receipt", "backend", "state", "changes"), [tuple(row.values()) for row in found])
+        emit_table(("receipt", "backend", "state", "changes"), [tuple(row.values()) for row in receipt_rows])
 
 
 @command.command("undo")

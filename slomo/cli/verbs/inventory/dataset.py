@@ -87,11 +87,11 @@ def list_datasets(as_json: bool) -> None:
     """List the datasets slomo ships."""
     from slomo.records.catalog import catalog
 
-    found = catalog()
+    datasets = catalog()
     if as_json:
-        emit_json([{"name": item.name, "path": str(item.path), "summary": item.summary} for item in found])
+        emit_json([{"name": item.name, "path": str(item.path), "summary": item.summary} for item in datasets])
     else:
-        emit_table(("name", "summary"), [(item.name, item.summary) for item in found])
+        emit_table(("name", "summary"), [(item.name, item.summary) for item in datasets])
 
 
 @command.command("metrics")

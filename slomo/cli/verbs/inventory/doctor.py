@@ -46,7 +46,7 @@ def command(quick: bool, machine_file: str | None, as_json: bool) -> int:
 def _lines(diagnosis: "Diagnosis") -> list[str]:
     lines: list[str] = []
     for check in diagnosis.checks:
-        lines.append(f"{check.status:<5} {check.group:<9}  {check.name}: {check.found}")
+        lines.append(f"{check.status:<5} {check.group:<9}  {check.name}: {check.finding}")
         lines += [] if check.remedy is None else [f"{'':18}mend: {check.remedy}"]
     counts = {status: sum(check.status == status for check in diagnosis.checks) for status in ("ok", "warn", "fail")}
     return [*lines, ", ".join(f"{count} {status}" for status, count in counts.items())]

@@ -173,10 +173,10 @@ class _Run:
     def result(self) -> HostChainResult:
         """Return what came of it."""
         assert self.last is not None
-        found = result_of(self.last)
-        whole_s = found.seconds + self._settings.warm_up_ms / 1e3
+        chain_result = result_of(self.last)
+        whole_s = chain_result.seconds + self._settings.warm_up_ms / 1e3
         changes = 0 if self._weights is None else self._weights.changes
-        return replace(found, control_share=self._control_s / whole_s, weight_writes=changes)
+        return replace(chain_result, control_share=self._control_s / whole_s, weight_writes=changes)
 
     def close(self) -> None:
         """Let the groups' files go."""

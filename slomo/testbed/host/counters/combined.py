@@ -98,7 +98,7 @@ def _merged(parts: Sequence[Mapping[int, MetricVector]]) -> dict[int, MetricVect
     merged: dict[int, MetricVector] = {}
     for part in parts:
         for number, vector in part.items():
-            known = merged.get(number)
-            both = {**dict(vector), **(dict(known) if known else {})}
+            earlier = merged.get(number)
+            both = {**dict(vector), **(dict(earlier) if earlier else {})}
             merged[number] = MetricVector(both, scope=vector.scope)
     return merged

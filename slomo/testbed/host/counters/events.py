@@ -79,8 +79,8 @@ def total(members: Iterable[Events]) -> Events:
     >>> total([Events(cycles=1.0, l3_misses=2.0), Events(cycles=2.0)])
     Events(instructions=None, cycles=3.0, reference_cycles=None, ...)
     """
-    found = list(members)
-    return functools.reduce(Events.__add__, found) if found else Events()
+    member_events = list(members)
+    return functools.reduce(Events.__add__, member_events) if member_events else Events()
 
 
 def _sum(first: float | None, second: float | None) -> float | None:

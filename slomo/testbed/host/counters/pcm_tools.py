@@ -95,7 +95,7 @@ def pcie_lookups(lines: Iterable[str]) -> dict[int, list[tuple[float, float]]]:
     {0: [(27.0, 3.0)]}
     """
     names: list[str] = []
-    found: dict[int, dict[str, list[float]]] = {}
+    samples: dict[int, dict[str, list[float]]] = {}
     for row in csv.reader(lines):
         if row and row[0].strip() == "Skt":
             names = [name.strip() for name in row]
@@ -105,8 +105,8 @@ def pcie_lookups(lines: Iterable[str]) -> dict[int, list[tuple[float, float]]]:
             continue
         cells = {name: cell.partition("(")[0].strip() for name, cell in zip(names[1:], row[1:], strict=True)}
         counts = [float(cell) for name, cell in cells.items() if _asked_by_device(name) and cell.isdigit()]
-        found.setdefault(int(row[0]), {"Hit": [], "Miss": []})[kind].append(sum(counts))
-    return {socket: list(zip(kinds["Hit"], kinds["Miss"], strict=False)) for socket, kinds in found.items()}
+        samples.setdefault(int(row[0]), {"Hit": [], "Miss": []})[kind].append(sum(counts))
+    return {socket: list(zip(kinds["Hit"], kinds["Miss"], strict=False)) for socket, kinds in samples.items()}
 
 
 def _asked_by_device(name: str) -> bool:

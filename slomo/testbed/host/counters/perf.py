@@ -200,7 +200,7 @@ def enabled_s(lines: Iterable[str], by: str = "cpu") -> float:
 
 def _spans(lines: Iterable[str], by: str) -> dict[Cell, tuple[float, float]]:
     """Return count and time enabled [s] of every cell, summed over intervals."""
-    found: dict[Cell, tuple[float, float]] = {}
+    spans: dict[Cell, tuple[float, float]] = {}
     for item in _objects(lines):
         with contextlib.suppress(ValueError, KeyError, TypeError):
             value, share = float(item["counter-value"]), float(item.get("pcnt-running", 100.0))
@@ -208,9 +208,9 @@ def _spans(lines: Iterable[str], by: str) -> dict[Cell, tuple[float, float]]:
                 continue
             cell = str(item[by]).lstrip("CPUS"), _plain(str(item["event"]))
             enabled = float(item.get("event-runtime", 0.0)) / 1e9 / (share / 100.0)
-            count, before = found.get(cell, (0.0, 0.0))
-            found[cell] = (count + value, before + enabled)
-    return found
+            count, before = spans.get(cell, (0.0, 0.0))
+            spans[cell] = (count + value, before + enabled)
+    return spans
 
 
 def _has_counted(tool: RunningTool) -> bool:

@@ -108,11 +108,11 @@ class PqosReader(ProgramReader):
         return self._sample(polls_by_core(lines, self.interval_s))
 
     def _sample(self, polls: Mapping[int, Sequence[Poll]]) -> CounterSample:
-        found = {core: _median(items[1:]) for core, items in polls.items()}
-        cores = {core: MetricVector(found[core], scope=Scope.CORE) for core in self._cores if core in found}
+        medians = {core: _median(items[1:]) for core, items in polls.items()}
+        cores = {core: MetricVector(medians[core], scope=Scope.CORE) for core in self._cores if core in medians}
         sockets = {
-            socket: MetricVector(_added([v for c, v in found.items() if socket_of(c) == socket]), scope=Scope.SOCKET)
-            for socket in sorted({socket_of(core) for core in found})
+            socket: MetricVector(_added([v for c, v in medians.items() if socket_of(c) == socket]), scope=Scope.SOCKET)
+            for socket in sorted({socket_of(core) for core in medians})
         }
         lengths = [len(items) - 1 for items in polls.values()]
         return CounterSample(cores, sockets, None, self.interval_s * max(lengths, default=0))
@@ -155,7 +155,7 @@ def polls_by_core(lines: Iterable[str], interval_s: float) -> dict[int, list[Pol
     ...                '2026-11-20 22:10:24,"0",13405.1,951.6,'], 1.0)
     {0: [{'L3OCC': 13405.1, 'LMB': 951.6}]}
     """
-    found: dict[int, list[Poll]] = {}
+    polls: dict[int, list[Poll]] = {}
     header: list[str] = []
     for row in csv.reader(line for line in lines if "," in line):
         if row[0] == "Time":
@@ -163,8 +163,8 @@ def polls_by_core(lines: Iterable[str], interval_s: float) -> dict[int, list[Pol
         elif header and len(row) == len(header):
             cells = dict(zip(header, row, strict=True))
             if cells.get("Core", "").isdigit():
-                found.setdefault(int(cells["Core"]), []).append(_poll(cells, interval_s))
-    return found
+                polls.setdefault(int(cells["Core"]), []).append(_poll(cells, interval_s))
+    return polls
 
 
 def _poll(cells: Mapping[str, str], interval_s: float) -> Poll:

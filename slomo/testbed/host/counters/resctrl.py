@@ -124,9 +124,9 @@ class ResctrlReader:
         controls = [group for group in values if "mon_groups/" not in group]
         by_socket: dict[int, list[Mapping[str, float | None]]] = {}
         for group in controls:
-            for domain, found in values[group].items():
-                by_socket.setdefault(self._socket_of_domain(domain), []).append(found)
-        sockets = {number: MetricVector(_added(found), scope=Scope.SOCKET) for number, found in by_socket.items()}
+            for domain, domain_values in values[group].items():
+                by_socket.setdefault(self._socket_of_domain(domain), []).append(domain_values)
+        sockets = {number: MetricVector(_added(domains), scope=Scope.SOCKET) for number, domains in by_socket.items()}
         return CounterSample(cores, sockets, None, duration_s)
 
     def _cores_of(self, values: Mapping[str, object]) -> dict[int, str]:
@@ -182,15 +182,15 @@ def _added(parts: Sequence[Mapping[str, float | None]]) -> dict[str, float | Non
     """Add domains up; what any of them lacks is missing."""
     sums: dict[str, float | None] = {}
     for name in ("L3OCC", "LMB", "RMB"):
-        found = [part[name] for part in parts]
-        known = [value for value in found if value is not None]
-        sums[name] = sum(known) if known and len(known) == len(found) else None
+        readings = [part[name] for part in parts]
+        reported = [value for value in readings if value is not None]
+        sums[name] = sum(reported) if reported and len(reported) == len(readings) else None
     return sums
 
 
 def _median(values: Sequence[int | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(statistics.median(known)) if known else None
+    reported = [value for value in values if value is not None]
+    return float(statistics.median(reported)) if reported else None
 
 
 def _socket_of_domain(domain: int) -> int:

@@ -180,5 +180,5 @@ def _grown(before: Any, after: Any, per: float = 1.0) -> float | None:
 
 
 def _added(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+    reported = [value for value in values if value is not None]
+    return sum(reported) if reported and len(reported) == len(values) else None

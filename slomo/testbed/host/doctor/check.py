@@ -31,7 +31,7 @@ class Check:
         What was looked at.
     status : Status
         How good it is.
-    found : str
+    finding : str
         What was found.
     remedy : str or None
         The command that mends it; None only where it is ok.
@@ -45,7 +45,7 @@ class Check:
     group: str
     name: str
     status: Status
-    found: str
+    finding: str
     remedy: str | None = None
 
     def __post_init__(self) -> None:
@@ -57,24 +57,24 @@ class Check:
             "group": self.group,
             "name": self.name,
             "status": str(self.status),
-            "found": self.found,
+            "found": self.finding,
             "remedy": self.remedy,
         }
 
 
-def ok(group: str, name: str, found: str) -> Check:
+def ok(group: str, name: str, finding: str) -> Check:
     """Return a finding that is fine."""
-    return Check(group, name, Status.OK, found)
+    return Check(group, name, Status.OK, finding)
 
 
-def warn(group: str, name: str, found: str, remedy: str) -> Check:
+def warn(group: str, name: str, finding: str, remedy: str) -> Check:
     """Return a finding that disturbs."""
-    return Check(group, name, Status.WARN, found, remedy)
+    return Check(group, name, Status.WARN, finding, remedy)
 
 
-def fail(group: str, name: str, found: str, remedy: str) -> Check:
+def fail(group: str, name: str, finding: str, remedy: str) -> Check:
     """Return a finding that prevents measuring."""
-    return Check(group, name, Status.FAIL, found, remedy)
+    return Check(group, name, Status.FAIL, finding, remedy)
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,11 @@ class System:
 
     def texts(self, pattern: str) -> Mapping[str, str]:
         """Return the texts of all files that match, by path below the root."""
-        found = {
+        contents = {
             f"/{path.relative_to(self.root)}": self.read(f"/{path.relative_to(self.root)}")
             for path in self.glob(pattern)
         }
-        return {path: text for path, text in found.items() if text is not None}
+        return {path: text for path, text in contents.items() if text is not None}
 
     def flags(self) -> frozenset[str]:
         """Return the processor's features as the kernel names them."""

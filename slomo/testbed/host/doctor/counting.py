@@ -89,8 +89,8 @@ def paranoid(system: System) -> Check:
 def resctrl(system: System) -> Check:
     """Look at the kernel's resctrl tree: what it allocates and monitors."""
     if system.exists("/sys/fs/resctrl/info"):
-        found = [path.name for path in system.glob("/sys/fs/resctrl/info/*") if path.name != "last_cmd_status"]
-        return ok(_GROUP, "resctrl", f"mounted: {', '.join(found)}")
+        features = [path.name for path in system.glob("/sys/fs/resctrl/info/*") if path.name != "last_cmd_status"]
+        return ok(_GROUP, "resctrl", f"mounted: {', '.join(features)}")
     rdt = system.flags() & {"cat_l3", "cqm_occup_llc", "cqm_mbm_local", "mba"}
     if rdt:
         return warn(
@@ -144,11 +144,11 @@ def _locks(system: System) -> list[list[str]]:
 
 def tools(system: System) -> list[Check]:
     """Ask programs that read counters what they say about themselves; none is made to count."""
-    found = [_tool(system, name, package) for name, package in _TOOLS]
+    tool_checks = [_tool(system, name, package) for name, package in _TOOLS]
     if str(system.root) == "/":
         served, where = SensorServerReader().available()
-        found += [ok(_GROUP, "pcm-sensor-server", where)] if served else []
-    return found
+        tool_checks += [ok(_GROUP, "pcm-sensor-server", where)] if served else []
+    return tool_checks
 
 
 def _tool(system: System, name: str, package: str) -> Check:

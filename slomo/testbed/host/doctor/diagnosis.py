@@ -46,8 +46,8 @@ class Diagnosis:
         >>> Diagnosis((ok("a", "b", "c"), warn("a", "d", "e", "f")), None).status
         <Status.WARN: 'warn'>
         """
-        found = {check.status for check in self.checks}
-        return next((status for status in (Status.FAIL, Status.WARN) if status in found), Status.OK)
+        statuses = {check.status for check in self.checks}
+        return next((status for status in (Status.FAIL, Status.WARN) if status in statuses), Status.OK)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
@@ -84,8 +84,8 @@ def diagnose(system: System | None = None, *, quick: bool = False, measure: Meas
     checks = [check for room in (counting, tuning, equipment) for check in room.checks(host)]
     curve = None
     if not quick:
-        curve, found = _memory(host, measure)
-        checks += found
+        curve, memory_checks = _memory(host, measure)
+        checks += memory_checks
     return Diagnosis(tuple(checks), curve)
 
 
@@ -117,8 +117,8 @@ def _memory(system: System, measure: Measure) -> tuple[MemoryCurve | None, list[
     except SlomoError as problem:
         return None, [warn("memory", "latency curve", problem.message, problem.hint or "slomo doctor --quick")]
     except OSError as problem:  # a home that cannot be written to: the competitor cannot be built there
-        found = f"'{problem.filename}': {problem.strerror}"
-        return None, [warn("memory", "latency curve", found, "set XDG_CACHE_HOME to a folder you may write to")]
+        finding = f"'{problem.filename}': {problem.strerror}"
+        return None, [warn("memory", "latency curve", finding, "set XDG_CACHE_HOME to a folder you may write to")]
     return curve, [_cache(curve, stated), _latency(curve), _bandwidth(curve)]
 
 
@@ -133,21 +133,23 @@ def _cache(curve: MemoryCurve, stated_mib: float | None) -> Check:
         )
     if curve.llc_ns is None:
         remedy = "ask who shares the machine below, and measure again; only memory bandwidth is contended for"
-        found = f"no shared cache behind L2 ({curve.llc_mib:g} MiB): others hold it, or it is not ours; {told}"
-        return warn("memory", "effective cache", found, remedy)
-    found = f"{curve.llc_mib:.1f} MiB (with L2); {told}"
+        finding = f"no shared cache behind L2 ({curve.llc_mib:g} MiB): others hold it, or it is not ours; {told}"
+        return warn("memory", "effective cache", finding, remedy)
+    finding = f"{curve.llc_mib:.1f} MiB (with L2); {told}"
     if stated_mib is not None and curve.llc_mib < _MUCH_LESS * stated_mib:
         remedy = "slomo doctor --machine this-host.yaml   # plan with what is ours; others use the rest"
-        return warn("memory", "effective cache", found, remedy)
-    return ok("memory", "effective cache", found)
+        return warn("memory", "effective cache", finding, remedy)
+    return ok("memory", "effective cache", finding)
 
 
 def _latency(curve: MemoryCurve) -> Check:
     levels = (("L2", curve.l2_ns), ("LLC", curve.llc_ns), ("memory", curve.dram_ns))
-    known = ", ".join(f"{name} {value:.1f} ns" for name, value in levels if value is not None)
-    return ok("memory", "latency curve", known or f"{len(curve.sizes_mib)} sizes")
+    latencies = ", ".join(f"{name} {value:.1f} ns" for name, value in levels if value is not None)
+    return ok("memory", "latency curve", latencies or f"{len(curve.sizes_mib)} sizes")
 
 
 def _bandwidth(curve: MemoryCurve) -> Check:
-    found = "not measured" if curve.read_gb_s is None else f"{curve.read_gb_s:.1f} GB/s read by the cores of one socket"
-    return ok("memory", "bandwidth", found)
+    finding = (
+        "not measured" if curve.read_gb_s is None else f"{curve.read_gb_s:.1f} GB/s read by the cores of one socket"
+    )
+    return ok("memory", "bandwidth", finding)

@@ -43,20 +43,20 @@ def numa(system: System) -> Check:
 
 def network_cards(system: System) -> Check:
     """List NICs, whether DPDK holds them, and whether they are on the cores' node."""
-    found = {path.name: path / "device" for path in system.glob("/sys/class/net/*") if (path / "device").exists()}
+    cards = {path.name: path / "device" for path in system.glob("/sys/class/net/*") if (path / "device").exists()}
     for driver in _DPDK_DRIVERS:
-        found |= {f"{p.name} ({driver})": p for p in system.glob(f"/sys/bus/pci/drivers/{driver}/*:*:*.*")}
-    if not found:
+        cards |= {f"{p.name} ({driver})": p for p in system.glob(f"/sys/bus/pci/drivers/{driver}/*:*:*.*")}
+    if not cards:
         return ok(_GROUP, "NIC", "none; captures, memif and generated packets need none")
     home = node_of(system.cores[0]) or 0
     far = []
-    for name, device in found.items():
+    for name, device in cards.items():
         node = system.read(f"/{(device / 'numa_node').relative_to(system.root)}")
         if node and node.isdigit() and int(node) != home:
             far.append(f"{name} on node {node}")
     if far:
         return warn(_GROUP, "NIC", f"{', '.join(far)}; cores on node {home}", "use cores of the NIC's node: lscpu -e")
-    return ok(_GROUP, "NIC", ", ".join(found))
+    return ok(_GROUP, "NIC", ", ".join(cards))
 
 
 def compiler(system: System) -> Check:

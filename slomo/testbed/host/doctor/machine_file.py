@@ -92,22 +92,25 @@ def write_machine(path: Path, machine: Machine, origins: Mapping[str, str]) -> N
 
 
 def _measured(curve: MemoryCurve, plain: Machine, *, victim: bool) -> dict[str, Field]:
-    found: dict[str, Field] = {}
+    measured_fields: dict[str, Field] = {}
     if curve.l2_ns is not None:
-        found["l2_hit_ns"] = (round(curve.l2_ns, 2), MEASURED)
+        measured_fields["l2_hit_ns"] = (round(curve.l2_ns, 2), MEASURED)
     if curve.llc_mib is not None:
         # Caches that exclude each other hold L2 and LLC together; the curve shows the sum.
         own = curve.llc_mib - plain.l2_kib / 1024.0 if victim else curve.llc_mib
-        found["llc_mib"] = (max(0.25, round(own * 4.0) / 4.0), MEASURED)
+        measured_fields["llc_mib"] = (max(0.25, round(own * 4.0) / 4.0), MEASURED)
     if curve.llc_ns is not None:
-        found["llc_hit_ns"] = (round(curve.llc_ns, 1), MEASURED)
+        measured_fields["llc_hit_ns"] = (round(curve.llc_ns, 1), MEASURED)
     if curve.dram_ns is not None:
-        found["dram_local_ns"] = (round(curve.dram_ns, 1), MEASURED)
-        found["dram_remote_ns"] = (round(_REMOTE_OVER_LOCAL * curve.dram_ns, 1), TYPICAL)
+        measured_fields["dram_local_ns"] = (round(curve.dram_ns, 1), MEASURED)
+        measured_fields["dram_remote_ns"] = (round(_REMOTE_OVER_LOCAL * curve.dram_ns, 1), TYPICAL)
     if curve.read_gb_s is not None:
-        found["memory_peak_gb_s"] = (round(curve.read_gb_s, 1), MEASURED)
-        found["memory_efficiency"] = (1.0, MEASURED)  # the bandwidth above is what was reached, not a nominal one
-    return found
+        measured_fields["memory_peak_gb_s"] = (round(curve.read_gb_s, 1), MEASURED)
+        measured_fields["memory_efficiency"] = (
+            1.0,
+            MEASURED,
+        )  # the bandwidth above is what was reached, not a nominal one
+    return measured_fields
 
 
 def _processor(system: System, plain: Machine) -> dict[str, Field]:
@@ -125,19 +128,19 @@ def _devices(system: System, plain: Machine) -> dict[str, Field]:
     cards = [path for path in system.glob("/sys/class/net/*") if (path / "device").exists()]
     speeds = [system.read(f"/{(card / 'speed').relative_to(system.root)}") for card in cards]
     rates = [float(text) / 1e3 for text in speeds if text and text.isdigit() and int(text) > 0]
-    found: dict[str, Field] = {}
+    device_fields: dict[str, Field] = {}
     if rates:
-        found["nic_gbps"] = (max(rates), TOLD)
+        device_fields["nic_gbps"] = (max(rates), TOLD)
     try:
         ways = DdioWays(system.cores[0], system.root / "dev/cpu").read().bit_count()
-        found["ddio_ways"] = (ways, TOLD)
+        device_fields["ddio_ways"] = (ways, TOLD)
     except TestbedError:
         # A virtual machine's devices are programs of its host, which write like any core.
         physical = bool(cards) and "hypervisor" not in system.flags()
         intel = "GenuineIntel" in (system.read("/proc/cpuinfo") or "")
         ways = _TYPICAL_DDIO_WAYS if physical and intel else 0
-        found["ddio_ways"] = (ways if ways < plain.llc_ways else 0, TYPICAL)
-    return found
+        device_fields["ddio_ways"] = (ways if ways < plain.llc_ways else 0, TYPICAL)
+    return device_fields
 
 
 def _source(origins: Mapping[str, str]) -> str:

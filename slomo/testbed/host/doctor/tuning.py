@@ -57,14 +57,14 @@ def hugepage_mount(system: System) -> Check:
 
 def governor(system: System) -> Check:
     """Look at the frequency governor of the cores."""
-    found = {system.read(f"{_CPUS}/cpu{core}/cpufreq/scaling_governor") for core in system.cores} - {None}
-    if not found:
+    governors = {system.read(f"{_CPUS}/cpu{core}/cpufreq/scaling_governor") for core in system.cores} - {None}
+    if not governors:
         return warn(
             _GROUP, "governor", "frequency is not shown (virtual machine?)", "set 'performance' on the machine below"
         )
-    if found == {"performance"}:
+    if governors == {"performance"}:
         return ok(_GROUP, "governor", "performance")
-    return warn(_GROUP, "governor", ", ".join(sorted(map(str, found))), "cpupower frequency-set -g performance")
+    return warn(_GROUP, "governor", ", ".join(sorted(map(str, governors))), "cpupower frequency-set -g performance")
 
 
 def turbo(system: System) -> Check:

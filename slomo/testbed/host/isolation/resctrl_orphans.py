@@ -68,17 +68,17 @@ def remove_orphaned_groups(tree: ResctrlTree | None = None) -> tuple[str, ...]:
     >>> remove_orphaned_groups(ResctrlTree(Path("/no/such/place")))
     ()
     """
-    found = tree or ResctrlTree()
-    if not found.mounted:
+    resctrl = tree or ResctrlTree()
+    if not resctrl.mounted:
         return ()
-    owners = {group: RunMark.parse(group.rpartition("/")[2]) for group in found.groups() if group}
+    owners = {group: RunMark.parse(group.rpartition("/")[2]) for group in resctrl.groups() if group}
     orphans = {group: mark for group, mark in owners.items() if mark is not None and not mark.owner_is_alive()}
     for group in sorted(orphans, key=len, reverse=True):  # monitoring groups before those that hold them
-        found.remove_group(group)
+        resctrl.remove_group(group)
     for mark in {mark.text: mark for mark in orphans.values()}.values():
         before = _remembered(mark)
         if before is not None:
-            give_back(found, before)
+            give_back(resctrl, before)
             forget(mark)
     return tuple(orphans)
 

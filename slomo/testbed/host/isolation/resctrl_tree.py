@@ -237,15 +237,15 @@ def parse_schemata(text: str) -> dict[str, dict[int, str]]:
     >>> parse_schemata("    L3:0=7ff;1=7ff\n    MB:0=100;1=100")
     {'L3': {0: '7ff', 1: '7ff'}, 'MB': {0: '100', 1: '100'}}
     """
-    found: dict[str, dict[int, str]] = {}
+    schemata: dict[str, dict[int, str]] = {}
     try:
         for line in filter(None, (line.strip() for line in text.splitlines())):
             resource, _, rest = line.partition(":")
             parts = (part.partition("=") for part in rest.split(";"))
-            found[resource.strip()] = {int(domain): value.strip() for domain, _, value in parts}
+            schemata[resource.strip()] = {int(domain): value.strip() for domain, _, value in parts}
     except ValueError:
         raise InvalidValueError(f"'{text[:80]}' are no schemata of resctrl") from None
-    return found
+    return schemata
 
 
 def _join(group: str, name: str) -> str:

@@ -55,7 +55,7 @@ def cache_mib(level: int, core: int | None = None) -> tuple[float, int] | None:
 
 def facts() -> Mapping[str, object]:
     """Return what identifies this machine among machines, without its name or address."""
-    caches = {f"l{level}_mib": found[0] for level in (2, 3) if (found := cache_mib(level))}
+    caches = {f"l{level}_mib": cache[0] for level in (2, 3) if (cache := cache_mib(level))}
     return {
         "cpu": cpu_model(),
         "cores": len(available_cores()),

@@ -103,10 +103,10 @@ def fill(text: str, table: Mapping[str, str], nf: str) -> str:
     def replace(match: re.Match[str]) -> str:
         name = match[1]
         if name not in table:
-            known = ", ".join(f"{{{key}}}" for key in sorted(table))
+            fillable = ", ".join(f"{{{key}}}" for key in sorted(table))
             raise ConfigurationError(
                 f"network function '{nf}': nothing is known to fill in for '{{{name}}}' in '{text}'",
-                hint=f"known: {known}",
+                hint=f"known: {fillable}",
             )
         return table[name]
 

@@ -269,10 +269,10 @@ def _check_patterns(data: Mapping[str, Any], where: str, lines: Mapping[Position
         if text is None:
             continue
         try:
-            known = re.compile(text).groupindex
+            groups = re.compile(text).groupindex
         except re.error as problem:
             raise _fault(where, lines, ("host", *position), f"is no regular expression: {problem}") from None
-        if group is not None and group not in known:
+        if group is not None and group not in groups:
             raise _fault(where, lines, ("host", *position), f"has no group named '{group}'; write (?P<{group}>[0-9]+)")
 
 

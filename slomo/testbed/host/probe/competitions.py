@@ -52,7 +52,7 @@ class Probe:
     definition: HostDefinition
     settings: HostSettings
     core: int
-    known: dict[tuple[str, ...], _Reading] = field(default_factory=dict)
+    readings: dict[tuple[str, ...], _Reading] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._standing = StandingPrograms(self.definition, self.core)
@@ -64,27 +64,29 @@ class Probe:
 
     def of(self, workloads: Sequence[str]) -> tuple[MetricVector, dict[str, Any]] | None:
         """Return what is known about a competition, by the keys of its workloads, however old."""
-        reading = self.known.get(tuple(sorted(workloads)))
+        reading = self.readings.get(tuple(sorted(workloads)))
         return None if reading is None else (reading.vector, reading.details)
 
     def measure(self, competition: Sequence[HostTenant]) -> tuple[MetricVector, dict[str, Any]]:
         """Return the socket-level vector of a competition that runs, and how it was found."""
         keys = tuple(sorted(tenant.workload.key for tenant in competition))
-        reading = self.known.get(keys)
+        reading = self.readings.get(keys)
         if reading is None or time.monotonic() - reading.taken_s > self.settings.probe_fresh_s:
             pressure = read_pressure(self._standing, competition, self.calibration.reporters, self.settings)
             details = {"source": "probe", "calibration": self.calibration.fingerprint, **pressure.to_dict()}
-            reading = self.known[keys] = _Reading(self.calibration.vector(pressure), details, time.monotonic())
+            reading = self.readings[keys] = _Reading(self.calibration.vector(pressure), details, time.monotonic())
         return reading.vector, reading.details
 
     def fresh(self, workloads: Sequence[str]) -> bool:
         """Return whether a competition was probed a short while ago."""
-        reading = self.known.get(tuple(sorted(workloads)))
+        reading = self.readings.get(tuple(sorted(workloads)))
         return reading is not None and time.monotonic() - reading.taken_s <= self.settings.probe_fresh_s
 
     def forget(self) -> None:
         """Let what was found before the machine changed be found again."""
-        self.known = {keys: _Reading(item.vector, item.details, float("-inf")) for keys, item in self.known.items()}
+        self.readings = {
+            keys: _Reading(item.vector, item.details, float("-inf")) for keys, item in self.readings.items()
+        }
 
     def close(self) -> None:
         """End the reporters and the sentinel."""

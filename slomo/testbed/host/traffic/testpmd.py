@@ -246,13 +246,13 @@ def last_counts(lines: Sequence[str], port: int) -> dict[str, int] | None:
     {'RX-packets': 5, 'TX-packets': 9, 'Rx-pps': 3, 'Tx-pps': 4}
     """
     current: int | None = None
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     complete: dict[str, int] | None = None
     for line in lines:
         if match := _PORT.search(line):
-            current, found = int(match[1]), {}
+            current, counts = int(match[1]), {}
         elif current == port:
-            found |= {name: int(value) for name, value in _VALUE.findall(line)}
-            if "Tx-pps" in found:
-                complete = found
+            counts |= {name: int(value) for name, value in _VALUE.findall(line)}
+            if "Tx-pps" in counts:
+                complete = counts
     return complete

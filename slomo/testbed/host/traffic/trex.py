@@ -91,14 +91,14 @@ class TrexGenerator:
         if self._client is None:
             raise TestbedError("traffic generator 'trex' does not send", hint="call `start` first")
         try:
-            found = self._client.get_stats()
-            sent, received = found[self.sends], found[self.receives]
+            port_statistics = self._client.get_stats()
+            sent, received = port_statistics[self.sends], port_statistics[self.receives]
             return TrafficStatistics(
                 int(sent["opackets"]),
                 int(received["ipackets"]),
                 float(sent.get("tx_pps", 0.0)) / 1e6,
                 float(received.get("rx_pps", 0.0)) / 1e6,
-                _latency(found),
+                _latency(port_statistics),
             )
         except Exception as problem:
             raise self._fault("tells no statistics", problem) from None
@@ -180,7 +180,7 @@ def _frame(traffic: Traffic) -> bytes:
         return file.read_bytes()[_FRAME_AT : _FRAME_AT + size_b]
 
 
-def _latency(found: Any) -> dict[str, float]:
-    stream = found.get("latency", {}).get(_LATENCY_STREAM, {}).get("latency", {})
+def _latency(port_statistics: Any) -> dict[str, float]:
+    stream = port_statistics.get("latency", {}).get(_LATENCY_STREAM, {}).get("latency", {})
     names = {"average": "mean", "total_max": "max"}
     return {name: float(stream[key]) for key, name in names.items() if key in stream}
