@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from slomo.errors import SlomoError
     from slomo.evaluation.evaluate import Evaluation
-    from slomo.models.library import ModelLibrary
+    from slomo.models.library import ModelLibrary, load_library
     from slomo.models.nf_model import NFModel
     from slomo.placement.online.placer import Placer
     from slomo.placement.problem.cluster import Cluster
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from slomo.vocabulary.vector import MetricVector
     from slomo.vocabulary.workload import Traffic, Workload
     from slomo.workflow.evaluate import evaluate
-    from slomo.workflow.library import load_library
     from slomo.workflow.predict import predict
     from slomo.workflow.profile import profile
     from slomo.workflow.train import train
@@ -87,7 +86,7 @@ _HOME = {
     "evaluate": "slomo.workflow.evaluate",
     "import_table": "slomo.records.importing.door",
     "load_dataset": "slomo.records.storage",
-    "load_library": "slomo.workflow.library",
+    "load_library": "slomo.models.library",
     "load_machine": "slomo.vocabulary.machine",
     "load_network_function": "slomo.vocabulary.network_function",
     "predict": "slomo.workflow.predict",

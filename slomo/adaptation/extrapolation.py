@@ -21,7 +21,7 @@ from slomo.vocabulary.workload import Workload
 _FLOWING = (Kind.RATE, Kind.BANDWIDTH)
 
 
-def shifted(model: NFModel, asked: Workload, ratio: float, solo_difference_mpps: float = 0.0) -> NFModel:
+def shifted(model: NFModel, asked: Workload, solo_difference_mpps: float = 0.0) -> NFModel:
     """Return SLOMO's extrapolation of a model to another working set.
 
     Parameters
@@ -29,12 +29,11 @@ def shifted(model: NFModel, asked: Workload, ratio: float, solo_difference_mpps:
     model : NFModel
         At the profiled traffic.
     asked : Workload
-        What it stands for afterwards.
-    ratio : float
-        Working set there over working set here; that of flow counts where nothing else is known.
+        What it stands for afterwards: its working set is in proportion to its flow count.
     solo_difference_mpps : float
         Solo throughput there less solo throughput here, where it was measured [Mpps].
     """
+    ratio = asked.traffic.flow_count / model.workload.traffic.flow_count
     held = model.solo_vector.get("L3OCC") or 0.0
     extra = (ratio - 1.0) * held
     response = model.response

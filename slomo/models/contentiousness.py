@@ -16,8 +16,12 @@ from numpy.typing import NDArray
 from slomo.errors import ConfigurationError
 from slomo.models.base import Floats
 from slomo.models.checked_json import array, mapping, texts
+from slomo.models.functions.regression import ridge
 from slomo.vocabulary.metrics import Scope, canonical_names
 from slomo.vocabulary.vector import MetricVector
+
+#: Pressures drawn to carry what lies between two profiles over to one basis; six per term of the largest basis.
+_SAMPLES = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +78,30 @@ class ContentiousnessProfile:
         [[4.0], [4.0]]
         """
         return np.clip(pressure_basis(pressure, self.scale, self.limit) @ self.weights, self.low, self.high)
+
+    def blended_with(self, other: "ContentiousnessProfile", share: float) -> "ContentiousnessProfile":
+        """Return the profile a share of the way to another one: their bases differ, it is fitted onto one between them.
+
+        Of two that know different metrics, the nearer one.
+        """
+        if self.pressure_names != other.pressure_names or self.metric_names != other.metric_names:
+            return self if share < 0.5 else other
+        scale, limit = np.sqrt(self.scale * other.scale), np.maximum(self.limit, other.limit)
+        pressure = pressures_up_to(limit)
+        target = (1.0 - share) * self.under(pressure) + share * other.under(pressure)
+        weights = ridge(pressure_basis(pressure, scale, limit), target, 1e-6)
+        counts = [count for count in self.by_count if count in other.by_count]
+        return ContentiousnessProfile(
+            self.metric_names,
+            self.pressure_names,
+            self.solo.towards(other.solo, share),
+            {count: self.by_count[count].towards(other.by_count[count], share) for count in counts},
+            scale,
+            limit,
+            weights,
+            (1.0 - share) * self.low + share * other.low,
+            (1.0 - share) * self.high + share * other.high,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
@@ -142,6 +170,12 @@ def pressure_basis(pressure: Floats, scale: Floats, limit: Floats) -> Floats:
 def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices j and k of all pairs k <= j below `count`."""
     return np.tril_indices(count)
+
+
+def pressures_up_to(limit: Floats) -> Floats:
+    """Return pressures spread over what was measured, none and the most among them."""
+    inside = np.random.default_rng(0).uniform(0.0, 1.0, (_SAMPLES, len(limit))) ** 2
+    return np.vstack([np.zeros(len(limit)), np.ones(len(limit)), inside]) * limit
 
 
 def constant_profile(solo: MetricVector) -> ContentiousnessProfile:

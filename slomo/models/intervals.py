@@ -157,6 +157,17 @@ class ConformalCalibration:
             below, above = -size, size
         return self.centre + self.spread * below, self.centre + self.spread * above
 
+    def or_wider(self, other: "ConformalCalibration") -> "ConformalCalibration":
+        """Return the calibration of the larger errors: this or another one; one without any errors does not count."""
+        if not (self.count and other.count):
+            return self if not other.count else other
+        return self if self._reach() >= other._reach() else other
+
+    def _reach(self) -> float:
+        """Return how far nine in ten errors stay, whatever the neighbourhood."""
+        errors = self.centre[UNKNOWN] + self.spread[UNKNOWN] * self.scores
+        return float(np.quantile(np.abs(errors), 0.9))
+
     def missing(self, coverage: float) -> int:
         """Return how many more scores an interval of `coverage` needs to be narrower than everything.
 

@@ -5,10 +5,10 @@ built and checked when that one is. None of it needs scikit-learn or xgboost.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from slomo.errors import UnknownNameError, UsageError
+from slomo.errors import ConfigurationError, UnknownNameError, UsageError
 from slomo.models import storage
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.display import html_table
@@ -33,8 +33,6 @@ class ModelLibrary(Mapping[Key, NFModel]):
 
     def __init__(self, models: Iterable[NFModel] = ()) -> None:
         self._models: dict[Key, NFModel | storage.Entry] = {(m.machine, m.workload.key): m for m in models}
-        #: What was made of the models for workloads that were not profiled (`slomo.adaptation.adapt`).
-        self.made: dict[tuple[Workload, str | None], Any] = {}
 
     def __getitem__(self, key: Key) -> NFModel:
         found = self._models[key]
@@ -48,7 +46,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
     def __len__(self) -> int:
         return len(self._models)
 
-    @property
+    @cached_property
     def machines(self) -> tuple[str, ...]:
         """Machines there are models for."""
         return tuple(sorted({machine for machine, _ in self._models}))
@@ -75,12 +73,34 @@ class ModelLibrary(Mapping[Key, NFModel]):
         if (machine, name) in self._models:
             return self[machine, name]
         nf = workload.nf if isinstance(workload, Workload) else name
-        same = [key for key in self.workloads(machine) if nf_of(key) == nf]
+        same = [key for _, key in self._by_nf.get((machine, nf), ())]
         if len(same) == 1 and (not isinstance(workload, Workload) or self[machine, same[0]].traffic):
             return self[machine, same[0]]
         if Workload(nf).key in same and not isinstance(workload, Workload):
             return self[machine, Workload(nf).key]
         raise self._not_found(name, nf, machine, same, exact=isinstance(workload, Workload))
+
+    def profiles(self, nf: str, machine: str | None = None) -> tuple[NFModel, ...]:
+        """Return all models of a network function on a machine, in the order of their keys.
+
+        Raises
+        ------
+        UnknownNameError, UsageError
+            As :meth:`find`.
+        """
+        machine = self._machine(machine)
+        same = self._by_nf.get((machine, nf))
+        if same is None:
+            raise self._not_found(nf, nf, machine, [], exact=True)
+        return tuple([self[key] for key in same])
+
+    @cached_property
+    def _by_nf(self) -> dict[Key, list[Key]]:
+        """Return the keys of each NF on each machine, in order."""
+        keys: dict[Key, list[Key]] = {}
+        for machine, key in self:
+            keys.setdefault((machine, nf_of(key)), []).append((machine, key))
+        return keys
 
     def _machine(self, machine: str | None) -> str:
         if machine is None and len(self.machines) == 1:
@@ -152,6 +172,32 @@ class ModelLibrary(Mapping[Key, NFModel]):
     def _repr_html_(self) -> str:
         rows = ((*pair, f"{self[pair].solo_mpps:.3f}") for pair in self)
         return html_table(f"{len(self)} models", ("machine", "workload", "solo [Mpps]"), rows)
+
+
+def load_library(directory: str | Path) -> ModelLibrary:
+    """Load saved models.
+
+    Raises
+    ------
+    ConfigurationError
+        Where there are none, or a file is damaged.
+
+    Examples
+    --------
+    >>> load_library("/nowhere/at/all")
+    Traceback (most recent call last):
+    slomo.errors.ConfigurationError: there are no models at '/nowhere/at/all'
+    hint: train some: slomo profile NF --out profile.parquet, then slomo train profile.parquet --models /nowhere/at/all
+    """
+    if not Path(directory).is_dir():
+        steps = f"slomo profile NF --out profile.parquet, then slomo train profile.parquet --models {directory}"
+        raise ConfigurationError(f"there are no models at '{directory}'", hint=f"train some: {steps}")
+    return ModelLibrary.load(directory)
+
+
+def opened(library: ModelLibrary | str | Path) -> ModelLibrary:
+    """Return a library: itself, or loaded from its directory."""
+    return load_library(library) if isinstance(library, (str, Path)) else library
 
 
 def _unknown_machine(machine: str, known: tuple[str, ...]) -> UnknownNameError:

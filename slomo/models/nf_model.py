@@ -81,6 +81,11 @@ class NFModel:
     accelerator: AcceleratorUse | None = None
     chosen: str = ""
 
+    @property
+    def knows_pressure(self) -> bool:
+        """Whether it was profiled under pressure; a solo run alone says nothing about neighbours."""
+        return self.response is not None or any(family.composition != "none" for family in self.sensitivity.values())
+
     def named(self, name: str) -> str:
         """Return the family that a name stands for: itself, or the one that was chosen for the default.
 

@@ -5,12 +5,12 @@ core presses on others as one that is offered what it then serves (`slomo.predic
 rates and pressures are found together in a few rounds.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from slomo.compose.cores import CoreUser, shared_core_mpps
+from slomo.prediction.manner import Manner
 from slomo.prediction.result import Prediction, label
+from slomo.prediction.server_result import Ask
 from slomo.prediction.tenants import TenantModels
 
 #: Rounds after which rates on a shared core no longer move by a thousandth.
@@ -19,17 +19,7 @@ ROUNDS = 4
 SHARE_ERROR = 0.03
 
 
-class Memory(Protocol):
-    """What answers about a server where every NF has a core."""
-
-    def prediction(self, number: int) -> Prediction:
-        """Return the answer about one tenant."""
-
-    def possible_mpps(self, number: int) -> float:
-        """Return what a tenant could serve, whatever it is offered [Mpps]."""
-
-
-def on_shared_core(server: TenantModels, partners: int, ask: Callable[[TenantModels], Memory]) -> Prediction:
+def on_shared_core(server: TenantModels, partners: int, how: Manner, ask: Ask) -> Prediction:
     """Return the prediction for the first NF of a server, which shares its core with the `partners` after it.
 
     Parameters
@@ -38,6 +28,8 @@ def on_shared_core(server: TenantModels, partners: int, ask: Callable[[TenantMod
         The target, the NFs on its core, then everybody with a core of their own.
     partners : int
         How many NFs share the target's core, at least 1.
+    how : Manner
+        How the answer is to be made; it is not explained.
     ask : callable
         Answers about a server where every NF has a core of its own.
 
@@ -46,7 +38,7 @@ def on_shared_core(server: TenantModels, partners: int, ask: Callable[[TenantMod
     Prediction
         Its `solo_mpps` is that of a whole core, so that the slowdown contains the share.
     """
-    asked, group = server, range(partners + 1)
+    asked, group, plain = server, range(partners + 1), replace(how, explain=False)
     own = [server.tenants[number].offered_mpps for number in group]
     possible = [server.tenants[number].model.solo_mpps for number in group]
     rates = _rates(possible, own)
@@ -54,12 +46,12 @@ def on_shared_core(server: TenantModels, partners: int, ask: Callable[[TenantMod
         loaded = server
         for number in group:
             loaded = loaded.with_load(number, rates[number])
-        answers = ask(loaded)
+        answers = ask(loaded, plain)
         possible = [answers.possible_mpps(number) for number in group]
         rates = _rates(possible, own)
     for number in group[1:]:
         server = server.with_load(number, rates[number])
-    alone = ask(server.with_load(0, None)).prediction(0)
+    alone = ask(server.with_load(0, None), plain).prediction(0)
     low, high = alone.interval
     shares = [
         _rates([mpps, *possible[1:]], own)[0] for mpps in (max(low, 1e-9), alone.throughput_mpps, max(high, 1e-9))

@@ -15,8 +15,8 @@ from slomo.models.applicability import Verdict
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latency import LOAD_SLACK, busy_share
 from slomo.prediction.latency_result import LatencyPrediction
-from slomo.prediction.result import Prediction
-from slomo.prediction.server_result import ServerPrediction
+from slomo.prediction.manner import Manner
+from slomo.prediction.server_result import Ask, ServerPrediction
 from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.workload import Workload
 
@@ -24,17 +24,17 @@ Floats = NDArray[np.float64]
 _ORDER = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
 
 
-def latency_of(server: TenantModels, saturated: Prediction, beside: ServerPrediction) -> LatencyPrediction:
+def latency_of(server: TenantModels, how: Manner, ask: Ask) -> LatencyPrediction:
     """Return how long packets of the first NF of a server stay at the load that it is offered.
 
     Parameters
     ----------
     server : Server
         Who runs there; the model of the first NF needs runs at several loads (`slomo profile --latency`).
-    saturated : Prediction
-        What it could serve there. Its interval is part of that of latency, beside the scatter of a measurement.
-    beside : ServerPrediction
-        Everybody at what is offered: what the NF feels at its load.
+    how : Manner
+        How throughput is predicted. Its interval is part of that of latency, beside the scatter of a measurement.
+    ask : callable
+        Answers about throughput.
 
     Returns
     -------
@@ -42,8 +42,11 @@ def latency_of(server: TenantModels, saturated: Prediction, beside: ServerPredic
         Without numbers, and with the verdict ``unsupported``, at a load of 1 or more, beyond the loads measured, and
         where latency was not profiled.
     """
-    tenant = server.tenants[0]
+    tenant, plain = server.tenants[0], replace(how, explain=False)
     assert tenant.offered_mpps is not None
+    saturated = ask(server.with_load(0, None), plain).prediction(0)
+    # what it feels at its load is the fixed point's, whatever answers for throughput
+    beside = ask(server, replace(plain, method="equilibrium")).whole()
     mpps, felt = saturated.throughput_mpps, _felt(beside, tenant.model)
     many = len(beside.tenants) - 1
     case = _Case(tenant.model, tenant.offered_mpps, mpps, felt, many, saturated.coverage)

@@ -106,8 +106,7 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
     if question.offered_mpps is not None:
         server = server.with_load(0, question.offered_mpps)
     if question.partners:
-        plain = replace(question.manner, explain=False)
-        shared = on_shared_core(server, question.partners, lambda beside: Answers(beside, plain))
+        shared = on_shared_core(server, question.partners, question.manner, Answers)
         if question.strict:
             require_supported(shared)
         return shared
@@ -121,7 +120,7 @@ def answer_on(server: TenantModels, how: Manner, *, strict: bool = False) -> Pre
         require_supported(found)
     if server.tenants[0].offered_mpps is None:
         return found
-    return replace(found, latency=_latency(server, how))
+    return replace(found, latency=latency_of(server, how, Answers))
 
 
 def solve_server(
@@ -207,7 +206,7 @@ def predict_latency(
     first = parse_workload(target) if isinstance(target, str) and ("@" in target or "(" in target) else target
     load = offered_load(first, offered_mpps)
     server = server_of(lambda name: tenant_of(library, name, machine), [first, *competitors], machine)
-    return _latency(server.with_load(0, load), manner(how))
+    return latency_of(server.with_load(0, load), manner(how), Answers)
 
 
 class Answers:
@@ -223,7 +222,8 @@ class Answers:
 
     def __init__(self, server: TenantModels, how: Manner) -> None:
         self.server, self.how = server, how
-        self.solved = Solved(server, how) if server.tenants and how.jointly(server.models) else None
+        jointly = bool(server.tenants) and how.jointly(server.models)
+        self.solved = Solved(server, how) if jointly else None
 
     def prediction(self, number: int) -> Prediction:
         """Return the answer about one tenant: memory, then its accelerator, then what is offered and what is known."""
@@ -338,14 +338,6 @@ class Answers:
         else:
             low, high = interval_mpps(subject, self.how.model, np.array([mpps]), coverage)
         return float(low[0]), float(high[0])
-
-
-def _latency(server: TenantModels, how: Manner) -> LatencyPrediction:
-    """Return how long packets of the first NF stay at what it is offered."""
-    plain = replace(how, explain=False)
-    saturated = Answers(server.with_load(0, None), plain).prediction(0)
-    # what it feels at its load is the fixed point's, whatever answers for throughput
-    return latency_of(server, saturated, Answers(server, replace(plain, method="equilibrium")).whole())
 
 
 def _at_most_extrapolated(verdict: Verdict) -> Verdict:

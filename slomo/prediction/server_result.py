@@ -4,11 +4,14 @@ Values only; `slomo.prediction.question` makes them.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from slomo.models.applicability import Verdict
+from slomo.prediction.manner import Manner
 from slomo.prediction.result import Prediction, label
+from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -192,3 +195,23 @@ class ServerPrediction:
         )
         head = ("NF", "socket", "solo", "predicted [Mpps]", "slowdown", "verdict")
         return html_table(f"{self.machine}, {self.method}", head, rows)
+
+
+class ServerAnswers(Protocol):
+    """What answers about a server where every NF has a core.
+
+    NFs that share a core, and latency, are answered from several such answers: they ask, and never look how it is done.
+    """
+
+    def prediction(self, number: int) -> Prediction:
+        """Return the answer about one tenant."""
+
+    def possible_mpps(self, number: int) -> float:
+        """Return what a tenant could serve, whatever it is offered [Mpps]."""
+
+    def whole(self) -> ServerPrediction:
+        """Return the answers about everybody."""
+
+
+#: Answers about a server, made in some manner.
+Ask = Callable[[TenantModels, Manner], ServerAnswers]

@@ -109,10 +109,11 @@ def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> Tenant
         name = parse_workload(name)
     machine = machine or (library.machines[0] if len(library.machines) == 1 else None)
     exact = library.get((machine or "", name.key))
-    if exact is not None and (exact.response is not None or name.traffic.offered_mpps is not None):
+    if exact is not None and (name.traffic.offered_mpps is not None or exact.knows_pressure):
         return TenantModel(name, exact)  # spares a look at every profile
-    found = at_workload(library, name, machine)
-    return TenantModel(name, found.model, name.traffic.offered_mpps, found.reasons)
+    profiles = library.profiles(name.nf, machine)
+    adapted = at_workload(profiles, name)
+    return TenantModel(name, adapted.model, name.traffic.offered_mpps, adapted.reasons)
 
 
 def server_of(

@@ -83,6 +83,17 @@ class MetricVector(Mapping[str, float]):
         """Return the values of `names` in order, NaN where not reported, shape ``(len(names),)``."""
         return np.array([self.get(name, math.nan) for name in names], dtype=np.float64)
 
+    def towards(self, other: "MetricVector", share: float) -> "MetricVector":
+        """Return the vector a share of the way to another one, of what both report.
+
+        Examples
+        --------
+        >>> dict(MetricVector({"CAR": 4.0, "IPC": 1.0}).towards(MetricVector({"CAR": 8.0}), 0.25))
+        {'L2MISS': 5.0}
+        """
+        names = [name for name in self if name in other]
+        return MetricVector({n: (1.0 - share) * self[n] + share * other[n] for n in names}, scope=self.scope)
+
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
         return {"schema_version": SCHEMA_VERSION, "scope": str(self.scope), "values": dict(self.values_)}

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 from slomo.drift.monitor import DriftMonitor, DriftReport
 from slomo.drift.refit import refit
 from slomo.errors import InvalidValueError
-from slomo.models.library import ModelLibrary
+from slomo.models.library import ModelLibrary, opened
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
-from slomo.workflow.library import opened
 from slomo.workflow.names import host_of
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from slomo.errors import UnknownNameError, UsageError
 from slomo.evaluation.error_sources import COMPARED, explained, learning_curves
 from slomo.evaluation.evaluate import evaluate as judge
+from slomo.models.library import opened
 from slomo.profiling.plans.basic import stream_of
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import compat_named, model_named
 from slomo.vocabulary.network_function import network_function_names
 from slomo.workflow.campaign import Running
-from slomo.workflow.library import opened
 from slomo.workflow.names import host_of, machine_name
 from slomo.workflow.profile import profile
 

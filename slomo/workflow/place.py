@@ -55,10 +55,10 @@ def place(
     ConfigurationError, UnknownNameError, InvalidValueError
         For files, names and numbers that make no sense.
     """
+    from slomo.models.library import load_library
     from slomo.placement.online.placer import Placer
     from slomo.placement.problem.documents import read_cluster, read_requests
     from slomo.placement.problem.way_profiles import load_profiles
-    from slomo.workflow.library import load_library
 
     servers = read_cluster(cluster) if isinstance(cluster, (str, Path)) else cluster
     batch = read_requests(requests) if isinstance(requests, (str, Path)) else tuple(requests)

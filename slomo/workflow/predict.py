@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.library import opened
 from slomo.workflow.names import named
 
 if TYPE_CHECKING:
@@ -68,6 +67,7 @@ def predict(
     UnsupportedPredictionError
         Where no prediction can be made; with `strict`, where none is supported.
     """
+    from slomo.models.library import opened
     from slomo.prediction.manner import manner
     from slomo.prediction.question import Question, answer
 
@@ -105,6 +105,7 @@ def predict_vector(
     MissingMetricError
         Where the vector lacks a metric the model reads.
     """
+    from slomo.models.library import opened
     from slomo.prediction.manner import manner
     from slomo.prediction.predictor import Predictor
 

@@ -82,9 +82,9 @@ def refit(runs: str, models: str | None, targets: tuple[str, ...], as_json: bool
     One run alone and a handful beside the synthetic competitor do:
     slomo profile NF --plan pressure --design sobol --runs 7.
     """
+    from slomo.models.library import load_library
     from slomo.records.catalog import find_dataset
     from slomo.workflow.drift import refit_models
-    from slomo.workflow.library import load_library
 
     chosen = settings(models=models)
     library = load_library(chosen.models)

@@ -158,9 +158,9 @@ def _evaluated(
     **given: Any,
 ) -> "Evaluation":
     from slomo.cli.progress import ProgressBar, announce_compilation
+    from slomo.models.library import load_library
     from slomo.records.catalog import find_dataset
     from slomo.workflow.evaluate import calibration_mixes, evaluate
-    from slomo.workflow.library import load_library
 
     chosen = settings(**given)
     library = load_library(chosen.models)

@@ -229,9 +229,9 @@ def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **give
 
 
 def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgement]":
+    from slomo.models.library import load_library
     from slomo.placement.policies.registry import policy_class, policy_names
     from slomo.placement.problem.documents import read_cluster, read_requests
-    from slomo.workflow.library import load_library
     from slomo.workflow.place import compare as judged
 
     curves = _curves(given["profiles"])

@@ -74,10 +74,10 @@ def change(
 
 
 def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
+    from slomo.models.library import load_library
     from slomo.placement.online.placer import Placer
     from slomo.placement.problem.cluster import Cluster
     from slomo.placement.problem.way_profiles import load_profiles
-    from slomo.workflow.library import load_library
 
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -97,9 +97,9 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
 
 
 def _changes(placer: "Placer", action: str, subject: str, given: dict[str, Any]) -> "list[ClusterChange]":
+    from slomo.models.library import load_library
     from slomo.placement.online.change import ClusterChange
     from slomo.placement.problem.documents import read_cluster, read_requests
-    from slomo.workflow.library import load_library
 
     life, how = placer.lifecycle, {"what_if": given["what_if"]}
     if action == "drain":

@@ -86,7 +86,7 @@ def _check_names(
 
 
 def _library(path: str) -> "ModelLibrary":
-    from slomo.workflow.library import load_library
+    from slomo.models.library import load_library
 
     return load_library(path)
 
@@ -174,13 +174,13 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     twice: without and with re-optimisation.
     """
     from slomo.cli.options import own_network_functions
+    from slomo.models.library import load_library
     from slomo.placement.online.placer import Placer
     from slomo.placement.over_time.repack import MoveBudget
     from slomo.placement.over_time.timeline import play
     from slomo.placement.problem.documents import read_cluster, read_requests
     from slomo.placement.problem.way_profiles import load_profiles
     from slomo.placement.workloads import arrivals
-    from slomo.workflow.library import load_library
     from slomo.workflow.place import check_model, make_judge
 
     chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])

@@ -214,7 +214,7 @@ class PredictionAsked:
 
 
 def _predicted(question: PredictionAsked) -> "Prediction":
-    from slomo.workflow.library import load_library
+    from slomo.models.library import load_library
     from slomo.workflow.predict import predict, predict_vector
 
     chosen = settings(

@@ -82,9 +82,9 @@ class RowsAsked:
 def show_rows(question: RowsAsked, *, as_json: bool) -> None:
     """Print the prediction of every row, and how far off it is."""
     from slomo.evaluation.rows import predict_rows
+    from slomo.models.library import load_library
     from slomo.records.catalog import find_dataset
     from slomo.training.service_time_fit import service_time_of
-    from slomo.workflow.library import load_library
 
     chosen = settings(models=question.models, machine=question.machine, coverage=question.coverage)
     subject = load_library(chosen.models).find(question.target, question.machine)

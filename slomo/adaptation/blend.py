@@ -1,0 +1,125 @@
+"""A model between models of one NF: throughput in time per packet, vectors in proportion, intervals the wider ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from slomo.adaptation.interpolation import InterpolationPath
+from slomo.adaptation.routes import Point, ProfiledPoint
+from slomo.errors import UnsupportedPredictionError
+from slomo.models.base import CompositionKind, Floats, SensitivityModel
+from slomo.models.contentiousness import pressure_basis, pressures_up_to
+from slomo.models.functions.regression import ridge
+from slomo.models.nf_model import NFModel
+from slomo.models.responses.server_response import ServerResponse
+from slomo.vocabulary.workload import Workload
+
+
+@dataclass(frozen=True, eq=False)
+class Blended:
+    """Time per packet interpolated between models of one NF.
+
+    Examples
+    --------
+    >>> from slomo.models.responses.sensitivity import ConstantSensitivity
+    >>> way = InterpolationPath((0.0, 1.0), (1.0, 1.0 / 3.0), 0.5, 2.0 / 3.0, 0.5, curved=False)
+    >>> half = Blended((ConstantSensitivity("none", 1.0), ConstantSensitivity("none", 3.0)), way)
+    >>> half.predict_mpps(np.zeros((1, 0))).round(6).tolist()
+    [1.5]
+    """
+
+    models: tuple[SensitivityModel, ...]
+    way: InterpolationPath
+
+    @property
+    def name(self) -> str:
+        """Name of the family."""
+        return self.models[0].name
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Columns read, in order."""
+        return self.models[0].feature_names
+
+    @property
+    def composition(self) -> CompositionKind:
+        """What the input is composed of."""
+        return self.models[0].composition
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps]; 0 where a model stands still."""
+        return self.way.between_mpps([model.predict_mpps(vectors) for model in self.models])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Refuse to be saved: it is made anew from the profiles.
+
+        Raises
+        ------
+        UnsupportedPredictionError
+            Always.
+        """
+        raise UnsupportedPredictionError("an interpolated model is made on request", hint="save the profiled models")
+
+
+def model_at(point: Point, profiles: Sequence[NFModel], asked: Workload) -> NFModel:
+    """Return the model at a point: a profile itself, or made of the models at its ends.
+
+    Parameters
+    ----------
+    point : ProfiledPoint or PointBetween
+        Where; its profiles are numbers of `profiles`.
+    profiles : sequence of NFModel
+        As profiled.
+    asked : Workload
+        What it stands for afterwards.
+    """
+    if isinstance(point, ProfiledPoint):
+        return profiles[point.number]
+    models = [model_at(end, profiles, asked) for end in point.ends]
+    return blend(models, point.path, asked)
+
+
+def blend(models: Sequence[NFModel], way: InterpolationPath, asked: Workload) -> NFModel:
+    """Return a model between models along one attribute, in the order of `way`."""
+    first, second = models[way.below], models[way.below + 1]
+    calibration, other = first.calibration, second.calibration
+    sensitivity = {name: Blended(families, way) for name in first.sensitivity if (families := _alike(models, name))}
+    response = _response([model.response for model in models], way)
+    return replace(
+        first if way.share < 0.5 else second,
+        workload=asked,
+        solo_mpps=1.0 / way.alone_us,
+        solo_vector=first.solo_vector.towards(second.solo_vector, way.share),
+        sensitivity=sensitivity,
+        contentiousness=first.contentiousness.blended_with(second.contentiousness, way.share),
+        calibration={name: calibration[name].or_wider(other[name]) for name in calibration if name in other},
+        response=response,
+    )
+
+
+def _alike(models: Sequence[NFModel], name: str) -> tuple[SensitivityModel, ...]:
+    """Return a family of every model; nothing where one lacks it, or reads other metrics."""
+    families = tuple(model.sensitivity[name] for model in models if name in model.sensitivity)
+    same = len(families) == len(models) and len({family.feature_names for family in families}) == 1
+    return families if same else ()
+
+
+def _response(given: Sequence[ServerResponse | None], way: InterpolationPath) -> ServerResponse | None:
+    responses = [response for response in given if response is not None]
+    if len(responses) < len(given) or len({response.sensitivity.feature_names for response in responses}) > 1:
+        return None
+    one, other = responses[way.below], responses[way.below + 1]
+    profile = one.profile.blended_with(other.profile, way.share)
+    pressure = pressures_up_to(profile.limit)
+    speed = way.between_mpps([response.speed_mpps(pressure) for response in responses])
+    return replace(
+        one if way.share < 0.5 else other,
+        profile=profile,
+        speed=ridge(pressure_basis(pressure, profile.scale, profile.limit), speed[:, np.newaxis], 1e-6)[:, 0],
+        slowest_mpps=min(one.slowest_mpps, other.slowest_mpps),
+        fastest_mpps=max(one.fastest_mpps, other.fastest_mpps),
+        sensitivity=Blended(tuple(response.sensitivity for response in responses), way),
+        calibration=one.calibration.or_wider(other.calibration),
+    )
