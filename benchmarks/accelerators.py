@@ -66,9 +66,9 @@ def main() -> None:
             if name == "slomo-xgb":
                 inside.append(both.interval[0] <= truth <= both.interval[1])
     print(f"\n{given.mixes} mixes of users and others on {MACHINE}\n{'':26} {'mean':>7} {'p95':>7} {'bias':>7}")
-    for name, found in errors.items():
-        size = 100.0 * np.abs(found)
-        print(f"{name:26} {size.mean():6.2f}% {np.percentile(size, 95):6.2f}% {100.0 * np.mean(found):+6.2f}%")
+    for name, signed in errors.items():
+        size = 100.0 * np.abs(signed)
+        print(f"{name:26} {size.mean():6.2f}% {np.percentile(size, 95):6.2f}% {100.0 * np.mean(signed):+6.2f}%")
     print(f"90 % intervals of slomo-xgb hold {100.0 * np.mean(inside):.0f} %; {time.perf_counter() - begun:.0f} s")
 
 

@@ -51,9 +51,9 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     given = arguments()
-    found = {machine: measured(machine, given) for machine in given.machine or MACHINES}
+    by_machine = {machine: measured(machine, given) for machine in given.machine or MACHINES}
     if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        given.json.write_text(json.dumps(by_machine, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -25,15 +25,15 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     competitor = [slomo_nf_binary(), "--calibrate", "--data-size-mib", SIZE_MIB, "--cores", given.core]
-    found: dict[str, list[dict[str, float]]] = {}
+    rows_by_pattern: dict[str, list[dict[str, float]]] = {}
     stressed: list[float] = []
     for _ in range(given.repeats):
         for line in output([str(word) for word in competitor]).splitlines():
             row = json.loads(line)
-            found.setdefault(row["pattern"], []).append(row)
+            rows_by_pattern.setdefault(row["pattern"], []).append(row)
         stressed += stress_gb_s(given.core)
     print(f"{'pattern':12s} {'plain loop':>12s} {'competitor':>12s}   GB/s of lines, {SIZE_MIB} MiB, core {given.core}")
-    for pattern, rows in found.items():
+    for pattern, rows in rows_by_pattern.items():
         plain, ours, ratio = (
             statistics.median(row[name] for row in rows) for name in ("plain_gb_per_s", "competitor_gb_per_s", "ratio")
         )
@@ -41,7 +41,7 @@ def main() -> int:
         print(f"{pattern:12s} {plain:12.2f} {ours:12.2f}   {verdict} {ratio:.3f}, goal {GOAL}")
     if stressed:
         best = max(stressed)
-        ours = statistics.median(row["competitor_gb_per_s"] for row in found["sequential"])
+        ours = statistics.median(row["competitor_gb_per_s"] for row in rows_by_pattern["sequential"])
         print(f"stress-ng's fastest reads: {best:.2f} GB/s; the competitor streams {ours / best:.2f} times that")
     else:
         print("stress-ng is not installed, so it was not compared with")

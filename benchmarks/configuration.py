@@ -85,12 +85,12 @@ def grid(settings: dict[str, tuple[float, ...]]) -> list[dict[str, Setting]]:
 
 def drawn_settings(generator: np.random.Generator, settings: dict[str, tuple[float, ...]]) -> dict[str, Setting]:
     """Draw sizes log-uniform and shares uniform, over what was profiled."""
-    found: dict[str, Setting] = {}
+    point: dict[str, Setting] = {}
     for name, values in settings.items():
         low, high = values[0], values[-1]
         share = float(generator.uniform())
-        found[name] = round(low + share * (high - low) if high <= 1.0 else low * (high / low) ** share, 3)
-    return found
+        point[name] = round(low + share * (high - low) if high <= 1.0 else low * (high / low) ** share, 3)
+    return point
 
 
 def drawn(generator: np.random.Generator) -> tuple[Workload, ...]:

@@ -162,10 +162,10 @@ def oracle(plant: SimulatedPlant, drift: Drift, responses: dict, profile: Partit
     now = plant.now_s()
     offered = {name: drift.load(name, now) for name in drift.workloads}
     whole = {name: Setting(MACHINE.full_way_mask) for name in drift.workloads}
-    asked = Situation(responses, profile.memory, MACHINE.llc_ways, whole, drift.targets, offered)
+    situation = Situation(responses, profile.memory, MACHINE.llc_ways, whole, drift.targets, offered)
     seen = []
     for margin in (None, 0.0, 0.02, 0.05, 0.1):
-        chosen = whole if margin is None else getattr(advise(asked, margin), "settings", whole)
+        chosen = whole if margin is None else getattr(advise(situation, margin), "settings", whole)
         for name, setting in chosen.items():
             full = setting.mask == MACHINE.full_way_mask
             plant.server.knobs[f"ways:{name}"] = None if full else f"{setting.mask:x}"

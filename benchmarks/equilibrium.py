@@ -139,17 +139,17 @@ def compared(library: ModelLibrary, machine: str, runs: ProfileDataset) -> list[
 
 
 def compare(library: ModelLibrary, machine: str, workloads: list[Workload], samples: list[Row]) -> list[Row]:
-    found = {
+    servers = {
         name: solve_server(library, workloads, machine, method=method, model=model, compat=compat, prove=True)  # type: ignore[arg-type]
         for name, (method, model, compat) in METHODS.items()
     }
     mixed = any(workload.traffic.offered_mpps is not None for workload in workloads)
     rows = []
     for number, sample in enumerate(samples):
-        ours, measured = found["equilibrium"].tenants[number], float(sample["throughput_mpps"])
+        ours, measured = servers["equilibrium"].tenants[number], float(sample["throughput_mpps"])
         row: Row = {"nf": ours.workload.nf, "reduced": ours.workload.traffic.offered_mpps is not None, "mixed": mixed}
         row["load"] = ours.load
-        for name, server in found.items():
+        for name, server in servers.items():
             row[name] = 100.0 * (server.throughput_mpps[number] / measured - 1.0)
         for name, metric in VECTOR.items():
             found_here = np.nan if ours.vector is None else ours.vector[metric]  # fallen back: no vector
@@ -158,9 +158,9 @@ def compare(library: ModelLibrary, machine: str, workloads: list[Workload], samp
             row[f"{name} measured"] = float(sample[f"own.{metric}"])
         row["inside"] = ours.interval[0] <= measured <= ours.interval[1]
         row["width"] = 50.0 * (ours.interval[1] - ours.interval[0]) / measured
-        row["rounds"] = found["equilibrium"].sockets[0].rounds
-        row["proven"], row["bound"] = found["equilibrium"].sockets[0].proven, found["equilibrium"].sockets[0].bound
-        row["fell back"] = found["equilibrium"].fallback is not None
+        row["rounds"] = servers["equilibrium"].sockets[0].rounds
+        row["proven"], row["bound"] = servers["equilibrium"].sockets[0].proven, servers["equilibrium"].sockets[0].bound
+        row["fell back"] = servers["equilibrium"].fallback is not None
         rows.append(row)
     return rows
 

@@ -52,12 +52,12 @@ def report(machine: str, seed: int, jobs: int | None) -> None:
     heads = ("below slomo-grid", "below grid", "above slomo-grid", "above grid", "gentlest, median mix")
     print(f"{'':8}" + "".join(f"{head:>22}" for head in heads))
     for name in METRICS:
-        found = values(mixes, name)
+        mix_values = values(mixes, name)
         ends = [values(published, name), values(shipped.select(plan="pressure"), name)]
-        cells = [100.0 * np.mean(found < design.min()) for design in ends]
-        cells += [100.0 * np.mean(found > design.max()) for design in ends]
+        cells = [100.0 * np.mean(mix_values < design.min()) for design in ends]
+        cells += [100.0 * np.mean(mix_values > design.max()) for design in ends]
         print(f"{name:8}" + "".join(f"{cell:22.0f}" for cell in cells), end="")
-        print(f"{f'{ends[0].min():.3g}, {np.median(found):.3g}':>22}", flush=True)
+        print(f"{f'{ends[0].min():.3g}, {np.median(mix_values):.3g}':>22}", flush=True)
 
 
 def values(dataset: ProfileDataset, metric: str) -> NDArray[np.float64]:

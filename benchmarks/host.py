@@ -142,15 +142,15 @@ class Recorder:
 
 def half_speeds(targets: Sequence[Workload], testbed: HostTestbed) -> list[Workload]:
     """Return the larger half of the targets, paced at half of what they do now."""
-    found = []
+    slowed = []
     for target in targets[1::2]:
         definition = testbed.definition(target.nf)
         with Run() as run:
             tenant = run.start(definition, target, testbed.cores[1:2])
             time.sleep(0.3)
             (window,) = interleaving.take_windows([tenant], 0.2)
-        found.append(at_pace(target, 0.5 * window.rate_mpps))
-    return found
+        slowed.append(at_pace(target, 0.5 * window.rate_mpps))
+    return slowed
 
 
 def plan(machine: str, targets: Sequence[Workload], slow: Sequence[Workload], pressures: Sequence[Workload],
@@ -227,17 +227,19 @@ def predictions(dataset: ProfileDataset, pairs: ProfileDataset) -> tuple[dict[st
     others = [pairs.competitors(row) for row in range(len(pairs))]
     models = [library.find(target, machine) for target in targets]
     names = [name for name in models[0].sensitivity if all(name in model.sensitivity for model in models)]
-    found = {}
+    by_family = {}
     for name in names:
         batch = Predictor(library, machine, name, method="composed").predict_batch(targets, others)
-        found[name] = np.array([batch.throughput_mpps, batch.low_mpps, batch.high_mpps]) / batch.solo_mpps
+        by_family[name] = np.array([batch.throughput_mpps, batch.low_mpps, batch.high_mpps]) / batch.solo_mpps
     alike = {model.workload.key: model for model in models}
     chosen = {key: model.named(DEFAULT_MODEL) for key, model in alike.items()}
-    found["default"] = np.stack([found[chosen[target.key]][:, row] for row, target in enumerate(targets)], axis=1)
+    by_family["default"] = np.stack(
+        [by_family[chosen[target.key]][:, row] for row, target in enumerate(targets)], axis=1
+    )
     measured = pairs.throughput / np.array([model.solo_mpps for model in models])
     counts = collections.Counter(chosen.values())
     print("default: " + ", ".join(f"{name} for {count}" for name, count in counts.most_common()))
-    return found, measured
+    return by_family, measured
 
 
 def noise_of(pairs: ProfileDataset, measured: "np.ndarray[Any, Any]") -> float:
@@ -253,9 +255,9 @@ def noise_of(pairs: ProfileDataset, measured: "np.ndarray[Any, Any]") -> float:
     return float(100.0 * np.sqrt(np.mean(spread**2)) * np.sqrt(2.0 / np.pi))
 
 
-def show_pairs(found: Mapping[str, Any], measured: "np.ndarray[Any, Any]", noise: float) -> None:
+def show_pairs(by_family: Mapping[str, Any], measured: "np.ndarray[Any, Any]", noise: float) -> None:
     """Print errors of every family, and whether the default does what it must."""
-    away = {name: 100.0 * np.abs(values[0] - measured) for name, values in found.items()}
+    away = {name: 100.0 * np.abs(values[0] - measured) for name, values in by_family.items()}
     best = min(float(away[name].mean()) for name in BASELINES if name in away)
     total = float(np.square(away["mean"]).sum())
     print(
@@ -263,7 +265,7 @@ def show_pairs(found: Mapping[str, Any], measured: "np.ndarray[Any, Any]", noise
         f"standard deviation of the truth {100 * measured.std():.1f} points; noise of a row {noise:.2f} points"
     )
     print(f"  {'model':16s} {'error':>6s} {'p95':>6s} {'R2 to mean':>10s} {'holds %':>8s} {'width':>6s}  [points]")
-    for name, values in found.items():
+    for name, values in by_family.items():
         inside = (values[1] <= measured) & (measured <= values[2])
         width = 100.0 * np.median(values[2] - values[1])
         r2 = 1.0 - float(np.square(away[name]).sum()) / total
@@ -274,9 +276,9 @@ def show_pairs(found: Mapping[str, Any], measured: "np.ndarray[Any, Any]", noise
     (
         low,
         _,
-    ) = found["default"][1], None
-    inside = 100.0 * float(((low <= measured) & (measured <= found["default"][2])).mean())
-    width = 100.0 * float(np.median(found["default"][2] - low))
+    ) = by_family["default"][1], None
+    inside = 100.0 * float(((low <= measured) & (measured <= by_family["default"][2])).mean())
+    width = 100.0 * float(np.median(by_family["default"][2] - low))
     verdict(
         error <= GOAL_OVER_NOISE * noise,
         f"default errs by {error:.2f} points, {error / noise:.2f} of the noise (goal {GOAL_OVER_NOISE:g})",
@@ -336,8 +338,8 @@ def main() -> int:
     keep(given, dataset, recorder)
     show_losses(dataset)
     pairs = unseen(dataset)
-    found, shares = predictions(dataset, pairs)
-    show_pairs(found, shares, noise_of(pairs, shares))
+    by_family, shares = predictions(dataset, pairs)
+    show_pairs(by_family, shares, noise_of(pairs, shares))
     show_costs(recorder)
     if given.quick or given.share < 0.9:
         print("note: one block has no noise of its own, and a busy machine is noise: it shows that everything works")

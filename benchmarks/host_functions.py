@@ -36,12 +36,12 @@ _OWN: Mapping[str, tuple[str, str, Mapping[str, Setting]]] = {
 
 def functions() -> dict[str, NetworkFunction]:
     """Return the functions that can run here, by name; ipsec is left out where DPDK cannot be built against."""
-    found = {name: load_network_function(name) for name in SHIPPED}
+    local = {name: load_network_function(name) for name in SHIPPED}
     for name, (program, nf, settings) in _OWN.items():
         if program == "slomo_nf" or _dpdk():
-            found[name] = NetworkFunction(name, f"{nf} of synthetic_nf/", settings=settings,
+            local[name] = NetworkFunction(name, f"{nf} of synthetic_nf/", settings=settings,
                                           host=_host(program, nf, settings))  # fmt: skip
-    return found
+    return local
 
 
 def paced(function: NetworkFunction) -> NetworkFunction:

@@ -75,10 +75,10 @@ def compare(
     load = float(generator.uniform(0.25, 0.93))
     offered = target.offered(round(load * possible, 4))
     runs = [testbed.run(Colocation(MACHINE, offered, others), seed=20 + n).target for n in range(given.repeats)]
-    found = predict_latency(library, offered, others, MACHINE)
-    row: Row = {"load": load, "beside": float(len(others)), "supported": found.verdict is not Verdict.UNSUPPORTED}
-    row["error of throughput"] = 100.0 * (found.possible_mpps / possible - 1.0)
-    if not found.percentiles_us:
+    prediction = predict_latency(library, offered, others, MACHINE)
+    row: Row = {"load": load, "beside": float(len(others)), "supported": prediction.verdict is not Verdict.UNSUPPORTED}
+    row["error of throughput"] = 100.0 * (prediction.possible_mpps / possible - 1.0)
+    if not prediction.percentiles_us:
         return row
     alone = library.find(target, MACHINE)
     assert alone.latency is not None
@@ -87,25 +87,25 @@ def compare(
     for name in PERCENTILES:
         samples = np.array([getattr(run, f"latency_{name}_us") for run in runs])
         measured = float(np.median(samples))
-        low, high = found.intervals_us[name]
-        row[name] = 100.0 * (found.percentiles_us[name] / measured - 1.0)
+        low, high = prediction.intervals_us[name]
+        row[name] = 100.0 * (prediction.percentiles_us[name] / measured - 1.0)
         row[f"{name} alone"] = 100.0 * (float(blind[name][0]) / measured - 1.0)
         row[f"{name} inside"] = float(((samples >= low) & (samples <= (np.inf if high is None else high))).mean())
         row[f"{name} scatter"] = 100.0 * float(samples.std() / samples.mean())
     return row
 
 
-def report(rows: list[Row], asked: int) -> None:
-    known = [row for row in rows if "p95" in row]
+def report(rows: list[Row], wanted: int) -> None:
+    judged = [row for row in rows if "p95" in row]
     throughput = np.abs([row["error of throughput"] for row in rows])
     print(
-        f"{len(rows)} mixes of {asked}, {len(known)} with a prediction; error of throughput {throughput.mean():.2f} %"
+        f"{len(rows)} mixes of {wanted}, {len(judged)} with a prediction; error of throughput {throughput.mean():.2f} %"
     )
     for title, kept in (
-        ("all", known),
-        ("load up to 0.8", [row for row in known if row["load"] <= 0.8]),
-        ("load above 0.8", [row for row in known if row["load"] > 0.8]),
-        ("beside others", [row for row in known if row["beside"]]),
+        ("all", judged),
+        ("load up to 0.8", [row for row in judged if row["load"] <= 0.8]),
+        ("load above 0.8", [row for row in judged if row["load"] > 0.8]),
+        ("beside others", [row for row in judged if row["beside"]]),
     ):
         print(f"\n{title}: {len(kept)} mixes    median    mean     p95     bias   ResQ's curve   scatter   inside [%]")
         for name in PERCENTILES if kept else ():

@@ -111,8 +111,8 @@ def report(library: ModelLibrary, machine: str) -> None:
 
 def widened(library: ModelLibrary, machine: str) -> ModelLibrary:
     """Return `WORKLOADS` models made of those there are; speed depends on their shape only."""
-    found = [library[owner, key] for owner, key in library if owner == machine]
-    models = [found[i % len(found)] for i in range(WORKLOADS)]
+    originals = [library[owner, key] for owner, key in library if owner == machine]
+    models = [originals[i % len(originals)] for i in range(WORKLOADS)]
     return ModelLibrary(replace(m, workload=Workload(m.workload.nf, {"copy": i})) for i, m in enumerate(models))
 
 

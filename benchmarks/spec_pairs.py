@@ -85,10 +85,10 @@ def show_choice(setting: Path) -> None:
     print(f"{'rule':20}{'rms':>8}{'mean':>8}{'p95':>8}")
     for name, rule in RULES.items():
         errors = []
-        for felt, asked in (tables, tables[::-1]):
-            x, times = rising(felt.reporter), rising(asked.reporter)
+        for felt, foreseen in (tables, tables[::-1]):
+            x, times = rising(felt.reporter), rising(foreseen.reporter)
             foretold = np.array([times[0] / rule(x, times, felt.beside[app]) for app in felt.names])
-            errors.append(100.0 * (foretold - times[0] / np.array([asked.beside[app] for app in felt.names])))
+            errors.append(100.0 * (foretold - times[0] / np.array([foreseen.beside[app] for app in felt.names])))
         error = np.abs(np.concatenate(errors))
         print(f"{name:20}{np.sqrt(np.mean(error**2)):8.2f}{error.mean():8.2f}{np.quantile(error, 0.95):8.2f}")
 
@@ -108,13 +108,13 @@ def judged(setting: Path) -> bool:
     pairs = [(a, b) for a, b, *_ in rows] + [(b, a) for a, b, *_ in rows]
     published = np.array([float(row[2]) for row in rows] + [float(row[3]) for row in rows])
     measured = np.array([float(row[4]) for row in rows] + [float(row[5]) for row in rows])
-    found = [model.predict(target, competitor) for target, competitor in pairs]
-    low, high = (np.array([getattr(item, end) for item in found]) for end in ("low", "high"))
+    predictions = [model.predict(target, competitor) for target, competitor in pairs]
+    low, high = (np.array([getattr(item, end) for item in predictions]) for end in ("low", "high"))
     covered = 100.0 * float(((measured >= low - 0.01) & (measured <= high + 0.01)).mean())
     errors = [error(published, measured), *(error(by_rule(model, pairs, rule), measured) for rule in RULES.values())]
     shown = "".join(f"{f'{mean:.2f} {tail:6.2f}':>16}" for mean, tail in errors)
     print(f"{setting.name:20}{len(rows):6d}{shown}{covered:8.0f} %")
-    ours = error(np.array([item.performance for item in found]), measured)
+    ours = error(np.array([item.performance for item in predictions]), measured)
     return ours[0] <= errors[0][0] and ours[1] <= errors[0][1]
 
 

@@ -42,7 +42,7 @@ def leave_one_out(subject: Subject, name: str) -> np.ndarray:
     def fit(seen):
         # solo throughput of such a table is its best row: it too comes from the rows seen
         model = family.fit(names, vectors[seen], mpps[seen], solo_mpps=float(mpps[seen].max()), seed=0)
-        return lambda asked: model.predict_mpps(vectors[asked])
+        return lambda left_out: model.predict_mpps(vectors[left_out])
 
     guess = held_out(fit, np.arange(len(mpps)))
     return 100.0 * (guess - mpps) / mpps
@@ -74,9 +74,9 @@ def show_composition(folder: Path, rows: str | None, mapping: str | None) -> Non
     print(f"memory: '{family}', the best of {', '.join(model.sensitivity)} in cross-validation")
     if rows is not None:
         given = import_table(Path(rows), Path(mapping) if mapping else flow_monitor)
-        found = predict_rows(model, given, accelerator)
-        error = np.abs(found.error_percent)
-        inside = (found.low_mpps <= found.measured_mpps) & (found.measured_mpps <= found.high_mpps)
+        composed = predict_rows(model, given, accelerator)
+        error = np.abs(composed.error_percent)
+        inside = (composed.low_mpps <= composed.measured_mpps) & (composed.measured_mpps <= composed.high_mpps)
         mark = "" if error.mean() <= AIM_PERCENT else " OFF"
         print(f"{len(error)} rows: mean error {error.mean():.2f} %, aim {AIM_PERCENT}{mark};", end=" ")
         print(f"{100 * inside.mean():.0f} % inside")
@@ -84,12 +84,12 @@ def show_composition(folder: Path, rows: str | None, mapping: str | None) -> Non
     print(f"{'density':>8} {'memory':>8} {'regex':>8} {'composed':>9} {'interval':>17} {'width':>8}   (medians, kpps)")
     for density in (100.0, 330.0, 450.0, 628.0):
         frame = dataset.frame.assign(**{"traffic.match_density": density})
-        found = predict_rows(model, ProfileDataset(frame, dataset.environment), accelerator)
-        low, high = np.median(found.low_mpps), np.median(found.high_mpps)
-        width = 100.0 * np.mean((found.high_mpps - found.low_mpps) / found.throughput_mpps)
+        composed = predict_rows(model, ProfileDataset(frame, dataset.environment), accelerator)
+        low, high = np.median(composed.low_mpps), np.median(composed.high_mpps)
+        width = 100.0 * np.mean((composed.high_mpps - composed.low_mpps) / composed.throughput_mpps)
         print(
-            f"{density:8.0f} {1e3 * np.median(found.memory_mpps):8.0f} {1e3 * found.accelerator_mpps[0]:8.0f} "
-            f"{1e3 * np.median(found.throughput_mpps):9.0f} {1e3 * low:8.0f} {1e3 * high:8.0f} {width:7.1f} %"
+            f"{density:8.0f} {1e3 * np.median(composed.memory_mpps):8.0f} {1e3 * composed.accelerator_mpps[0]:8.0f} "
+            f"{1e3 * np.median(composed.throughput_mpps):9.0f} {1e3 * low:8.0f} {1e3 * high:8.0f} {width:7.1f} %"
         )
 
 
@@ -119,11 +119,15 @@ def show_coverage(folder: Path) -> None:
 
 def _kept_back(frame, dataset, out, accelerator):
     """Predict the rows `out` by a model of the others; memory decides at densities as low as these."""
-    seen, asked = (ProfileDataset(frame[rows].reset_index(drop=True), dataset.environment) for rows in (~out, out))
+    seen, held_back = (ProfileDataset(frame[rows].reset_index(drop=True), dataset.environment) for rows in (~out, out))
     model = next(iter(train(seen, models=["slomo-gp"]).values()))
-    found = predict_rows(model, asked, accelerator)
-    inside = (found.low_mpps <= found.measured_mpps) & (found.measured_mpps <= found.high_mpps)
-    return inside, np.abs(found.error_percent), 100.0 * (found.high_mpps - found.low_mpps) / found.measured_mpps
+    predictions = predict_rows(model, held_back, accelerator)
+    inside = (predictions.low_mpps <= predictions.measured_mpps) & (predictions.measured_mpps <= predictions.high_mpps)
+    return (
+        inside,
+        np.abs(predictions.error_percent),
+        100.0 * (predictions.high_mpps - predictions.low_mpps) / predictions.measured_mpps,
+    )
 
 
 def main() -> int:

@@ -19,10 +19,14 @@ def test_nearest_source_wins(tmp_path: Path) -> None:
     file = written(tmp_path, 'machine = "from-file"\nmodel = "from-file"\ntestbed = "from-file"\n')
     environment = {"SLOMO_MACHINE": "from-environment", "SLOMO_MODEL": "from-environment"}
 
-    found = load_settings({"machine": "from-command-line", "model": None}, environment=environment, file=file)
+    settings = load_settings({"machine": "from-command-line", "model": None}, environment=environment, file=file)
 
-    assert (found.machine, found.model, found.testbed) == ("from-command-line", "from-environment", "from-file")
-    assert found.models == Settings().models
+    assert (settings.machine, settings.model, settings.testbed) == (
+        "from-command-line",
+        "from-environment",
+        "from-file",
+    )
+    assert settings.models == Settings().models
 
 
 def test_file_is_found_in_the_working_directory_then_in_the_home(
@@ -45,9 +49,9 @@ def test_every_setting_has_its_variable(name: str) -> None:
     """SLOMO_<NAME> sets every setting."""
     text = {str: "x", int: "3", float: "0.5"}[SETTINGS[name]]
 
-    found = load_settings(environment={f"SLOMO_{name.upper()}": text})
+    settings = load_settings(environment={f"SLOMO_{name.upper()}": text})
 
-    assert getattr(found, name) == SETTINGS[name](text)
+    assert getattr(settings, name) == SETTINGS[name](text)
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,10 @@ class Truth:
                 Colocation(machine, ordered[0] if full else None, ordered[1:] if full else ordered), seed=self._seed
             )
             phase = record.beside if full else record.alone
-            found: dict[str, float] = {}
+            least_mpps: dict[str, float] = {}
             for item, sample in zip(ordered, phase.tenants, strict=True):
-                found[item.key] = min(found.get(item.key, np.inf), sample.throughput_mpps)
-            self._seen[key] = found
+                least_mpps[item.key] = min(least_mpps.get(item.key, np.inf), sample.throughput_mpps)
+            self._seen[key] = least_mpps
         return self._seen[key]
 
     def solo(self, machine: str, workload: Workload) -> float:

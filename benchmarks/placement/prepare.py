@@ -70,20 +70,20 @@ def main() -> int:
 def repeats_plan(nfs: list[str], machine: str, count: int, seed: int, most: int) -> ExperimentPlan:
     """Return mixes as packing makes them: several of the same kind; intervals are calibrated on them, too."""
     generator = np.random.default_rng([seed, 0x706163])
-    found: dict[str, Colocation] = {}
-    while len(found) < count:
+    mixes: dict[str, Colocation] = {}
+    while len(mixes) < count:
         kinds = generator.choice(nfs, size=int(generator.integers(1, 4)))
         tenants = [parse_workload(str(nf)) for nf in generator.choice(kinds, size=int(generator.integers(2, most + 1)))]
         mix = Colocation(machine, tenants[0], tuple(sorted(tenants[1:], key=lambda workload: workload.key)))
-        found[mix.key] = mix
-    return ExperimentPlan("mixes-repeats", tuple(found.values()), seed=seed)
+        mixes[mix.key] = mix
+    return ExperimentPlan("mixes-repeats", tuple(mixes.values()), seed=seed)
 
 
 def ways(path: Path, nfs: list[str], machine: str) -> None:
     done: list[InstanceProfile] = list(load_profiles(path)) if path.exists() else []
-    known = {item.workload for item in done}
+    profiled = {item.workload for item in done}
     for nf in nfs:
-        if parse_workload(nf).key not in known:
+        if parse_workload(nf).key not in profiled:
             done += profile_ways([nf], machine)
             save_profiles(done, path)
 

@@ -200,9 +200,9 @@ def optimum(placer: Placer, demand: np.ndarray, keys: list[str]) -> int:
         rates = placer.estimates.rates(host.machine, [[keys[k] for k in mix] for mix in level], [size] * len(level))
         holds = [m for m, r in zip(level, rates, strict=True) if all(r[keys[k]][1] / needs[keys[k]] >= 1 for k in m)]
         mixes += holds
-        known = set(holds)
+        holding = set(holds)
         grown = [(*m, k) for m in holds for k in range(m[-1], len(keys)) if m.count(k) < demand[k]]
-        level = [m for m in grown if all(m[:at] + m[at + 1 :] in known for at in range(len(m)))]
+        level = [m for m in grown if all(m[:at] + m[at + 1 :] in holding for at in range(len(m)))]
     serves = np.array([np.bincount(mix, minlength=len(keys)) for mix in mixes])
     solved = milp(
         np.ones(len(mixes)), constraints=LinearConstraint(csc_array(serves.T.astype(float)), lb=demand),

@@ -71,8 +71,8 @@ def highs(drawn: list[int], table: list, servers: int, limit: float) -> str:
         cost, constraints=LinearConstraint(matrix, low, high), bounds=Bounds(0, 1), integrality=np.ones(len(cost)),
         options={"time_limit": limit},
     )  # fmt: skip
-    found = "none" if solved.x is None else f"{round(solved.fun)}"
-    return f"{found}, {time.perf_counter() - begun:.1f} s"
+    servers_needed = "none" if solved.x is None else f"{round(solved.fun)}"
+    return f"{servers_needed}, {time.perf_counter() - begun:.1f} s"
 
 
 def cp_sat(drawn: list[int], table: list, servers: int, limit: float) -> str:
@@ -102,8 +102,10 @@ def cp_sat(drawn: list[int], table: list, servers: int, limit: float) -> str:
     solver.parameters.num_workers = 2
     begun = time.perf_counter()
     status = solver.solve(model)
-    found = "none" if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE) else f"{round(solver.objective_value)}"
-    return f"{found}, {time.perf_counter() - begun:.1f} s"
+    servers_needed = (
+        "none" if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE) else f"{round(solver.objective_value)}"
+    )
+    return f"{servers_needed}, {time.perf_counter() - begun:.1f} s"
 
 
 if __name__ == "__main__":

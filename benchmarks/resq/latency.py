@@ -86,13 +86,13 @@ def main() -> int:
 def measured(size_b: int, path: Path | None) -> tuple[InstanceProfile, ...]:
     """Return the profiles of ResQ's network functions at a frame size, with the buffers of 9 network functions."""
     names = sorted({request.label for request in resq_requests("combination", 400)})
-    known = load_profiles(path) if path is not None and path.exists() else ()
+    profiles = load_profiles(path) if path is not None and path.exists() else ()
     mine = {workload(name, size_b).key for name in names}
-    if mine - {profile.workload for profile in known}:
-        known += profile_ways([workload(name, size_b) for name in names], MACHINE, cores=CORES)
+    if mine - {profile.workload for profile in profiles}:
+        profiles += profile_ways([workload(name, size_b) for name in names], MACHINE, cores=CORES)
         if path is not None:
-            save_profiles(known, path)
-    return tuple(profile for profile in known if profile.workload in mine)
+            save_profiles(profiles, path)
+    return tuple(profile for profile in profiles if profile.workload in mine)
 
 
 def workload(name: str, size_b: int) -> Workload:
@@ -101,12 +101,12 @@ def workload(name: str, size_b: int) -> Workload:
 
 def terms(family: str, size_b: int, profiles: tuple[InstanceProfile, ...], given: argparse.Namespace) -> list:
     by_key = {profile.workload: profile for profile in profiles}
-    found = []
+    requests = []
     for request in resq_requests(family, given.terms, seed=given.seed):
         item = workload(request.chain[0].nf, size_b)
         slo = SLO(min_share=0.9, p95_us=by_key[item.key].latency[-1][1])
-        found.append(replace(request, chain=(item,), slo=slo, replicas=given.replicas))
-    return found
+        requests.append(replace(request, chain=(item,), slo=slo, replicas=given.replicas))
+    return requests
 
 
 if __name__ == "__main__":

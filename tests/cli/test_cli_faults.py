@@ -85,9 +85,9 @@ def run(line: str, bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_wrong_command_line_is_told_in_words(fault: tuple[str, int, str, str], bench, tmp_path: Path, capsys) -> None:
     """A wrong name or value is answered with what was got, what was needed and the class's exit code."""
     line, code, *said = fault
-    found, out, err = run(line, bench, tmp_path, capsys)
+    exit_code, out, err = run(line, bench, tmp_path, capsys)
 
-    assert (found, out) == (code, "")
+    assert (exit_code, out) == (code, "")
     assert all(words in err for words in said), err
     assert "Traceback" not in err
     assert not list(tmp_path.glob("*.parquet"))

@@ -152,5 +152,5 @@ def test_names_complete(line: str, expected: str) -> None:
     from slomo.cli.main import cli
 
     words = line.split()
-    found = BashComplete(cli, {}, "slomo", "_SLOMO_COMPLETE").get_completions(words[1:-1], words[-1])
-    assert expected in [item.value for item in found]
+    completions = BashComplete(cli, {}, "slomo", "_SLOMO_COMPLETE").get_completions(words[1:-1], words[-1])
+    assert expected in [item.value for item in completions]

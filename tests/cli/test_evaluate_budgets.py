@@ -15,10 +15,10 @@ def test_every_model_is_judged_at_every_budget(bench, capsys, tmp_path: Path) ->
     page, drawn = tmp_path / "page.html", tmp_path / "curve.png"
     line = f"evaluate --budgets 40,15 --profile {bench.dataset} --dataset {bench.mixes} --json"
     assert main([*line.split(), "--report", str(page), "--figure", str(drawn)]) == 0
-    found = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
 
-    assert found["budgets"] == [15, 40]
-    curves = found["mean_error_percent"]
+    assert document["budgets"] == [15, 40]
+    curves = document["mean_error_percent"]
     assert set(curves) == {"default", *model_names(), PUBLISHED}
     assert all(set(points) == {"15", "40"} for points in curves.values())
     assert curves["none"]["15"] == curves["none"]["40"] > curves["slomo-xgb"]["40"]

@@ -46,10 +46,10 @@ def test_a_twin_behaves_like_its_function_in_mixes(
     for item in told["parameters"].values():
         assert item["low"] <= item["value"] <= item["high"]
     assert told["error_points"] < 3.0
-    known, fitted = SimulatedTestbed(_MACHINE), SimulatedTestbed(_MACHINE, [twin])
-    errors = [abs(_kept(known, "ip-router", mix) - _kept(fitted, twin.name, mix)) for mix in _MIXES]
+    original, fitted = SimulatedTestbed(_MACHINE), SimulatedTestbed(_MACHINE, [twin])
+    errors = [abs(_kept(original, "ip-router", mix) - _kept(fitted, twin.name, mix)) for mix in _MIXES]
     assert float(np.mean(errors)) < 0.03
-    lost = [1.0 - _kept(known, "ip-router", mix) for mix in _MIXES]
+    lost = [1.0 - _kept(original, "ip-router", mix) for mix in _MIXES]
     assert float(np.mean(lost)) > 0.06, "the mixes are no mixes in which anybody would do well"
 
 

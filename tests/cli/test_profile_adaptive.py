@@ -57,9 +57,11 @@ def test_a_measurement_that_contradicts_the_rest_is_named(tmp_path: Path, capsys
     """Of recorded runs in which the one that suffered most was given the best throughput, that one is named."""
     shipped = find_dataset("slomo-silver-4110").select(target="flowstats", plan=["solo", "pressure"])
     opening = [run.colocation for run in AdaptiveDesign(Workload("flowstats"), "silver-4110").opening()]
-    asked = {place.competitors for place in opening if place.competitors}
+    opening_mixes = {place.competitors for place in opening if place.competitors}
     frame, throughput = shipped.frame, shipped.throughput
-    worst = min((row for row in range(len(shipped)) if shipped.competitors(row) in asked), key=lambda i: throughput[i])
+    worst = min(
+        (row for row in range(len(shipped)) if shipped.competitors(row) in opening_mixes), key=lambda i: throughput[i]
+    )
     frame.loc[worst, "throughput_mpps"] = throughput.max()
     mixed_up = tmp_path / "mixed-up.parquet"
     ProfileDataset(frame, shipped.environment).to_parquet(mixed_up)

@@ -105,8 +105,8 @@ def test_arrays_and_vectors_agree_to_the_bit(mix, compat):
 def test_nobody_composes_to_zero_rates():
     """No competitors: everything that adds up is 0 and every ratio is missing."""
     composed = compose([], EIGHT_CORES).vector
-    for name, found in METRICS.items():
-        assert composed.get(name) == (0.0 if found.rule is Rule.SUM else None)
+    for name, definition in METRICS.items():
+        assert composed.get(name) == (0.0 if definition.rule is Rule.SUM else None)
     empty = compose_arrays(np.empty((1, 0, 2)), ("L2MISS", "L3HIT"))
     assert empty[0, 0] == 0.0
     assert np.isnan(empty[0, 1])

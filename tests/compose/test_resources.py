@@ -62,8 +62,8 @@ def test_stages_agree_with_measured_throughputs():
 def test_unknown_stays_unknown():
     """A resource whose throughput is not known makes the composition unknown, in both patterns."""
     for pattern in PATTERNS:
-        found = compose_resources(1.0, {"memory": [0.5, np.nan], "regex": 0.6}, pattern)
-        assert np.isnan(found).tolist() == [False, True]
+        composed = compose_resources(1.0, {"memory": [0.5, np.nan], "regex": 0.6}, pattern)
+        assert np.isnan(composed).tolist() == [False, True]
 
 
 def test_more_than_solo_counts_as_solo():

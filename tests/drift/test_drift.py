@@ -41,8 +41,8 @@ def live(dataset: ProfileDataset) -> Iterator[tuple[str, list[str], float]]:
 def vectors(dataset: ProfileDataset) -> Iterator[dict[str, MetricVector]]:
     """Yield each row's live vectors: of the target itself, and of everybody beside it."""
     for row in range(len(dataset)):
-        found = {prefix: dataset.vectors(prefix).iloc[row].dropna().to_dict() for prefix in ("own", "beside")}
-        yield {"own": MetricVector(found["own"], scope=Scope.CORE), "beside": MetricVector(found["beside"])}
+        by_prefix = {prefix: dataset.vectors(prefix).iloc[row].dropna().to_dict() for prefix in ("own", "beside")}
+        yield {"own": MetricVector(by_prefix["own"], scope=Scope.CORE), "beside": MetricVector(by_prefix["beside"])}
 
 
 @pytest.mark.parametrize("run_length", [50.0, 300.0])
@@ -83,12 +83,12 @@ def test_conformal_scores_are_standard_normal() -> None:
 
 def test_recursive_residuals_are_independent_and_standard() -> None:
     """Without a change the residuals have mean 0, deviation 1 and no correlation from one to the next."""
-    generator, found = np.random.default_rng(4), []
+    generator, series = np.random.default_rng(4), []
     for _ in range(300):
         residuals = RecursiveResiduals(0.05)
         told = [residuals.add(float(value)) for value in generator.normal(1.0, 0.05, size=12)]
-        found.append([value for value in told if value is not None])
-    values = np.array(found)
+        series.append([value for value in told if value is not None])
+    values = np.array(series)
     assert values.std() == pytest.approx(1.0, abs=0.05)
     assert np.corrcoef(values[:, :-1].ravel(), values[:, 1:].ravel())[0, 1] == pytest.approx(0.0, abs=0.05)
 
@@ -219,8 +219,12 @@ def test_a_refitted_model_is_saved_and_loaded(
 def test_the_same_runs_again_change_little(toy_library: ModelLibrary, toy_profile: ProfileDataset) -> None:
     """An NF that has not changed keeps its model: all factors stay near 1."""
     old = next(model for model in models_of(toy_library) if model.workload.nf == "nat")
-    found = refit(old, _changed(toy_profile, "nat", 1.0, 7, solo=1.0)).manifest["refit"]
-    factors = [found["solo_ratio"], found["loss_factors"]["slomo-xgb"], *found["pressure_factors"].values()]
+    correction = refit(old, _changed(toy_profile, "nat", 1.0, 7, solo=1.0)).manifest["refit"]
+    factors = [
+        correction["solo_ratio"],
+        correction["loss_factors"]["slomo-xgb"],
+        *correction["pressure_factors"].values(),
+    ]
     assert factors == pytest.approx([1.0] * len(factors), abs=0.06)
 
 

@@ -77,10 +77,10 @@ def test_published_table_goes_from_import_to_prediction(
     pairs = [word for name, value in counters.items() for word in ("--vector", f"{name}={value}")]
     capsys.readouterr()
     assert main(["predict", "--target", "flow-monitor", *pairs, "--models", models, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    prediction = json.loads(capsys.readouterr().out)
 
-    assert found["machine"] == "bluefield-2"
-    assert 0.3 < found["throughput_mpps"] <= found["solo_mpps"]
+    assert prediction["machine"] == "bluefield-2"
+    assert 0.3 < prediction["throughput_mpps"] <= prediction["solo_mpps"]
 
 
 def test_reference_of_the_command_line_covers_every_command() -> None:

@@ -36,19 +36,19 @@ def trained(profile):
 
 def test_errors_split_into_sources(trained, mixes):
     """The total is at most the model's error plus composition's, and each run counts once."""
-    found = error_sources(trained, mixes, "slomo-xgb")
-    assert found.predictions == mixes.frame["run_key"].nunique()
-    assert found.total <= found.sensitivity + found.composition + 1e-9
-    assert found.composition > 0.0
-    assert found.noise is None
+    sources = error_sources(trained, mixes, "slomo-xgb")
+    assert sources.predictions == mixes.frame["run_key"].nunique()
+    assert sources.total <= sources.sensitivity + sources.composition + 1e-9
+    assert sources.composition > 0.0
+    assert sources.noise is None
 
 
 def test_noise_is_the_distance_to_the_truth_where_it_is_known(trained, mixes):
     """Where the simulator's truth is in the dataset, noise is measured against it."""
     frame = mixes.frame.copy()
     frame["truth_mpps"] = frame["throughput_mpps"] / 1.03
-    found = error_sources(trained, type(mixes)(frame, mixes.environment), "slomo-gbr")
-    assert found.noise == pytest.approx(3.0)
+    sources = error_sources(trained, type(mixes)(frame, mixes.environment), "slomo-gbr")
+    assert sources.noise == pytest.approx(3.0)
 
 
 def test_a_model_that_reads_no_competition_has_no_parts(trained, mixes):
@@ -67,16 +67,18 @@ def test_unmeasured_competitions_are_said(trained, mixes):
 
 def test_wider_intervals_hold_more(trained, mixes):
     """Observed coverage never falls as the nominal one rises, and stays a share."""
-    found = reliability(trained, mixes, "slomo-xgb", levels=(0.2, 0.5, 0.9))
-    assert found[0.2] <= found[0.5] <= found[0.9] <= 1.0
+    coverage = reliability(trained, mixes, "slomo-xgb", levels=(0.2, 0.5, 0.9))
+    assert coverage[0.2] <= coverage[0.5] <= coverage[0.9] <= 1.0
 
 
 def test_evaluations_carry_sources_and_reliability(trained, mixes):
     """An explained evaluation has sources of the models that read the competition, and reliability of all."""
-    found = explained(trained, mixes, evaluate(trained, mixes))
-    assert set(found.sources) == {"slomo-xgb", "slomo-gbr"}
-    assert set(found.reliability) == set(found.models)
-    assert found.to_dict()["sources"]["slomo-gbr"]["total"] == pytest.approx(found.sources["slomo-gbr"]["total"])
+    evaluation = explained(trained, mixes, evaluate(trained, mixes))
+    assert set(evaluation.sources) == {"slomo-xgb", "slomo-gbr"}
+    assert set(evaluation.reliability) == set(evaluation.models)
+    assert evaluation.to_dict()["sources"]["slomo-gbr"]["total"] == pytest.approx(
+        evaluation.sources["slomo-gbr"]["total"]
+    )
 
 
 def test_the_mean_baseline_answers_with_the_mean(trained, profile):

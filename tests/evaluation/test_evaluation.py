@@ -51,12 +51,12 @@ def mixes(library):
 def test_errors_are_relative_to_what_was_measured():
     """MAPE, p95, shares, bias and coverage follow their definitions, and exactly 5 % off counts as within 5 %."""
     actual = np.array([1.0, 2.0, 4.0, 10.0])
-    found = errors(actual, actual * [1.05, 0.9, 1.2, 1.0], actual - 0.06, actual + np.array([0.1, 0.1, -0.01, 0.1]))
-    assert found.mape == pytest.approx((5 + 10 + 20 + 0) / 4)
-    assert found.p95 == pytest.approx(np.percentile([5, 10, 20, 0], 95))
-    assert (found.within_5, found.within_10) == (50.0, 75.0)
-    assert found.bias == pytest.approx((5 - 10 + 20 + 0) / 4)
-    assert found.coverage == 75.0
+    accuracy = errors(actual, actual * [1.05, 0.9, 1.2, 1.0], actual - 0.06, actual + np.array([0.1, 0.1, -0.01, 0.1]))
+    assert accuracy.mape == pytest.approx((5 + 10 + 20 + 0) / 4)
+    assert accuracy.p95 == pytest.approx(np.percentile([5, 10, 20, 0], 95))
+    assert (accuracy.within_5, accuracy.within_10) == (50.0, 75.0)
+    assert accuracy.bias == pytest.approx((5 - 10 + 20 + 0) / 4)
+    assert accuracy.coverage == 75.0
 
 
 @pytest.mark.parametrize("actual", [[], [0.0], [float("nan")]])
@@ -69,18 +69,18 @@ def test_errors_need_throughput(actual):
 
 def test_every_model_is_judged_on_the_same_rows(library, mixes):
     """All models of the library are compared, on as many predictions each, and the one that made the data wins."""
-    found = evaluate(library, mixes)
-    assert set(found.models) == {"composed", "slomo-xgb", "dobrescu", "none"}
-    assert found.models["composed"] == found.models["slomo-xgb"]  # nothing was chosen: the former default
-    assert {item.predictions for item in found.models.values()} == {len(mixes)}
-    assert found.models["slomo-xgb"].mape < min(found.models[name].mape for name in ("dobrescu", "none"))
-    assert found.models["none"].bias > 0.0
+    evaluation = evaluate(library, mixes)
+    assert set(evaluation.models) == {"composed", "slomo-xgb", "dobrescu", "none"}
+    assert evaluation.models["composed"] == evaluation.models["slomo-xgb"]  # nothing was chosen: the former default
+    assert {item.predictions for item in evaluation.models.values()} == {len(mixes)}
+    assert evaluation.models["slomo-xgb"].mape < min(evaluation.models[name].mape for name in ("dobrescu", "none"))
+    assert evaluation.models["none"].bias > 0.0
 
 
 def test_errors_per_nf(library, mixes):
     """Per network function, only the one whose throughput was lowered is off, by 1 / 0.9."""
-    found = evaluate(library, mixes, ["slomo-xgb"])
-    by_nf = {nf: by_model["slomo-xgb"].mape for nf, by_model in found.per_nf.items()}
+    evaluation = evaluate(library, mixes, ["slomo-xgb"])
+    by_nf = {nf: by_model["slomo-xgb"].mape for nf, by_model in evaluation.per_nf.items()}
     assert by_nf.pop("lpm") == pytest.approx(100 / 0.9 - 100)
     assert list(by_nf.values()) == pytest.approx([0.0] * len(by_nf), abs=1e-9)
 
@@ -90,19 +90,19 @@ def test_evaluation_has_the_stable_keys(library, mixes):
     data = json.loads(json.dumps(evaluate(library, mixes).to_dict(), allow_nan=False))
     assert data["machine"] == MACHINE
     assert data["mixes"] == len(mixes)
-    for found in data["models"].values():
-        assert {"mape", "p95", "within_5", "within_10", "bias", "coverage"} <= set(found)
+    for row in data["models"].values():
+        assert {"mape", "p95", "within_5", "within_10", "bias", "coverage"} <= set(row)
     assert set(data["per_nf"]) <= set(NFS)
 
 
 def test_frame_has_a_row_per_prediction(library, mixes):
     """The frame holds every prediction with its error, from which the summary follows."""
-    found = evaluate(library, mixes)
-    frame = found.to_frame()
+    evaluation = evaluate(library, mixes)
+    frame = evaluation.to_frame()
     assert len(frame) == 4 * len(mixes)
     ours = frame[frame["model"] == "slomo-xgb"]
-    assert ours["error_percent"].abs().mean() == pytest.approx(found.models["slomo-xgb"].mape)
-    assert "slomo-xgb" in found._repr_html_()
+    assert ours["error_percent"].abs().mean() == pytest.approx(evaluation.models["slomo-xgb"].mape)
+    assert "slomo-xgb" in evaluation._repr_html_()
 
 
 def test_evaluation_needs_mixes_on_one_machine(library, mixes):

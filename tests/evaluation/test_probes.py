@@ -30,30 +30,30 @@ def model(times: list[float], felt: float) -> ProbeModel:
 
 def test_a_competitor_that_nobody_feels_costs_nothing() -> None:
     """Where the reporter runs as fast as alone, so does every target."""
-    found = model([40.0, 50.0, 60.0, 70.0], 10.0).predict("app", "app")
-    assert (found.low, found.performance, found.high, found.level) == (1.0, 1.0, 1.0, 0.0)
+    prediction = model([40.0, 50.0, 60.0, 70.0], 10.0).predict("app", "app")
+    assert (prediction.low, prediction.performance, prediction.high, prediction.level) == (1.0, 1.0, 1.0, 0.0)
 
 
 def test_a_target_like_the_reporter_has_no_doubt() -> None:
     """A curve that is the reporter's own leaves phases nothing open."""
-    found = model([20.0, 24.0, 32.0, 40.0], 14.0).predict("app", "app")
-    assert found.low == pytest.approx(found.high)
-    assert found.performance == pytest.approx(10.0 / 14.0)
+    prediction = model([20.0, 24.0, 32.0, 40.0], 14.0).predict("app", "app")
+    assert prediction.low == pytest.approx(prediction.high)
+    assert prediction.performance == pytest.approx(10.0 / 14.0)
 
 
 def test_a_curve_that_bends_leaves_phases_open() -> None:
     """A target that suffers only at the highest level may do well or badly beside a competitor of middling mean."""
-    found = model([10.0, 10.0, 10.0, 40.0], 16.0).predict("app", "app")
-    assert found.high == 1.0
-    assert found.low == pytest.approx(10.0 / 28.0)
-    assert found.low < found.performance < found.high
+    prediction = model([10.0, 10.0, 10.0, 40.0], 16.0).predict("app", "app")
+    assert prediction.high == 1.0
+    assert prediction.low == pytest.approx(10.0 / 28.0)
+    assert prediction.low < prediction.performance < prediction.high
 
 
 def test_more_than_the_dial_is_said_to_be_extrapolated() -> None:
     """A competitor that presses harder than the dial ever did is taken for its end, and the verdict says so."""
-    found = model([10.0, 12.0, 16.0, 20.0], 30.0).predict("app", "app")
-    assert found.verdict is Verdict.EXTRAPOLATED
-    assert found.performance == pytest.approx(0.5)
+    prediction = model([10.0, 12.0, 16.0, 20.0], 30.0).predict("app", "app")
+    assert prediction.verdict is Verdict.EXTRAPOLATED
+    assert prediction.performance == pytest.approx(0.5)
 
 
 def test_unknown_applications_are_named() -> None:
@@ -65,9 +65,9 @@ def test_unknown_applications_are_named() -> None:
 @given(st.lists(st.floats(1.0, 100.0), min_size=1, max_size=12))
 def test_rising_never_falls_and_keeps_the_mean(values: list[float]) -> None:
     """The closest rising sequence never falls, and its mean is that of the values."""
-    found = rising(np.array(values))
-    assert (np.diff(found) >= 0.0).all()
-    assert found.mean() == pytest.approx(np.mean(values))
+    sequence = rising(np.array(values))
+    assert (np.diff(sequence) >= 0.0).all()
+    assert sequence.mean() == pytest.approx(np.mean(values))
 
 
 @given(st.lists(st.floats(0.0, 10.0), min_size=4, max_size=4), st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4))
@@ -148,7 +148,7 @@ def test_measured_pairs_are_predicted_at_least_as_well_as_published(outside_data
     ours, published = [], []
     for a, b, *numbers in rows:
         expected, measured = [float(x) for x in numbers[:2]], [float(x) for x in numbers[2:]]
-        found = [probed.predict(a, b).performance, probed.predict(b, a).performance]
-        ours += [abs(x - y) for x, y in zip(found, measured, strict=True)]
+        performances = [probed.predict(a, b).performance, probed.predict(b, a).performance]
+        ours += [abs(x - y) for x, y in zip(performances, measured, strict=True)]
         published += [abs(x - y) for x, y in zip(expected, measured, strict=True)]
     assert np.mean(ours) <= np.mean(published)

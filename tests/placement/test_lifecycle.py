@@ -124,10 +124,10 @@ def test_a_request_of_higher_priority_takes_the_place_of_a_lower_one(library, as
     placer = Placer(library, Cluster.uniform(MACHINE, 1, cores_reserved=6))
     placer.place_all([ask("low", "firewall", priority=1), ask("mid", "firewall", priority=2)])
 
-    asked = placer.lifecycle.preempt(ask("high", "firewall", priority=3), what_if=True)
+    foreseen = placer.lifecycle.preempt(ask("high", "firewall", priority=3), what_if=True)
     assert {request.id for request in placer.requests} == {"low", "mid"}
     change = placer.lifecycle.preempt(ask("high", "firewall", priority=3))
-    assert asked == change
+    assert foreseen == change
     assert [decision.request for decision in change.refused] == ["low"]
     assert {request.id for request in placer.requests} == {"mid", "high"}
     assert not placer.lifecycle.preempt(ask("same", "firewall", priority=2)).done

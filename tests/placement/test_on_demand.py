@@ -113,10 +113,10 @@ def test_shares_are_max_min_and_end(profiles) -> None:
     """Two that want the whole cache get halves; who is short all the same is named for the central scheduler."""
     lpm = next(profile for profile in profiles if profile.workload.startswith("lpm"))
     wants = {name: Want(lpm, needed_mpps=4.9) for name in ("a", "b")}
-    found = share_out(["a", "b"], 4, foreseen(wants))
+    shares = share_out(["a", "b"], 4, foreseen(wants))
 
-    assert sum(item.ways for item in found.classes) <= 4
-    assert found.unmet == ("a", "b")
+    assert sum(item.ways for item in shares.classes) <= 4
+    assert shares.unmet == ("a", "b")
 
 
 def test_the_procedure_follows_what_is_observed() -> None:
@@ -129,10 +129,10 @@ def test_the_procedure_follows_what_is_observed() -> None:
         rounds.append(classes)
         return seen if len(rounds) == 1 else fine
 
-    found = share_out(["bad", "good", "big"], 12, observe)
-    masks = class_masks(found.classes, 6)
+    shares = share_out(["bad", "good", "big"], 12, observe)
+    masks = class_masks(shares.classes, 6)
 
-    assert found.classes == (CacheClass(("bad",), 4), CacheClass(("good",), 2), CacheClass(("big",), 6))
+    assert shares.classes == (CacheClass(("bad",), 4), CacheClass(("good",), 2), CacheClass(("big",), 6))
     assert sum(masks.values()) == 0xFFF << 6
 
 

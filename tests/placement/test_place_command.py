@@ -51,17 +51,17 @@ def test_judge_counts_the_slos_that_break(library, ask) -> None:
     """Eight lpm on one server all break; three on a server do not; both by the same truth."""
     truth = Truth()
     judge = Judge(truth.run)
-    found = {}
+    judgements = {}
     for policy in ("first-fit", "predicted"):
         placer = Placer(library, Cluster.uniform(MACHINE, 6), policy)
         placer.place_all(ask(f"r{i}") for i in range(8))
-        found[policy] = judge.judge(placer)
+        judgements[policy] = judge.judge(placer)
 
-    assert (found["first-fit"].servers_used, found["first-fit"].violated_share) == (1, 1.0)
-    assert (found["predicted"].servers_used, found["predicted"].violations) == (3, ())
-    assert found["predicted"].anat == 1.0
-    assert found["first-fit"].anat == pytest.approx((1 - 0.002 * 140) / 0.9)
-    assert found["first-fit"].utilisation == 1.0
+    assert (judgements["first-fit"].servers_used, judgements["first-fit"].violated_share) == (1, 1.0)
+    assert (judgements["predicted"].servers_used, judgements["predicted"].violations) == (3, ())
+    assert judgements["predicted"].anat == 1.0
+    assert judgements["first-fit"].anat == pytest.approx((1 - 0.002 * 140) / 0.9)
+    assert judgements["first-fit"].utilisation == 1.0
     assert judge.mixes_run == truth.runs == 3  # eight, three and two lpm
 
 
@@ -112,8 +112,8 @@ def folder(library, tmp_path):
         saved.append(replace(model, sensitivity={"dobrescu": line}, calibration=calibration))
     ModelLibrary(saved).save(tmp_path / "models")
     (tmp_path / "c.yaml").write_text(f"servers: [{{name: rack, machine: {MACHINE}, count: 3}}]\n")
-    asked = [Request(f"r{i}", ("lpm",), SLO(min_share=0.9)) for i in range(4)]
-    (tmp_path / "r.json").write_text(json.dumps(requests_to_dict(asked)))
+    requests = [Request(f"r{i}", ("lpm",), SLO(min_share=0.9)) for i in range(4)]
+    (tmp_path / "r.json").write_text(json.dumps(requests_to_dict(requests)))
     return tmp_path
 
 
@@ -134,8 +134,8 @@ def test_place_prints_decisions_as_json(folder, capsys) -> None:
 
 def test_refused_requests_end_with_exit_code_5(folder, capsys) -> None:
     """What fits is placed, what does not is named with the best there was, and the exit code says so."""
-    asked = [Request("a", ("lpm",), SLO(min_share=0.9)), Request("b", ("lpm",), SLO(min_mpps=99.0))]
-    (folder / "r.json").write_text(json.dumps(requests_to_dict(asked)))
+    requests = [Request("a", ("lpm",), SLO(min_share=0.9)), Request("b", ("lpm",), SLO(min_mpps=99.0))]
+    (folder / "r.json").write_text(json.dumps(requests_to_dict(requests)))
     assert run(folder) == 5
     printed = capsys.readouterr()
 

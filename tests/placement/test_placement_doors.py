@@ -31,8 +31,8 @@ def folder(library, profiles, tmp_path):
     ModelLibrary(saved).save(tmp_path / "models")
     save_profiles(profiles, tmp_path / "ways.json")
     (tmp_path / "c.yaml").write_text(f"servers: [{{name: rack, machine: {MACHINE}, count: 6}}]\n")
-    asked = [Request(f"r{i}", ("lpm",), SLO(min_share=0.9)) for i in range(12)]
-    (tmp_path / "r.json").write_text(json.dumps(requests_to_dict(asked)))
+    requests = [Request(f"r{i}", ("lpm",), SLO(min_share=0.9)) for i in range(12)]
+    (tmp_path / "r.json").write_text(json.dumps(requests_to_dict(requests)))
     chains = [{"id": f"c{i}", "chain": ["lpm", "l2fwd"], "gbps": [1 + i, 4 - i]} for i in range(3)]
     (tmp_path / "chains.json").write_text(json.dumps({"requests": chains}))
     return tmp_path
@@ -80,18 +80,18 @@ def test_chain_policies_are_compared_by_what_they_serve(folder, capsys) -> None:
     """`compare` runs every interval on the simulator; the page shows throughput over time beside the bars."""
     words = ("--policy", "octans", "--policy", "node-balance", "--report", ":n.html", "--json")
     assert run(folder, "compare", *words, requests="chains.json") == 0
-    found = json.loads(capsys.readouterr().out)["policies"]
+    judgements = json.loads(capsys.readouterr().out)["policies"]
 
-    assert [item["policy"] for item in found] == ["octans", "node-balance"]
-    assert all(len(item["anat_over_time"]) == 2 and 0.5 < item["anat"] <= 1.0 for item in found)
+    assert [item["policy"] for item in judgements] == ["octans", "node-balance"]
+    assert all(len(item["anat_over_time"]) == 2 and 0.5 < item["anat"] <= 1.0 for item in judgements)
     assert (folder / "n.html").read_text().count("data:image/png") == 2
 
 
 def test_on_demand_requests_go_through_the_command_line(folder, capsys) -> None:
     """`kind: on-demand` is placed without a promise, and the note says which share of the cache it has."""
-    asked = [{"id": "kept", "nf": "lpm", "slo": {"min_share": 0.9}}]
-    asked += [{"id": "spare", "nf": "stats", "slo": {"kind": "on-demand", "p95_us": 30}}]
-    (folder / "r.json").write_text(json.dumps({"requests": asked}))
+    requests = [{"id": "kept", "nf": "lpm", "slo": {"min_share": 0.9}}]
+    requests += [{"id": "spare", "nf": "stats", "slo": {"kind": "on-demand", "p95_us": 30}}]
+    (folder / "r.json").write_text(json.dumps({"requests": requests}))
     assert run(folder, "--policy", "resq-greedy", "--profiles", ":ways.json") == 0
     printed = capsys.readouterr()
 
@@ -157,8 +157,8 @@ def test_bad_clusters_are_messages_with_the_right_exit_code(folder, capsys, serv
 def test_a_machine_without_models_may_be_fallen_back_on(folder, capsys) -> None:
     """`--fallback alone` gives what has no model a socket for itself, and the decision says so."""
     (folder / "c.yaml").write_text("servers: [{name: a, machine: silver-4110, count: 2}]\n")
-    asked = [Request(name, ("lpm",), SLO(min_mpps=1.0)) for name in ("x", "y")]
-    (folder / "r.json").write_text(json.dumps(requests_to_dict(asked)))
+    requests = [Request(name, ("lpm",), SLO(min_mpps=1.0)) for name in ("x", "y")]
+    (folder / "r.json").write_text(json.dumps(requests_to_dict(requests)))
     assert run(folder, "--fallback", "alone", "--json") == 0
     document = json.loads(capsys.readouterr().out)
 

@@ -42,8 +42,8 @@ def test_table_holds_every_mix_at_the_rates_of_single_predictions(make_library) 
         keys = [[*table.floors][number] for number in mix]
         alone = estimates.rates(MACHINE, [keys], [len(keys)])[0]
         for number in set(mix):
-            found = (table.mpps[row, number], table.low[row, number], table.high[row, number])
-            assert found == pytest.approx(alone[[*table.floors][number]], rel=1e-12)
+            tabulated = (table.mpps[row, number], table.low[row, number], table.high[row, number])
+            assert tabulated == pytest.approx(alone[[*table.floors][number]], rel=1e-12)
 
 
 def test_table_holds_the_mixes_of_use_and_no_others(library) -> None:
@@ -112,10 +112,10 @@ def priced(library, wanted, cores=5):
         splits[first], demand[first] = cut, count
     host = Host(MACHINE, cores, 18)
     oracle = Oracle(pieces, ThroughputEstimates(library), predicts=True)
-    asked = classes_of(pieces, splits, demand)
-    names = {item.workload for item in asked}
-    least = {key: min(n for i in asked if i.workload == key for _, n in i.pieces.values()) for key in names}
-    return SharedPricing(host, oracle.table(host, least), asked), oracle, host, splits, demand
+    classes = classes_of(pieces, splits, demand)
+    names = {item.workload for item in classes}
+    least = {key: min(n for i in classes if i.workload == key for _, n in i.pieces.values()) for key in names}
+    return SharedPricing(host, oracle.table(host, least), classes), oracle, host, splits, demand
 
 
 CLASSES = st.lists(

@@ -223,10 +223,10 @@ def test_what_if_decides_as_admit_and_changes_nothing(library, cluster, ask) -> 
     placer = Placer(library, cluster)
     placer.place_all(ask(f"r{i}") for i in range(4))
     before = placer.snapshot()
-    asked = placer.what_if(ask("new", "stats"))
+    foreseen = placer.what_if(ask("new", "stats"))
 
     assert placer.snapshot() == before
-    assert asked == placer.admit(ask("new", "stats"))
+    assert foreseen == placer.admit(ask("new", "stats"))
 
 
 def test_duplicate_ids_place_nothing(library, cluster, ask) -> None:

@@ -19,7 +19,7 @@ class Curves:
     name = "curves"
 
     def __init__(self, noise=0.0, late=0.0):
-        self.noise, self.late, self.asked, self.runs = noise, late, {}, 0
+        self.noise, self.late, self.seeds, self.runs = noise, late, {}, 0
 
     def mpps(self, ways):
         return 5.0 - 2.0 * 0.6**ways
@@ -30,7 +30,7 @@ class Curves:
         )
         load = (colocation.target.traffic.offered_mpps or 0.0) / self.mpps(18)
         self.runs += 1
-        self.asked.setdefault((ways, round(load, 6)), set()).add(seed)
+        self.seeds.setdefault((ways, round(load, 6)), set()).add(seed)
         noise = np.random.default_rng([seed, ways, round(1e6 * load)]).normal(size=2)
         factor = 1.0 + self.noise * noise[0]
         late = None if not load else (1.0 + self.late * noise[1]) / (1.0 - load)
@@ -53,8 +53,8 @@ def test_noise_asks_for_repeats_and_quiet_for_none():
     calm = profile_ways(["lpm"], MACHINE, testbed=quiet, latency=False)[0]
     shaky = profile_ways(["lpm"], MACHINE, testbed=noisy, latency=False)[0]
 
-    assert sum(len(seeds) > 1 for seeds in quiet.asked.values()) == 2
-    assert all(len(seeds) >= 3 for seeds in noisy.asked.values())
+    assert sum(len(seeds) > 1 for seeds in quiet.seeds.values()) == 2
+    assert all(len(seeds) >= 3 for seeds in noisy.seeds.values())
     assert [mpps for _, mpps in shaky.ways] == sorted(mpps for _, mpps in shaky.ways)
     assert shaky.mpps(18) == pytest.approx(calm.mpps(18), rel=0.02)
 

@@ -49,31 +49,31 @@ def scattered(library, ask):
 def test_nothing_moves_at_or_below_the_threshold(scattered) -> None:
     """Four servers where two would do are a gap of 100 %: a threshold of 100 % leaves all as it is."""
     before = scattered.snapshot()
-    found = reoptimise(scattered, threshold=1.0)
+    reoptimisation = reoptimise(scattered, threshold=1.0)
 
-    assert (found.servers_before, found.servers_planned, found.gap) == (4, 2, 1.0)
-    assert (found.migrated, found.moves) == (False, ())
+    assert (reoptimisation.servers_before, reoptimisation.servers_planned, reoptimisation.gap) == (4, 2, 1.0)
+    assert (reoptimisation.migrated, reoptimisation.moves) == (False, ())
     assert scattered.snapshot() == before
-    assert found.text == "4 servers, a fresh plan takes 2: gap 100.0 %, not above 100 %, nothing moved"
+    assert reoptimisation.text == "4 servers, a fresh plan takes 2: gap 100.0 %, not above 100 %, nothing moved"
 
 
 def test_above_the_threshold_the_plan_is_carried_out(scattered) -> None:
     """Two of four move, the fewest possible; the other two keep server and core; every SLO still holds."""
     before = {request.id: scattered.decision(request.id).assignments[0] for request in scattered.requests}
-    found = reoptimise(scattered, threshold=0.5)
+    reoptimisation = reoptimise(scattered, threshold=0.5)
     after = {request.id: scattered.decision(request.id).assignments[0] for request in scattered.requests}
-    moved = {move.request: move for move in found.moves}
+    moved = {move.request: move for move in reoptimisation.moves}
 
-    assert found.migrated
+    assert reoptimisation.migrated
     assert scattered.servers_used == 2
-    assert len(found.moves) == len(moved) == 2
+    assert len(reoptimisation.moves) == len(moved) == 2
     for name, item in after.items():
         if name in moved:
             assert (moved[name].source, moved[name].target) == (before[name].server, item.server)
         else:
             assert (item.server, item.core) == (before[name].server, before[name].core)
         assert item.low_mpps >= item.needed_mpps
-    assert json.loads(json.dumps(found.to_dict()))["moves"][0]["request"] in moved
+    assert json.loads(json.dumps(reoptimisation.to_dict()))["moves"][0]["request"] in moved
     assert reoptimise(scattered, threshold=0.0).migrated is False
 
 
@@ -85,10 +85,10 @@ def test_another_policy_may_plan(library, profiles, ask) -> None:
     for i in (0, 3, 4, 7):
         placer.remove(f"r{i}")
     before = placer.servers_used
-    found = reoptimise(placer, 0.0, "resq-milp")
+    reoptimisation = reoptimise(placer, 0.0, "resq-milp")
 
-    assert found.servers_planned <= before
-    assert placer.servers_used == (found.servers_planned if found.migrated else before)
+    assert reoptimisation.servers_planned <= before
+    assert placer.servers_used == (reoptimisation.servers_planned if reoptimisation.migrated else before)
     assert placer.policy.name == "resq-greedy"
     assert placer.admit(ask("late", "firewall")).accepted
 
@@ -106,12 +106,12 @@ def test_whatever_came_and_went_all_is_there_afterwards(library, seed) -> None:
     for request in generator.choice([request.id for request in placer.requests], size=12, replace=False):
         placer.remove(str(request))
     kept = placer.requests
-    found = reoptimise(placer, 0.0)
+    reoptimisation = reoptimise(placer, 0.0)
     seats = [(item.server, item.socket, item.core) for items in placer.layout().values() for item in items]
 
-    assert found.migrated
+    assert reoptimisation.migrated
     assert placer.requests == kept
-    assert placer.servers_used == found.servers_planned < found.servers_before
+    assert placer.servers_used == reoptimisation.servers_planned < reoptimisation.servers_before
     assert len(set(seats)) == len(seats)
     assert all(item.low_mpps >= item.needed_mpps - 1e-9 for items in placer.layout().values() for item in items)
 
@@ -126,9 +126,9 @@ def test_what_changes_while_it_plans_is_planned_again(scattered, ask) -> None:
                 came.append(scattered.admit(ask("late", "firewall")))
             return super().plan(host, demand)
 
-    found = reoptimise(scattered, 0.1, Slow)
+    reoptimisation = reoptimise(scattered, 0.1, Slow)
 
-    assert found.migrated
+    assert reoptimisation.migrated
     assert "late" in [request.id for request in scattered.requests]
     assert scattered.decision("late").assignments
 
@@ -138,10 +138,10 @@ def test_a_plan_that_places_less_is_not_carried_out(library, scattered) -> None:
     first_fit = Placer(library, Cluster.uniform(MACHINE, 1), "first-fit")
     for i in range(8):
         first_fit.admit(Request(f"r{i}", ("lpm",), SLO(min_share=0.9)))
-    found = reoptimise(first_fit, 0.0, "predicted")
+    reoptimisation = reoptimise(first_fit, 0.0, "predicted")
 
-    assert (found.servers_planned, found.migrated, found.gap) == (None, False, 0.0)
-    assert "does not place everything" in found.text
+    assert (reoptimisation.servers_planned, reoptimisation.migrated, reoptimisation.gap) == (None, False, 0.0)
+    assert "does not place everything" in reoptimisation.text
     assert len(first_fit.requests) == 8
 
 
@@ -164,15 +164,17 @@ def test_a_budget_of_moves_is_kept_and_the_larger_saves_more(worn) -> None:
     servers = []
     for most in (0, 1, 2, 4, 8, None):
         worn.restore(before)
-        found = reoptimise(worn, 0.0, max_moves=most)
-        assert most is None or len(found.moves) <= most
-        assert worn.servers_used == (found.servers_after if found.migrated else found.servers_before)
+        reoptimisation = reoptimise(worn, 0.0, max_moves=most)
+        assert most is None or len(reoptimisation.moves) <= most
+        assert worn.servers_used == (
+            reoptimisation.servers_after if reoptimisation.migrated else reoptimisation.servers_before
+        )
         assert worn.requests == kept
         assert all(item.low_mpps >= item.needed_mpps - 1e-9 for items in worn.layout().values() for item in items)
         servers.append(worn.servers_used)
 
     assert servers == sorted(servers, reverse=True)
-    assert servers[0] == found.servers_before > servers[2] > servers[-1] == found.servers_planned
+    assert servers[0] == reoptimisation.servers_before > servers[2] > servers[-1] == reoptimisation.servers_planned
 
 
 def test_moves_that_cost_more_than_they_save_are_not_made(worn) -> None:
@@ -182,9 +184,9 @@ def test_moves_that_cost_more_than_they_save_are_not_made(worn) -> None:
     assert (dear.migrated, dear.moves, worn.snapshot()) == (False, (), before)
     assert "not worth its moves" in dear.text
 
-    found = reoptimise(worn, 0.0, cost_per_move=0.1)
-    assert found.migrated
-    assert found.servers_before - found.servers_after > 0.1 * len(found.moves)
+    reoptimisation = reoptimise(worn, 0.0, cost_per_move=0.1)
+    assert reoptimisation.migrated
+    assert reoptimisation.servers_before - reoptimisation.servers_after > 0.1 * len(reoptimisation.moves)
 
 
 def test_a_negative_budget_or_cost_is_refused(worn) -> None:

@@ -29,9 +29,11 @@ def test_the_stand_in_presses_like_the_worst_and_suffers_like_the_worst(placer) 
     assert (worst.contentious.split("@")[0], worst.sensitive.split("@")[0]) == ("stats", "lpm")
 
     fire, lpm, stats = "firewall@64B,100000f", "lpm@64B,100000f", "stats@64B,100000f"
-    beside, known, like = placer.estimates.rates(MACHINE, [(fire, lpm, STRANGER), (fire, lpm, stats), (fire, lpm, lpm)])
-    assert beside[lpm] == known[lpm]
-    assert beside[fire] == known[fire]
+    beside, modelled, like = placer.estimates.rates(
+        MACHINE, [(fire, lpm, STRANGER), (fire, lpm, stats), (fire, lpm, lpm)]
+    )
+    assert beside[lpm] == modelled[lpm]
+    assert beside[fire] == modelled[fire]
     assert beside[STRANGER][0] < placer.estimates.solo_mpps(MACHINE, lpm)
     # firewall and lpm press on an lpm in its place
     assert beside[STRANGER] == like[lpm]

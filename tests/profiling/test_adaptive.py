@@ -188,18 +188,18 @@ def test_fixed_replicates_are_refused() -> None:
 
 def test_coordinates_lie_between_zero_and_one() -> None:
     """Every setting of the Sobol design has coordinates from 0 to 1, more pressure meaning more."""
-    found = coordinates(sobol(64, seed=3))
-    assert found.min() >= 0.0
-    assert found.max() <= 1.0 + 1e-9
+    points = coordinates(sobol(64, seed=3))
+    assert points.min() >= 0.0
+    assert points.max() <= 1.0 + 1e-9
 
 
 def test_noise_is_pooled_over_settings() -> None:
     """The pooled noise of many pairs is the noise they were drawn with."""
     generator = np.random.default_rng(1)
     pairs = [5.0 * scale * (1.0 + 0.03 * generator.standard_normal(2)) for scale in np.linspace(0.1, 1.0, 400)]
-    found = estimate_noise(pairs)
-    assert found.degrees == 400
-    assert found.relative == pytest.approx(0.03, rel=0.1)
+    noise = estimate_noise(pairs)
+    assert noise.degrees == 400
+    assert noise.relative == pytest.approx(0.03, rel=0.1)
     assert estimate_noise([[1.0], []]).relative == 0.0
 
 
@@ -257,8 +257,8 @@ def test_a_contradiction_is_measured_again_and_said() -> None:
 def test_settings_are_those_of_the_grid() -> None:
     """Nothing but points of the grid is asked for, the ends of every knob among the first."""
     points = {point.competitors for point in grid()}
-    asked = finished(ToyTestbed(), AdaptiveSettings(1e-6, budget=24)).colocations[1:]
-    assert {place.competitors for place in asked} <= points
-    sizes = {place.competitors[0].configuration["data_size_mib"] for place in asked[:16]}
+    places = finished(ToyTestbed(), AdaptiveSettings(1e-6, budget=24)).colocations[1:]
+    assert {place.competitors for place in places} <= points
+    sizes = {place.competitors[0].configuration["data_size_mib"] for place in places[:16]}
     assert {0.5, 64} <= sizes
-    assert {1, 7} <= {len(place.competitors) for place in asked[:16]}
+    assert {1, 7} <= {len(place.competitors) for place in places[:16]}

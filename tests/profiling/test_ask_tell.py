@@ -27,7 +27,7 @@ class InOrder:
         self.told.append((point, surprise))
 
 
-def asked(proposals: object, budget: int = 31) -> AdaptiveDesign:
+def proposed_design(proposals: object, budget: int = 31) -> AdaptiveDesign:
     """Run a design on the toy with these proposals."""
     settings = AdaptiveSettings(1e-6, budget=budget)
     design = AdaptiveDesign(Workload("lpm"), TOY_MACHINE, settings, proposals=proposals)  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ def asked(proposals: object, budget: int = 31) -> AdaptiveDesign:
 def test_proposals_are_measured_in_their_order_and_once() -> None:
     """After the opening, what is proposed is what is measured; a setting proposed again is not run again."""
     proposals = InOrder()
-    design = asked(proposals)
+    design = proposed_design(proposals)
     proposed = [point.competitors for point in sobol(64, seed=5)]
     assert [place.competitors for place in design.colocations[17:]] == proposed[: len(design.colocations) - 17]
     assert design.reason() is Reason.BUDGET
@@ -49,7 +49,7 @@ def test_proposals_are_measured_in_their_order_and_once() -> None:
 def test_each_proposal_hears_its_surprise() -> None:
     """Whoever proposes hears of every setting of his how far it was from what was foretold."""
     proposals = InOrder()
-    design = asked(proposals)
+    design = proposed_design(proposals)
     told = [point.competitors for point, _ in proposals.told]
     assert told == [place.competitors for place in design.colocations[17 : 17 + len(told)]]
     assert len(told) >= len(design.colocations) - 17 - 4
@@ -64,7 +64,7 @@ def test_a_proposer_that_repeats_itself_ends_the_design() -> None:
         def ask(self) -> Pressure:
             return sobol(64, seed=5)[0]
 
-    assert asked(Stubborn()).reason() is Reason.EXHAUSTED
+    assert proposed_design(Stubborn()).reason() is Reason.EXHAUSTED
 
 
 def test_an_optuna_sampler_proposes_settings() -> None:
@@ -74,7 +74,7 @@ def test_an_optuna_sampler_proposes_settings() -> None:
 
     def places() -> tuple[tuple[Workload, ...], ...]:
         study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=3))
-        design = asked(OptunaProposals(study), budget=26)
+        design = proposed_design(OptunaProposals(study), budget=26)
         done = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
         assert len(done) >= len(design.colocations) - 17 - 4
         return tuple(place.competitors for place in design.colocations)

@@ -182,11 +182,11 @@ def test_impossible_plans_are_refused():
 @given(seed=st.integers(0, 2**63), replicate=st.integers(0, 100))
 def test_run_seeds_are_safe_everywhere(seed, replicate):
     """A run's seed is exact as a float and differs from its neighbour's."""
-    found = run_seed(seed, "0123456789abcdef", replicate)
+    drawn_seed = run_seed(seed, "0123456789abcdef", replicate)
 
-    assert 0 <= found < 2**53
-    assert int(float(found)) == found
-    assert found != run_seed(seed, "0123456789abcdef", replicate + 1)
+    assert 0 <= drawn_seed < 2**53
+    assert int(float(drawn_seed)) == drawn_seed
+    assert drawn_seed != run_seed(seed, "0123456789abcdef", replicate + 1)
 
 
 def test_repetition_stops_when_stable_or_at_the_maximum():

@@ -22,17 +22,17 @@ def load(x: float) -> float:
 @pytest.mark.parametrize("shape", list(Shape)[::2])
 def test_throughput_against_ways_is_known_from_half_the_ways(shape: Shape) -> None:
     """Twenty ways are known within 1 % from at most twelve of them."""
-    found = refine(ways, MidpointRefinement(1, 20, step=1, shape=shape))
-    assert len(found.points) <= 12
-    assert all(abs(found(x) - ways(x)) <= 0.01 * ways(x) for x in range(1, 21))
+    curve = refine(ways, MidpointRefinement(1, 20, step=1, shape=shape))
+    assert len(curve.points) <= 12
+    assert all(abs(curve(x) - ways(x)) <= 0.01 * ways(x) for x in range(1, 21))
 
 
 @pytest.mark.parametrize("shape", [Shape.CONVEX, Shape.UNKNOWN])
 def test_latency_against_load_is_known_to_the_tolerance(shape: Shape) -> None:
     """Latency up to 90 % load is known within 2 % everywhere."""
-    found = refine(load, MidpointRefinement(0.1, 0.9, shape=shape, tolerance=0.02))
-    assert len(found.points) <= 25
-    assert max(abs(found(x) - load(x)) / load(x) for x in np.linspace(0.1, 0.9, 50).tolist()) <= 0.02
+    curve = refine(load, MidpointRefinement(0.1, 0.9, shape=shape, tolerance=0.02))
+    assert len(curve.points) <= 25
+    assert max(abs(curve(x) - load(x)) / load(x) for x in np.linspace(0.1, 0.9, 50).tolist()) <= 0.02
 
 
 def test_a_known_shape_never_costs_more_points() -> None:
@@ -62,10 +62,10 @@ def test_a_jump_ends_with_the_budget_or_the_step() -> None:
 
 def test_measurements_that_contradict_the_shape_are_named() -> None:
     """A curve said to be concave that sags is measured as one of unknown shape, and the point is listed."""
-    found = refine(lambda x: (x / 10.0) ** 2, MidpointRefinement(1, 20, step=1, shape=Shape.CONCAVE))
-    assert found.contradictions
-    assert found.shape is Shape.UNKNOWN
-    assert abs(found(10.0) - 1.0) <= 0.02
+    curve = refine(lambda x: (x / 10.0) ** 2, MidpointRefinement(1, 20, step=1, shape=Shape.CONCAVE))
+    assert curve.contradictions
+    assert curve.shape is Shape.UNKNOWN
+    assert abs(curve(10.0) - 1.0) <= 0.02
 
 
 @pytest.mark.parametrize(

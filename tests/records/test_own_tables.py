@@ -72,15 +72,15 @@ def test_metrics_that_cannot_be_are_told(table):
     with pytest.raises(ConfigurationError, match="line 2, column 'x': got '87', that is 87 1 of L3HIT"):
         import_table(table("p,x\n2,87\n"), {"machine": "m", "nf": "acl", "columns": columns})
     columns["x"] = {"metric": "L3HIT", "unit": "%"}
-    found = import_table(table("p,x\n2,87\n"), {"machine": "m", "nf": "acl", "columns": columns})
-    assert found.vectors("competition")["L3HIT"].tolist() == [0.87]
+    dataset = import_table(table("p,x\n2,87\n"), {"machine": "m", "nf": "acl", "columns": columns})
+    assert dataset.vectors("competition")["L3HIT"].tolist() == [0.87]
 
 
 def test_features_keep_their_unit(table):
     """The unit of a feature is part of the provenance."""
     columns = {"p": {"target": "throughput"}, "mtbr": {"feature": "match_density", "unit": "matches/MB"}}
-    found = import_table(table("p,mtbr\n2,600\n"), {"machine": "m", "nf": "ids", "columns": columns})
-    assert found.environment["import"]["units"] == {"traffic.match_density": "matches/MB"}
+    dataset = import_table(table("p,mtbr\n2,600\n"), {"machine": "m", "nf": "ids", "columns": columns})
+    assert dataset.environment["import"]["units"] == {"traffic.match_density": "matches/MB"}
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_latency_and_share_are_targets(table):
         1.0,
         "stated",
     )
-    known = import_table(path, {**share, "solo": {"value": 2.0}})
-    assert known.throughput.tolist() == [1.0, 1.6]
+    with_solo = import_table(path, {**share, "solo": {"value": 2.0}})
+    assert with_solo.throughput.tolist() == [1.0, 1.6]
     for column, words in (
         ({"target": "share", "unit": "us"}, "has no unit"),
         ({"target": "latency", "unit": "kpps"}, "no 'kpps'"),
@@ -170,7 +170,7 @@ def test_zeros_that_are_rounding_come_from_finer_columns(table, pcm_files):
     core = "0.60,1.20,0.50,1.20,2.00,8.00,0.75,0.40,0.0017,0.0067, 10 080,100,0,1200.00,1000.00,2000.00,"
     idle = core.replace("0.60,1.20,0.50", "0.00,0.00,0.00").replace("1200.00,1000.00", "2.00,4.00")
     assert core in text
-    found = read_pcm(table(text.replace(core, idle))).core(10)
-    assert [found[name] for name in ("EXEC", "FREQ", "IPC")] == pytest.approx([0.001, 0.002, 0.5])
+    core_vector = read_pcm(table(text.replace(core, idle))).core(10)
+    assert [core_vector[name] for name in ("EXEC", "FREQ", "IPC")] == pytest.approx([0.001, 0.002, 0.5])
     frame = read_pcm(pcm_files / "repeated-faults.csv").frame("core")
     assert np.allclose(frame["EXEC"], 0.6)

@@ -40,10 +40,10 @@ def bars(figure):
     """Return label of the place -> bars drawn there, as (top, height)."""
     axes = figure.axes[0]
     labels = [text.get_text().replace("\n", " ") for text in axes.get_xticklabels()]
-    found = {label: [] for label in labels}
+    bars_by_label = {label: [] for label in labels}
     for bar in axes.patches:
-        found[labels[round(bar.get_x() + bar.get_width() / 2)]].append((bar.get_y(), bar.get_height()))
-    return found
+        bars_by_label[labels[round(bar.get_x() + bar.get_width() / 2)]].append((bar.get_y(), bar.get_height()))
+    return bars_by_label
 
 
 def test_steps_lead_from_alone_to_predicted():

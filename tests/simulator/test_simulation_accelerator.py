@@ -69,9 +69,9 @@ def test_a_pipeline_hides_the_accelerator_behind_the_core():
 def test_a_light_user_gets_what_it_asks_for():
     """A user below its turn loses nothing, whatever the others queue."""
     light, heavy = own("light", core_ns=100, service_ns=200), own("heavy", core_ns=50, service_ns=400)
-    found = run(light, heavy, offered=[0.5, None])
-    assert found[0] == pytest.approx(0.5, rel=0.05)
-    assert found[1] == pytest.approx((1 - 0.5e-3 * 200) / 400 * 1e3, rel=0.03)
+    mpps = run(light, heavy, offered=[0.5, None])
+    assert mpps[0] == pytest.approx(0.5, rel=0.05)
+    assert mpps[1] == pytest.approx((1 - 0.5e-3 * 200) / 400 * 1e3, rel=0.03)
 
 
 def test_packets_without_a_request_pass():
@@ -83,8 +83,8 @@ def test_packets_without_a_request_pass():
 def test_latency_includes_the_time_at_the_accelerator():
     """A packet leaves after the accelerator has answered, also where the core went on meanwhile."""
     function = own("line", core_ns=100, service_ns=5000)
-    found = simulate(BROADWELL, seats(function, offered=[0.02]), seed=3, accesses=10_000).tenants[0]
-    assert found.latency_us["p50"] >= 5.1
+    tenant = simulate(BROADWELL, seats(function, offered=[0.02]), seed=3, accesses=10_000).tenants[0]
+    assert tenant.latency_us["p50"] >= 5.1
 
 
 @pytest.mark.parametrize(

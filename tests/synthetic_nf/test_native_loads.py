@@ -98,14 +98,14 @@ def test_every_write_is_found_in_the_lines_it_was_meant_for(program, pattern):
 
 def referenced_kib(pid: int, size_kib: int) -> int:
     """Recently used part of the competitor's data: the mapping of their size that is marked 'no hugepages'."""
-    found = []
+    sizes = []
     entry: dict[str, str] = {}
     for line in Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8").splitlines():
         name, _, rest = line.partition(":")
         entry[name] = rest
         if name == "VmFlags" and " nh" in rest and int(entry["Size"].split()[0]) == size_kib:
-            found.append(int(entry["Referenced"].split()[0]))
-    (referenced,) = found
+            sizes.append(int(entry["Referenced"].split()[0]))
+    (referenced,) = sizes
     return referenced
 
 

@@ -216,7 +216,7 @@ def children_of(pid: int) -> list[int]:
 
 def left_of(pid: int, tree: ProcessorTree) -> list[str]:
     """Return processes and groups that carry the mark of a run that `pid` started."""
-    processes = [str(found) for found, mark in marked_processes().items() if mark.pid == pid]
+    processes = [str(process) for process, mark in marked_processes().items() if mark.pid == pid]
     return processes + [str(path) for path in tree.root.glob("slomo-*") if f"-{pid}-" in path.name]
 
 

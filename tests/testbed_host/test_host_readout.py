@@ -210,6 +210,6 @@ def _serve_telemetry(listener: socket.socket) -> None:
     connection, _ = listener.accept()
     with connection:
         connection.send(b'{"version": "DPDK 22.11.11", "pid": 21995, "max_output_len": 16384}')
-        asked = connection.recv(1024).decode()
+        query = connection.recv(1024).decode()
         answers: dict[str, Callable[[], dict[str, Any]]] = {"/ethdev/stats,0": lambda: {"ipackets": 113422560}}
-        connection.send(json.dumps({asked.partition(",")[0]: answers[asked]()}).encode())
+        connection.send(json.dumps({query.partition(",")[0]: answers[query]()}).encode())

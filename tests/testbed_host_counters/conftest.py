@@ -105,7 +105,7 @@ class KernelLikeTree(ResctrlTree):
         settings = parse_schemata(self.read(name))
         for resource, domains in wanted.items():
             settings[resource] |= domains
-        lines = [f"    {r}:{';'.join(f'{d}={v}' for d, v in found.items())}" for r, found in settings.items()]
+        lines = [f"    {r}:{';'.join(f'{d}={v}' for d, v in masks.items())}" for r, masks in settings.items()]
         self._put(name, "\n".join(lines))
 
     def _refuse(self, why: str) -> None:

@@ -144,9 +144,9 @@ def test_tools_state_their_versions(host: Host) -> None:
     system = host(versions={"pkg-config": "22.11.4", "dpdk-testpmd": "x", "cc": "cc 12.2", "perf": "perf version 6.1"})
 
     assert equipment.dpdk(system).finding == "22.11.4, with testpmd"
-    found = {check.name: check for check in counting.tools(system)}
-    assert found["perf"].finding == "perf version 6.1"
-    assert found["pqos"].remedy == "apt-get install intel-cmt-cat"
+    checks = {check.name: check for check in counting.tools(system)}
+    assert checks["perf"].finding == "perf version 6.1"
+    assert checks["pqos"].remedy == "apt-get install intel-cmt-cat"
 
 
 def test_a_nic_far_from_the_cores_is_told(host: Host) -> None:
@@ -174,10 +174,10 @@ def test_two_levels_and_their_edge_are_found_in_a_noisy_curve() -> None:
         in_l2, in_any = min(1.0, 2.0 / size), min(1.0, 14.0 / size)
         curve.append(factor * (5.0 * in_l2 + 25.0 * (in_any - in_l2) + 100.0 * (1.0 - in_any)))
 
-    found = find_levels(sizes, curve, 2.0, 105.0)
+    levels = find_levels(sizes, curve, 2.0, 105.0)
 
-    assert found is not None
-    assert (found.llc_ns, found.dram_ns, found.cache_mib) == pytest.approx((25.0, 100.0, 14.0), rel=0.1)
+    assert levels is not None
+    assert (levels.llc_ns, levels.dram_ns, levels.cache_mib) == pytest.approx((25.0, 100.0, 14.0), rel=0.1)
 
 
 def test_a_flat_curve_has_no_edge() -> None:
@@ -196,11 +196,13 @@ def test_a_host_without_shared_cache_is_told_apart(host: Host) -> None:
     bare = MemoryCurve((1.0, 256.0), (5.0, 150.0), 5.0, None, 150.0, 2.0, 30.0)
 
     machine, origins = machine_of(this_system(), bare)
-    found = next(check for check in diagnose(host(), measure=lambda *_: bare).checks if check.name == "effective cache")
+    cache_check = next(
+        check for check in diagnose(host(), measure=lambda *_: bare).checks if check.name == "effective cache"
+    )
 
     assert (machine.dram_local_ns, origins["dram_local_ns"]) == (150.0, "measured")
     assert machine.llc_mib <= 2.0
-    assert "no shared cache" in found.finding
+    assert "no shared cache" in cache_check.finding
 
 
 def test_the_machine_written_is_one_the_simulator_takes(tmp_path: Path) -> None:
@@ -270,8 +272,10 @@ def test_doctor_prints_json_and_ends_with_0_or_1(
 ) -> None:
     """A failed check is exit code 1; the document names every check."""
     for status, code in ((Status.FAIL, 1), (Status.WARN, 0)):
-        found = Diagnosis((Check("equipment", "cores", status, "1", "more"),), None)
-        monkeypatch.setattr("slomo.testbed.host.doctor.diagnosis.diagnose", lambda *_, found=found, **__: found)
+        diagnosis = Diagnosis((Check("equipment", "cores", status, "1", "more"),), None)
+        monkeypatch.setattr(
+            "slomo.testbed.host.doctor.diagnosis.diagnose", lambda *_, diagnosis=diagnosis, **__: diagnosis
+        )
 
         assert main(["doctor", "--quick", "--json"]) == code
         document = json.loads(capsys.readouterr().out)

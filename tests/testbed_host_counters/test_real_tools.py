@@ -52,12 +52,12 @@ def test_what_perf_really_prints_is_read() -> None:
         pytest.skip(f"perf may not count here: {finished.last_words()}")
     lines = finished.stderr.splitlines()
 
-    found = counted(lines, "cpu")
+    counts = counted(lines, "cpu")
 
-    assert found[("0", "cpu-clock")] > 0.0
+    assert counts[("0", "cpu-clock")] > 0.0
     assert enabled_s(lines) > 0.04
     unsupported = [json.loads(line)["event"] for line in lines if "<not supported>" in line]
-    assert not {event for _, event in found} & set(unsupported)
+    assert not {event for _, event in counts} & set(unsupported)
 
 
 @pytest.fixture
@@ -88,9 +88,9 @@ def test_packets_really_reach_another_process(
             deadline = time.monotonic() + 15.0
             while generator.statistics().received_packets == 0 and time.monotonic() < deadline:
                 time.sleep(0.05)
-            found = generator.statistics()
+            statistics = generator.statistics()
         finally:
             generator.stop()
     shutil.rmtree(f"/var/run/dpdk/slomo-test-{os.getpid()}", ignore_errors=True)
 
-    assert 0 < found.received_packets <= found.sent_packets
+    assert 0 < statistics.received_packets <= statistics.sent_packets

@@ -53,11 +53,11 @@ def test_testpmd_tells_the_statistics_of_its_port(program: Program) -> None:
     generator = TestpmdGenerator(memif("/run/x.sock"), core=1, hugepages=False)
 
     generator.start(FLOWS)
-    found = generator.statistics()
+    statistics = generator.statistics()
     generator.stop()
 
-    assert found.sent_packets < 200
-    assert (found.sent_mpps, found.received_mpps) == (3.0, 2.0)
+    assert statistics.sent_packets < 200
+    assert (statistics.sent_mpps, statistics.received_mpps) == (3.0, 2.0)
     with pytest.raises(TestbedError, match="does not run"):
         generator.statistics()
 
@@ -68,10 +68,10 @@ def test_a_replay_reads_the_port_behind_the_capture(program: Program, tmp_path: 
     generator = PcapReplay("net_memif0,role=client", core=1, folder=tmp_path / "captures", hugepages=False)
 
     generator.start(ZIPF)
-    found = generator.statistics()
+    statistics = generator.statistics()
     generator.stop()
 
-    assert found.sent_packets >= 200
+    assert statistics.sent_packets >= 200
     (capture,) = (tmp_path / "captures").glob("*.pcap")
     assert count_frames(capture) == 65_536
 
@@ -345,7 +345,7 @@ def test_trex_sends_a_stream_of_flows_and_measures_latency() -> None:
     generator = TrexGenerator("gen1", api=package)
 
     generator.start(Traffic(packet_size_b=128, flow_count=500, offered_mpps=2.0))
-    found = generator.statistics()
+    statistics = generator.statistics()
     generator.stop()
 
     load, probe = clients[0].streams
@@ -355,8 +355,8 @@ def test_trex_sends_a_stream_of_flows_and_measures_latency() -> None:
     assert len(load["packet"]["pkt_buffer"]) == 124
     assert load["packet"]["pkt_buffer"][12:14] == b"\x08\x00"
     assert probe["flow_stats"]["pg_id"] == 7
-    assert (found.sent_packets, found.received_packets, found.received_mpps) == (10, 9, 1.0)
-    assert found.latency_us == {"mean": 12.5, "max": 99.0}
+    assert (statistics.sent_packets, statistics.received_packets, statistics.received_mpps) == (10, 9, 1.0)
+    assert statistics.latency_us == {"mean": 12.5, "max": 99.0}
     assert clients[0].told[-3:] == ["stop", "release", "disconnect"]
 
 
