@@ -4,7 +4,9 @@
 
 Two NFs, then four, drawn from the shipped ones share core 0 under CFS; FlowStats, which reads most, has core
 1. Models are those of the shipped dataset of the E5-2620 v4, which never saw a shared core. Aim: mean error of at
-most 3 %.
+most 3 %. A window of 240 ms cuts turns of 6 to 13 ms, which alone moves what is counted by up to a tenth; so what an NF
+served is divided by the core's time that it had in the window and taken times its fair part; the error of the plain
+count is printed beside.
 """
 
 import argparse
@@ -26,15 +28,16 @@ NOISE = Workload("flowstats")
 AIM_PERCENT = 3.0
 
 
-def simulated(names: list[str], seed: int) -> list[float]:
-    """Return what each NF of core 0 serves in the simulation [Mpps]."""
+def simulated(names: list[str], seed: int) -> tuple[list[float], list[float]]:
+    """Return what each NF of core 0 serves in the simulation [Mpps]: with its fair part of the core, and as counted."""
     stages = [ChainStage(f"nf{i}", 0, workload=Workload(name)) for i, name in enumerate(names)]
     stages.append(ChainStage("noise", 1, workload=NOISE))
     chains = tuple(ServiceChain(f"to-{stage.name}", (stage.name,)) for stage in stages)
     system = ChainSystem(tuple(stages), chains, machine=MACHINE, queue_capacity=2048)
-    # whole periods of CFS: 24 ms
     result = simulate_chains(system, "cfs", duration_ms=240.0, warm_ms=96.0, seed=seed)
-    return [result.chains[f"to-nf{i}"].throughput_mpps for i in range(len(names))]
+    counted = [result.chains[f"to-nf{i}"].throughput_mpps for i in range(len(names))]
+    times = [result.stages[f"nf{i}"].cpu_share * len(names) for i in range(len(names))]
+    return [mpps / time for mpps, time in zip(counted, times, strict=True)], counted
 
 
 def main() -> int:
@@ -50,20 +53,23 @@ def main() -> int:
         errors = []
         for mix in range(given.mixes):
             here = [str(name) for name in rng.choice(names, size, replace=False)]
-            truth = simulated(here, mix)
+            truth, counted = simulated(here, mix)
             for i, name in enumerate(here):
                 others = [*here[:i], *here[i + 1 :]]
                 guess = slomo.predict(name, [NOISE], library, machine=MACHINE, shares_core_with=others)
                 inside = guess.interval[0] <= truth[i] <= guess.interval[1]
-                errors.append((100 * (guess.throughput_mpps / truth[i] - 1), inside))
+                plain = 100 * (guess.throughput_mpps / counted[i] - 1)
+                errors.append((100 * (guess.throughput_mpps / truth[i] - 1), inside, plain))
                 print(f"{name:20} with {', '.join(others):40} {truth[i]:7.3f} {errors[-1][0]:+6.2f} %", flush=True)
-        values = np.abs([error for error, _ in errors])
-        held = 100 * np.mean([inside for _, inside in errors])
+        values = np.abs([error for error, _, _ in errors])
+        held = 100 * np.mean([inside for _, inside, _ in errors])
         verdict = "" if values.mean() <= AIM_PERCENT else "OFF"
         missed |= bool(verdict)
+        plain = np.mean(np.abs([plain for _, _, plain in errors]))
         print(
             f"{size} on a core: mean {values.mean():.2f} % (aim {AIM_PERCENT:g}), p95 {np.percentile(values, 95):.2f}, "
-            f"bias {np.mean([error for error, _ in errors]):+.2f} %, 90 % intervals hold {held:.0f} % {verdict}"
+            f"bias {np.mean([error for error, _, _ in errors]):+.2f} %, 90 % intervals hold {held:.0f} %, "
+            f"as counted mean {plain:.2f} % {verdict}"
         )
     return int(missed)
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import slomo
 from slomo.equilibrium.memo import JointMemo
 from slomo.equilibrium.server import TRIES, joint_vectors, solve_joint
 from slomo.errors import InvalidValueError, UnknownNameError
@@ -271,3 +272,18 @@ def test_results_are_plain_data(server_library):
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert [tenant["target"] for tenant in data["tenants"]] == ["lpm", "stats"]
     assert "lpm" in found._repr_html_()
+
+
+def test_who_waits_for_its_turn_finds_less_in_the_cache(server_library):
+    """Half of a core's time meets twice the neighbour's accesses per own one: as two of it on a whole core."""
+    how = {"machine": MACHINE, "method": "equilibrium"}
+    shared = slomo.predict("lpm", ["stats"], server_library, shares_core_with=["nat"], **how)
+    once, twice = (
+        slomo.predict("lpm", ["nat", *["stats"] * many], server_library, **how).throughput_mpps for many in (1, 2)
+    )
+
+    assert 2.0 * shared.throughput_mpps < 0.99 * once
+    assert 2.0 * shared.throughput_mpps == pytest.approx(twice, rel=0.06)
+    low, high = shared.interval
+    assert low < shared.throughput_mpps < high
+    assert shared.verdict is Verdict.SUPPORTED
