@@ -21,8 +21,9 @@ class PressureSettings:
         Marks as shares of the queue's capacity, 0 to 1, low below high.
     waiting_us : float
         An NF is overloaded only if packets wait longer than this [us].
-    mark_above : float
-        Share of the capacity above which the smoothed queue gets packets of responsive flows marked (ECN).
+    mark_between : float
+        How far from the low mark to the high one the smoothed queue is when packets of responsive flows are marked
+        (ECN), 0 to 1; three quarters in the authors' code (OpenNetVM, branch nfvnice-reinforce).
     smoothing : float
         Weight of the latest length in the smoothed one, above 0, at most 1 (RFC 3168 and RED: a moving average).
 
@@ -41,7 +42,7 @@ class PressureSettings:
     high_water: float = 0.8
     low_water: float = 0.6
     waiting_us: float = 100.0
-    mark_above: float = 0.3
+    mark_between: float = 0.75
     smoothing: float = 0.1
 
     def __post_init__(self) -> None:
@@ -50,6 +51,11 @@ class PressureSettings:
                 f"water marks are {self.low_water:g} (low) and {self.high_water:g} (high) of a queue, "
                 f"needed 0 < low < high <= 1"
             )
+
+    @property
+    def mark_above(self) -> float:
+        """Share of the capacity above which packets are marked."""
+        return self.low_water + self.mark_between * (self.high_water - self.low_water)
 
 
 @dataclass(frozen=True)

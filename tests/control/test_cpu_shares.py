@@ -130,9 +130,9 @@ def test_the_first_nf_of_a_chain_needs_no_pressure() -> None:
 def test_marks_follow_the_smoothed_queue() -> None:
     """One long moment marks nobody; a queue that stays long gets packets marked."""
     settings = PressureSettings()
-    marks, state = press_back(CHAINS, queues(nf2=70), BackPressure(), settings)
+    marks, state = press_back(CHAINS, queues(nf2=78), BackPressure(), settings)
     assert marks.marking == frozenset()
-    for _ in range(20):
-        marks, state = press_back(CHAINS, queues(nf2=70), state, settings)
+    for _ in range(40):
+        marks, state = press_back(CHAINS, queues(nf2=78), state, settings)
 
     assert marks.marking == {"nf2"}

@@ -164,7 +164,7 @@ def test_responsive_source_gives_way() -> None:
 
 def test_marks_halve_before_losses() -> None:
     """With ECN the responsive source fills a slow stage's ring to the mark and loses nothing."""
-    text = "queue: {capacity: 1024}\nstages: {z: {cycles: 50, core: 1}, a: {cycles: 9000, core: 0}}\n"
+    text = "queue: {capacity: 256}\nstages: {z: {cycles: 50, core: 1}, a: {cycles: 9000, core: 0}}\n"
     text += "chains: {t: {stages: [z, a], kind: tcp, gbps: 8, packet_size_b: 1500}}"
     nice = play(text, pressure=True, duration_ms=300.0, warm_ms=40.0).chains["t"]
 

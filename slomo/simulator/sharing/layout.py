@@ -255,7 +255,8 @@ def _settings(machine: Machine, system: ChainSystem, scheduler: Scheduler, manag
     row[h.E_TICK], row[h.E_SCAN] = 1e6 * scheduler.tick_ms, 1e3 * manager.scan_us
     row[h.E_NEXT_SCAN] = row[h.E_SCAN]
     row[h.E_PRESSURE], row[h.E_WAITING] = manager.pressure, 1e3 * manager.waiting_us
-    row[h.E_MARK_ABOVE] = manager.mark_above if manager.pressure else np.inf
+    mark = system.low_water + manager.mark_between * (system.high_water - system.low_water)
+    row[h.E_MARK_ABOVE] = mark if manager.pressure else np.inf
     row[h.E_SMOOTHING] = manager.smoothing
     row[h.E_WIRE_BACKLOG], row[h.E_SLACK], row[h.E_BATCH] = WIRE_BACKLOG_NS, SLACK_NS, BATCH
     row[h.E_STORAGE_NS_PER_B] = 1e3 / system.storage.mb_per_s

@@ -103,8 +103,9 @@ class Manager:
         Whether it presses back: drops at a chain's entry, flags upstream stages, blocks on full outputs, marks (ECN).
     waiting_us : float
         A stage is overloaded only if packets wait longer than this [us].
-    mark_above, smoothing : float
-        Share of a ring above which its smoothed length gets packets marked, and the weight of the latest length.
+    mark_between, smoothing : float
+        How far from a ring's low mark to its high one its smoothed length is when packets are marked, and the weight of
+        the latest length.
     scan_us : float
         Time between two looks at the rings [us].
 
@@ -116,6 +117,6 @@ class Manager:
 
     pressure: bool = False
     waiting_us: float = 100.0
-    mark_above: float = 0.3
+    mark_between: float = 0.75
     smoothing: float = 0.1
     scan_us: float = 10.0
