@@ -100,12 +100,11 @@ void chain_source_offer(struct chain_source *source, uint64_t now_ticks, const b
 
 		entry->due = due;
 		entry->counters.offered += count;
-		hop->offered += count;
-		if (pressed[c]) {
+		if (pressed[c]) { /* no load of the first stage, which never sees them: weights are by what may be worked on */
 			entry->counters.refused += count;
-			hop->lost += count;
 			continue;
 		}
+		hop->offered += count;
 		put = let_in(source, c, count, now_ticks);
 		entry->counters.entry_lost += count - put;
 		hop->lost += count - put;

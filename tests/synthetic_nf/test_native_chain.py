@@ -65,6 +65,8 @@ def test_marks_stop_a_chain_at_its_entry(portable):
     (web,) = run.end["chains"]
     assert run.end["presses"] > 0
     assert web["refused"] > web["delivered"]
+    # what is refused is no arrival, and no load, of the first stage
+    assert run.end["stages"][0]["offered"] == web["offered"] - web["refused"]
     looks = [line for line in run.lines if line["event"] == "observe"]
     assert any(look["stopped"] == [1] for look in looks)
 
