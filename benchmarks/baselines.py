@@ -6,6 +6,7 @@ a line to it, their authors drew curves. Both forms are trained on the same rows
 Target: the default at least twice as good as the better form of each.
 
     python benchmarks/baselines.py                      the shipped grids, 210 mixes of the test stream a machine
+    python benchmarks/baselines.py --quick              60 runs, 70 mixes, one machine
     python benchmarks/baselines.py --runs 60            60 runs per function, drawn from the grid at random
     python benchmarks/baselines.py --design slomo-grid --runs 60    profiles on SLOMO's published levels instead
 """
@@ -35,11 +36,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--machine", action="append", choices=MACHINES, help="repeatable")
     parser.add_argument("--runs", type=int, help="runs per network function; the whole grid by default")
     parser.add_argument("--design", default="grid", choices=("grid", "slomo-grid"))
-    parser.add_argument("--mixes", type=int, default=210)
+    parser.add_argument("--mixes", type=int, help="mixes to judge on, 210 by default")
+    parser.add_argument("--quick", action="store_true", help="silver-4110, 60 runs and 70 mixes, unless said")
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--store", type=Path, help="folder that keeps the runs")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.quick:
+        given.machine, given.runs = given.machine or ["silver-4110"], given.runs or 60
+    given.mixes = given.mixes or (70 if given.quick else 210)
+    return given
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ no more than 1.5 times the median width that the cell had before intervals knew 
 
     python benchmarks/coverage.py                       the full measurement (three machines; half an hour on two cores)
     python benchmarks/coverage.py --machine silver-4110 --profile grid
+    python benchmarks/coverage.py --quick               one machine and profile, 70 unlike mixes, few like ones
     python benchmarks/coverage.py --store DIR           keeps every run; go on where it stopped
 """
 
@@ -46,6 +47,8 @@ METHODS = ("default", "equilibrium")
 #: Judged: cells of this many predictions, within these shares; per function at least this one.
 ENOUGH, LEAST, MOST, LEAST_PER_NF = 60, 85.0, 95.0, 80.0
 WIDER = 1.5
+#: Most like neighbours in the quick measurement.
+SMALL = 2
 BEFORE = Path(__file__).with_name("coverage_before.json")
 
 
@@ -63,12 +66,17 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machine", action="append", choices=MACHINES, help="repeatable")
     parser.add_argument("--profile", action="append", choices=PROFILES, help="repeatable")
-    parser.add_argument("--mixes", type=int, default=210, help="unlike mixes to judge on")
+    parser.add_argument("--mixes", type=int, help="unlike mixes to judge on, 210 by default")
+    parser.add_argument("--quick", action="store_true", help="silver-4110 with 60 runs, fewer mixes, unless said")
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--store", type=Path, help="folder that keeps the runs")
     parser.add_argument("--json", type=Path, help="write all cells to this file")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.quick:
+        given.machine, given.profile = given.machine or ["silver-4110"], given.profile or ["60 runs"]
+    given.mixes = given.mixes or (70 if given.quick else 210)
+    return given
 
 
 def main() -> int:
@@ -106,7 +114,12 @@ def judged_mixes(machine: str, given: argparse.Namespace) -> ProfileDataset:
         for one in names
         for other in names
     )
-    plan = ExperimentPlan("like", tuple(mix for mix in like if stream_of(mix) == "test"), seed=given.seed)
+    once = {
+        mix.key: mix for mix in like if stream_of(mix) == "test"
+    }  # one beside one, the other way round: the same mix
+    if given.quick:  # few neighbours are the commonest questions
+        once = {key: mix for key, mix in once.items() if len(mix.competitors) <= SMALL}
+    plan = ExperimentPlan("like", tuple(once.values()), seed=given.seed)
     return run(unlike, machine, given).merge(run(plan, machine, given))
 
 

@@ -25,6 +25,7 @@ from slomo.models.nf_model import NFModel
 from slomo.models.responses.service_time import DENSITY, ServiceTime
 from slomo.prediction.manner import check_coverage
 from slomo.records.dataset import ProfileDataset
+from slomo.training.choice import candidates
 
 Floats = NDArray[np.float64]
 #: Features of a row that say what others do at the accelerator.
@@ -116,6 +117,8 @@ class RowsManner:
 def best_family(model: NFModel) -> str:
     """Return the family with the smallest error in cross-validation on the rows the model was trained on.
 
+    Of equals, as where throughput never changes, the first that training would choose.
+
     Raises
     ------
     UnsupportedPredictionError
@@ -130,7 +133,8 @@ def best_family(model: NFModel) -> str:
         raise UnsupportedPredictionError(
             f"no model of '{model.workload.nf}' was cross-validated", hint="train again, on 8 rows or more"
         )
-    return min(errors, key=lambda name: float(errors[name]))
+    preferred = [name for name in candidates(model) if name in errors]
+    return min(dict.fromkeys([*preferred, *errors]), key=lambda name: float(errors[name]))
 
 
 def predict_rows(

@@ -1,6 +1,7 @@
 """Training: what is fitted, what is not, and how well it predicts mixes that were never run."""
 
 import filecmp
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,13 @@ import pandas as pd
 import pytest
 
 from slomo.errors import InvalidValueError, MissingMetricError, UnknownNameError
+from slomo.models.intervals import symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.neighbourhood import beside
 from slomo.records.dataset import ProfileDataset
 from slomo.training.calibration import mix_rows, predict_mixes
 from slomo.training.families.registry import make_families, make_family, model_names
+from slomo.training.remarks import remarks
 from slomo.training.training import train
 
 
@@ -49,6 +52,18 @@ def test_intervals_hold_what_they_state(toy_library: ModelLibrary, toy_mixes: Pr
             low, high = model.calibration[name].interval_mpps(predicted[here], model.solo_mpps, 0.9, kind)
             inside[here] = (low <= rows.mpps[here]) & (rows.mpps[here] <= high)
         assert 0.88 < inside.mean() < 0.98
+
+
+def test_remarks_say_what_a_model_lacks(toy_library: ModelLibrary) -> None:
+    """Nothing is said of a good model; rows missing for intervals, and rows that are all alike, are."""
+    model = toy_library.find("lpm")
+    few = {name: symmetric(np.array([0.1, 0.2]), "cross-validation") for name in model.calibration}
+    alike = {**model.manifest, "rows": {"settings": 9, "throughputs": 1, "fitted": 12}}
+    assert remarks(model) == ()
+    (lacking,) = remarks(replace(model, calibration=few))
+    assert lacking.startswith("intervals of 90 % need 5 more rows than the 4 there are")
+    (nothing,) = remarks(replace(model, manifest=alike))
+    assert nothing == "its throughput is the same in all 12 rows: there is nothing to learn from them"
 
 
 def test_mixes_are_never_fitted(toy_profile: ProfileDataset, toy_library: ModelLibrary) -> None:
