@@ -6,6 +6,7 @@ Everything is made once and kept in a folder of the user's cache; the next start
 import os
 import random
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
@@ -36,8 +37,6 @@ def demo_models(say: Say) -> Path:
     ConfigurationError
         Where the datasets are not there.
     """
-    from importlib.metadata import version
-
     folder = _cache() / f"demo-models-{version('slomo')}"
     if (folder / "library.json").is_file():
         return folder

@@ -5,17 +5,25 @@ The placement room knows no testbed; here it is handed one (the simulator by def
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from slomo.errors import UnknownNameError
+from slomo.models.library import load_library
+from slomo.placement.online.placer import Placer
+from slomo.placement.over_time.judge import Judge, asked_times
+from slomo.placement.policies.registry import policy_class
+from slomo.placement.problem.documents import read_cluster, read_requests
+from slomo.placement.problem.way_profiles import load_profiles
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import DEFAULT_MODEL, model_named
+from slomo.vocabulary.machine import load_machine
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
-    from slomo.placement.online.placer import Placer
     from slomo.placement.online.settings import DecisionOptions
-    from slomo.placement.over_time.judge import Judge, Judgement
+    from slomo.placement.over_time.judge import Judgement
     from slomo.placement.problem.cluster import Cluster
     from slomo.placement.problem.request import Request
     from slomo.placement.problem.way_profiles import InstanceProfile
@@ -33,7 +41,7 @@ def place(
     *,
     profiles: "Sequence[InstanceProfile] | str | Path" = (),
     **options: "Unpack[DecisionOptions]",
-) -> "Placer":
+) -> Placer:
     """Place requests on an empty cluster.
 
     Parameters
@@ -55,11 +63,6 @@ def place(
     ConfigurationError, UnknownNameError, InvalidValueError
         For files, names and numbers that make no sense.
     """
-    from slomo.models.library import load_library
-    from slomo.placement.online.placer import Placer
-    from slomo.placement.problem.documents import read_cluster, read_requests
-    from slomo.placement.problem.way_profiles import load_profiles
-
     servers = read_cluster(cluster) if isinstance(cluster, (str, Path)) else cluster
     batch = read_requests(requests) if isinstance(requests, (str, Path)) else tuple(requests)
     opened = load_library(library) if isinstance(library, (str, Path)) else library
@@ -76,7 +79,7 @@ def make_judge(
     *,
     machines: "Iterable[Machine]" = (),
     seed: int = 0,
-) -> "Judge":
+) -> Judge:
     """Return a judge that runs mixes on a testbed; `simulated` stands for a simulator of each machine type.
 
     Parameters
@@ -95,13 +98,11 @@ def make_judge(
     >>> make_judge().mixes_run
     0
     """
-    from slomo.placement.over_time.judge import Judge
-
     functions, made = tuple(own), dict[str, "Testbed"]()
     given = {machine.name: machine for machine in machines}
 
     def known(name: str) -> "Machine":
-        return given.get(name) or _machine(name)
+        return given.get(name) or load_machine(name)
 
     def run(colocation: Colocation) -> "RunRecord":
         from slomo.testbed.registry import make_testbed
@@ -120,7 +121,7 @@ def compare(
     policies: Sequence[str],
     *,
     profiles: "Sequence[InstanceProfile]" = (),
-    judge: "Judge | None" = None,
+    judge: Judge | None = None,
     **options: "Unpack[DecisionOptions]",
 ) -> "list[Judgement]":
     """Place the same requests by several policies, and judge all of them by the same truth.
@@ -139,11 +140,6 @@ def compare(
     UnknownNameError
         For a policy there is none of.
     """
-    from dataclasses import replace
-
-    from slomo.placement.online.placer import Placer
-    from slomo.placement.over_time.judge import asked_times
-
     made = judge or make_judge(machines=cluster.machine_types.values())
     found = []
     for policy in policies:
@@ -166,16 +162,7 @@ def check_model(library: "ModelLibrary", policy: str, model: str) -> None:
     UnknownNameError
         With the nearest model there is; also for a policy there is none of.
     """
-    from slomo.errors import UnknownNameError
-    from slomo.placement.policies.registry import policy_class
-
     kind = policy_class(policy)
     names = {name for model_of_nf in library.values() for name in model_of_nf.sensitivity}
     if kind.predicts and kind.model is None and names and model not in (*names, DEFAULT_MODEL):
         raise UnknownNameError("model in the library", model, names)
-
-
-def _machine(name: str) -> "Machine":
-    from slomo.vocabulary.machine import load_machine
-
-    return load_machine(name)

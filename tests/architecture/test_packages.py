@@ -47,12 +47,10 @@ DEFERRED = {
     "errors.py": "only a wrong name looks for the nearest",
     "plugins.py": "what is built in needs no list of what is installed, which loads the e-mail parser",
     "testbed/registry.py": "a registry imports what is asked for",
-    "testbed/host/counters/registry.py": "a registry imports what is asked for",
     "workflow/predict.py": "the front door: a question is imported when it is asked",
-    "workflow/place.py": "placement's verbs load what each needs",
     "models/functions/trees.py": "the compiled kernel is loaded for large batches only",
+    "workflow/place.py": "a testbed is loaded by whoever checks what was placed, with pandas",
     "placement/chains/predicted.py": "one policy of five solves servers",
-    "service/": "the demonstration trains; the service does without",
     "simulator/engine.py": "the kernel is compiled when it is first run",
     "simulator/sharing/engine.py": "the kernel is compiled when it is first run",
 }

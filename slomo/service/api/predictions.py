@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slomo.errors import InvalidValueError
+from slomo.prediction.predictor import Predictor
 from slomo.prediction.result import label
 from slomo.service.door.bodies import PredictionAnswer, PredictionColumns, QuestionBody, Questions, WhatIf
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 from slomo.service.knowledge.outcomes import corrected, corrected_columns
+from slomo.workflow.names import named
 
 if TYPE_CHECKING:
     from slomo.prediction.result import Prediction
@@ -75,9 +77,6 @@ def together(
     InvalidValueError
         For more tenants than the socket has cores.
     """
-    from slomo.prediction.predictor import Predictor
-    from slomo.workflow.names import named
-
     names = [item for text in tenants for item in named(text)]
     if len(names) > MOST_TENANTS:
         raise InvalidValueError(f"{len(names)} tenants on one socket, at most {MOST_TENANTS} can be asked about")

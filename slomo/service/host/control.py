@@ -4,8 +4,9 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
-from slomo.errors import SlomoError
+from slomo.errors import SlomoError, UnknownNameError
 from slomo.vocabulary.machine import machine_names
+from slomo.vocabulary.network_function import network_function_names
 from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.acting.control import ControlConfiguration, control_from, control_status, run_control
 
@@ -33,9 +34,6 @@ def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
     >>> configuration_of({"tenants": [{"workload": "lpm", "slo": 0.9}], "name": "a"}).tenants[0][0]
     '0:lpm'
     """
-    from slomo.errors import UnknownNameError
-    from slomo.vocabulary.network_function import network_function_names
-
     machine = document.get("machine", "e5-2620v4")
     if machine not in machine_names():
         raise UnknownNameError("machine", machine, machine_names())

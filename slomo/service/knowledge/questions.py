@@ -31,6 +31,7 @@ from slomo.prediction.result import SCHEMA_VERSION, label
 from slomo.prediction.tenants import check_cores, tenant_of
 from slomo.service.door.bodies import QuestionBody, Questions
 from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.workflow.predict import predict
 
 #: Encoded answers that are kept, at most; the oldest go first.
 MOST_KEPT = 20_000
@@ -232,8 +233,6 @@ class ServiceAnswers:
         SlomoError
             As the library says.
         """
-        from slomo.workflow.predict import predict
-
         found = predict(
             question.target,
             question.competitors,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from slomo.errors import TestbedError
 from slomo.plugins import load_plugin, require_name
 from slomo.testbed.host.counters.base import CounterReader
+from slomo.testbed.host.counters.combined import CombinedReader
 
 #: Entry points under which other packages give readers.
 GROUP = "slomo.counter_readers"
@@ -81,8 +82,6 @@ def _named(name: str, table: Mapping[str, str]) -> CounterReader:
     ]
     if len(members) == 1:
         return members[0]
-    from slomo.testbed.host.counters.combined import CombinedReader
-
     return CombinedReader(members)
 
 
