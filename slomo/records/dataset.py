@@ -368,13 +368,9 @@ def _conflict(again: pd.DataFrame) -> str:
     lines = [
         f"  {name}: {first[name]} | {twin[name]}"
         for name in again.columns
-        if first[name] != twin[name] and not _both_missing(first[name], twin[name])
+        if first[name] != twin[name] and not (_plain(first[name]) is None and _plain(twin[name]) is None)
     ]
     what = f"run {first[schema.RUN_KEY]} of '{first[schema.TARGET]}' on {first[schema.MACHINE]}"
     return f"these measurements must not be merged, {what} has other numbers (first | second):\n" + "\n".join(
         lines[:12]
     )
-
-
-def _both_missing(left: Any, right: Any) -> bool:
-    return _plain(left) is None and _plain(right) is None

@@ -105,7 +105,8 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
     """Return the row of a measurement, about its target."""
     solo = not measurement.colocation.competitors
     plan = plan_of(measurement.colocation) if plan is None or solo else plan
-    provenance, nothing = measurement.provenance, _no_pressure(measurement.contentiousness)
+    provenance, own = measurement.provenance, measurement.contentiousness
+    nothing = MetricVector(no_pressure(felt=any(name in own for name in FELT)))
     return {
         **colocation_columns(measurement.colocation, plan),
         schema.TENANT: 0,
@@ -223,10 +224,6 @@ def _beside(records: Sequence[RunRecord]) -> MetricVector:
         except MissingMetricError:
             continue
     return MetricVector(values, scope=Scope.SOCKET)
-
-
-def _no_pressure(own: MetricVector) -> MetricVector:
-    return MetricVector(no_pressure(felt=any(name in own for name in FELT)))
 
 
 def _vector_columns(prefix: str, vector: MetricVector | None) -> Row:

@@ -130,7 +130,8 @@ def check_frame(frame: pd.DataFrame, source: str = "dataset", lines: Sequence[in
     place = _Place(source, lines)
     order = [*BASE_COLUMNS, *sorted(map(str, extra)), *METRIC_COLUMNS]
     columns = {
-        name: _typed(frame[name], name, place) if name in frame.columns else _absent(len(frame)) for name in order
+        name: _typed(frame[name], name, place) if name in frame.columns else np.full(len(frame), math.nan)
+        for name in order
     }
     checked = pd.DataFrame(columns)
     _check_rows(checked, place)
@@ -156,10 +157,6 @@ def _check_extra(name: str, source: str) -> None:
         column_kind(name)
     except UnknownNameError as unknown:
         raise ConfigurationError(f"{source}: unknown column '{name}'", hint=unknown.hint) from None
-
-
-def _absent(length: int) -> Any:
-    return np.full(length, math.nan)
 
 
 def _typed(values: "pd.Series[Any]", name: str, place: _Place) -> "pd.Series[Any]":

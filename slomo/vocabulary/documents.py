@@ -5,7 +5,7 @@ error of JSON Schema (draft 2020-12) can point at the line it is about.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ def validate(data: Mapping[str, Any], schema: Mapping[str, Any], name: str, line
     extra = _unexpected_field(error)
     if extra is not None:
         position = (*position, extra)
-    field = _dotted(position) or "the document"
+    field = ".".join(map(str, position)) or "the document"
     message, hint = f"field '{field}': {error.message}", error.schema.get("description")
     if error.validator == "required":
         message, hint = _missing_fields(error, field)
@@ -157,7 +157,3 @@ def _line(position: Position, lines: Mapping[Position, int]) -> int:
     while position and position not in lines:
         position = position[:-1]
     return lines.get(position, 1)
-
-
-def _dotted(position: Sequence[str | int]) -> str:
-    return ".".join(str(part) for part in position)

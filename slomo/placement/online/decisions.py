@@ -131,7 +131,7 @@ class DecisionWriter:
             what = "profile over load, for latency" if bare else "latency"
             best = self._best_latency(request, host)
             return Refusal(request.id, request.label, host.machine, what, None if bare else limit, best)
-        rates = [(self._best_rate(host, key), key) for key in keys]
+        rates = [(self._estimates.solo_mpps(host.machine, key) or 0.0, key) for key in keys]
         best, worst = min(rates)
         return Refusal(request.id, worst, host.machine, "throughput", needed, best * request.replicas)
 
@@ -161,9 +161,6 @@ class DecisionWriter:
             if all(p and p.latency for p in profiles)
             else None
         )
-
-    def _best_rate(self, host: Host, key: str) -> float:
-        return self._estimates.solo_mpps(host.machine, key) or 0.0
 
     def _assignment(self, place: Socket, core: int, masks: dict[int, int]) -> Assignment:
         owner, number, stage = place.cores[core]

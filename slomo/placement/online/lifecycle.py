@@ -11,7 +11,6 @@ from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.online.change import AtRisk, ClusterChange
 from slomo.placement.online.moves import Move, moved_spot
 from slomo.placement.online.persistence import snapshot, transferred
-from slomo.placement.online.sockets import Trial
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.request import Request, find_request
@@ -60,7 +59,8 @@ class Lifecycle:
             core = self._placer._core
             with core.state.trial() as trial:
                 change = act(core)
-                _settle(trial, change, what_if=what_if)
+                if what_if or not change.done:
+                    trial.undo()
             return change
 
     def add_server(self, server: Server, *, what_if: bool = False) -> ClusterChange:
@@ -228,11 +228,6 @@ class Lifecycle:
         """Return the promises that do not hold by the models of now, the worst first."""
         with self._placer._lock:
             return _at_risk(self._placer._core)
-
-
-def _settle(trial: Trial, change: ClusterChange, *, what_if: bool) -> None:
-    if what_if or not change.done:
-        trial.undo()
 
 
 def _number(core: "Admission", server: str) -> int:

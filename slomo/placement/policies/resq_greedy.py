@@ -32,7 +32,7 @@ class ResqGreedy(Policy):
         needs = {count: self.each(request, host, needed_mpps, count) for count in range(1, request.replicas + 1)}
         quick = [count for count, each in needs.items() if each is not None]
         count = next((n for n in quick if (needs[n] or 0.0) <= rate * (1 + 1e-9)), max(quick, default=0))
-        least = [_least(profile) for profile in profiles]
+        least = [max(profile.ways[0][0], 1) for profile in profiles]
         if promises_latency(request) and count:
             each = needs[count] or 0.0
             least = [profile.ways_for(each) or host.ways + 1 for profile in profiles]
@@ -52,10 +52,6 @@ def _profiles(estimates: ThroughputEstimates, request: Request, host: Host) -> l
     chain_profiles = [estimates.profile(host.machine, workload.key) for workload in request.chain]
     measured_profiles = [profile for profile in chain_profiles if profile is not None]
     return measured_profiles if len(measured_profiles) == len(chain_profiles) else None
-
-
-def _least(profile: InstanceProfile) -> int:
-    return max(profile.ways[0][0], 1)
 
 
 def _grown(

@@ -135,7 +135,9 @@ def grid(levels: Mapping[str, Sequence[Setting]] | None = None, instances: int =
     settings = [
         dict(zip(block, values, strict=True)) for block in blocks for values in itertools.product(*block.values())
     ]
-    return _crossed([competitor(setting) for setting in settings], instances)
+    _require_instances(instances)
+    workloads = [competitor(setting) for setting in settings]
+    return tuple(Pressure(workload, count) for workload in workloads for count in range(1, instances + 1))
 
 
 def slomo_grid(instances: int = MOST_INSTANCES, io: bool = False) -> Design:
@@ -257,11 +259,6 @@ def thinned(design: Design, runs: int, seed: int = 0) -> Design:
         )
     chosen = np.random.default_rng(seed).choice(len(design), runs, replace=False)
     return tuple(design[index] for index in sorted(chosen))
-
-
-def _crossed(workloads: Sequence[Workload], instances: int) -> Design:
-    _require_instances(instances)
-    return tuple(Pressure(workload, count) for workload in workloads for count in range(1, instances + 1))
 
 
 def _require_instances(instances: int) -> None:

@@ -117,11 +117,7 @@ def _loaded(machine: str, key: str, rows: pd.DataFrame, loads: Sequence[float], 
     target = workload_from_columns({str(name): value for name, value in rows.iloc[0].items()})
     settings = [(alone[0], float(possible[alone[0]])), *((c, float(m)) for c, m in pressed.iloc[picked].items())]
     return [
-        Colocation(machine, _offered(target, load * mpps), competitors_from_cell(str(cell)))
+        Colocation(machine, target.offered(round(load * mpps, _DIGITS)), competitors_from_cell(str(cell)))
         for cell, mpps in settings
         for load in loads
     ]
-
-
-def _offered(target: Workload, mpps: float) -> Workload:
-    return target.offered(round(mpps, _DIGITS))

@@ -40,7 +40,9 @@ def read_rows(path: Path, mapping: TableMapping) -> TableRows:
         for phase in ("alone", "beside"):
             place = _place(path, run, phase, len(listed))
             if place is not None and place not in recordings:
-                recordings[place] = _record(place, mapping)
+                recordings[place] = read_pcm(
+                    place, interval_s=mapping.data.get("interval_s"), nominal_mhz=mapping.data.get("nominal_mhz")
+                )
             phases[phase] = None if place is None else recordings[place]
         result.listed.append(_row(mapping, index, run, phases))
     for recording in recordings.values():
@@ -57,10 +59,6 @@ def _place(path: Path, run: Mapping[str, Any], phase: str, runs: int) -> Path | 
         return (path if path.is_dir() else path.parent) / str(run[phase])
     only = path.is_file() and runs == 1 and "alone" not in run and phase == "beside"
     return path if only else None
-
-
-def _record(place: Path, mapping: TableMapping) -> PcmRecording:
-    return read_pcm(place, interval_s=mapping.data.get("interval_s"), nominal_mhz=mapping.data.get("nominal_mhz"))
 
 
 def _row(

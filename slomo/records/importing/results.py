@@ -40,7 +40,8 @@ def listed_runs(path: Path, mapping: TableMapping) -> list[Run]:
     reader.fieldnames = names = [name.strip() for name in reader.fieldnames or ()]
     for part in ("throughput", "alone", "beside", "competitors", "target_core"):
         if part in wanted and wanted[part] not in names:
-            raise mapping.fault(("results", part), f"{place} has no column '{wanted[part]}'", _known(names))
+            there = f"it has: {', '.join(names)}"
+            raise mapping.fault(("results", part), f"{place} has no column '{wanted[part]}'", there)
     runs = [_run(wanted, row, f"{place}, line {reader.line_num}", mapping) for row in reader]
     if not runs:
         raise ConfigurationError(f"{place}: holds no row", hint="needed: one row per run")
@@ -86,7 +87,3 @@ def _number(cells: Mapping[str, str], column: str, where: str, least: float = 1e
             + (" above 0" if least > 0.0 else " of 0 or more")
         )
     return value
-
-
-def _known(names: list[str]) -> str:
-    return f"it has: {', '.join(names)}"
