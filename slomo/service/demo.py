@@ -44,6 +44,7 @@ def demo_models(say: Say) -> Path:
     if not datasets:
         raise ConfigurationError("the shipped datasets are not here", hint="set SLOMO_DATASETS to their folder")
     say(f"training models of {len(datasets)} shipped datasets, once (about half a minute)")
+    # one family: the equilibrium answers, and learning all to choose among them takes longer than a look is worth
     library = train(datasets[0], models=[FORMER_DEFAULT])
     for dataset in datasets[1:]:
         library = library.merge(train(dataset, models=[FORMER_DEFAULT]))
