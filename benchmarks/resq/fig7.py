@@ -1,9 +1,10 @@
 """ResQ (NSDI'18) Fig. 7: p95 of latency over load rises and is convex; ways hardly change it (section 5.2)."""
 
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from statistics import median
+from statistics import mean, stdev
 
 from beside_paper import RESQ, TABLE_1, Line, report, solo
 
@@ -14,35 +15,47 @@ from slomo.vocabulary.workload import Traffic, Workload
 
 LOADS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 WAYS = (20, 8, 4)
-#: A run keeps the latency of its last 4096 packets, which wait one behind the other: the median of so many runs.
-RUNS = 9
-#: Of the latency at half load: by how much noise may bend a curve the other way.
-NOISE = 0.03
+#: A run keeps the latency of its last 4096 packets, which wait one behind the other: the mean of so many runs.
+RUNS = 16
+#: Standard errors by which a curve may be bent the other way before it is called off.
+ERRORS = 3.0
 
 
-def p95_us(name: str, load: float, ways: int) -> float:
-    """Return the 95th percentile at a share of what so many ways can serve [us]."""
+def p95_us(name: str, load: float, ways: int) -> tuple[float, float]:
+    """Return the 95th percentile at a share of what so many ways can serve, and its standard error [us]."""
     mask = (1 << ways) - 1
     offered = load * solo(name, 64, mask).tenants[0].throughput_mpps
     workload = Workload(name, traffic=Traffic(packet_size_b=64, offered_mpps=offered))
     target = Tenant(workload, load_network_function(name), 0, mask)
-    runs = (simulate(load_machine(RESQ), [target], seed=seed) for seed in range(RUNS))
-    return median(result.tenants[0].latency_us["p95"] for result in runs)
+    runs = [simulate(load_machine(RESQ), [target], seed=seed).tenants[0].latency_us["p95"] for seed in range(RUNS)]
+    return mean(runs), stdev(runs) / math.sqrt(RUNS)
+
+
+def slope(before: int, curve: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return by how much the curve rises per tenth of load from one point to the next, and its standard error [us]."""
+    (low, low_error), (high, high_error) = curve[before : before + 2]
+    tenths = 10 * (LOADS[before + 1] - LOADS[before])
+    return (high - low) / tenths, math.hypot(low_error, high_error) / tenths
+
+
+def most_errors(falls: Iterable[tuple[float, float]]) -> float:
+    """Return the largest fall in standard errors; 0 where nothing falls."""
+    return max((max(fall / error, 0.0) for fall, error in falls), default=0.0)
 
 
 def lines() -> Iterator[Line]:
     for name in TABLE_1:
         curves = {ways: [p95_us(name, load, ways) for load in LOADS] for ways in WAYS}
         full = curves[WAYS[0]]
-        for load, value in zip(LOADS, full, strict=True):
+        for load, (value, _) in zip(LOADS, full, strict=True):
             yield Line("Fig. 7", f"{name}, load {load}: p95, us", "", value)
-        half = full[LOADS.index(0.5)]
-        falls = max(before - after for before, after in pairwise(full)) / half
-        yield Line("Fig. 7", f"{name}: falls anywhere by, share", "rises", max(falls, 0.0), 0, NOISE)
-        slopes = [(full[at + 1] - full[at]) / (LOADS[at + 1] - LOADS[at]) * 0.1 / half for at in range(len(LOADS) - 1)]
-        bent = max(before - after for before, after in pairwise(slopes))
-        yield Line("Fig. 7", f"{name}: slope falls by, share per tenth of load", "convex", max(bent, 0.0), 0, NOISE)
-        apart = max(abs(curves[ways][LOADS.index(0.8)] / full[LOADS.index(0.8)] - 1) for ways in WAYS[1:])
+        falls = [(low - high, math.hypot(one, other)) for (low, one), (high, other) in pairwise(full)]
+        yield Line("Fig. 7", f"{name}: falls anywhere by, standard errors", "rises", most_errors(falls), 0, ERRORS)
+        slopes = [slope(at, full) for at in range(len(LOADS) - 1)]
+        bent = [(before - after, math.hypot(one, other)) for (before, one), (after, other) in pairwise(slopes)]
+        yield Line("Fig. 7", f"{name}: slope falls by, standard errors", "convex", most_errors(bent), 0, ERRORS)
+        at = LOADS.index(0.8)
+        apart = max(abs(curves[ways][at][0] / full[at][0] - 1) for ways in WAYS[1:])
         yield Line("Fig. 7", f"{name}: 4 and 8 ways differ at load 0.8 by, share", "slightly", apart)
 
 
