@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from beside_paper import RESQ, TABLE_1, Line, report, solo
 
-from slomo.placement.workloads import RESQ_FAMILIES
 from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.network_function import load_network_function
 
 WAYS = (1, 2, 3, 5, 7, 10, 14, 20)
 #: Noise of a run, by which a curve may be bent the other way.
@@ -33,13 +33,12 @@ def bend(shares: list[float]) -> float:
 
 
 def lines() -> Iterator[Line]:
-    sensitive, insensitive = (set(RESQ_FAMILIES[family]) for family in ("sensitive", "insensitive"))
     for name in TABLE_1:
-        shares = curve(name)
+        shares, klass = curve(name), load_network_function(name).klass
         for ways, share in zip(WAYS, shares, strict=True):
-            if ways == 2 and name in sensitive:
+            if ways == 2 and klass == "sensitive":
                 yield Line("Fig. 6", f"{name} (sensitive), 2 ways: share of throughput", "<0.9", share, 0, 0.9)
-            elif ways == 2 and name in insensitive:
+            elif ways == 2 and klass == "insensitive":
                 yield Line("Fig. 6", f"{name} (insensitive), 2 ways: share of throughput", ">0.9", share, 0.9, 1.01)
             else:
                 yield Line("Fig. 6", f"{name}, {ways} ways: share of throughput", "", share)
