@@ -134,7 +134,7 @@ def run(
     placer.place_all(requests)
     took = time.perf_counter() - begun
     plan = getattr(placer.policy, "last", None)
-    return judge.judge(placer, requests=len(requests)), took, "" if plan is None else plan.text
+    return judge.judge(placer, requests=len(requests)), took, str(getattr(plan, "text", plan or ""))
 
 
 def shown(value: float | None) -> str:
