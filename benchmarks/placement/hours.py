@@ -171,13 +171,13 @@ class _Hours:
         print(change.text[:160], flush=True)
 
     def optimise(self, now_s: float, *, judged: bool) -> None:
-        most = int(PER_HOUR * len(self.expected) * TICK_S / 3600.0)
-        found = reoptimise(self.placer, 0.0, max_moves=most)
+        spent = sum(row["moved"] for row in self.rows if row["h"] > (now_s - 3600.0) / 3600.0)
+        optimised = reoptimise(self.placer, 0.0, max_moves=max(int(PER_HOUR * len(self.expected)) - spent, 0))
         missing = set(self.expected) - {request.id for request in self.placer.requests}
         self.lost += len(missing)
         fresh = self.afresh()
         row = {"h": now_s / 3600.0, "tenants": len(self.expected), "servers": self.placer.servers_used,
-               "afresh": fresh.servers_used, "moved": len(found.moves)}  # fmt: skip
+               "afresh": fresh.servers_used, "moved": len(optimised.moves)}  # fmt: skip
         if judged:
             made = self.judge.judge(self.placer)
             row |= {"judged": made.placed, "broken": len({item.request for item in made.violations})}
