@@ -6,6 +6,7 @@ for all of them out. Every competitor contributes its own vector.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -203,15 +204,17 @@ def _composed(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Compose values of socket scope; return them and where they were capped, both of shape (mixes, metrics)."""
     operator = physical if compat is None else published
-    composed = np.empty((len(values), len(names)))
-    for begin in range(0, len(values), _CHUNK_MIXES):
-        part = slice(begin, begin + _CHUNK_MIXES)
-        composed[part] = operator(names, np.moveaxis(values[part], 1, 0), present[part].T)
+    parts = [
+        operator(names, values[begin : begin + _CHUNK_MIXES].swapaxes(0, 1), present[begin : begin + _CHUNK_MIXES].T)
+        for begin in range(0, max(len(values), 1), _CHUNK_MIXES)
+    ]
+    composed = parts[0] if len(parts) == 1 else np.concatenate(parts)
     if compat is not None:
         return composed, np.zeros(composed.shape, dtype=bool)
     return saturate(composed, names, capacities)
 
 
+@lru_cache(maxsize=1024)
 def _divisors(
     names: tuple[str, ...], scope: Scope, capacities: Capacities | None, compat: Compat | None
 ) -> NDArray[np.float64]:

@@ -24,6 +24,8 @@ PUBLISHED_MEANS = frozenset({"IPC", "AFREQ", "L2HIT", "L3HIT"})
 PUBLISHED_CORES = 8
 #: Smallest miss ratio used to derive references from misses; below it the ratio is rounding of the counter.
 _SMALLEST_MISS_RATIO = 1e-9
+#: Columns up to which sorting is faster than a sorting network.
+_FEW = 256
 
 
 def ordered_sum(values: Floats) -> Floats:
@@ -47,11 +49,14 @@ def ordered_sum(values: Floats) -> Floats:
     rows = [np.asarray(row) for row in values]
     if not rows:
         return np.zeros(values.shape[1:])
+    if values[0].size <= _FEW:
+        rows = list(np.sort(values, axis=0))
+        return np.asarray(sum(rows[1:], rows[0]), dtype=np.float64)
     # A sorting network of element-wise minima and maxima: at most a dozen rows, but a hundred thousand columns.
     for last in range(len(rows) - 1, 0, -1):
         for i in range(last):
             rows[i], rows[i + 1] = np.minimum(rows[i], rows[i + 1]), np.maximum(rows[i], rows[i + 1])
-    total = rows[0]
+    total = rows[0].copy()
     for row in rows[1:]:
         total = total + row
     return np.asarray(total, dtype=np.float64)
@@ -105,12 +110,12 @@ def physical(names: Sequence[str], values: Floats, present: NDArray[np.bool_]) -
     Parameters and result are those of :func:`published`. A ratio whose weights were not reported is unknown, unless all
     competitors show the same value.
     """
-    columns = np.where(present[:, :, np.newaxis], values, 0.0)
+    columns = values if present.all() else np.where(present[:, :, np.newaxis], values, 0.0)
     composed = ordered_sum(columns)
-    by_name = {name: columns[:, :, i] for i, name in enumerate(names)}
-    for i, name in enumerate(names):
-        if METRICS[name].rule in (Rule.WEIGHTED_MEAN, Rule.QUOTIENT):
-            composed[:, i] = _ratio(name, by_name, present)
+    if ratios := [i for i, name in enumerate(names) if METRICS[name].rule in (Rule.WEIGHTED_MEAN, Rule.QUOTIENT)]:
+        by_name = {name: columns[:, :, i] for i, name in enumerate(names)}
+        for i in ratios:
+            composed[:, i] = _ratio(names[i], by_name, present)
     return composed
 
 

@@ -6,7 +6,7 @@ has none.
 """
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,12 +47,9 @@ def saturate(
     >>> capped.tolist(), where.tolist()
     ([[45.0, 15.0]], [[True, True]])
     """
-    result = np.minimum(values, [_limit(name, capacities) for name in names])
-    for group in SHARED:
-        columns = [names.index(name) for name in group if name in names]
-        limit = _limit(group[0], capacities)
-        if len(columns) < 2 or np.isinf(limit):
-            continue
+    limits, shared = _limits(names, capacities)
+    result = np.minimum(values, limits)
+    for columns, limit in shared:
         # Where a member is missing the sum is too, and the others stay capped one by one.
         demand = values[:, columns].sum(axis=1)
         scale = np.where(demand > limit, limit / np.maximum(demand, limit), 1.0)
@@ -74,6 +71,18 @@ def at_limit(vector: Mapping[str, float], capacities: Capacities | None) -> tupl
         if sum(vector.get(name, 0.0) for name in group) >= full * _limit(group[0], capacities):
             at_cap |= {name for name in group if vector.get(name, 0.0) > 0.0}
     return tuple(name for name in vector if name in at_cap)
+
+
+@lru_cache(maxsize=1024)
+def _limits(
+    names: tuple[str, ...], capacities: Capacities | None
+) -> tuple[NDArray[np.float64], list[tuple[list[int], float]]]:
+    """Return the limit of each metric, and the columns of those that share one."""
+    groups = [
+        ([names.index(name) for name in group if name in names], _limit(group[0], capacities)) for group in SHARED
+    ]
+    shared = [(columns, limit) for columns, limit in groups if len(columns) > 1 and limit < np.inf]
+    return np.array([_limit(name, capacities) for name in names]), shared
 
 
 @cache

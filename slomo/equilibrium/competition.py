@@ -8,6 +8,7 @@ point; the target takes no part, as V is measured before it starts.
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +88,32 @@ def mix_features(
     return result if back is None else np.take(result, back, axis=0)
 
 
+def features_of_one(
+    competitors: Sequence[NFModel],
+    names: tuple[str, ...],
+    *,
+    capacities: Capacities | None = None,
+    composition: CompositionKind = "pressure",
+    compat: str | None = None,
+    traffic: Mapping[str, float] | None = None,
+) -> tuple[list[float], Floats]:
+    """Return the features of one mix, those of :func:`mix_features` to the last bit, and what they are composed of.
+
+    The competitors come in the order of their keys. What they are composed of has shape ``(competitors, metrics)``; its
+    first columns are the metrics among `names`.
+    """
+    metrics = tuple([name for name in names if not name.startswith(TRAFFIC_PREFIX)])
+    needed, members = _with_weights(metrics), np.arange(len(competitors))[np.newaxis]
+    values = competitor_vectors(
+        competitors, members, needed, capacities=capacities, composition=composition, compat=compat
+    )
+    composed = compose_arrays(values, needed, capacities, compat)[0].tolist()  # type: ignore[arg-type]
+    if len(metrics) == len(names):
+        return composed[: len(names)], values[0]
+    given = {**(traffic or {}), **dict(zip(needed, composed, strict=True))}
+    return [given.get(name, np.nan) for name in names], values[0]
+
+
 def _distinct(members: NDArray[np.int64], kinds: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
     """Return each competition once, and for every mix which it is; None where hardly any occurs twice.
 
@@ -142,6 +169,7 @@ def _tabulated(model: NFModel, names: tuple[str, ...], places: int, compat: str 
     return np.array(rows)
 
 
+@functools.lru_cache(maxsize=1024)
 def _with_weights(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return `names` and the metrics that weigh them when they compose."""
     needed = list(dict.fromkeys(names))
@@ -153,7 +181,7 @@ def _with_weights(names: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Stack:
-    """Contentiousness of several NFs side by side; first axis: NF."""
+    """Contentiousness of several NFs side by side: parts of one array, whose first axes say which NF."""
 
     start: Floats
     scale: Floats
@@ -165,42 +193,64 @@ class _Stack:
     outer_low: Floats
     outer_high: Floats
 
+    @classmethod
+    def of(cls, rows: Floats, pressures: int, names: int) -> "_Stack":
+        """Take rows of :func:`_row` apart."""
+        terms = basis_size(pressures)
+        sizes = (*(pressures,) * 3, terms * pressures, pressures, pressures, terms * names, names, names)
+        ends = tuple(accumulate(sizes))
+        parts = [rows[..., end - size : end] for size, end in zip(sizes, ends, strict=True)]
+        for at, answers in ((3, pressures), (6, names)):
+            parts[at] = parts[at].reshape(*rows.shape[:-1], terms, answers)
+        return cls(*parts)
+
 
 def _at_equilibrium(
     models: Sequence[NFModel], members: NDArray[np.int64], names: tuple[str, ...], capacities: Capacities | None
 ) -> Floats:
     pressures = _common_pressures(models)
-    stack = _stacked(models, pressures, names)
-    caps = np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in pressures])
-    if len(members) >= KERNEL_MIXES and not np.isnan(stack.outer_weight).any():
-        out = np.zeros((*members.shape, len(names)))
-        inner = (stack.start, stack.scale, stack.limit, stack.weight, stack.low, stack.high)
-        if equilibrium(members, inner, caps, ROUNDS, (stack.outer_weight, stack.outer_low, stack.outer_high), out):
-            return out
-    parts = [_solve(stack, members[i : i + _CHUNK_MIXES], caps) for i in range(0, len(members), _CHUNK_MIXES)]
+    rows = np.array([_row(model.contentiousness, pressures, names) for model in models])
+    caps = _caps(pressures, capacities)
+    if len(members) >= KERNEL_MIXES:
+        every = _Stack.of(rows, len(pressures), len(names))
+        stack = _Stack(*(np.ascontiguousarray(getattr(every, name)) for name in _Stack.__dataclass_fields__))
+        if not np.isnan(stack.outer_weight).any():
+            out = np.zeros((*members.shape, len(names)))
+            inner = (stack.start, stack.scale, stack.limit, stack.weight, stack.low, stack.high)
+            if equilibrium(members, inner, caps, ROUNDS, (stack.outer_weight, stack.outer_low, stack.outer_high), out):
+                return out
+    chunks = [members[i : i + _CHUNK_MIXES] for i in range(0, len(members), _CHUNK_MIXES)]
+    parts = [_solve(_Stack.of(rows[chunk], len(pressures), len(names)), chunk, caps) for chunk in chunks]
+    if len(parts) == 1:
+        return parts[0]
     return np.concatenate(parts) if parts else np.zeros((*members.shape, len(names)))
 
 
+@functools.lru_cache(maxsize=256)
+def _caps(pressures: tuple[str, ...], capacities: Capacities | None) -> Floats:
+    return np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in pressures])
+
+
 def _solve(stack: _Stack, members: NDArray[np.int64], caps: Floats) -> Floats:
-    """Solve the fixed point of a chunk of mixes with numpy."""
+    """Solve the fixed point of a chunk of mixes with numpy; the stack holds what is at each place."""
     present = (members >= 0)[:, :, None]
-    scale, limit = stack.scale[members], np.minimum(stack.limit[members], caps)
-    low, high = stack.low[members], stack.high[members]
-    weight = stack.weight[members]
-    vector = np.where(present, stack.start[members], 0.0)
+    full = bool(present.all())
+    limit = np.minimum(stack.limit, caps)
     alone = present.sum(axis=1, keepdims=True) == 1
+    lonely = bool(alone.any())
+    vector = stack.start if full else np.where(present, stack.start, 0.0)
+
+    def felt() -> Floats:
+        """Return the basis of what each place feels from the others."""
+        pressure = np.add.reduce(vector, axis=1, keepdims=True) - vector
+        return pressure_basis(np.where(alone, 0.0, pressure) if lonely else pressure, stack.scale, limit)
+
     for _ in range(ROUNDS):
-        basis = pressure_basis(_pressure(vector, alone), scale, limit)
-        answer = np.minimum(np.maximum(_apply(basis, weight), low), high)
-        vector = np.where(present, 0.5 * (vector + answer), 0.0)
-    basis = pressure_basis(_pressure(vector, alone), scale, limit)
-    final = np.clip(_apply(basis, stack.outer_weight[members]), stack.outer_low[members], stack.outer_high[members])
-    return np.where(present, final, 0.0)
-
-
-def _pressure(vector: Floats, alone: NDArray[np.bool_]) -> Floats:
-    """Return what each place feels from the others."""
-    return np.where(alone, 0.0, vector.sum(axis=1, keepdims=True) - vector)
+        answer = np.minimum(np.maximum(_apply(felt(), stack.weight), stack.low), stack.high)
+        vector = 0.5 * (vector + answer)
+        vector = vector if full else np.where(present, vector, 0.0)
+    final = np.minimum(np.maximum(_apply(felt(), stack.outer_weight), stack.outer_low), stack.outer_high)
+    return final if full else np.where(present, final, 0.0)
 
 
 def _apply(basis: Floats, weight: Floats) -> Floats:
@@ -221,20 +271,17 @@ def _common_pressures(models: Sequence[NFModel]) -> tuple[str, ...]:
     return next(iter(found), ())
 
 
-def _stacked(models: Sequence[NFModel], pressures: tuple[str, ...], names: tuple[str, ...]) -> _Stack:
-    tables = [_tables(model.contentiousness, pressures, names) for model in models]
-    return _Stack(*(np.ascontiguousarray([table[i] for table in tables]) for i in range(9)))
-
-
 @functools.lru_cache(maxsize=4096)
-def _tables(profile: ContentiousnessProfile, pressures: tuple[str, ...], names: tuple[str, ...]) -> tuple[Floats, ...]:
-    """Lay out one NF's profile; kept per profile, as this costs more than solving one mix."""
+def _row(profile: ContentiousnessProfile, pressures: tuple[str, ...], names: tuple[str, ...]) -> Floats:
+    """Lay out one NF's profile in a row; kept per profile, as this costs more than solving one mix."""
     scale = profile.scale if profile.pressure_names else np.ones(len(pressures))
     limit = profile.limit if profile.pressure_names else np.zeros(len(pressures))
     inner, outer = _columns(profile, pressures, len(pressures)), _columns(profile, names, len(pressures))
     # a pressure metric that a competitor itself does not report adds nothing that could be known to its neighbours
     start = np.nan_to_num(profile.solo.to_array(pressures))
-    return (start, scale, limit, *(np.nan_to_num(part) for part in inner), *outer)
+    return np.concatenate(
+        [start, scale, limit, *(np.nan_to_num(p).ravel() for p in inner), *(p.ravel() for p in outer)]
+    )
 
 
 def _columns(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: int) -> tuple[Floats, Floats, Floats]:

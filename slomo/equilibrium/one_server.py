@@ -12,9 +12,8 @@ import numpy as np
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest
 from slomo.equilibrium.server import bounds, joint_vectors
 from slomo.equilibrium.settling import laid_out_nfs
-from slomo.equilibrium.tables import interval_scores
 from slomo.models.base import Floats
-from slomo.models.intervals import interval_of_one
+from slomo.models.intervals import interval_of_one, scores_between
 from slomo.models.neighbourhood import kind_of
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
@@ -82,7 +81,7 @@ class OneServer:
         response = model.response
         assert response is not None
         if len(self.models) > 1:
-            low, high = interval_scores(response, coverage)
+            low, high = scores_between(response.calibration, coverage)
             kind = kind_of(len(self.models) - 1, self._commonest_beside(place))
             scores = (low[kind], high[kind])
         ends = interval_of_one(self._possible(place), model.solo_mpps, response.calibration.floor, scores)

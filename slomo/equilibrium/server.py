@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, load_of
 from slomo.equilibrium.settling import TRIES, LaidOutNFs, laid_out_nfs, responses_of
-from slomo.equilibrium.tables import interval_scores, kinds, read_mpps, vector_tables
+from slomo.equilibrium.tables import kinds, read_mpps, vector_tables
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
-from slomo.models.intervals import ends_mpps
+from slomo.models.intervals import ends_mpps, scores_between
 from slomo.models.neighbourhood import within
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
@@ -282,7 +282,7 @@ def _ends(
     coverage: float,
 ) -> tuple[Floats, Floats]:
     """Return both ends of each saturated NF's interval [Mpps], as `ConformalCalibration` gives them."""
-    table = np.array([interval_scores(response, coverage) for response in responses])
+    table = np.array([scores_between(response.calibration, coverage) for response in responses])
     floor = np.array([response.calibration.floor for response in responses])
     kind, present = within(members), members >= 0
     solo = np.where(present, np.array([model.solo_mpps for model in models])[members], 1.0)

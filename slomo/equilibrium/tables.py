@@ -166,13 +166,6 @@ def kinds(names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]
     )
 
 
-@lru_cache(maxsize=4096)
-def interval_scores(response: ServerResponse, coverage: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the scores at both ends of an NF's interval, by neighbourhood; infinite with too few for `coverage`."""
-    low, high = response.calibration.bounds(coverage)
-    return tuple(low.tolist()), tuple(high.tolist())
-
-
 def read_mpps(
     responses: Sequence[ServerResponse], who: NDArray[np.int64], pressure: Floats, neighbours: Floats
 ) -> Floats:

@@ -5,7 +5,6 @@ Pillai et al., OSDI'14, for what happens without each of the steps).
 """
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,10 +36,13 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
 
     Examples
     --------
-    >>> with tempfile.TemporaryDirectory() as folder:
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
     ...     write_durably(Path(folder, "placed.json"), "{}").read_text()
     '{}'
     """
+    import tempfile  # who only reads does without
+
     place, draft = Path(path), ""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +81,8 @@ def turn_taking(folder: str | Path) -> Iterator[None]:
 
     Examples
     --------
-    >>> with tempfile.TemporaryDirectory() as folder, turn_taking(folder):
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, turn_taking(folder):
     ...     write_durably(Path(folder, "a"), "1").name
     'a'
     """

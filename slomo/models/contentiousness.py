@@ -162,8 +162,12 @@ def pressure_basis(pressure: Floats, scale: Floats, limit: Floats) -> Floats:
     """
     kept = np.minimum(np.maximum(pressure, 0.0), limit)
     share = kept / (kept + scale)
+    single = 1 + pressure.shape[-1]
     row, column = _pairs(pressure.shape[-1])
-    return np.concatenate([np.ones((*share.shape[:-1], 1)), share, share[..., row] * share[..., column]], axis=-1)
+    basis = np.empty((*share.shape[:-1], basis_size(pressure.shape[-1])))
+    basis[..., 0], basis[..., 1:single] = 1.0, share
+    np.multiply(share.take(row, axis=-1), share.take(column, axis=-1), out=basis[..., single:])
+    return basis
 
 
 @functools.cache

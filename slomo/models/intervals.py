@@ -330,6 +330,13 @@ def calibrate(
 
 
 @lru_cache(maxsize=4096)
+def scores_between(calibration: ConformalCalibration, coverage: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return :meth:`ConformalCalibration.bounds` as plain numbers, kept: one question after another reads them."""
+    low, high = calibration.bounds(coverage)
+    return tuple(low.tolist()), tuple(high.tolist())
+
+
+@lru_cache(maxsize=4096)
 def _below(calibration: ConformalCalibration, share: float) -> Floats:
     """Return, by kind, the score that at most a share of new ones lies below; minus infinity with too few to say."""
     return np.array([_quantile(calibration.scores, weights, share) for weights in _weights(calibration)])

@@ -4,9 +4,10 @@ SLOMO (SIGCOMM'20) section 4: P = M(compose(V_1 ... V_n)), slowdown = 1 - P / P_
 training calibrated on (`slomo.equilibrium.competition`).
 """
 
-from collections import Counter
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,12 @@ from numpy.typing import NDArray
 from slomo.compose.composition import Composition, compose
 from slomo.compose.operators import rule_of
 from slomo.compose.saturation import at_limit
-from slomo.equilibrium.competition import competitor_vectors, mix_features
+from slomo.equilibrium.competition import features_of_one
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
-from slomo.models.base import CompositionKind, Floats
-from slomo.models.intervals import ConformalCalibration, ends_mpps
-from slomo.models.neighbourhood import UNKNOWN, neighbourhood
+from slomo.models.base import CompositionKind, Floats, SensitivityModel
+from slomo.models.intervals import ConformalCalibration, ends_mpps, interval_of_one, scores_between
+from slomo.models.neighbourhood import UNKNOWN, kind_of
 from slomo.models.nf_model import NFModel
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.explanation import explain as divide_loss
@@ -29,6 +30,9 @@ from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
+
+#: A model without calibration may be off by solo throughput to either side.
+_UNCALIBRATED = ConformalCalibration(np.zeros(0), "none")
 
 
 def composed(server: TenantModels, number: int, manner: Manner) -> Prediction:
@@ -51,22 +55,30 @@ def composed(server: TenantModels, number: int, manner: Manner) -> Prediction:
         Where a competitor lacks a metric that the model reads.
     """
     subject = server.tenants[number].model
-    others = [tenant.model for tenant in server.beside(number)]
-    case = Case(subject, tuple(other.workload for other in others), manner)
-    family = subject.model(manner.model)
+    others = sorted([tenant.model for tenant in server.beside(number)], key=lambda model: model.workload.key)
+    case = Case(subject, tuple([other.workload for other in others]), manner)
+    family = family_of(subject, manner.model)[1]
     if not others:
         return _alone(case)
     checked = subject.applicability.feature_names
     if family.composition == "pressure":
-        names = (*family.feature_names, *(name for name in checked if name not in family.feature_names))
-        row = seen = _features(case, others, names, "pressure")
+        names = tuple(dict.fromkeys((*family.feature_names, *checked)))
+        row, own = _features(case, others, names, "pressure")
+        seen = row
     else:
-        row = _features(case, others, family.feature_names, family.composition)
-        seen = dict(zip(checked, _features(case, others, checked, "pressure").values(), strict=True))
-    reads = family.composition != "none"
-    vector = _composition(row, subject, manner) if reads and manner.explain else None
-    own = _own_values(case, others, family.feature_names, family.composition) if manner.explain else None
-    return read(case, row, seen, vector, own)
+        row, own = _features(case, others, family.feature_names, family.composition)
+        seen = _features(case, others, checked, "pressure")[0]
+    if not manner.explain:
+        return read(case, row, seen, None)
+    vector = _composition(row, subject, manner) if family.composition != "none" else None
+    return read(case, row, seen, vector, _own_values(case, others, own))
+
+
+@lru_cache(maxsize=4096)
+def family_of(subject: NFModel, model: str) -> tuple[str, SensitivityModel, ConformalCalibration]:
+    """Return the family that a name stands for, and its calibration; kept, as every question asks for them."""
+    name = subject.named(model)
+    return name, subject.model(model), subject.calibration.get(name) or _UNCALIBRATED
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,21 +99,21 @@ def read(
 ) -> Prediction:
     """Predict from the values the model reads (`row`) and judge by those the profile covers (`seen`)."""
     subject, manner = case.subject, case.manner
-    family = subject.model(manner.model)
+    name, family, calibration = family_of(subject, manner.model)
     vector = np.array([row[name] for name in family.feature_names])
-    mpps = family.predict_mpps(vector[np.newaxis])
+    mpps = float(family.predict_mpps(vector[np.newaxis])[0])
     verdict, reasons = _judged(subject, seen)
-    if np.isnan(mpps[0]):
+    if math.isnan(mpps):
         raise _refused(case, reasons, vector)
-    low, high = interval_mpps(subject, manner.model, mpps, manner.coverage, _kind(case.competitors))
+    (low, high), kind = scores_between(calibration, manner.coverage), _kind(case.competitors)
     return Prediction(
         target=subject.workload,
         competitors=case.competitors,
         machine=subject.machine,
-        model=subject.named(manner.model),
+        model=name,
         solo_mpps=subject.solo_mpps,
-        throughput_mpps=float(mpps[0]),
-        interval=(float(low[0]), float(high[0])),
+        throughput_mpps=mpps,
+        interval=interval_of_one(mpps, subject.solo_mpps, calibration.floor, (low[kind], high[kind])),
         coverage=manner.coverage,
         verdict=verdict,
         reasons=reasons,
@@ -120,7 +132,7 @@ def interval_mpps(
     kind: NDArray[np.int64] | int = UNKNOWN,
 ) -> tuple[Floats, Floats]:
     """Return both ends of each interval [Mpps]; solo throughput to either side for a model without calibration."""
-    calibration = subject.calibration.get(subject.named(model)) or ConformalCalibration(np.zeros(0), "none")
+    calibration = subject.calibration.get(subject.named(model)) or _UNCALIBRATED
     return calibration.interval_mpps(predicted_mpps, subject.solo_mpps, coverage, kind)
 
 
@@ -133,8 +145,8 @@ def _kind(competitors: Sequence[Workload]) -> int:
     """Return the kind of neighbourhood; unknown where only a vector was given."""
     if not competitors:
         return UNKNOWN
-    most = max(Counter(workload.key for workload in competitors).values())
-    return int(neighbourhood(np.array([len(competitors)]), np.array([most]))[0])
+    keys = [workload.key for workload in competitors]
+    return kind_of(len(keys), max(map(keys.count, keys)))
 
 
 def _alone(case: Case) -> Prediction:
@@ -159,36 +171,28 @@ def _alone(case: Case) -> Prediction:
 
 def _features(
     case: Case, others: Sequence[NFModel], names: tuple[str, ...], composition: CompositionKind
-) -> dict[str, float]:
-    row = mix_features(
+) -> tuple[dict[str, float], dict[str, Floats]]:
+    """Return the composed features, and which metric each of the others contributes what to."""
+    values, vectors = features_of_one(
         others,
-        np.arange(len(others))[np.newaxis],
         names,
         capacities=case.subject.capacities,
         composition=composition,
         compat=case.manner.compat,
         traffic=case.subject.traffic,
-    )[0]
-    return dict(zip(names, row.tolist(), strict=True))
+    )
+    metrics = [name for name in names if name in METRICS]
+    return dict(zip(names, values, strict=True)), dict(zip(metrics, vectors.T[: len(metrics)], strict=True))
 
 
-def _own_values(
-    case: Case, others: Sequence[NFModel], names: tuple[str, ...], composition: CompositionKind
-) -> dict[str, Floats]:
+def _own_values(case: Case, others: Sequence[NFModel], own: Mapping[str, Floats]) -> dict[str, Floats]:
     """Return what each kind of competitor contributes to the composed features, all its instances together."""
-    metrics = [i for i, name in enumerate(names) if name in METRICS]
-    ordered = sorted(others, key=lambda model: model.workload.key)
-    values = competitor_vectors(
-        ordered,
-        np.arange(len(ordered))[np.newaxis],
-        tuple(names[i] for i in metrics),
-        capacities=case.subject.capacities,
-        composition=composition,
-        compat=case.manner.compat,
-    )[0]
+    names = family_of(case.subject, case.manner.model)[1].feature_names
+    nothing = np.zeros(len(others))
+    values = np.column_stack([own.get(name, nothing) for name in names]) if names else np.zeros((len(others), 0))
     shares: dict[str, Floats] = {}
-    for model, row in zip(ordered, values, strict=True):
-        shares.setdefault(label(model.workload), np.zeros(len(names)))[metrics] += row
+    for model, row in zip(others, values, strict=True):
+        shares[label(model.workload)] = shares.get(label(model.workload), np.zeros(len(names))) + row
     return shares
 
 
@@ -200,8 +204,10 @@ def _composition(row: Mapping[str, float], subject: NFModel, manner: Manner) -> 
 
 
 def _judged(subject: NFModel, seen: Mapping[str, float]) -> tuple[Verdict, tuple[str, ...]]:
-    names = subject.applicability.feature_names
-    verdicts, reasons = subject.applicability.check(np.array([[seen.get(name, np.nan) for name in names]]))
+    values = [seen.get(name, math.nan) for name in subject.applicability.feature_names]
+    if subject.applicability.covers(values):
+        return Verdict.SUPPORTED, ()
+    verdicts, reasons = subject.applicability.check(np.array([values]))
     return verdicts[0], reasons[0]
 
 

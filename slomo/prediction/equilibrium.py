@@ -136,12 +136,10 @@ class Solved:
         assert response is not None
         names, vectors = self.at[number][0].vectors
         columns = [names.index(name) for name in response.pressure_names]
+        others = [other for other in self.server.on(self.server.sockets[number]) if other != number]
+        felt = np.nan_to_num(vectors[[self.at[other][0].place[self.at[other][1]] for other in others]][:, columns])
         shares: dict[str, Floats] = {}
-        for other in self.server.on(self.server.sockets[number]):
-            if other != number:
-                rest, here = self.at[other]
-                felt = np.nan_to_num(vectors[rest.place[here]][columns])
-                values = response.inputs(felt[np.newaxis], np.ones(1))[0]
-                key = label(self.server.tenants[other].workload)
-                shares[key] = shares.get(key, np.zeros(len(values))) + values
+        for other, values in zip(others, response.inputs(felt, np.ones(len(others))), strict=True):
+            key = label(self.server.tenants[other].workload)
+            shares[key] = shares.get(key, np.zeros(len(values))) + values
         return shares

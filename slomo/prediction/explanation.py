@@ -47,6 +47,7 @@ LEVERS: Mapping[str, str] = MappingProxyType(
 ACCELERATOR = "accelerator"
 
 
+@cache
 def group_of(metric: str) -> str:
     """Return the resource that a metric, or the part of an accelerator, belongs to.
 

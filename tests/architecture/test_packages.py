@@ -45,6 +45,8 @@ DEFERRED = {
     "cli/": "the front door: help and completion load no verb",
     "config.py": "most have no settings file to parse",
     "errors.py": "only a wrong name looks for the nearest",
+    "files/durable.py": "who only reads models makes no drafts",
+    "models/responses/arrivals.py": "most questions are about full load",
     "plugins.py": "what is built in needs no list of what is installed, which loads the e-mail parser",
     "testbed/registry.py": "a registry imports what is asked for",
     "workflow/predict.py": "the front door: a question is imported when it is asked",

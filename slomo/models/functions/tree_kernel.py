@@ -14,6 +14,10 @@ from slomo.models.functions.compilation import compiled
 Floats = NDArray[np.float64]
 
 
+#: Up to so many rows are walked down one by one: choosing everywhere pays for blocks.
+FEW_ROWS = 64
+
+
 class Trees(Protocol):
     """What the kernel reads of a `slomo.models.functions.trees.TreeEnsemble`, whose file imports this one."""
 
@@ -53,12 +57,27 @@ def sum_of_trees(ensemble: "Trees", rows: NDArray[np.float32]) -> NDArray[np.flo
     >>> sum_of_trees(nothing, np.zeros((1, 1), dtype=np.float32)) in (None, np.array([1.0]))
     True
     """
-    kernel = compiled(_trees) if ensemble.depth > 1 else None
+    few = len(rows) < FEW_ROWS
+    kernel = compiled(_walked if few else _trees) if few or ensemble.depth > 1 else None
     if kernel is None:
         return None
     out = np.full(len(rows), ensemble.start, dtype=ensemble.leaf.dtype)
     kernel(rows, ensemble.feature, ensemble.threshold, ensemble.leaf, out)
     return out.astype(np.float64)
+
+
+def _walked(rows, feature, threshold, leaf, out):  # type: ignore[no-untyped-def]
+    """Add all trees to `out` row by row, walking down each; for few rows."""
+    splits = feature.shape[1]
+    for row in range(rows.shape[0]):
+        total = out[row]
+        for tree in range(feature.shape[0]):
+            node = 0
+            while node < splits:
+                right = rows[row, feature[tree, node]] > threshold[tree, node]
+                node = 2 * node + (2 if right else 1)
+            total += leaf[tree, node - splits]
+        out[row] = total
 
 
 def _trees(rows, feature, threshold, leaf, out):  # type: ignore[no-untyped-def]

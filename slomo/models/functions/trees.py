@@ -8,6 +8,7 @@ branch-free kernels measured by Lucchese et al., QuickScorer (SIGIR'15) and thei
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,14 @@ MAX_DEPTH, MAX_TREES, MAX_CELLS = 10, 20_000, 1 << 22
 #: From this many rows on, compiling (or loading) the numba kernel pays; once it is loaded, far fewer do.
 KERNEL_ROWS, LOADED_KERNEL_ROWS = 16_384, 256
 _CHUNK_ROWS = 1024
+#: Rows answered one question at a time, after which loading the kernel for few rows pays where numba is loaded.
+SPENT_ROWS = 1024
+
+
+class _RowsSpent:
+    """How many rows were asked about since the process began."""
+
+    rows = 0
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,9 @@ class TreeEnsemble:
         [1.5, 1.5]
         """
         small = np.ascontiguousarray(rows, dtype=np.float32)
-        enough = LOADED_KERNEL_ROWS if "numba" in sys.modules else KERNEL_ROWS
+        _RowsSpent.rows += len(small)
+        loaded = "numba" in sys.modules
+        enough = (1 if _RowsSpent.rows >= SPENT_ROWS else LOADED_KERNEL_ROWS) if loaded else KERNEL_ROWS
         if len(small) >= enough and not np.isnan(small).any():
             from slomo.models.functions.tree_kernel import sum_of_trees
 
@@ -103,27 +114,28 @@ class TreeEnsemble:
         return np.concatenate(parts) if parts else np.empty(0)
 
     def _predict_chunk(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        trees, splits = self.feature.shape
-        node = np.zeros((len(rows), trees), dtype=np.intp)
-        tree_base, row_base = np.arange(trees) * splits, (np.arange(len(rows)) * self.n_features)[:, None]
-        feature, threshold, missing_left, flat = (
-            self.feature.ravel(),
-            self.threshold.ravel(),
-            self.missing_left.ravel(),
-            rows.ravel(),
-        )
+        feature, threshold, missing_left, leaf, first, below = self._flat
+        node = np.zeros((len(rows), len(first)), dtype=np.intp)
+        flat, row_base = rows.ravel(), (np.arange(len(rows)) * self.n_features)[:, None]
         gaps = bool(np.isnan(flat).any())
         for _ in range(self.depth):
-            at = node + tree_base
-            x = flat[feature[at] + row_base]
-            right = x > threshold[at]
+            at = node + first
+            x = flat.take(feature.take(at) + row_base)
+            right = x > threshold.take(at)
             if gaps:
-                right |= np.isnan(x) & ~missing_left[at]
+                right |= np.isnan(x) & ~missing_left.take(at)
             node = 2 * node + 1 + right
-        picked = self.leaf.ravel()[node - splits + np.arange(trees) * (splits + 1)]
+        picked = leaf.take(node + below)
         # accumulate adds strictly in order, as the libraries do; sum() would add pairwise and differ in the last bits
-        terms = np.concatenate([np.full((len(rows), 1), self.start, dtype=self.leaf.dtype), picked], axis=1)
+        terms = np.concatenate([np.full((len(rows), 1), self.start, dtype=leaf.dtype), picked], axis=1)
         return np.add.accumulate(terms, axis=1)[:, -1].astype(np.float64)
+
+    @cached_property
+    def _flat(self) -> tuple[NDArray, ...]:  # type: ignore[type-arg]
+        """Splits and leaves of all trees in a row, where each tree's first split is, and what leads to its leaves."""
+        trees, splits = self.feature.shape
+        ravelled = (self.feature.ravel(), self.threshold.ravel(), self.missing_left.ravel(), self.leaf.ravel())
+        return (*ravelled, np.arange(trees) * splits, np.arange(trees) * (splits + 1) - splits)
 
 
 def grow(trees: Sequence[TreeNode], *, start: float, n_features: int, dtype: type[np.floating]) -> TreeEnsemble:

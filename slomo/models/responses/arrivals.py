@@ -6,7 +6,6 @@ sqrt(offered) seen on calibration mixes stands in for it (split conformal, as in
 """
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 
@@ -65,6 +64,8 @@ def arrival_half_width_mpps(
     if window_s is not None:
         if not window_s > 0.0:
             raise InvalidValueError(f"a measurement of {window_s} s, needed above 0 s", hint="1 s is usual")
+        from statistics import NormalDist  # reads decimals and fractions; most questions are about full load
+
         quantile = NormalDist().inv_cdf(0.5 + 0.5 * coverage)
         return np.asarray(quantile * np.sqrt(offered_mpps / (1e6 * window_s)))
     if not len(scores):

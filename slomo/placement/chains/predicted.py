@@ -6,7 +6,7 @@ measurements.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,9 @@ from slomo.placement.chains.judges import Estimate, Judges, Keeps, Mix
 from slomo.placement.chains.nodes import Node, Nodes, by_rate, filled, migrations
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
+from slomo.prediction.batch import predict_places
+from slomo.prediction.manner import Manner
+from slomo.prediction.tenants import TenantModel
 
 if TYPE_CHECKING:
     from slomo.models.nf_model import NFModel
@@ -162,10 +165,10 @@ def node_rates(estimates: ThroughputEstimates, machine: str) -> Estimate:
     """
 
     def rates(mixes: Sequence[Mix]) -> list[list[float]]:
-        names = sorted({key for _, stages in mixes for key, _ in stages})
-        models = [estimates.library[machine, key] for key in names if (machine, key) in estimates.library]
-        if len(models) == len(names) and all(model.response is not None for model in models):
-            return _joint(models, names, mixes)
+        names = {key for _, stages in mixes for key, _ in stages}
+        models = {key: estimates.library[machine, key] for key in names if (machine, key) in estimates.library}
+        if len(models) == len(names) and all(model.response is not None for model in models.values()):
+            return _under_loads(models, machine, mixes)
         keys = [tuple(key for key, _ in stages) for _, stages in mixes]
         solved = estimates.rates(machine, keys)
         return [[rate[key][0] for key in mix] for mix, rate in zip(keys, solved, strict=True)]
@@ -173,15 +176,14 @@ def node_rates(estimates: ThroughputEstimates, machine: str) -> Estimate:
     return rates
 
 
-def _joint(models: "Sequence[NFModel]", names: Sequence[str], mixes: Sequence[Mix]) -> list[list[float]]:
-    from slomo.equilibrium.server import solve_joint
-
-    numbers = {name: number for number, name in enumerate(names)}
-    width = max(len(stages) for _, stages in mixes)
-    members = np.full((len(mixes), width), -1, dtype=np.int64)
-    offered = np.full((len(mixes), width), np.nan)
+def _under_loads(models: "Mapping[str, NFModel]", machine: str, mixes: Sequence[Mix]) -> list[list[float]]:
+    """Ask about every node at its loads."""
+    kinds = sorted({stage for _, stages in mixes for stage in stages})
+    number = {stage: code for code, stage in enumerate(kinds)}
+    tenants = [TenantModel(models[key].workload, models[key], mpps) for key, mpps in kinds]
+    members = np.full((len(mixes), max(len(stages) for _, stages in mixes)), -1, dtype=np.int64)
     for row, (_, stages) in enumerate(mixes):
-        for place, (key, mpps) in enumerate(stages):
-            members[row, place], offered[row, place] = numbers[key], mpps
-    throughput_mpps = solve_joint(models, members, offered).throughput_mpps
-    return [throughput_mpps[row, : len(stages)].tolist() for row, (_, stages) in enumerate(mixes)]
+        members[row, : len(stages)] = sorted(number[stage] for stage in stages)
+    served = predict_places(tenants, members, machine, Manner(method="equilibrium")).mpps
+    rates = [dict(zip(row, mpps, strict=True)) for row, mpps in zip(members.tolist(), served.tolist(), strict=True)]
+    return [[rate[number[stage]] for stage in stages] for rate, (_, stages) in zip(rates, mixes, strict=True)]
