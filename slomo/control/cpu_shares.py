@@ -7,9 +7,12 @@ the simulator and the processes of a real machine are told the same way.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import Any
 
+from slomo.control.observation import ControlDecision, MachineReading
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.service_chains import DEFAULT_SHARES, LEAST_SHARES, MOST_SHARES
 
@@ -17,6 +20,8 @@ from slomo.vocabulary.service_chains import DEFAULT_SHARES, LEAST_SHARES, MOST_S
 LEAST_WEIGHT, MOST_WEIGHT, DEFAULT_WEIGHT = 1, 10_000, 100
 #: NFVnice, section 3: the cost is sampled every millisecond, its window is 100 ms, weights are written every 10 ms.
 SAMPLE_MS, WINDOW_MS, UPDATE_MS = 1.0, 100.0, 10.0
+#: In a loop of seconds, a weight that moves by less than this share is left; costs are medians of so many rounds.
+STEADY, WINDOW_ROUNDS = 0.1, 5
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,72 @@ def cpu_weights(observations: Sequence[NFObservation]) -> dict[str, int]:
     {'nat': 500, 'fw': 1500}
     """
     return _scaled(observations, 10 * DEFAULT_WEIGHT, LEAST_WEIGHT, MOST_WEIGHT)
+
+
+@dataclass(frozen=True)
+class SharesMemory:
+    """What the loop's controller remembers: costs of the latest rounds, and the weights in force."""
+
+    costs: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+class SharesController:
+    """Gives NFs of shared cores CPU weights by their loads, in a loop (`slomo.control.loop`).
+
+    Parameters
+    ----------
+    server : str
+        Name for the plan.
+    seats : mapping of str to (int, float)
+        NF -> core that it shares, and priority.
+
+    Examples
+    --------
+    >>> from slomo.control.observation import TenantReading
+    >>> nat, fw = (TenantReading(1.0, offered_mpps=1.0, cost_cycles=cycles) for cycles in (300.0, 900.0))
+    >>> seen = MachineReading(0.0, {"nat": nat, "fw": fw})
+    >>> plan = SharesController("s", {"nat": (0, 1.0), "fw": (0, 1.0)}).decide(seen, None).plan
+    >>> [tenant.cpu_weight for tenant in plan.tenants]
+    [0.5, 1.5]
+    """
+
+    name = "cpu_shares"
+
+    def __init__(self, server: str, seats: Mapping[str, tuple[int, float]]) -> None:
+        self.server, self.seats = server, dict(seats)
+
+    def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
+        """Return the weights of now; see `Controller`."""
+        state = memory if isinstance(memory, SharesMemory) else SharesMemory()
+        costs = {
+            name: (*state.costs.get(name, ()), reading.cost_cycles)[-WINDOW_ROUNDS:]
+            for name, reading in observation.tenants.items()
+            if reading.cost_cycles is not None and name in self.seats
+        }
+        state = replace(state, costs={**state.costs, **costs})
+        seen = [
+            NFObservation(name, self.seats[name][0], _arrivals(reading.offered_mpps, reading.throughput_mpps),
+                          median(costs[name]) if name in costs else None, self.seats[name][1])
+            for name, reading in observation.tenants.items()
+            if name in self.seats
+        ]  # fmt: skip
+        weights = {name: shares / DEFAULT_SHARES for name, shares in cpu_shares(seen).items()}
+        before = {name: state.weights.get(name, 1.0) for name in weights}
+        moved = [name for name, weight in weights.items() if abs(weight - before[name]) > STEADY * before[name]]
+        if not moved:
+            return ControlDecision(self._plan(state.weights), state, escalated=observation.broken)
+        fresh = replace(state, weights=weights)
+        why = f"loads of {', '.join(moved)} moved"
+        return ControlDecision(self._plan(weights), fresh, (why,), escalated=observation.broken)
+
+    def _plan(self, weights: Mapping[str, float]) -> EnforcementPlan | None:
+        settings = tuple(TenantSetting(name, cpu_weight=round(weight, 4)) for name, weight in weights.items())
+        return EnforcementPlan(self.server, settings) if settings else None
+
+
+def _arrivals(offered_mpps: float | None, throughput_mpps: float) -> float:
+    return 1e6 * (throughput_mpps if offered_mpps is None else offered_mpps)
 
 
 def _scaled(observations: Sequence[NFObservation], mean: int, least: int, most: int) -> dict[str, int]:

@@ -80,7 +80,7 @@ class HostPlant:
         others = [tenant for other, tenant in self.tenants.items() if other != name]
         paused(others, True)
         try:
-            return _whole_core(take_windows([self.tenants[name]], PROBE * self._window_s)[0])
+            return whole_core_mpps(take_windows([self.tenants[name]], PROBE * self._window_s)[0])
         finally:
             paused(others, False)
 
@@ -101,10 +101,11 @@ class HostPlant:
         readings = {}
         for name, window in zip(self.tenants, windows, strict=True):
             target = self.targets_mpps.get(name)
-            rate = window.rate_mpps if target is None else _whole_core(window)
+            rate = window.rate_mpps if target is None else whole_core_mpps(window)
             readings[name] = TenantReading(rate, target)
         return MachineReading(self.now_s(), readings, probed=times > 1)
 
 
-def _whole_core(window: Window) -> float:
+def whole_core_mpps(window: Window) -> float:
+    """Return what an NF did per CPU time it had [Mpps]; as seen, where it hardly had any."""
     return window.rate_mpps / min(1.0, window.cpu_share) if window.cpu_share >= _LEAST_SHARE else window.rate_mpps

@@ -21,6 +21,8 @@ class TenantReading:
         What it was offered; None where that is not known.
     occupancy_kib, misses_m_s : float or None
         Last-level cache held, and misses [millions/s].
+    cost_cycles : float or None
+        What a packet costs it [cycles].
     """
 
     throughput_mpps: float
@@ -28,6 +30,7 @@ class TenantReading:
     offered_mpps: float | None = None
     occupancy_kib: float | None = None
     misses_m_s: float | None = None
+    cost_cycles: float | None = None
 
     @property
     def needed_mpps(self) -> float | None:

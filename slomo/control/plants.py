@@ -1,15 +1,32 @@
-"""Machines under control: a server of the simulator on simulated time."""
+"""Machines under control on simulated time: a server of the simulator, and simulated cores that NFs share."""
 
 from collections.abc import Callable, Mapping
 
 from slomo.control.observation import MachineReading, TenantReading
 from slomo.enforce.backends.simulated import SimulatedBackend, SimulatedServer
+from slomo.enforce.backends.simulated_cores import SimulatedCores, SimulatedCoresBackend
+from slomo.vocabulary.service_chains import ChainSystem
 
 #: How many times as long a probe looks as an observation.
 PROBE = 4
 
 
-class SimulatedPlant:
+class SimulatedTime:
+    """Time that passes only where somebody waits."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now_s(self) -> float:
+        """Return the simulated time [s]."""
+        return self.time_s
+
+    def wait(self, seconds: float) -> None:
+        """Let simulated time pass."""
+        self.time_s += seconds
+
+
+class SimulatedPlant(SimulatedTime):
     """A simulated server with targets, whose loads may follow the time.
 
     Parameters
@@ -41,8 +58,9 @@ class SimulatedPlant:
         *,
         seed: int = 0,
     ) -> None:
+        super().__init__()
         self.server, self.targets_mpps, self.backend = server, dict(targets_mpps), SimulatedBackend(server)
-        self._loads, self._seed, self._time_s, self._runs = loads, seed, 0.0, 0
+        self._loads, self._seed, self._runs = loads, seed, 0
 
     def observe(self) -> MachineReading:
         """Simulate all tenants under what is in force."""
@@ -54,7 +72,7 @@ class SimulatedPlant:
 
     def _look(self, times: int) -> MachineReading:
         if self._loads is not None:
-            self._loads(self.server, self._time_s)
+            self._loads(self.server, self.time_s)
         self._runs += 1
         result = self.server.simulate(self._seed + self._runs, times=times)
         readings = {}
@@ -68,12 +86,46 @@ class SimulatedPlant:
                 tenant.vector.get("L3OCC"),
                 tenant.vector.get("L3MISS"),
             )
-        return MachineReading(self._time_s, readings, probed=times > 1)
+        return MachineReading(self.time_s, readings, probed=times > 1)
 
-    def now_s(self) -> float:
-        """Return the simulated time [s]."""
-        return self._time_s
 
-    def wait(self, seconds: float) -> None:
-        """Let simulated time pass."""
-        self._time_s += seconds
+class SharedCoresPlant(SimulatedTime):
+    """Chains of NFs on simulated cores that they share; their loads may follow the time.
+
+    Parameters
+    ----------
+    cores : SimulatedCores
+        Which.
+    loads : callable, optional
+        Time -> the system with the loads of then.
+    seed : int
+        Of the simulations.
+    """
+
+    def __init__(
+        self, cores: SimulatedCores, loads: Callable[[float], ChainSystem] | None = None, *, seed: int = 0
+    ) -> None:
+        super().__init__()
+        self.cores, self.backend = cores, SimulatedCoresBackend(cores)
+        self._loads, self._runs = loads, seed
+
+    def observe(self) -> MachineReading:
+        """Simulate all chains under the weights in force."""
+        return self._look(1)
+
+    def probe(self) -> MachineReading:
+        """Simulate them again, four times as long."""
+        return self._look(PROBE)
+
+    def _look(self, times: int) -> MachineReading:
+        if self._loads is not None:
+            self.cores.system = self._loads(self.time_s)
+        self._runs += 1
+        played = self.cores.simulate(self._runs, times)
+        readings = {
+            name: TenantReading(
+                stage.processed_mpps, offered_mpps=stage.arrived_mpps, cost_cycles=stage.cycles_per_packet or None
+            )
+            for name, stage in played.stages.items()
+        }
+        return MachineReading(self.time_s, readings, probed=times > 1)

@@ -102,6 +102,8 @@ def apply(
                 for change in changes:
                     _make(change, backend)
         except SlomoError as problem:
+            if not made:  # nothing was written down either
+                raise
             raise _taken_back(problem, made, receipt, backend) from None
         receipt.mark("applied")
     return receipt

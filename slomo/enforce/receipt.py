@@ -48,6 +48,8 @@ class Receipt:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
+        #: Its first line, until there is a second: both wait for the disk once.
+        self._begun: list[Mapping[str, Any]] = []
 
     @property
     def exists(self) -> bool:
@@ -61,12 +63,12 @@ class Receipt:
 
     @classmethod
     def begin(cls, folder: Path, backend: str, place: str, plan: EnforcementPlan) -> "Receipt":
-        """Write a new receipt that has no changes yet.
+        """Begin a new receipt, which is written with its first changes.
 
         Raises
         ------
         StoreError
-            If it cannot be written; then nothing must be changed.
+            If there is no folder for it; then nothing must be changed.
         """
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         receipt = cls(folder / f"{stamp}-{uuid.uuid4().hex[:8]}.jsonl")
@@ -75,10 +77,10 @@ class Receipt:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise receipt.fault(problem) from None
-        receipt.append([{**head, "plan": plan.to_dict()}], new=True)
+        receipt._begun = [{**head, "plan": plan.to_dict()}]
         return receipt
 
-    def append(self, lines: Sequence[Mapping[str, Any]], *, new: bool = False, flushed: bool = True) -> None:
+    def append(self, lines: Sequence[Mapping[str, Any]], *, flushed: bool = True) -> None:
         """Add all lines or none, and wait until they are on the disk unless told not to.
 
         Raises
@@ -86,8 +88,9 @@ class Receipt:
         StoreError
             If it cannot be written, for instance to a full file system.
         """
+        new = bool(self._begun)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if new else 0)
-        data = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines).encode()
+        data = "".join(json.dumps(line, sort_keys=True) + "\n" for line in (*self._begun, *lines)).encode()
         try:
             descriptor = os.open(self.path, flags, 0o600)
             try:
@@ -99,9 +102,12 @@ class Receipt:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            if new:
+            if new and flushed:
                 _flush_directory(self.path.parent)
+            self._begun = []
         except OSError as problem:
+            if new and not isinstance(problem, FileExistsError):
+                self.path.unlink(missing_ok=True)
             raise self.fault(problem) from None
 
     def intend(self, *changes: Change) -> None:

@@ -147,6 +147,8 @@ class Explanation:
             "loss_mpps": self.loss_mpps,
             "metrics": dict(self.metrics),
             "groups": self.groups,
+            "bottleneck": self.bottleneck,
+            "lever": self.lever,
             "unattributed_mpps": self.unattributed_mpps,
             "competitors": {name: dict(parts) for name, parts in self.competitors.items()},
         }

@@ -1,11 +1,13 @@
 """`slomo whatif`, `slomo control` and `slomo noisy-neighbour`: from the command line to tables and exit codes."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from slomo.cli.main import main
+from slomo.testbed.host.cores import available_cores
 
 LOOP = """
 machine: e5-2620v4
@@ -136,3 +138,51 @@ def test_noisy_neighbour_reports_every_level_and_policy(tmp_path: Path, capsys: 
     assert rows[0, "none"]["throughput_mpps"] <= rows[0, "none"]["upper_mpps"]
     assert len(csv.read_text(encoding="utf-8").splitlines()) == len(rows) + 1
     assert "<html" in page.read_text(encoding="utf-8")
+
+
+HOST_NOISE = """
+machine: host
+victim: synthetic(data_size_mib=8)
+noise: {nf: synthetic(data_size_mib=8), levels: [1]}
+policies: [none]
+repetitions: 3
+window_s: 0.1
+"""
+
+
+def test_noise_on_this_host_is_told_beside_its_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A victim and its noise run as processes; what is lost within the error of the windows is called nothing."""
+    if len(available_cores()) < 2 or shutil.which("cc") is None:
+        pytest.skip("a victim and its noise need two cores and a C compiler")
+    monkeypatch.delenv("XDG_CACHE_HOME")  # where the network functions were built already
+    file = tmp_path / "noise.yaml"
+    file.write_text(HOST_NOISE, encoding="utf-8")
+
+    assert main(["noisy-neighbour", str(file), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+
+    assert row["quiet_mpps"] > 0.0
+    told = abs(row["lost_share"]) > row["error_share"]
+    assert told == (row["verdict"] != "nothing to tell")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("policies: [none]", "policies: [llc]", "unknown policy 'llc'"),
+        ("repetitions: 3", "repetitions: 2", "3 repetitions"),
+        ("victim: synthetic(data_size_mib=8)\n", "", "'victim'"),
+        ("window_s: 0.1", "rate: 3", "unknown field 'rate'"),
+    ],
+)
+def test_a_wrong_test_of_this_host_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, said: str
+) -> None:
+    """Each fault is named, and nothing is started."""
+    file = tmp_path / "noise.yaml"
+    file.write_text(HOST_NOISE.replace(old, new), encoding="utf-8")
+
+    assert main(["noisy-neighbour", str(file)]) in (2, 3)
+    assert said in capsys.readouterr().err

@@ -65,7 +65,7 @@ def test_prediction_for_people_names_its_units(bench, capsys) -> None:
     said = capsys.readouterr().out
 
     assert "lpm beside 3 x stats on e5-2620v4" in said
-    assert all(word in said for word in ("Mpps", "%", "verdict", "composed metric"))
+    assert all(word in said for word in ("Mpps", "%", "verdict", "composed metric", "bottleneck", "what helps"))
 
 
 def test_model_coverage_and_published_rule_can_be_chosen(bench, capsys) -> None:

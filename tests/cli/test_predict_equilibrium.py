@@ -62,6 +62,8 @@ def test_the_equilibrium_explains_its_loss(bench, capsys) -> None:
     parts = sum(sum(each.values()) for each in why["competitors"].values()) + why["unattributed_mpps"]
     assert abs(parts - why["loss_mpps"]) < 1e-9
     assert abs(found["solo_mpps"] - found["throughput_mpps"] - why["loss_mpps"]) < 1e-9
+    assert why["groups"][why["bottleneck"]] == max(why["groups"].values())
+    assert "stats" in why["lever"] or "firewall" in why["lever"]
 
 
 def test_older_names_still_work(bench, capsys) -> None:

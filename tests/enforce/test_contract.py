@@ -17,11 +17,13 @@ from slomo.enforce.backends.rdt_class import RdtClassBackend
 from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.enforce.backends.scheduler import SchedulerBackend
 from slomo.enforce.backends.simulated import Occupant, SimulatedBackend, SimulatedServer
+from slomo.enforce.backends.simulated_cores import SimulatedCores, SimulatedCoresBackend
 from slomo.enforce.backends.together import Together
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.testing.enforcer_contract import EnforcerContract
 from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.service_chains import parse_chains
 from slomo.vocabulary.workload import Workload
 from tests.fake_resctrl.files import everything, fake_tree
 from tests.fake_resctrl.model import Flavour
@@ -57,6 +59,23 @@ class TestSimulated(EnforcerContract):
 
     def refused_plan(self) -> EnforcementPlan:
         return _plan(TenantSetting("a", llc_way_mask=0b101))
+
+
+class TestSimulatedCores(EnforcerContract):
+    __test__ = True
+
+    def make_backend(self) -> Backend:
+        text = "stages: {a: {cycles: 270, core: 0}, b: {cycles: 90, core: 0}}\nchains: {c: {stages: [a, b], mpps: 1}}"
+        return SimulatedCoresBackend(SimulatedCores(parse_chains(text)))
+
+    def plans(self) -> tuple[EnforcementPlan, EnforcementPlan]:
+        return (
+            _plan(TenantSetting("a", cpu_weight=0.5), TenantSetting("b", cpu_weight=1.5)),
+            _plan(TenantSetting("a", cpu_weight=2.0)),
+        )
+
+    def refused_plan(self) -> EnforcementPlan:
+        return _plan(TenantSetting("a", llc_way_mask=0b1))
 
 
 class ResctrlContract(EnforcerContract):

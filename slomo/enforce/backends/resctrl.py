@@ -185,7 +185,7 @@ class ResctrlBackend:
         """
         kind, _, rest = knob.partition(":")
         readers: dict[str, Callable[[str], str | None]] = {
-            "group": lambda name: PRESENT if name in self.tree.control_groups() else None,
+            "group": lambda name: PRESENT if self.tree.has_group(name) else None,
             "schemata": self._read_schemata,
             "core": lambda core: self.tree.control_group_of(int(core)),
             "task": self._read_task,
@@ -244,7 +244,7 @@ class ResctrlBackend:
 
     def _read_schemata(self, rest: str) -> str | None:
         group, resource, domain = rest.rsplit(":", 2)
-        if group and group not in self.tree.control_groups():
+        if not self.tree.has_group(group):
             return None
         settings = parse_schemata(self.tree.read(_file(group, "schemata")))
         return settings.get(resource, {}).get(int(domain))

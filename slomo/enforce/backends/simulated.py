@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from slomo.enforce.change import VanishedError, Wish
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
@@ -128,7 +129,62 @@ def _top(ways: int, machine: Machine) -> int:
     return ((1 << ways) - 1) << (machine.llc_ways - ways)
 
 
-class SimulatedBackend:
+class Knobbed(Protocol):
+    """Something simulated that has knobs."""
+
+    machine: Machine
+    knobs: dict[str, str | None]
+    lock: threading.RLock
+
+
+class SimulatedKnobs:
+    """The part of a backend that every simulated machine shares: its knobs.
+
+    Parameters
+    ----------
+    server : Knobbed
+        Which.
+    """
+
+    name = "simulated"
+
+    def __init__(self, server: Knobbed) -> None:
+        self._knobbed = server
+
+    def available(self) -> tuple[bool, str]:
+        """Return that it is."""
+        return True, self.place()
+
+    def place(self) -> str:
+        """Return the machine's name."""
+        return f"simulated {self._knobbed.machine.name}"
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Keep other threads out."""
+        return self._knobbed.lock
+
+    def read(self, knob: str) -> str | None:
+        """Return what a knob holds."""
+        return self._knobbed.knobs.get(knob)
+
+    def write(self, knob: str, value: str | None) -> None:
+        """Set a knob.
+
+        Raises
+        ------
+        VanishedError
+            For a tenant that ended.
+        """
+        if knob not in self._knobbed.knobs:
+            raise VanishedError(f"'{knob}': that tenant is there no more")
+        self._knobbed.knobs[knob] = value
+
+    def knobs(self) -> Iterator[str]:
+        """Return all names."""
+        return iter(tuple(self._knobbed.knobs))
+
+
+class SimulatedBackend(SimulatedKnobs):
     """Enforces on a `SimulatedServer`.
 
     Parameters
@@ -143,22 +199,9 @@ class SimulatedBackend:
     (True, 'simulated e5-2620v4')
     """
 
-    name = "simulated"
-
     def __init__(self, server: SimulatedServer) -> None:
+        super().__init__(server)
         self.server = server
-
-    def available(self) -> tuple[bool, str]:
-        """Return that it is."""
-        return True, f"simulated {self.server.machine.name}"
-
-    def place(self) -> str:
-        """Return the machine's name."""
-        return f"simulated {self.server.machine.name}"
-
-    def lock(self) -> AbstractContextManager[object]:
-        """Keep other threads out."""
-        return self.server.lock
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return every tenant's knobs.
@@ -210,23 +253,3 @@ class SimulatedBackend:
                 f"way mask {mask:#x} is not one block of the ways {full:#x}", hint="0x3 or 0x7fc would do"
             )
         return mask
-
-    def read(self, knob: str) -> str | None:
-        """Return what a knob holds."""
-        return self.server.knobs.get(knob)
-
-    def write(self, knob: str, value: str | None) -> None:
-        """Set a knob.
-
-        Raises
-        ------
-        VanishedError
-            For a tenant that ended.
-        """
-        if knob not in self.server.knobs:
-            raise VanishedError(f"'{knob}': that tenant is there no more")
-        self.server.knobs[knob] = value
-
-    def knobs(self) -> Iterator[str]:
-        """Return all names."""
-        return iter(tuple(self.server.knobs))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _Choice = tuple[tuple[int, ...], ...]
 #: More chains on one server than this are too many to try all ways.
-_MOST_CHAINS = 10
+MOST_CHAINS = 10
 
 
 def slomo_numa(
@@ -79,12 +79,12 @@ def best_nodes(
     InvalidValueError
         For more than ten chains on one server.
     """
-    if len(chains) > _MOST_CHAINS:
-        raise InvalidValueError(f"{len(chains)} chains on one server, needed at most {_MOST_CHAINS}")
+    if len(chains) > MOST_CHAINS:
+        raise InvalidValueError(f"{len(chains)} chains on one server, needed at most {MOST_CHAINS}")
     choices = list(_choices([len(item.request.chain) for item in chains], nodes))
     if not choices:
         return filled(by_rate(chains, interval), nodes)
-    served = _served(chains, interval, choices, estimate, keeps or _all_kept)
+    served = served_at(chains, interval, choices, estimate, keeps or _all_kept)
     placed = [{item.request.id: seats for item, seats in zip(chains, choice, strict=True)} for choice in choices]
     moved = [migrations(before or {}, each) for each in placed]
     best = max(range(len(choices)), key=lambda number: (round(served[number], 6), -moved[number]))
@@ -122,10 +122,10 @@ def _fits(choice: Sequence[Sequence[int]], nodes: Sequence[Node]) -> bool:
     return all(sum(seats.count(number) for seats in choice) <= node.cores for number, node in enumerate(nodes))
 
 
-def _served(
+def served_at(
     chains: Sequence[RatedChain], interval: int, choices: Sequence[_Choice], estimate: Estimate, keeps: Keeps
 ) -> list[float]:
-    """Return what all chains together are predicted to serve under each choice [Mpps], all mixes asked at once."""
+    """Return what all chains together are predicted to serve under each choice of nodes [Mpps], in one question."""
     offered = [chain.offered_mpps(interval) for chain in chains]
     mix_numbers: dict[Mix, int] = {}
     needed: list[list[tuple[int, list[int]]]] = []

@@ -11,33 +11,30 @@ from typing import Any
 
 import yaml
 
-from slomo.control.guard import GuardController
 from slomo.control.host_plant import HostPlant
 from slomo.control.loop import ControlLoop, Step
-from slomo.control.max_min import MaxMinController
-from slomo.control.observation import Controller, Patience
-from slomo.control.plants import SimulatedPlant
-from slomo.control.situation import Situation
+from slomo.control.observation import Patience
 from slomo.control.throttle import ThrottleController
 from slomo.enforce.backends.cgroup import CgroupBackend
-from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.receipt import open_receipts
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
 from slomo.testbed.host.build import cache_directory
 from slomo.testbed.host.cores import assign_cores, available_cores
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
-from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.documents import read_document
 from slomo.vocabulary.machine import Machine, load_machine
+from slomo.vocabulary.service_chains import ChainSystem, parse_chains
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.acting.partition_profile import profile_partitions
+from slomo.workflow.acting.simulated_loops import simulated_loop
 
 #: Where -> which controllers run there; machine ``host`` is this one.
-CONTROLLERS = {"simulated": ("guard", "max_min"), "host": ("throttle",)}
-HOST = "host"
+CONTROLLERS = {"simulated": ("guard", "max_min", "numa", "cpu_shares"), "host": ("throttle",)}
+HOST, SHARES = "host", "cpu_shares"
 _FIELDS = {"machine", "controller", "tenants", "period_s", "dwell_s", "cool_down_s", "steps", "seed", "name"}
+#: Of a document of service chains (docs/guides/chains.md), which `cpu_shares` reads instead of tenants.
+_CHAIN_FIELDS = {"stages", "chains", "queue", "storage", "buffer_b", "memory_socket"}
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,8 @@ class ControlConfiguration:
         Rounds on simulated time.
     seed : int
         Of the simulations.
+    system : ChainSystem or None
+        Chains of NFs on shared cores, for ``cpu_shares``.
     """
 
     name: str
@@ -69,6 +68,7 @@ class ControlConfiguration:
     settings: Patience
     steps: int
     seed: int
+    system: ChainSystem | None = None
 
 
 def read_control_file(path: str | Path) -> ControlConfiguration:
@@ -98,16 +98,20 @@ def control_from(data: Any, path: str | Path) -> ControlConfiguration:
     UnknownNameError
         For a controller or machine there is not.
     """
-    if not isinstance(data, Mapping) or not isinstance(data.get("tenants"), list) or not data["tenants"]:
-        raise ConfigurationError(f"{path}: has no list of tenants", hint="see docs/guides/live-control.md")
-    unknown = sorted(set(data) - _FIELDS)
-    if unknown:
-        raise ConfigurationError(f"{path}: unknown field '{unknown[0]}'", hint=f"fields: {', '.join(sorted(_FIELDS))}")
+    if not isinstance(data, Mapping):
+        raise ConfigurationError(f"{path}: is no mapping", hint="see docs/guides/live-control.md")
     machine = None if data.get("machine") == HOST else load_machine(str(data.get("machine", "e5-2620v4")))
     there = CONTROLLERS[HOST if machine is None else "simulated"]
-    controller = str(data.get("controller", there[0]))
+    controller = str(data.get("controller", SHARES if "stages" in data and machine is not None else there[0]))
     if controller not in there:
         raise UnknownNameError("controller", controller, there)
+    fields = (_FIELDS - {"tenants"}) | _CHAIN_FIELDS if controller == SHARES else _FIELDS
+    unknown = sorted(set(data) - fields)
+    if unknown:
+        raise ConfigurationError(f"{path}: unknown field '{unknown[0]}'", hint=f"fields: {', '.join(sorted(fields))}")
+    tenants = data.get("tenants", ())
+    if controller != SHARES and not (isinstance(tenants, list) and tenants):
+        raise ConfigurationError(f"{path}: has no list of tenants", hint="see docs/guides/live-control.md")
     settings = Patience(
         _number(path, data, "period_s", Patience.period_s),
         _number(path, data, "dwell_s", Patience.dwell_s),
@@ -117,11 +121,17 @@ def control_from(data: Any, path: str | Path) -> ControlConfiguration:
         str(data.get("name", Path(path).stem)),
         machine,
         controller,
-        tuple(_tenant(path, number, item) for number, item in enumerate(data["tenants"])),
+        tuple(_tenant(path, number, item) for number, item in enumerate(tenants)),
         settings,
         int(_number(path, data, "steps", 60)),
         int(_number(path, data, "seed", 0)),
+        _system(path, data) if controller == SHARES else None,
     )
+
+
+def _system(path: str | Path, data: Mapping[str, Any]) -> ChainSystem:
+    own = {name: data[name] for name in ("machine", *sorted(_CHAIN_FIELDS)) if name in data}
+    return parse_chains(yaml.safe_dump(own), str(path))
 
 
 def _number(path: str | Path, data: Mapping[str, Any], name: str, default: float = 0) -> float:
@@ -198,7 +208,14 @@ def control_loop(
         If the machine does not let it.
     """
     if configuration.machine is not None:
-        yield _simulated_loop(configuration, configuration.machine, receipts)
+        plant, controller, targets = simulated_loop(
+            configuration.name,
+            configuration.machine,
+            configuration.controller,
+            configuration.system or configuration.tenants,
+            configuration.seed,
+        )
+        yield ControlLoop(plant, controller, configuration.settings, receipts=receipts), targets
         return
     with Run() as run:
         yield _host_loop(configuration, run, receipts)
@@ -223,37 +240,6 @@ def _host_loop(
     controller = ThrottleController(configuration.name, throttled)
     plant = HostPlant(running, targets, backend)
     return ControlLoop(plant, controller, configuration.settings, receipts=receipts), targets
-
-
-def _simulated_loop(
-    configuration: ControlConfiguration, machine: Machine, receipts: Path | None
-) -> tuple[ControlLoop, Mapping[str, float]]:
-    server = SimulatedServer(machine, [Occupant(name, workload) for name, workload, _ in configuration.tenants])
-    targets = {
-        name: share * solo_mpps(machine, workload)
-        for name, workload, share in configuration.tenants
-        if share is not None
-    }
-    plant = SimulatedPlant(server, targets, seed=configuration.seed)
-    loop = ControlLoop(plant, _controller(configuration, machine), configuration.settings, receipts=receipts)
-    return loop, targets
-
-
-def solo_mpps(machine: Machine, workload: Workload) -> float:
-    """Return what a workload does alone, saturated, on a simulated machine [Mpps]."""
-    alone = workload.saturated
-    return SimulatedServer(machine, [Occupant("alone", alone)]).simulate(1).tenants[0].throughput_mpps
-
-
-def _controller(configuration: ControlConfiguration, machine: Machine) -> Controller:
-    name = configuration.name
-    if configuration.controller == "max_min":
-        return MaxMinController(name, machine.llc_ways, machine.llc_mib * 1024.0 / machine.llc_ways)
-    saturated = {tenant: workload.saturated for tenant, workload, _ in configuration.tenants}
-    testbed = SimulatedTestbed(machine, scale=32, accesses=60_000)
-    profile = profile_partitions(testbed, machine, list(saturated.values()), seed=configuration.seed)
-    responses = {tenant: profile.responses[workload.key] for tenant, workload in saturated.items()}
-    return GuardController(name, Situation(responses, profile.memory, machine.llc_ways))
 
 
 def _status_file(name: str) -> Path:

@@ -29,13 +29,17 @@ def run_loop(configuration: str, as_json: bool) -> int:
 
     read = read_control_file(configuration)
     last: list[bool] = []
+    escalated: list[tuple[str, ...]] = [()]
 
     def told(step: "Step") -> None:
         broken = step.observation.broken if step.observation is not None else ()
         last[:] = [bool(broken)]
-        if step.changes or step.fault or step.decision.escalated:
+        fresh = step.decision.escalated if step.decision.escalated != escalated[-1] else ()
+        escalated.append(step.decision.escalated)
+        if step.changes or step.fault or fresh:
             when = f"{step.observation.time_s:g} s" if step.observation is not None else "-"
-            note(f"{when}: {step.fault or '; '.join(step.decision.reasons)} ({step.changes} knobs)")
+            said = [*step.decision.reasons, *(f"{name} is to be moved or scaled out" for name in fresh)]
+            note(f"{when}: {step.fault or '; '.join(said)} ({step.changes} knobs)")
 
     summary = run_control(read, told)
     if as_json:

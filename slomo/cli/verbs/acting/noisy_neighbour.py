@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 import click
 
 from slomo.cli.options import json_option
-from slomo.cli.output import emit_table, note
+from slomo.cli.output import emit_json, emit_table, note
 
 if TYPE_CHECKING:
+    from slomo.workflow.acting.noisy_host import HostNoiseTest
     from slomo.workflow.acting.noisy_neighbour import NoisyNeighbourRow
 
 
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 @click.option("--html", "html_file", metavar="FILE", help="Write a report with a figure, too.")
 @json_option
 def command(configuration: str, csv_file: str | None, html_file: str | None, as_json: bool) -> None:
-    """Run the noisy-neighbour test that CONFIG describes, on the simulator.
+    """Run the noisy-neighbour test that CONFIG describes, on the simulator or on this host (`machine: host`).
 
-    Each row is a level of noise under a policy: the highest load whose loss is within the ratio (MLRsearch), latency at
-    it, what was lost against no noise and what the policy wins back.
+    Each row is a level of noise under a policy. On the simulator: the highest load whose loss is within the ratio
+    (MLRsearch), latency at it, what was lost against no noise and what the policy wins back. On this host: what one
+    victim loses beside noise on other cores, and whether that is more than windows differ by.
     """
+    from slomo.workflow.acting.noisy_host import host_noise_test
     from slomo.workflow.acting.noisy_neighbour import (
         read_noisy_neighbour_file,
         run_noisy_neighbour,
@@ -31,6 +34,10 @@ def command(configuration: str, csv_file: str | None, html_file: str | None, as_
         to_json,
     )
 
+    on_host = host_noise_test(configuration)
+    if on_host is not None:
+        _on_host(on_host, csv_file, html_file, as_json)
+        return
     test = read_noisy_neighbour_file(configuration)
 
     def told(row: "NoisyNeighbourRow") -> None:
@@ -52,6 +59,25 @@ def command(configuration: str, csv_file: str | None, html_file: str | None, as_
         for r in summary(rows)
     ]  # fmt: skip
     emit_table(("noise", "policy", "Mpps", "upper", "lost", "won back", "p50 [us]", "p95", "p99"), table)
+
+
+def _on_host(test: "HostNoiseTest", csv_file: str | None, html_file: str | None, as_json: bool) -> None:
+    from slomo.errors import ConfigurationError
+    from slomo.workflow.acting.noisy_host import host_documents, run_host_noise
+
+    if csv_file is not None or html_file is not None:
+        raise ConfigurationError("a test on this host is told as a table or as JSON", hint="use --json")
+    rows = run_host_noise(test)
+    if as_json:
+        emit_json({"rows": host_documents(rows)})
+        return
+    table = [
+        (r.noise, r.policy, r.quiet_mpps, _percent(r.lost_share), f"± {100 * r.error_share:.1f} %", r.verdict)
+        for r in rows
+    ]
+    emit_table(("noise", "policy", "quiet [Mpps]", "lost", "error (95 %)", "verdict"), table)
+    if all(row.verdict == "nothing to tell" for row in rows if row.policy == "none"):
+        note("noise on other cores costs nothing here that these windows could tell; other machines may differ")
 
 
 def _percent(share: float | None) -> str:

@@ -153,6 +153,10 @@ class ResctrlTree:
         """Return the groups that have masks, the root group first."""
         return ("", *self._children(""))
 
+    def has_group(self, name: str) -> bool:
+        """Say whether there is a group that has masks of this name; the root group is called ``""``."""
+        return name not in _RESERVED and self.files.is_directory(name) if name else True
+
     def monitoring_groups(self, control: str) -> tuple[str, ...]:
         """Return the groups that only count, below one that has masks."""
         return self._children(_join(control, "mon_groups"))

@@ -1,0 +1,176 @@
+"""NUMA: moves tenants, their memory with them, between the nodes of a server as loads change.
+
+NUMASFP (COMSNETS'22) places anew in every interval by the rates of now and migrates by cpuset. Here the loop asks for
+the nodes at which most is predicted to be served (`slomo.placement.chains.predicted`), and moves only where that is
+worth it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from slomo.control.observation import ControlDecision, MachineReading
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.equilibrium.partition import Part, solve_partitions
+from slomo.errors import InvalidValueError
+from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.placement.chains.judges import Mix
+from slomo.placement.chains.nodes import Node, Nodes
+from slomo.placement.chains.predicted import MOST_CHAINS, best_nodes, served_at
+from slomo.placement.problem.chain import RatedChain
+from slomo.placement.problem.request import Request
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.workload import Workload
+
+#: A move must be predicted to serve so much more; loads that move by less than this ask no question.
+GAIN, STEADY = 0.02, 0.05
+
+
+@dataclass(frozen=True)
+class NumaTenant:
+    """What the controller knows of a tenant.
+
+    Attributes
+    ----------
+    workload : Workload
+        What it runs.
+    response : PartitionResponse
+        What it does beside others.
+    core : int
+        Where it runs at first.
+    far : float
+        Share of its throughput alone that it keeps on a node without the NIC, above 0.
+    """
+
+    workload: Workload
+    response: PartitionResponse
+    core: int
+    far: float = 1.0
+
+
+@dataclass(frozen=True)
+class NumaMemory:
+    """What the controller remembers: the core of each tenant, and the loads it last decided by."""
+
+    cores: Mapping[str, int]
+    loads_mpps: Mapping[str, float] = field(default_factory=dict)
+    moved: bool = False
+
+
+class NumaController:
+    """Moves tenants between nodes.
+
+    Parameters
+    ----------
+    server : str
+        Name for the plan.
+    machine : Machine
+        With more than one socket.
+    tenants : mapping of str to NumaTenant
+        At most ten.
+    memory : MemoryTraffic
+        Of a socket.
+
+    Raises
+    ------
+    InvalidValueError
+        For a machine of one socket, or more than ten tenants.
+    """
+
+    name = "numa"
+
+    def __init__(self, server: str, machine: Machine, tenants: Mapping[str, NumaTenant], memory: MemoryTraffic) -> None:
+        if machine.sockets < 2 or len(tenants) > MOST_CHAINS:
+            raise InvalidValueError(
+                f"'{machine.name}' has {machine.sockets} sockets, {len(tenants)} tenants, needed two or more sockets "
+                f"and at most {MOST_CHAINS} tenants"
+            )
+        self.server, self.machine, self.tenants, self.memory = server, machine, dict(tenants), memory
+        self._nodes = (Node(machine.cores_per_socket, machine.llc_ways),) * machine.sockets
+        #: Node of placement -> socket: the NIC's is the first.
+        self._sockets = sorted(range(machine.sockets), key=lambda socket: socket != machine.nic_socket)
+        self._solved: dict[Mix, tuple[float, ...]] = {}
+
+    def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
+        """Return where everybody should run; see `Controller`."""
+        first = {name: tenant.core for name, tenant in self.tenants.items()}
+        state = memory if isinstance(memory, NumaMemory) else NumaMemory(first)
+        loads = self._loads(observation)
+        if not self._changed(loads, state.loads_mpps):
+            return ControlDecision(self._plan(state), state, escalated=observation.broken)
+        chains = [self._rated(name, mpps) for name, mpps in loads.items()]
+        before = {name: (self._node(state.cores[name]),) for name in loads}
+        best = best_nodes(chains, 0, self._nodes, self._rates, before, self._keeps)
+        choices = [tuple(nodes[name] for name in loads) for nodes in (before, best)]
+        now_mpps, then_mpps = served_at(chains, 0, choices, self._rates, self._keeps)
+        state = replace(state, loads_mpps=loads)
+        if then_mpps < (1.0 + GAIN) * now_mpps:
+            told = ("no other nodes serve more",) if observation.broken else ()
+            return ControlDecision(self._plan(state), state, told, escalated=observation.broken)
+        fresh = replace(state, cores=self._seated(state.cores, best), moved=True)
+        movers = [name for name in loads if fresh.cores[name] != state.cores[name]]
+        why = f"move {', '.join(movers)}: {then_mpps:.2f} instead of {now_mpps:.2f} Mpps predicted"
+        return ControlDecision(self._plan(fresh), fresh, (why,))
+
+    def _loads(self, observation: MachineReading) -> dict[str, float]:
+        return {
+            name: self.tenants[name].response.solo_mpps if reading.offered_mpps is None else reading.offered_mpps
+            for name, reading in observation.tenants.items()
+            if name in self.tenants
+        }
+
+    def _changed(self, loads: Mapping[str, float], before: Mapping[str, float]) -> bool:
+        return loads.keys() != before.keys() or any(
+            abs(mpps - before[name]) > STEADY * max(before[name], 1e-9) for name, mpps in loads.items()
+        )
+
+    def _rated(self, name: str, mpps: float) -> RatedChain:
+        workload = self.tenants[name].workload
+        frame_b = workload.traffic.packet_size_b + 20  # preamble and gap go with each frame
+        return RatedChain(Request(name, (workload,)), (max(mpps, 1e-6) * 8e-3 * frame_b,))
+
+    def _keeps(self, chain: RatedChain, seats: Sequence[int]) -> float:
+        return self.tenants[chain.request.id].far if any(seats) else 1.0
+
+    def _rates(self, mixes: Sequence[Mix]) -> list[tuple[float, ...]]:
+        """Return what the tenants of nodes do beside each other, with all ways open; one that was solved is known."""
+        fresh = [mix for mix in dict.fromkeys(mixes) if mix not in self._solved]
+        responses = {tenant.workload.key: tenant.response for tenant in self.tenants.values()}
+        for size in {len(stages) for _, stages in fresh}:
+            same = [mix for mix in fresh if len(mix[1]) == size]
+            parts = [
+                [Part(responses[key], self.machine.full_way_mask, offered_mpps=mpps) for key, mpps in stages]
+                for _, stages in same
+            ]
+            solved = solve_partitions(parts, self.memory)
+            self._solved.update({mix: each.throughput_mpps for mix, each in zip(same, solved, strict=True)})
+        rates = [self._solved[mix] for mix in mixes]
+        if len(self._solved) > 1 << 14:
+            self._solved.clear()
+        return rates
+
+    def _node(self, core: int) -> int:
+        return self._sockets.index(self.machine.socket_of(core))
+
+    def _seated(self, cores: Mapping[str, int], nodes: Nodes) -> dict[str, int]:
+        """Give who moves the first free core of its node; who stays keeps its own."""
+        seated = {
+            name: core for name, core in cores.items() if nodes.get(name, (self._node(core),))[0] == self._node(core)
+        }
+        per = self.machine.cores_per_socket
+        for name in cores:
+            if name not in seated:
+                first = self._sockets[nodes[name][0]] * per
+                seated[name] = next(core for core in range(first, first + per) if core not in seated.values())
+        return {name: seated[name] for name in cores}
+
+    def _plan(self, state: NumaMemory) -> EnforcementPlan | None:
+        if not state.moved:
+            return None
+        return EnforcementPlan(
+            self.server,
+            tuple(
+                TenantSetting(name, cores=(core,), memory_node=self.machine.socket_of(core))
+                for name, core in state.cores.items()
+            ),
+        )

@@ -1,0 +1,103 @@
+"""Simulated cores that NFs share: CPU weights that are applied change what is simulated next.
+
+Knobs: ``weight:S`` of each stage S, as ``cpu.shares`` of control groups (version 1).
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+
+from slomo.enforce.backends.simulated import SimulatedKnobs
+from slomo.enforce.change import Wish
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.errors import TestbedError
+from slomo.simulator.sharing.engine import simulate_chains
+from slomo.simulator.sharing.result import ChainSimulation
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.network_function import NetworkFunction, load_network_function
+from slomo.vocabulary.service_chains import DEFAULT_SHARES, LEAST_SHARES, MOST_SHARES, ChainSystem
+
+
+class SimulatedCores:
+    r"""Chains of NFs on cores that they share, and the weights that were enforced on them.
+
+    Parameters
+    ----------
+    system : ChainSystem
+        Stages and chains.
+    functions : mapping of str to NetworkFunction, optional
+        Those the stages name; the shipped ones where not given.
+    duration_ms : float
+        What one look simulates [ms]; half as much goes before.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.service_chains import parse_chains
+    >>> text = "stages: {nat: {cycles: 270, core: 0}}\nchains: {web: {stages: [nat], mpps: 1}}"
+    >>> SimulatedCores(parse_chains(text)).knobs
+    {'weight:nat': None}
+    """
+
+    def __init__(
+        self, system: ChainSystem, functions: Mapping[str, NetworkFunction] | None = None, *, duration_ms: float = 100.0
+    ) -> None:
+        self.machine, self.system, self.lock = load_machine(system.machine), system, threading.RLock()
+        named = {stage.workload.nf for stage in system.stages if stage.workload is not None}
+        own = functions or {}
+        self._functions = {name: own.get(name) or load_network_function(name) for name in named}
+        self._duration_ms = duration_ms
+        self.knobs: dict[str, str | None] = {f"weight:{stage.name}": None for stage in system.stages}
+
+    def simulate(self, seed: int = 0, times: int = 1) -> ChainSimulation:
+        """Simulate all chains under the weights in force, so many times as long as told."""
+        stages = tuple(
+            replace(stage, shares=int(self.knobs[f"weight:{stage.name}"] or stage.shares))
+            for stage in self.system.stages
+        )
+        return simulate_chains(
+            self.machine,
+            replace(self.system, stages=stages),
+            self._functions,
+            duration_ms=times * self._duration_ms,
+            warm_ms=0.5 * self._duration_ms,
+            seed=seed,
+        )
+
+
+class SimulatedCoresBackend(SimulatedKnobs):
+    """Enforces CPU weights on `SimulatedCores`.
+
+    Parameters
+    ----------
+    cores : SimulatedCores
+        Which.
+    """
+
+    def __init__(self, cores: SimulatedCores) -> None:
+        super().__init__(cores)
+        self.cores = cores
+
+    def place(self) -> str:
+        """Return the machine's name."""
+        return f"simulated cores of {self.cores.machine.name}"
+
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+        """Return every stage's weight.
+
+        Raises
+        ------
+        TestbedError
+            For a stage that is not there, or anything but a weight.
+        """
+        return tuple(self._wish(tenant) for tenant in plan.tenants)
+
+    def _wish(self, tenant: TenantSetting) -> Wish:
+        names = [stage.name for stage in self.cores.system.stages]
+        if tenant.tenant not in names:
+            raise TestbedError(f"no stage '{tenant.tenant}' on {self.place()}", hint=f"stages: {', '.join(names)}")
+        if tenant != TenantSetting(tenant.tenant, cpu_weight=tenant.cpu_weight):
+            raise TestbedError(f"stage '{tenant.tenant}': {self.place()} take CPU weights only", hint="give cpu_weight")
+        if tenant.cpu_weight is None:
+            return Wish(f"weight:{tenant.tenant}", None)
+        shares = min(max(round(DEFAULT_SHARES * tenant.cpu_weight), LEAST_SHARES), MOST_SHARES)
+        return Wish(f"weight:{tenant.tenant}", str(shares))

@@ -1,0 +1,237 @@
+"""The noisy-neighbour test on this machine: a victim and its noise as processes, with and without a policy.
+
+Windows without noise, with it, and with it under each policy take turns, so that whatever else the machine does falls
+on all of them; the victim's rate is reckoned per CPU time it had. What is lost is told beside the error of the mean,
+and called nothing where it is within that: few machines have neighbours that cost anything.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slomo.control.host_plant import whole_core_mpps
+from slomo.enforce.backends.cgroup import CgroupBackend
+from slomo.enforce.change import Backend
+from slomo.enforce.executor import apply, undo
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
+from slomo.testbed.host.cores import assign_cores, available_cores
+from slomo.testbed.host.nf.definition import host_definition
+from slomo.testbed.host.run import Run
+from slomo.testbed.host.tenant import HostTenant, paused, take_windows
+from slomo.vocabulary.documents import read_document
+from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import parse_workload
+
+HOST = "host"
+HOST_POLICIES = ("none", "quota")
+_FIELDS = {"machine", "victim", "noise", "policies", "repetitions", "window_s", "quota"}
+#: Two-sided 95 % of a normal distribution; repetitions are ten and more.
+_SURE = 1.96
+
+
+@dataclass(frozen=True)
+class HostNoiseTest:
+    """What to run on this machine.
+
+    Attributes
+    ----------
+    victim, noise : Workload
+        Who suffers, and what each noisy neighbour runs.
+    levels : tuple of int
+        Numbers of noisy neighbours, each on a core of its own.
+    policies : tuple of str
+        Which of ``HOST_POLICIES``.
+    repetitions : int
+        Windows of each kind, at least 3.
+    window_s : float
+        How long one lasts [s].
+    quota : float
+        CPU time that a noisy neighbour keeps under ``quota`` [cores].
+    """
+
+    victim: Workload
+    noise: Workload
+    levels: tuple[int, ...] = (1,)
+    policies: tuple[str, ...] = HOST_POLICIES
+    repetitions: int = 10
+    window_s: float = 0.5
+    quota: float = 0.25
+
+
+@dataclass(frozen=True)
+class HostNoiseRow:
+    """What noise costs the victim under a policy.
+
+    Attributes
+    ----------
+    noise : int
+        Noisy neighbours.
+    policy : str
+        What was enforced.
+    quiet_mpps : float
+        What the victim did while they paused.
+    lost_share : float
+        What it lost beside them, as a share.
+    error_share : float
+        95 % error of that, from how far the repetitions differ.
+    """
+
+    noise: int
+    policy: str
+    quiet_mpps: float
+    lost_share: float
+    error_share: float
+
+    @property
+    def verdict(self) -> str:
+        """What that says.
+
+        Examples
+        --------
+        >>> HostNoiseRow(1, "none", 4.0, 0.01, 0.03).verdict, HostNoiseRow(1, "none", 4.0, 0.2, 0.03).verdict
+        ('nothing to tell', 'loses')
+        """
+        if abs(self.lost_share) <= self.error_share:
+            return "nothing to tell"
+        return "loses" if self.lost_share > 0.0 else "gains"
+
+
+def host_noise_test(path: str | Path) -> HostNoiseTest | None:
+    """Read a configuration whose machine is ``host``; None for one of a simulated machine.
+
+    Raises
+    ------
+    ConfigurationError
+        For what is none.
+    UnknownNameError
+        For a policy there is not.
+    """
+    try:
+        data = yaml.safe_load(read_document(Path(path)))
+        if not isinstance(data, Mapping) or data.get("machine") != HOST:
+            return None
+        unknown = sorted(set(data) - _FIELDS)
+        if unknown:
+            hint = f"fields: {', '.join(sorted(_FIELDS))}"
+            raise ConfigurationError(f"{path}: unknown field '{unknown[0]}'", hint=hint)
+        test = HostNoiseTest(
+            parse_workload(str(data["victim"])),
+            parse_workload(str(data["noise"]["nf"])),
+            tuple(int(level) for level in data["noise"].get("levels", (1,))),
+            tuple(str(name) for name in data.get("policies", HOST_POLICIES)),
+            int(data.get("repetitions", 10)),
+            float(data.get("window_s", 0.5)),
+            float(data.get("quota", 0.25)),
+        )
+    except (yaml.YAMLError, RecursionError, KeyError, TypeError, ValueError) as problem:
+        raise ConfigurationError(
+            f"{path}: is no noisy-neighbour test: {problem}", hint="see docs/examples/noisy-neighbour/host.yaml"
+        ) from None
+    for name in test.policies:
+        if name not in HOST_POLICIES:
+            raise UnknownNameError("policy", name, HOST_POLICIES)
+    if test.repetitions < 3 or not test.window_s > 0.0 or not 0.0 < test.quota <= 1.0 or min(test.levels) < 1:
+        raise ConfigurationError(f"{path}: needed 3 repetitions, a window above 0 s, a quota up to 1, levels from 1")
+    return test
+
+
+def run_host_noise(
+    test: HostNoiseTest,
+    told: Callable[[HostNoiseRow], None] | None = None,
+    *,
+    backend: Backend | None = None,
+    receipts: Path | None = None,
+) -> list[HostNoiseRow]:
+    """Run the test on this machine.
+
+    Parameters
+    ----------
+    test : HostNoiseTest
+        What to run.
+    told : callable, optional
+        Called with each row.
+    backend : Backend, optional
+        Who enforces quotas; this host's control groups by default.
+    receipts : path, optional
+        Folder of receipts.
+
+    Raises
+    ------
+    TestbedError
+        For more neighbours than cores, or quotas where control groups cannot be set.
+    """
+    backend = backend or CgroupBackend()
+    able, why = backend.available()
+    if "quota" in test.policies and not able:
+        raise TestbedError(f"this host's control groups cannot be set: {why}", hint="leave the policy 'quota' out")
+    rows: list[HostNoiseRow] = []
+    for level in test.levels:
+        cores = assign_cores(available_cores(), [1] * (1 + level), "the noisy-neighbour test")
+        with Run() as run:
+            victim = run.start(host_definition(test.victim.nf), test.victim, cores[0])
+            noise = [run.start(host_definition(test.noise.nf), test.noise, given) for given in cores[1:]]
+            for row in _rows(test, victim, noise, (backend, receipts)):
+                rows.append(row)
+                if told is not None:
+                    told(row)
+    return rows
+
+
+def _rows(
+    test: HostNoiseTest, victim: HostTenant, noise: list[HostTenant], acts: tuple[Backend, Path | None]
+) -> list[HostNoiseRow]:
+    """Let the kinds of windows take turns; each is compared with the quiet one of its turn."""
+    quiet: list[float] = []
+    kept: dict[str, list[float]] = {policy: [] for policy in test.policies}
+    for _ in range(test.repetitions):
+        paused(noise, True)
+        alone = _rate(test, victim)
+        quiet.append(alone)
+        paused(noise, False)
+        for policy, ratios in kept.items():
+            plan = _plan(test, noise) if policy == "quota" else EnforcementPlan("noisy")
+            receipt = apply(plan, acts[0], receipts=acts[1]) if plan.tenants else None
+            try:
+                ratios.append(_rate(test, victim) / alone)
+            finally:
+                if receipt is not None:
+                    undo(receipt, acts[0])
+    return [_row(len(noise), policy, statistics.median(quiet), ratios) for policy, ratios in kept.items()]
+
+
+def _rate(test: HostNoiseTest, victim: HostTenant) -> float:
+    rate = whole_core_mpps(take_windows([victim], test.window_s)[0])
+    if not rate > 0.0:
+        raise TestbedError("the victim did nothing in a window", hint="take longer windows: window_s")
+    return rate
+
+
+def _plan(test: HostNoiseTest, noise: Sequence[HostTenant]) -> EnforcementPlan:
+    settings = [
+        TenantSetting(f"noise{number}", process_ids=(tenant.process.pid,), cpu_quota=test.quota)
+        for number, tenant in enumerate(noise)
+    ]
+    return EnforcementPlan("noisy", tuple(settings))
+
+
+def _row(level: int, policy: str, quiet_mpps: float, ratios: Sequence[float]) -> HostNoiseRow:
+    """Return what was lost, and how surely.
+
+    Examples
+    --------
+    >>> _row(1, "none", 4.0, [0.8, 0.82, 0.78, 0.8]).verdict
+    'loses'
+    """
+    error = _SURE * statistics.stdev(ratios) / math.sqrt(len(ratios))
+    return HostNoiseRow(level, policy, quiet_mpps, 1.0 - statistics.fmean(ratios), error)
+
+
+def host_documents(rows: Sequence[HostNoiseRow]) -> list[dict[str, Any]]:
+    """Return the rows as JSON-ready mappings, verdicts among them."""
+    return [{**asdict(row), "verdict": row.verdict} for row in rows]
