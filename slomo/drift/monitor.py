@@ -20,11 +20,11 @@ from slomo.drift.change_detection import (
     conformal_score,
     normal_score,
 )
+from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.base import Floats
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
-from slomo.training.calibration import MixRows, predict_mixes
 from slomo.vocabulary.defaults import DEFAULT_MODEL, model_named
 from slomo.vocabulary.vector import MetricVector
 

@@ -70,6 +70,9 @@ class Service:
         self.outcomes = Outcomes(self.shelf.answers.library)
         self.outcomes.replay(self.store.read(lambda connection: journal.observations(connection, 20_000)))
         self.kubernetes = KubernetesRoom(self.shelf, settings.confidence, self.metrics)
+        if settings.correct and not self.outcomes.is_neutral:
+            self.clerk.exchange_models(self.outcomes.factors())
+            self.kubernetes.exchange_models(self.clerk.factors)
         self.host = HostRoom.of(settings)
         self.started = time.monotonic()
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="slomo-ask")
@@ -139,6 +142,14 @@ class Service:
         self.kubernetes.exchange_models()
         return True
 
+    async def learn_from_outcomes(self) -> None:
+        """Let placement and the scheduler count on what outcomes have taught, once a factor moved by a percent."""
+        wanted = self.outcomes.factors() if self.settings.correct else {}
+        if not _moved(wanted, self.clerk.factors):
+            return
+        await self.writing(lambda: self.clerk.exchange_models(wanted))
+        self.kubernetes.exchange_models(wanted)
+
     async def close(self) -> None:
         """End jobs and watches, then close the state."""
         if self._jobs is not None:
@@ -191,6 +202,17 @@ class Service:
         return [*found, *self.kubernetes.faults()]
 
 
+def _moved(wanted: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]]) -> bool:
+    """Say whether a factor differs by a percent or more."""
+    return any(
+        abs(factor - before.get(machine, {}).get(target, 1.0)) > LEAST_MOVE
+        for machine, own in wanted.items()
+        for target, factor in own.items()
+    )
+
+
+#: Factors on predictions that move by less leave placement as it is.
+LEAST_MOVE = 0.01
 #: Writes that may wait for the disk at a time; they share their transactions.
 MOST_WRITERS = 64
 

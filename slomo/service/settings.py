@@ -57,7 +57,7 @@ class ServiceSettings:
     host_machine : str or None
         Machine type of this host, for the ways of its cache.
     correct : bool
-        Whether predictions are corrected by outcomes, within ten per cent.
+        Whether predictions, placement and the scheduler's judgements are corrected by outcomes, within ten per cent.
     names : tuple of str
         Host names, beside those of loopback, under which the service may be called without a token.
 

@@ -6,13 +6,11 @@ remain are pooled over the NFs of a machine (`slomo.training.conformal_fit`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from slomo.equilibrium.competition import mix_features
+from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import beside
@@ -30,35 +28,6 @@ _COLUMNS = (
     "nf", "configuration", "packet_size_b", "flow_count", "flow_distribution", "zipf_exponent", "offered_mpps",
     "competitors", "throughput_mpps",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class MixRows:
-    """Mixes of one machine whose tenants all have models.
-
-    Attributes
-    ----------
-    target : ndarray of int, shape (n,)
-        Index of the target's model.
-    members : ndarray of int, shape (n, places)
-        Indices of the competitors' models, -1 for an empty place.
-    mpps : ndarray, shape (n,)
-        Measured throughput.
-    offered_mpps : ndarray, shape (n, 1 + places), optional
-        Offered load of the target and of each competitor [Mpps], NaN where saturated; all are by default.
-    """
-
-    target: NDArray[np.int64]
-    members: NDArray[np.int64]
-    mpps: Floats
-    offered_mpps: Floats | None = None
-
-    def saturated(self) -> "MixRows":
-        """Return the mixes in which nobody is offered less than it can serve."""
-        if self.offered_mpps is None:
-            return self
-        kept = ~np.isfinite(self.offered_mpps).any(axis=1)
-        return MixRows(self.target[kept], self.members[kept], self.mpps[kept])
 
 
 def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str) -> MixRows:
@@ -79,26 +48,6 @@ def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str)
     for number, (listed, offered, _) in enumerate(found):
         members[number, : len(listed)], loads[number, : len(offered)] = listed, offered
     return MixRows(members[:, 0], members[:, 1:], np.array([mpps for _, _, mpps in found]), loads)
-
-
-def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: str | None = None) -> Floats:
-    """Return what family `name` predicts for each row [Mpps]; NaN where a target has no such model."""
-    predicted = np.full(len(rows.mpps), np.nan)
-    for number in np.unique(rows.target):
-        model, here = models[number], rows.target == number
-        if (family := model.named(name)) in model.sensitivity:
-            sensitivity = model.sensitivity[family]
-            vectors = mix_features(
-                models,
-                rows.members[here],
-                sensitivity.feature_names,
-                capacities=model.capacities,
-                composition=sensitivity.composition,
-                compat=compat,
-                traffic=model.traffic,
-            )
-            predicted[here] = sensitivity.predict_mpps(vectors)
-    return predicted
 
 
 def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str, ConformalCalibration]]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.models.nf_model import NFModel
-from slomo.training.calibration import MixRows, predict_mixes
 from slomo.training.noise import noise_aware_defaults
 from slomo.vocabulary.defaults import PUBLISHED_MODEL
 

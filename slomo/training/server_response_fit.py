@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.equilibrium.mixes import MixRows
 from slomo.equilibrium.server import solve_joint
 from slomo.models.applicability import applicability
 from slomo.models.base import Floats
@@ -23,7 +24,7 @@ from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import BUSIEST, arrival_scores
 from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
-from slomo.training.calibration import ENOUGH_IN_ALL, MixRows, calibrated_on, mix_rows
+from slomo.training.calibration import ENOUGH_IN_ALL, calibrated_on, mix_rows
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.monotone_network import MonotoneFamily
 from slomo.training.features import Subject

@@ -16,11 +16,12 @@ from slomo.drift.change_detection import (
 )
 from slomo.drift.monitor import DriftMonitor
 from slomo.drift.refit import refit
+from slomo.equilibrium.mixes import predict_mixes
 from slomo.errors import InvalidValueError, MissingMetricError, UnknownNameError
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.sensitivity import TreeSensitivity
 from slomo.records.dataset import ProfileDataset
-from slomo.training.calibration import mix_rows, predict_mixes
+from slomo.training.calibration import mix_rows
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 

@@ -4,7 +4,11 @@ import json
 import re
 import shutil
 import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -131,3 +135,72 @@ def test_chart_says_what_the_manifests_say() -> None:
         if made["kind"] not in ("Deployment", "ConfigMap"):
             assert made == shipped
     assert rendered[-2]["spec"]["template"]["spec"]["volumes"] == MANIFESTS[-2]["spec"]["template"]["spec"]["volumes"]
+
+
+def test_helm_renders_what_the_manifests_say() -> None:
+    """Helm itself accepts the chart; without models, it refuses."""
+    helm = shutil.which("helm")
+    if helm is None:
+        pytest.skip("no helm here: go install helm.sh/helm/v3/cmd/helm@latest")
+
+    def rendered(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [helm, "template", "slomo", str(DEPLOY / "helm/slomo"), "-n", "slomo", "--kube-version", "v1.36.0"]
+        return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+
+    def named(documents: Iterable[Any]) -> set[tuple[str, str]]:
+        return {(item["kind"], item["metadata"]["name"]) for item in documents if item}
+
+    assert named(yaml.safe_load_all(rendered().stdout)) == named(MANIFESTS)
+    assert rendered("--set", "models.claim=").returncode != 0
+    assert ("ServiceMonitor", "slomo") in named(
+        yaml.safe_load_all(rendered("--set", "serviceMonitor.enabled=true").stdout)
+    )
+
+
+SERVE = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in {"pandas", "pyarrow", "sklearn", "xgboost", "matplotlib", "jinja2"}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Absent())
+from pathlib import Path
+import slomo.service.server
+from slomo.service.application import Service
+from slomo.service.door.bodies import Observation
+from slomo.service.settings import ServiceSettings
+
+service = Service(ServiceSettings(Path(sys.argv[1])))
+item = Observation("lpm", 4.0, ["nat"], "e5-2620v4")
+print(service.outcomes.note(item, *service.outcomes.judge(item))["ratio"] > 0.5)
+service.store.close()
+"""
+
+
+def test_the_serving_image_has_what_the_service_imports(models_folder: Path) -> None:
+    """Nothing that the container file leaves out is needed to load models, predict and judge outcomes."""
+    done = subprocess.run(
+        [sys.executable, "-c", SERVE, str(models_folder)], capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout.strip() == "True", done.stderr[-2000:]
+
+
+def test_the_container_file_asks_for_versions_as_the_package_does() -> None:
+    """Every requirement is one of the package or of its extra `service`, and none but the learner's is left out."""
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = (DEPLOY / "containers/service.Containerfile").read_text(encoding="utf-8")
+    written = set(re.findall(r'"([a-z0-9-]+[<>=][^"]*)"', text))
+    own = {
+        item
+        for item in project["dependencies"]
+        if not re.match(r"(pandas|pyarrow|scikit|xgboost|matplotlib|jinja2)", item)
+    }
+    service = set(project["optional-dependencies"]["service"])
+
+    def plain(items: set[str]) -> set[str]:
+        return {item.replace(".0", "") for item in items}
+
+    assert plain(written) == plain(own | service)

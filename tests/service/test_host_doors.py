@@ -152,6 +152,29 @@ def test_a_control_loop_runs_as_a_job(host: TestClient) -> None:
     assert host.post("/v1/control", json={**body, "tenants": [{"workload": "/etc/passwd.yaml"}]}).status_code == 422
 
 
+def test_outcomes_correct_what_is_placed_and_scheduled(start: Started) -> None:
+    """A promise that held by the models is refused, by placement and by the extender, once outcomes are 5 % lower."""
+    client = start(correct=True)
+    client.post("/v1/cluster/servers", json={"servers": [{"name": "s1", "machine": "e5-2620v4"}]})
+    node = {"metadata": {"name": "n1", "labels": {"slomo.io/machine": "e5-2620v4"}}}
+    notes = {"slomo.io/nf": "lpm", "slomo.io/min-share": "0.97"}
+
+    def ask() -> tuple[Any, Any]:
+        asked = {"requests": [{"id": "a", "nf": "lpm", "slo": {"min_share": 0.97}}], "what_if": True}
+        pod = {"metadata": {"name": "p", "uid": "u", "annotations": notes}}
+        passed = client.post("/scheduler/filter", json={"Pod": pod, "Nodes": {"items": [node]}, "NodeNames": None})
+        return client.post("/v1/place", json=asked).json()["decisions"][0], passed.json()["Nodes"]["items"]
+
+    before, passed = ask()
+    alone = client.post("/v1/predict", json={"target": "lpm"}).json()["throughput_mpps"]
+    seen = [{"target": "lpm", "competitors": [], "throughput_mpps": 0.95 * alone}] * 5
+    assert client.post("/v1/observations", json={"observations": seen}).json()["kept"] == 5
+    after, held_back = ask()
+
+    assert (before["accepted"], len(passed)) == (True, 1)
+    assert (after["accepted"], len(held_back)) == (False, 0)
+
+
 def test_outcomes_correct_predictions_within_a_bound(start: Started) -> None:
     """With correction on, predictions follow what is seen, at most ten per cent; without, they stay."""
     asked = {"target": "lpm", "competitors": ["nat"]}

@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from slomo.equilibrium.mixes import predict_mixes
 from slomo.errors import InvalidValueError, MissingMetricError, UnknownNameError
 from slomo.models.intervals import symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.neighbourhood import beside
 from slomo.records.dataset import ProfileDataset
-from slomo.training.calibration import mix_rows, predict_mixes
+from slomo.training.calibration import mix_rows
 from slomo.training.families.registry import make_families, make_family, model_names
 from slomo.training.remarks import remarks
 from slomo.training.training import train

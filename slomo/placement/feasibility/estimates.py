@@ -101,6 +101,8 @@ class ThroughputEstimates:
         self.slo_grid, self.reference_machine = slo_grid, reference_machine
         #: Whether network functions without a model are taken for the worst neighbour the library knows.
         self.takes_strangers = False
+        #: Machine -> workload -> what its predictions are multiplied by, as outcomes taught (`slomo.drift.correction`).
+        self.factors: Mapping[str, Mapping[str, float]] = {}
         self._worst: dict[str, WorstCase | None] = {}
         self._strange: dict[tuple[str, str], bool] = {}
         self._how = Manner(self.method, model, explain=False)
@@ -317,7 +319,11 @@ class ThroughputEstimates:
             bound[sharing] = np.fmin(bound[sharing], places.low[sharing])  # the accelerator's error is in the interval
             several = (who >= 0).sum(axis=1, keepdims=True) > 1
             low = np.where(several, np.fmin(bound, places.mpps), places.mpps)  # alone is what was measured
-        return tuple(np.fmin(part, offered) for part in (places.mpps, low, places.high))  # type: ignore[return-value]
+        parts: tuple[Floats, ...] = (places.mpps, low, places.high)
+        if machine in self.factors:
+            by = kinds.factors_of(who, self.factors[machine])
+            parts = tuple(part * by for part in parts)
+        return tuple(np.fmin(part, offered) for part in parts)  # type: ignore[return-value]
 
     def _bounds(self, kinds: Kinds, who: NDArray[np.int64], places: Places, promises: int) -> Floats:
         """Return what each serves at the least, by the errors of what answered about its server [Mpps]."""

@@ -1,6 +1,6 @@
 """The network functions of one machine by number: a model, and what it is offered where that is not everything."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,11 @@ class Kinds:
         """Return what each place is offered [Mpps], NaN where that is everything."""
         loads = [np.nan if tenant.offered_mpps is None else tenant.offered_mpps for tenant in self.tenants]
         return np.array([*loads, np.nan])[members]
+
+    def factors_of(self, who: Numbers, factors: Mapping[str, float]) -> Floats:
+        """Return what predictions of each place are multiplied by, given workload -> factor; 1 for all others."""
+        known = [factors.get(model.workload.key, 1.0) for model in self.models]
+        return np.array([*known, 1.0])[who]
 
     def calibrations(self, jointly: bool, model: str) -> list[ConformalCalibration]:
         """Return the signed errors of each model's predictions."""

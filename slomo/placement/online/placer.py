@@ -45,7 +45,7 @@ class Placer:
         A name of `policy_names`, or a policy of one's own.
     **options
         Fields of `PlacerSettings` by name: model, confidence, profiles, fallback, method, observe, slo_grid,
-        reference_machine.
+        reference_machine, factors.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class Placer:
         model, method = kind.model or said.model, "composed" if kind.model else said.method
         grid, reference = said.slo_grid, said.reference_machine
         estimates = ThroughputEstimates(library, model, said.confidence, said.profiles, method, grid, reference)
-        estimates.takes_strangers = said.fallback == "worst-case"
+        estimates.takes_strangers, estimates.factors = said.fallback == "worst-case", said.factors
         estimates.check_machines(cluster.machine_types)
         pieces = Pieces()
         return Admission(ClusterState(cluster, pieces), make_policy(kind, estimates, pieces), estimates, said.fallback)

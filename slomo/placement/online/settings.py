@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, get_args
 
 from slomo.errors import InvalidValueError
@@ -31,6 +31,7 @@ class PlacerOptions(DecisionOptions, total=False):
 
     profiles: Sequence[InstanceProfile]
     observe: Observe | None
+    factors: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class PlacerSettings:
         are planned in few classes; 0 rounds nothing. It costs at most this share of solo per request.
     reference_machine : str or None
         Machine type whose solo throughput `min_share` is a share of; None for the one where a request ends up.
+    factors : mapping of str to mapping of str to float
+        Machine type -> workload -> what predictions are multiplied by, as outcomes taught.
 
     Raises
     ------
@@ -75,6 +78,7 @@ class PlacerSettings:
     observe: Observe | None = None
     slo_grid: float = 0.01
     reference_machine: str | None = None
+    factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", model_named(self.model))

@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 async def predict(service: "Service", call: Call) -> Answer:
     """Answer one question; plain ones join the batch of the moment, others are asked aside."""
     answers, question = service.shelf.answers, call.body
-    kept = answers.kept(call.raw)
+    kept = answers.kept(call.raw)  # where answers are corrected, what is kept is not what is answered
     if kept is None and answers.is_plain(question):
         kept = await answers.ask(question, call.raw)
     if kept is not None:
         return Answer(_corrected(service, msgspec.json.decode(kept), question.target) if _corrects(service) else kept)
     document = {**await service.aside(lambda: answers.of_library(question)), "fingerprint": answers.fingerprint}
     return Answer(_corrected(service, document, question.target))
+
+
+def _repeated(service: "Service", raw: bytes) -> bytes | None:
+    return None if _corrects(service) else service.shelf.answers.kept(raw)
 
 
 def _corrects(service: "Service") -> bool:
@@ -118,7 +122,7 @@ def _tenant(found: "Prediction") -> dict[str, Any]:
 
 OPERATIONS = (
     Operation("POST", "/v1/predict", predict, "Predict what a network function loses beside others.", body=QuestionBody,
-              answers=PredictionAnswer, tag="predict"),
+              answers=PredictionAnswer, tag="predict", repeated=_repeated),
     Operation("POST", "/v1/predict/batch", predict_many, "Predict many mixes in one request, answered as columns.",
               body=Questions, answers=PredictionColumns, tag="predict"),
     Operation("POST", "/v1/whatif", what_if, "Say what everybody on a socket loses, and who costs whom how much.",

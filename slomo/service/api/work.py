@@ -59,7 +59,9 @@ async def observe(service: "Service", call: Call) -> Answer:
 
         return service.clerk.perform(call, write, "POST /v1/observations")
 
-    return await service.writing(run)
+    answer = await service.writing(run)
+    await service.learn_from_outcomes()
+    return answer
 
 
 async def drift(service: "Service", call: Call) -> Answer:  # noqa: ARG001

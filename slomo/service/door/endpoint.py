@@ -78,7 +78,7 @@ class Endpoint:
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer one request."""
         begun = time.perf_counter()
-        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}  # names come in lower case
         given = headers.get("x-request-id", "")
         request_id = given if _ID.fullmatch(given) else os.urandom(8).hex()
         caller = Caller("nobody", "open")
@@ -90,13 +90,7 @@ class Endpoint:
                 raise Problem(405, f"{method} is not offered here", hint=f"use {allowed}", headers={"Allow": allowed})
             caller = self._service.gate.caller(headers, (scope.get("client") or ("",))[0])
             self._service.gate.check(caller, operation.scope)
-            raw = await self._body(receive, headers, operation)
-            body = self._decoders[operation.method].decode(raw) if operation.body is not None else None
-            query = dict(parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=20))
-            call = Call(scope.get("path_params", {}), query, headers, body, raw, caller, request_id)
-            if operation.writes:
-                check_origin(headers)
-            answer = await self._answered(operation, call)
+            answer = await self._answered(scope, receive, headers, operation, (caller, request_id))
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except Exception as error:
@@ -105,12 +99,32 @@ class Endpoint:
         await _send(send, answer, request_id, is_head=method == "HEAD")
         self._service.metrics.requests.observe((self._path, method, str(answer.status)), time.perf_counter() - begun)
 
-    async def _answered(self, operation: Operation, call: Call) -> Answer:
-        limit_s = self._service.settings.time_limit_s
+    async def _answered(
+        self,
+        scope: "Scope",
+        receive: "Receive",
+        headers: Mapping[str, str],
+        operation: Operation,
+        who: tuple[Caller, str],
+    ) -> Answer:
+        """Read and answer within one limit of time; what was answered before to the same bytes is answered again."""
+        limit_s, raw = self._service.settings.time_limit_s, None
         try:
             async with asyncio.timeout(limit_s):
+                raw = await self._body(receive, headers, operation)
+                repeated = None if operation.repeated is None else operation.repeated(self._service, raw)
+                if repeated is not None:
+                    return Answer(repeated)
+                body = self._decoders[operation.method].decode(raw) if operation.body is not None else None
+                asked = scope["query_string"]
+                query = dict(parse_qsl(asked.decode("latin-1"), max_num_fields=20)) if asked else {}
+                call = Call(scope.get("path_params", {}), query, headers, body, raw, *who)
+                if operation.writes:
+                    check_origin(headers)
                 return await operation.handle(self._service, call)
         except TimeoutError:
+            if raw is None:
+                raise Problem(408, f"the body did not arrive within {limit_s:g} s") from None
             hint = "ask for less at once, or as a job (Prefer: respond-async)"
             raise Problem(504, f"no answer within {limit_s:g} s", hint=hint) from None
 
@@ -125,11 +139,7 @@ class Endpoint:
         declared = headers.get("content-length", "0")
         if declared.isdigit() and int(declared) > settings.body_limit_b:
             raise _too_large(settings.body_limit_b)
-        try:
-            async with asyncio.timeout(settings.time_limit_s):
-                raw = await _read(receive, settings.body_limit_b)
-        except TimeoutError:
-            raise Problem(408, f"the body did not arrive within {settings.time_limit_s:g} s") from None
+        raw = await _read(receive, settings.body_limit_b)
         if operation.body is None:
             return raw
         kind = headers.get("content-type", "application/json").split(";", 1)[0].strip().lower()
@@ -173,13 +183,15 @@ def _check_depth(raw: bytes, limit: int) -> None:
 
 
 async def _send(send: "Send", answer: Answer, request_id: str, *, is_head: bool) -> None:
-    headers = [
-        (b"content-type", answer.media_type.encode()),
-        (b"x-request-id", request_id.encode()),
-        *((name.lower().encode(), value.encode("latin-1", "replace")) for name, value in answer.headers.items()),
-    ]
-    own = {name for name, _ in headers}
-    headers += [pair for pair in _SAFE if pair[0] not in own]
+    headers = [(b"content-type", answer.media_type.encode()), (b"x-request-id", request_id.encode())]
+    if answer.headers:
+        headers += [
+            (name.lower().encode(), value.encode("latin-1", "replace")) for name, value in answer.headers.items()
+        ]
+        own = {name for name, _ in headers}
+        headers += [pair for pair in _SAFE if pair[0] not in own]
+    else:
+        headers += _SAFE
     if answer.stream is not None:
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         async for chunk in answer.stream:

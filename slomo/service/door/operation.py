@@ -110,6 +110,8 @@ class Operation:
         Group in the OpenAPI document.
     writes : bool
         Whether it changes state: then it takes ``Idempotency-Key`` and ``If-Match``, and is written to the audit log.
+    repeated : callable or None
+        Takes the service and the bytes of a body; returns the answer to the same bytes where it is still known.
     """
 
     method: str
@@ -125,3 +127,4 @@ class Operation:
     media_type: str = "application/json"
     tag: str = "service"
     writes: bool = False
+    repeated: Callable[[Any, bytes], bytes | None] | None = None

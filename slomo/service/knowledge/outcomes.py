@@ -87,6 +87,14 @@ class Outcomes:
         except SlomoError:
             return 1.0
 
+    def factors(self) -> dict[str, dict[str, float]]:
+        """Return machine -> workload -> what predictions are to be multiplied by."""
+        told: dict[str, dict[str, float]] = {}
+        for name, factor in self._correction.factors.items():
+            machine, target = name.split("\0")
+            told.setdefault(machine, {})[target] = factor
+        return told
+
     @property
     def is_neutral(self) -> bool:
         """Whether nothing was observed yet, and so nothing is corrected."""

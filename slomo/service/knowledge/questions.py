@@ -41,6 +41,8 @@ MOST_MIXES = 100_000
 MOST_TOGETHER = 128
 #: Mixes of a machine that are solved before anybody asks, at most, and how many at a time.
 MOST_AHEAD, CHUNK = 20_000, 256
+#: Pieces that are solved ahead of a machine with more mixes: after so many servers loops are compiled (`equilibrium`).
+WARMING = 4
 DEFAULT_COVERAGE = 0.9
 VERDICTS = ("supported", "extrapolated", "unsupported")
 _encode = msgspec.json.Encoder().encode
@@ -162,12 +164,16 @@ class ServiceAnswers:
         }
 
     def ahead(self) -> Iterator[Callable[[], float]]:
-        """Yield what solves the mixes of each machine piece by piece, where they are few; each returns its time [s]."""
+        """Yield what solves the mixes of each machine piece by piece; each returns its time [s].
+
+        All mixes where they are few, else so many small ones that models are built and loops compiled before anybody
+        places something.
+        """
         for name in self.library.machines:
             machine = self._machine(name)
-            if math.comb(len(machine.models) + machine.places, machine.places) <= MOST_AHEAD:
-                for chunk in machine.all_mixes(CHUNK):
-                    yield functools.partial(machine.learn, chunk)
+            are_few = math.comb(len(machine.models) + machine.places, machine.places) <= MOST_AHEAD
+            for chunk in islice(machine.all_mixes(CHUNK), None if are_few else WARMING):
+                yield functools.partial(machine.learn, chunk)
 
     def _machine(self, name: str | None) -> "_PlainMachine":
         if name is None and len(self.library.machines) == 1:

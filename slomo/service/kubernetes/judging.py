@@ -4,6 +4,7 @@ Nodes alike (same machine, same mix) are one question, and verdicts are remember
 the node that took the last one is new.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from slomo.errors import SlomoError
@@ -76,11 +77,16 @@ class NodeJudge:
         Trained models.
     confidence : float
         Probability with which all SLOs of a socket must hold.
+    factors : mapping of str to mapping of str to float
+        Machine type -> workload -> what predictions are multiplied by.
     """
 
-    def __init__(self, library: ModelLibrary, confidence: float) -> None:
+    def __init__(
+        self, library: ModelLibrary, confidence: float, factors: Mapping[str, Mapping[str, float]] | None = None
+    ) -> None:
         self.library = library
         self.estimates = ThroughputEstimates(library, confidence=confidence)
+        self.estimates.factors = factors or {}
         self.pieces = Pieces()
         self.oracle = Oracle(self.pieces, self.estimates, predicts=True)
         self._tenancy = _Tenancy()

@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slomo.errors import SlomoError
@@ -46,10 +46,10 @@ class KubernetesRoom:
         self._latest: tuple[str, int, dict[str, Judged]] = ("", -1, {})
         self._said: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
-    def exchange_models(self) -> None:
-        """Judge by the newest models from now on."""
+    def exchange_models(self, factors: Mapping[str, Mapping[str, float]] | None = None) -> None:
+        """Judge by the newest models from now on, and by what outcomes taught of them."""
         self._latest = ("", -1, {})
-        self.judge = NodeJudge(self._shelf.answers.library, self._confidence)
+        self.judge = NodeJudge(self._shelf.answers.library, self._confidence, factors)
 
     async def start(self, address: str | None) -> None:
         """Begin to watch an API server."""

@@ -159,12 +159,12 @@ def _cell(row: ServerState) -> Markup:
     spare = "" if row.kind in ("empty", "free") else f"{100 * row.headroom:.0f}%"
     said = f"{row.name}, {row.machine}: {row.tenants} of {row.cores} cores, {row.text}"
     inner = [
-        tag("span", mark, class_="mark", aria_hidden="true"),
-        tag("span", short, class_="name", aria_hidden="true"),
-        tag("span", f"{row.tenants}/{row.cores}", class_="load", aria_hidden="true"),
-        tag("span", spare, class_="spare", aria_hidden="true"),
+        tag("span", mark, class_="mark"),
+        tag("span", short, class_="name"),
+        tag("span", f"{row.tenants}/{row.cores}", class_="load"),
+        tag("span", spare, class_="spare"),
     ]
-    link = tag("a", inner, href=f"/servers/{quote(row.name, safe='')}", aria_label=said, title=said)
+    link = tag("a", inner, href=f"/servers/{quote(row.name, safe='')}", aria_label=said)
     return tag("li", link, class_=f"server {row.kind}", data_server=row.name)
 
 

@@ -65,10 +65,13 @@ def field(label: str, name: str, control: Markup) -> Markup:
 
 
 def choice(name: str, options: Any, chosen: str = "") -> Markup:
-    """Return a choice of texts."""
+    """Return a choice of texts; one that HTML would trim is sent as value, too."""
     return tag(
         "select",
-        [tag("option", item, value=item, selected=True if item == chosen else None) for item in options],
+        [
+            tag("option", item, value=None if item == " ".join(item.split()) else item, selected=item == chosen)
+            for item in options
+        ],
         name=name,
         id=name,
     )

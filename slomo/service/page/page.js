@@ -14,6 +14,11 @@
   const attempt = async (work) => { try { await work(); } catch (error) { say(error.message); } };
   const again = (text) => { say(text); setTimeout(() => location.reload(), 900); };
 
+  document.addEventListener("mouseover", (event) => {
+    const link = event.target.closest(".server a");
+    if (link && !link.title) link.title = link.getAttribute("aria-label");
+  });
+
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.dataset.action !== "place") return;

@@ -46,6 +46,8 @@ class Clerk:
         self.store, self.shelf, self.policy, self.confidence = store, shelf, policy, confidence
         self._lock = threading.RLock()
         self.revision = 0
+        #: What outcomes taught: machine type -> workload -> what predictions are multiplied by.
+        self.factors: Mapping[str, Mapping[str, float]] = {}
         self.fault: str | None = None
         self._placer: Placer | None = None
         store.on_lost = self.reload
@@ -87,7 +89,7 @@ class Clerk:
             return None
         cluster = Cluster(tuple(Server.from_dict(item) for item in documents))
         library = self.shelf.answers.library
-        made = Placer(library, cluster, self.policy, confidence=self.confidence)
+        made = Placer(library, cluster, self.policy, confidence=self.confidence, factors=self.factors)
         _refill(made, placed)
         return made
 
@@ -257,10 +259,11 @@ class Clerk:
         self._placer = made
         return {"servers": len(left), "revision": number}, 200
 
-    def exchange_models(self) -> None:
-        """Take the newest models into the cluster, between two changes."""
+    def exchange_models(self, factors: Mapping[str, Mapping[str, float]] | None = None) -> None:
+        """Take the newest models into the cluster, between two changes, and what outcomes taught of them."""
 
         def rebuilt(connection: sqlite3.Connection) -> None:
+            self.factors = factors or {}
             self._placer = self._made(journal.servers(connection), journal.entries(connection))
 
         self.store.write(rebuilt).result()

@@ -98,6 +98,10 @@ class ControlPlane:
         """Return the last of what a process said."""
         return (self._folder / f"{name}.log").read_text(errors="replace")[-3000:]
 
+    def unjudged(self) -> int:
+        """Return how often the scheduler went on without the extender's answer."""
+        return (self._folder / "slomo-scheduler.log").read_text(errors="replace").count("Skipping extender")
+
     def _write_keys(self) -> None:
         command = ["openssl", "genrsa", "-out", str(self._folder / "accounts.key"), "2048"]
         subprocess.run(command, check=True, capture_output=True)

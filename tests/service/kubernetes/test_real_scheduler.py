@@ -145,7 +145,10 @@ def test_two_hundred_pods_on_three_machine_types_keep_their_promises(plane: Cont
         plane.add_pod(f"{name}-plain", nf, share, "plain-scheduler")
     plane.wait_until_bound([f"{name}-plain" for name, _, _ in pods], 300.0)
     theirs = broken(plane, dict(nodes), library)
-    note(f"200 pods bound in {took_s:.1f} s on {len(used)} nodes; broken: {len(ours)} with us, {len(theirs)} without")
+    note(
+        f"200 pods bound in {took_s:.1f} s on {len(used)} nodes; broken: {len(ours)} with us, {len(theirs)} without; "
+        f"{plane.unjudged()} answers not waited for"
+    )
 
     assert ours == []
     assert len(theirs) >= 20
@@ -206,6 +209,7 @@ def test_pods_and_nodes_that_come_and_go_while_pods_are_scheduled(plane: Control
     waited("view", lambda: in_view(address, "slomo_kubernetes_pods") == len(plane.pods()), 20.0)
 
     assert set(alive) <= set(plane.pods())
+    note(f"{plane.unjudged()} answers not waited for while pods and nodes came and went")
     late = [text for text in broken(plane, present, library) if text.split()[2].rstrip(":") not in drained]
     assert late == []
     assert {node for _, node in plane.pods().values()} & {name for name, _ in nodes[20:28]}

@@ -1,0 +1,60 @@
+"""Mixes as arrays, and what a family predicts for them: competitors composed, throughput predicted; no learner."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.equilibrium.competition import mix_features
+from slomo.models.base import Floats
+from slomo.models.nf_model import NFModel
+
+
+@dataclass(frozen=True, eq=False)
+class MixRows:
+    """Mixes of one machine whose tenants all have models.
+
+    Attributes
+    ----------
+    target : ndarray of int, shape (n,)
+        Index of the target's model.
+    members : ndarray of int, shape (n, places)
+        Indices of the competitors' models, -1 for an empty place.
+    mpps : ndarray, shape (n,)
+        Measured throughput.
+    offered_mpps : ndarray, shape (n, 1 + places), optional
+        Offered load of the target and of each competitor [Mpps], NaN where saturated; all are by default.
+    """
+
+    target: NDArray[np.int64]
+    members: NDArray[np.int64]
+    mpps: Floats
+    offered_mpps: Floats | None = None
+
+    def saturated(self) -> "MixRows":
+        """Return the mixes in which nobody is offered less than it can serve."""
+        if self.offered_mpps is None:
+            return self
+        kept = ~np.isfinite(self.offered_mpps).any(axis=1)
+        return MixRows(self.target[kept], self.members[kept], self.mpps[kept])
+
+
+def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: str | None = None) -> Floats:
+    """Return what family `name` predicts for each row [Mpps]; NaN where a target has no such model."""
+    predicted = np.full(len(rows.mpps), np.nan)
+    for number in np.unique(rows.target):
+        model, here = models[number], rows.target == number
+        if (family := model.named(name)) in model.sensitivity:
+            sensitivity = model.sensitivity[family]
+            vectors = mix_features(
+                models,
+                rows.members[here],
+                sensitivity.feature_names,
+                capacities=model.capacities,
+                composition=sensitivity.composition,
+                compat=compat,
+                traffic=model.traffic,
+            )
+            predicted[here] = sensitivity.predict_mpps(vectors)
+    return predicted
