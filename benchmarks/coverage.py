@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.equilibrium.server import solve_joint
 from slomo.models.base import Floats
 from slomo.models.neighbourhood import NEIGHBOURHOODS, beside
@@ -32,7 +33,7 @@ from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
-from slomo.training.calibration import MixRows, mix_rows, predict_mixes
+from slomo.training.calibration import mix_rows
 from slomo.training.choice import ORDER
 from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation

@@ -2,6 +2,7 @@
 
     python benchmarks/service_robust.py [kills|memory|fuzz] ...     all by default
     SLOMO_KILLS=500 SLOMO_REQUESTS=1000000 SLOMO_FUZZ=300           how often
+    SLOMO_KEEP=FOLDER          kills go on where a run before ended: state, models and what was acknowledged stay there
 
 A service that is killed is a process forked from one that has imported everything, so that a kill takes half a second;
 what it writes to is a file, and the process that asks is another one. Memory is measured in this process, without a
@@ -29,6 +30,8 @@ from service import MACHINE, NAMES, models, questions, service
 from slomo.models.library import ModelLibrary
 from slomo.service.api.every import OPERATIONS
 from slomo.service.application import Service, make_app
+from slomo.service.door.bodies import Questions
+from slomo.service.knowledge.questions import MOST_KEPT, MOST_MIXES
 from slomo.service.server import serve
 from slomo.service.settings import ServiceSettings
 
@@ -81,8 +84,23 @@ class Ledger:
         self.placed: set[str] = set()
         self.removed: set[str] = set()
         self.open: dict[str, tuple[str, str, Any]] = {}
-        self.acknowledged = 0
+        self.acknowledged = self.kills = 0
         self._lock = threading.Lock()
+
+    def save(self, path: Path) -> None:
+        """Keep it for another run."""
+        names = {"placed": sorted(self.placed), "removed": sorted(self.removed), "open": self.open}
+        path.write_text(json.dumps({**names, "acknowledged": self.acknowledged, "kills": self.kills}), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "Ledger":
+        """Return what a run before kept, or an empty one."""
+        ledger = cls()
+        if path.exists():
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            ledger.placed, ledger.removed, ledger.open = set(kept["placed"]), set(kept["removed"]), kept["open"]
+            ledger.acknowledged, ledger.kills = kept["acknowledged"], kept["kills"]
+        return ledger
 
     def write(self, line: http.client.HTTPConnection, verb: str, name: str) -> None:
         """Place or remove a request; note it as open until it is acknowledged."""
@@ -122,28 +140,46 @@ class Ledger:
 
 def kills(count: int = int(os.environ.get("SLOMO_KILLS", "500"))) -> None:
     """Kill -9 at a random moment while six writers place and remove; compare after every restart."""
-    dice, ledger, begun = random.Random(1), Ledger(), time.monotonic()
-    with tempfile.TemporaryDirectory() as place:
-        state, whole = Path(place) / "state.sqlite", ModelLibrary.load(models())
-        folder = ModelLibrary([whole.find("vpn", MACHINE)]).save(Path(place) / "models")  # one model loads quickly
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as made:
+        place = Path(os.environ.get("SLOMO_KEEP", made))
+        place.mkdir(parents=True, exist_ok=True)
+        state, kept, folder = place / "state.sqlite", place / "ledger.json", place / "models"
+        if not folder.exists():  # one model loads quickly
+            ModelLibrary([ModelLibrary.load(models()).find("vpn", MACHINE)]).save(folder)
+        ledger = Ledger.load(kept)
+        dice = random.Random(ledger.kills)
         forked = Forked(folder, state)
-        rows = [{"name": f"s{number}", "machine": MACHINE} for number in range(60)]
-        assert ask(forked.line(), "POST", "/v1/cluster/servers", {"servers": rows})[0] == 201
-        for turn in range(count):
-            threads = [threading.Thread(target=_writes, args=(forked, ledger, turn, n)) for n in range(WRITERS)]
-            for thread in threads:
-                thread.start()
-            time.sleep(dice.uniform(0.01, 0.3))
-            forked.kill()
-            for thread in threads:
-                thread.join()
-            forked = Forked(folder, state)
-            ledger.check(forked)
-            if turn % 25 == 24:
-                print(f"{turn + 1} kills, {ledger.acknowledged} acknowledged writes: nothing lost", flush=True)
+        if not kept.exists():
+            rows = [{"name": f"s{number}", "machine": MACHINE} for number in range(60)]
+            assert ask(forked.line(), "POST", "/v1/cluster/servers", {"servers": rows})[0] == 201
+        while ledger.kills < count:
+            forked = _killed(forked, ledger, dice.uniform(0.01, 0.3), (folder, state))
+            ledger.save(kept)
+            if ledger.kills % 25 == 0:
+                print(f"{ledger.kills} kills, {ledger.acknowledged} acknowledged writes: nothing lost", flush=True)
         forked.kill()
     took = time.monotonic() - begun
-    print(f"{count} kills, {ledger.acknowledged} acknowledged writes in {took:.0f} s: nothing lost, nothing doubled")
+    print(
+        f"{ledger.kills} kills, {ledger.acknowledged} acknowledged writes, {took:.0f} s in this run: nothing lost, "
+        "nothing doubled"
+    )
+
+
+def _killed(forked: Forked, ledger: Ledger, after_s: float, files: tuple[Path, Path]) -> Forked:
+    """Let writers write, kill the service meanwhile, start another one and compare; return that."""
+    turn = ledger.kills
+    threads = [threading.Thread(target=_writes, args=(forked, ledger, turn, n)) for n in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    time.sleep(after_s)
+    forked.kill()
+    for thread in threads:
+        thread.join()
+    again = Forked(*files)
+    ledger.check(again)
+    ledger.kills += 1
+    return again
 
 
 def _writes(forked: Forked, ledger: Ledger, turn: int, writer: int) -> None:
@@ -160,8 +196,16 @@ def _writes(forked: Forked, ledger: Ledger, turn: int, writer: int) -> None:
         line.close()
 
 
+def resident_mib() -> float:
+    """Return the memory of this process [MiB]."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096 / 2**20
+
+
 def memory(count: int = int(os.environ.get("SLOMO_REQUESTS", "1000000"))) -> None:
-    """Memory after each tenth of so many requests through the whole application, one in ten about a mix never seen."""
+    """Memory after each tenth of so many requests through the whole application, one in ten about a mix never seen.
+
+    Before it is looked at, one batch fills the memory of mixes to its bound, as any service of some hours has.
+    """
     running = Service(ServiceSettings(models()))
     app = make_app(running, OPERATIONS)
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
@@ -181,13 +225,20 @@ def memory(count: int = int(os.environ.get("SLOMO_REQUESTS", "1000000"))) -> Non
 
     async def everything() -> list[float]:
         known, marks = questions(1_000, 200), []
+        filled = [json.loads(body) for body in questions(MOST_MIXES, 300)]
+        running.shelf.answers.columns(
+            Questions([q["target"] for q in filled], [q["competitors"] for q in filled], machine=MACHINE)
+        )
+        for number in range(MOST_KEPT // 50):
+            await asyncio.gather(*(one(body) for body in questions(50, 400 + number)))
+        print(f"filled: {resident_mib():.0f} MiB", flush=True)
         dice = random.Random(4)
         for part in range(10):
             fresh = questions(count // 100, 1000 + part)
             for _ in range(count // 10 // 50):
                 bodies = [dice.choice(fresh) if dice.random() < 0.1 else dice.choice(known) for _ in range(50)]
                 await asyncio.gather(*(one(body) for body in bodies))
-            marks.append(int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096 / 2**20)
+            marks.append(resident_mib())
             print(f"{(part + 1) * count // 10} requests: {marks[-1]:.0f} MiB", flush=True)
         return marks
 

@@ -1,11 +1,11 @@
 """How well `slomo whatif` predicts partitions, and whether its advice holds in the judge.
 
 Targets: within 3 % (mean) of the simulator over 200 random partitions per machine; advice breaks an SLO in the judge in
-at most 5 % of the cases. Run: python benchmarks/whatif.py [partitions] [machine ...]
+at most 5 % of the cases. Run: python benchmarks/whatif.py [partitions] [machine ...] [--draw NAME]
 """
 
+import argparse
 import random
-import sys
 import time
 
 import numpy as np
@@ -28,7 +28,7 @@ NFS = ("mazunat", "lpm", "stats", "snort", "ip-router", "maglev", "firewall", "f
 SCALE, ACCESSES = 32, 100_000
 
 
-def main(partitions: int, machines: list[str]) -> None:
+def main(partitions: int, machines: list[str], case: str, cases: int | None = None) -> None:
     for name in machines:
         machine = load_machine(name)
         workloads = [Workload(nf) for nf in NFS]
@@ -36,7 +36,7 @@ def main(partitions: int, machines: list[str]) -> None:
         start = time.perf_counter()
         knowledge = learn_partitions(testbed, machine, workloads)
         took = time.perf_counter() - start
-        draw = random.Random(f"benchmark {name}")  # noqa: S311
+        draw = random.Random(f"benchmark {name}{case}")  # noqa: S311
         errors, inside, solving = [], [], []
         for number in range(partitions):
             colocation = random_partition(machine, workloads, draw)
@@ -55,12 +55,12 @@ def main(partitions: int, machines: list[str]) -> None:
             f"{100 * np.mean(inside):.1f} %; {1e3 * np.median(solving):.2f} ms each",
             flush=True,
         )
-        advice(knowledge, machine, workloads, partitions // 2)
+        advice(knowledge, machine, workloads, partitions // 2 if cases is None else cases, case)
 
 
-def advice(knowledge: PartitionKnowledge, machine: Machine, workloads: list[Workload], cases: int) -> None:
+def advice(knowledge: PartitionKnowledge, machine: Machine, workloads: list[Workload], cases: int, case: str) -> None:
     """Ask for advice in random mixes in which some promise breaks, apply it in the simulator, and count."""
-    draw = random.Random(f"advice {machine.name}")  # noqa: S311
+    draw = random.Random(f"advice {machine.name}{case}")  # noqa: S311
     needed = advised = broken = promises = gone = 0
     for number in range(cases):
         mix = [draw.choice(workloads) for _ in range(draw.randint(3, min(7, machine.cores_per_socket)))]
@@ -79,9 +79,9 @@ def advice(knowledge: PartitionKnowledge, machine: Machine, workloads: list[Work
         broken += len(failures)
         gone += bool(failures)
     print(
-        f"{machine.name}: {needed} of {cases} mixes break a promise; advice for {advised}; it breaks {broken} of "
-        f"{promises} promises in the judge ({100 * broken / max(1, promises):.1f} %, target 5)"
-        f"{off(broken > 0.05 * promises)}, in {gone} mixes",
+        f"{machine.name}: {needed} of {cases} mixes break a promise; "
+        f"advice for {advised}; it breaks {broken} of {promises} promises in the judge "
+        f"({100 * broken / max(1, promises):.1f} %, target 5){off(broken > 0.05 * promises)}, in {gone} mixes",
         flush=True,
     )
 
@@ -107,5 +107,10 @@ def judge(advised: Outlook, mix: list[Workload], machine: Machine, seed: int) ->
 
 
 if __name__ == "__main__":
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    main(count, sys.argv[2:] or ["e5-2620v4", "silver-4110", "e5-2695v4", "e5-2699v4"])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("partitions", type=int, nargs="?", default=200)
+    parser.add_argument("machines", nargs="*", default=["e5-2620v4", "silver-4110", "e5-2695v4", "e5-2699v4"])
+    parser.add_argument("--cases", type=int, help="mixes in which advice is asked for; half the partitions by default")
+    parser.add_argument("--draw", default="", help="another name draws other partitions, mixes and promises")
+    given = parser.parse_args()
+    main(given.partitions, given.machines, given.draw, given.cases)
