@@ -87,14 +87,14 @@ def run(plan: ExperimentPlan, machine: str, given: argparse.Namespace) -> Profil
 def report(title: str, errors: dict[str, Errors]) -> int:
     """Print all models, and how many times as far off the better form of each baseline is; return misses."""
     print(f"\n{title} [%]\n{'':24}{'mean':>8}{'p95':>8}{'held':>8}{'width':>8}")
-    for name, found in errors.items():
-        print(f"{name:24}{found.mape:8.2f}{found.p95:8.2f}{found.coverage:8.1f}{found.width:8.2f}")
+    for name, baseline in errors.items():
+        print(f"{name:24}{baseline.mape:8.2f}{baseline.p95:8.2f}{baseline.coverage:8.1f}{baseline.width:8.2f}")
     missed = 0
-    for name, found in beside_baselines({name: each.mape for name, each in errors.items()}).items():
-        missed += found["times"] < TIMES
-        said = "ok " if found["times"] >= TIMES else "OFF"
-        print(f"{said} {name}: {found['times']:.1f} times as far off as the default, in its better form", end=" ")
-        print(f"({found['form']})", flush=True)
+    for name, baseline in beside_baselines({name: each.mape for name, each in errors.items()}).items():
+        missed += baseline["times"] < TIMES
+        said = "ok " if baseline["times"] >= TIMES else "OFF"
+        print(f"{said} {name}: {baseline['times']:.1f} times as far off as the default, in its better form", end=" ")
+        print(f"({baseline['form']})", flush=True)
     return missed
 
 

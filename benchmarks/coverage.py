@@ -201,11 +201,13 @@ def per_function(models: list[NFModel], rows: MixRows, ends: tuple[Floats, Float
     return {nf: float(100.0 * inside[here].mean()) for nf, here in owners if here.sum() >= ENOUGH}
 
 
-def shown(title: str, found: Mapping[str, Cell], functions: Mapping[str, float], before: Mapping[str, dict]) -> int:
+def shown(
+    title: str, by_neighbours: Mapping[str, Cell], functions: Mapping[str, float], before: Mapping[str, dict]
+) -> int:
     """Print all cells of one method beside their targets; return how many miss them."""
     print(f"\n{title} [%]\n{'neighbours':14}{'n':>6}{'held':>8}{'width':>8}{'before':>8}{'held':>8}{'error':>8}")
     missed = 0
-    for name, cell in found.items():
+    for name, cell in by_neighbours.items():
         old = before.get(name)
         faults = list(_faults(cell, old))
         missed += len(faults)

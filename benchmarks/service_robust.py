@@ -105,11 +105,11 @@ class Ledger:
     def write(self, line: http.client.HTTPConnection, verb: str, name: str) -> None:
         """Place or remove a request; note it as open until it is acknowledged."""
         body = {"requests": [{"id": name, "nf": "vpn", "slo": {"kind": "on-demand"}}]} if verb == "place" else None
-        asked = ("POST", "/v1/place", body) if verb == "place" else ("DELETE", f"/v1/cluster/requests/{name}", None)
+        call = ("POST", "/v1/place", body) if verb == "place" else ("DELETE", f"/v1/cluster/requests/{name}", None)
         with self._lock:
-            self.open[f"{verb}-{name}"] = asked
+            self.open[f"{verb}-{name}"] = call
             self.placed -= {name} if verb == "remove" else set()
-        status, _ = ask(line, *asked, key=f"{verb}-{name}")
+        status, _ = ask(line, *call, key=f"{verb}-{name}")
         assert status == 200, (verb, name, status)
         self.done(verb, name)
 
@@ -123,9 +123,9 @@ class Ledger:
     def check(self, forked: Forked) -> None:
         """Compare with what the service says; ask again, by their keys, for what was never acknowledged."""
         line = forked.line()
-        for key, asked in list(self.open.items()):
+        for key, call in list(self.open.items()):
             verb, name = key.split("-", 1)
-            status, _ = ask(line, *asked, key=key)
+            status, _ = ask(line, *call, key=key)
             assert status == 200, (key, status)
             self.done(verb, name)
         _, told = ask(line, "GET", "/v1/cluster/requests")
@@ -224,7 +224,7 @@ def memory(count: int = int(os.environ.get("SLOMO_REQUESTS", "1000000"))) -> Non
         await app(dict(scope), receive, send)
 
     async def everything() -> list[float]:
-        known, marks = questions(1_000, 200), []
+        repeated, marks = questions(1_000, 200), []
         filled = [json.loads(body) for body in questions(MOST_MIXES, 300)]
         running.shelf.answers.columns(
             Questions([q["target"] for q in filled], [q["competitors"] for q in filled], machine=MACHINE)
@@ -236,7 +236,7 @@ def memory(count: int = int(os.environ.get("SLOMO_REQUESTS", "1000000"))) -> Non
         for part in range(10):
             fresh = questions(count // 100, 1000 + part)
             for _ in range(count // 10 // 50):
-                bodies = [dice.choice(fresh) if dice.random() < 0.1 else dice.choice(known) for _ in range(50)]
+                bodies = [dice.choice(fresh) if dice.random() < 0.1 else dice.choice(repeated) for _ in range(50)]
                 await asyncio.gather(*(one(body) for body in bodies))
             marks.append(resident_mib())
             print(f"{(part + 1) * count // 10} requests: {marks[-1]:.0f} MiB", flush=True)

@@ -104,14 +104,16 @@ def sweep(family: str, cluster: Cluster, requests: tuple, library: ModelLibrary,
     print(f"\n{family}, up to {requests[0].replicas} instances per term: servers and broken SLOs [%] by confidence")
     print(f"{'predictor':20}" + "".join(f"{confidence:>10g}" for confidence in CONFIDENCES) + f"{'none':>8}{'1 %':>6}")
     for name, (model, method) in PREDICTORS.items():
-        found = []
+        by_confidence = []
         for confidence in CONFIDENCES:
             placer = Placer(library, cluster, "predicted", model=model, confidence=confidence, method=method)
             placer.place_all(requests)
             made = judge.judge(placer, requests=len(requests))
-            found.append((made.servers_used, 100 * made.violated_share))
-        fewest = [min((servers for servers, broken in found if broken <= most), default="-") for most in (0.0, 1.0)]
-        cells = "".join(f"{servers:>5d}{broken:5.1f}" for servers, broken in found)
+            by_confidence.append((made.servers_used, 100 * made.violated_share))
+        fewest = [
+            min((servers for servers, broken in by_confidence if broken <= most), default="-") for most in (0.0, 1.0)
+        ]
+        cells = "".join(f"{servers:>5d}{broken:5.1f}" for servers, broken in by_confidence)
         print(f"{name:20}{cells}{fewest[0]:>8}{fewest[1]:>6}", flush=True)
 
 

@@ -65,32 +65,32 @@ def at_workload(profiles: Sequence[NFModel], workload: Workload) -> Adapted:
 
 
 @lru_cache(maxsize=256)
-def _at_saturation(profiles: tuple[NFModel, ...], asked: Workload) -> Adapted:
-    exact = next((model for model in profiles if model.workload.key == asked.key), None)
+def _at_saturation(profiles: tuple[NFModel, ...], requested: Workload) -> Adapted:
+    exact = next((model for model in profiles if model.workload.key == requested.key), None)
     if exact is not None and exact.knows_pressure:
         return Adapted(exact, "profiled")
     if exact is None and len(profiles) == 1 and profiles[0].traffic:
-        return Adapted(_as_asked(profiles[0], asked), "profiled")
-    points = _comparable(profiles, asked)
+        return Adapted(_as_asked(profiles[0], requested), "profiled")
+    points = _comparable(profiles, requested)
     if exact is not None and not any(point.knows_pressure for point in points):
         return Adapted(exact, "profiled")
     if not points:
-        raise UnknownNameError("profiled workload", asked.key, [model.workload.key for model in profiles])
-    point = route_to(position_of(asked), points)
+        raise UnknownNameError("profiled workload", requested.key, [model.workload.key for model in profiles])
+    point = route_to(position_of(requested), points)
     if point is None:
         profiled = "; ".join(profiles[each.number].workload.key for each in points)
         raise UnsupportedPredictionError(
-            f"no profile reaches {asked.key}: profiled are {profiled}",
+            f"no profile reaches {requested.key}: profiled are {profiled}",
             hint=f"profile it there, on both sides of it, or with a flow count within {100 * REACH:g} %",
         )
     if isinstance(point, PointBeyond):
-        return Adapted(shifted(profiles[point.end.number], asked), "extrapolated", point.reasons)
-    return Adapted(model_at(point, profiles, asked), point.way, point.reasons)
+        return Adapted(shifted(profiles[point.end.number], requested), "extrapolated", point.reasons)
+    return Adapted(model_at(point, profiles, requested), point.way, point.reasons)
 
 
-def _comparable(profiles: Sequence[NFModel], asked: Workload) -> list[ProfiledPoint]:
+def _comparable(profiles: Sequence[NFModel], requested: Workload) -> list[ProfiledPoint]:
     """Return where the saturated profiles lie that differ from a workload in numbers only."""
-    position = position_of(asked)
+    position = position_of(requested)
     points = [
         ProfiledPoint(number, position_of(model.workload), model.solo_mpps, model.knows_pressure)
         for number, model in enumerate(profiles)
@@ -99,23 +99,23 @@ def _comparable(profiles: Sequence[NFModel], asked: Workload) -> list[ProfiledPo
     return [point for point in points if point.position.comparable(position)]
 
 
-def _as_asked(model: NFModel, asked: Workload) -> NFModel:
+def _as_asked(model: NFModel, requested: Workload) -> NFModel:
     """Return the model of a table that varies over traffic, at the traffic asked about.
 
     Only what it reads can be honoured; whether it was measured there is the verdict's to say.
     """
     own = model.workload
-    given: dict[str, Setting] = {**asked.configuration, **_attributes(asked)}
+    given: dict[str, Setting] = {**requested.configuration, **_attributes(requested)}
     measured: dict[str, Setting] = {**own.configuration, **_attributes(own)}
     changed = {TRAFFIC_PREFIX + name: value for name, value in given.items() if measured.get(name) != value}
     unread = [name.removeprefix(TRAFFIC_PREFIX) for name in changed if name not in model.traffic]
-    if unread or asked.traffic.flow_distribution != own.traffic.flow_distribution:
+    if unread or requested.traffic.flow_distribution != own.traffic.flow_distribution:
         raise UnsupportedPredictionError(
             f"the model of '{own.key}' does not read {', '.join(unread) or 'how flows are drawn'}, "
-            f"so that it cannot answer about {asked.key}",
+            f"so that it cannot answer about {requested.key}",
             hint=f"it reads {', '.join(model.traffic)}; profile the rest, or import it as a feature",
         )
-    return replace(model, workload=asked, traffic={**model.traffic, **{n: float(v) for n, v in changed.items()}})
+    return replace(model, workload=requested, traffic={**model.traffic, **{n: float(v) for n, v in changed.items()}})
 
 
 def _attributes(workload: Workload) -> dict[str, Setting]:

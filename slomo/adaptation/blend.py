@@ -63,7 +63,7 @@ class Blended:
         raise UnsupportedPredictionError("an interpolated model is made on request", hint="save the profiled models")
 
 
-def model_at(point: Point, profiles: Sequence[NFModel], asked: Workload) -> NFModel:
+def model_at(point: Point, profiles: Sequence[NFModel], requested: Workload) -> NFModel:
     """Return the model at a point: a profile itself, or made of the models at its ends.
 
     Parameters
@@ -72,16 +72,16 @@ def model_at(point: Point, profiles: Sequence[NFModel], asked: Workload) -> NFMo
         Where; its profiles are numbers of `profiles`.
     profiles : sequence of NFModel
         As profiled.
-    asked : Workload
+    requested : Workload
         What it stands for afterwards.
     """
     if isinstance(point, ProfiledPoint):
         return profiles[point.number]
-    models = [model_at(end, profiles, asked) for end in point.ends]
-    return blend(models, point.path, asked)
+    models = [model_at(end, profiles, requested) for end in point.ends]
+    return blend(models, point.path, requested)
 
 
-def blend(models: Sequence[NFModel], way: InterpolationPath, asked: Workload) -> NFModel:
+def blend(models: Sequence[NFModel], way: InterpolationPath, requested: Workload) -> NFModel:
     """Return a model between models along one attribute, in the order of `way`."""
     first, second = models[way.below], models[way.below + 1]
     calibration, other = first.calibration, second.calibration
@@ -89,7 +89,7 @@ def blend(models: Sequence[NFModel], way: InterpolationPath, asked: Workload) ->
     response = _response([model.response for model in models], way)
     return replace(
         first if way.share < 0.5 else second,
-        workload=asked,
+        workload=requested,
         solo_mpps=1.0 / way.alone_us,
         solo_vector=first.solo_vector.towards(second.solo_vector, way.share),
         sensitivity=sensitivity,

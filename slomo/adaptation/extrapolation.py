@@ -21,19 +21,19 @@ from slomo.vocabulary.workload import Workload
 _FLOWING = (Kind.RATE, Kind.BANDWIDTH)
 
 
-def shifted(model: NFModel, asked: Workload, solo_difference_mpps: float = 0.0) -> NFModel:
+def shifted(model: NFModel, requested: Workload, solo_difference_mpps: float = 0.0) -> NFModel:
     """Return SLOMO's extrapolation of a model to another working set.
 
     Parameters
     ----------
     model : NFModel
         At the profiled traffic.
-    asked : Workload
+    requested : Workload
         What it stands for afterwards: its working set is in proportion to its flow count.
     solo_difference_mpps : float
         Solo throughput there less solo throughput here, where it was measured [Mpps].
     """
-    ratio = asked.traffic.flow_count / model.workload.traffic.flow_count
+    ratio = requested.traffic.flow_count / model.workload.traffic.flow_count
     held = model.solo_vector.get("L3OCC") or 0.0
     extra = (ratio - 1.0) * held
     response = model.response
@@ -48,7 +48,7 @@ def shifted(model: NFModel, asked: Workload, solo_difference_mpps: float = 0.0) 
         )
     return replace(
         model,
-        workload=asked,
+        workload=requested,
         solo_mpps=model.solo_mpps + solo_difference_mpps,
         solo_vector=_shifted_vector(model.solo_vector, ratio, extra),
         sensitivity={n: Shifted(m, ratio, extra, solo_difference_mpps) for n, m in model.sensitivity.items()},
@@ -59,10 +59,10 @@ def shifted(model: NFModel, asked: Workload, solo_difference_mpps: float = 0.0) 
 
 def _factors(names: Sequence[str], ratio: float, extra_kib: float) -> tuple[Floats, Floats]:
     """Return what multiplies and what is added to each metric."""
-    known = [METRICS[name].kind if name in METRICS else None for name in names]
+    kinds = [METRICS[name].kind if name in METRICS else None for name in names]
     return (
         np.array(
-            [ratio if kind in _FLOWING and name != "INST" else 1.0 for name, kind in zip(names, known, strict=True)]
+            [ratio if kind in _FLOWING and name != "INST" else 1.0 for name, kind in zip(names, kinds, strict=True)]
         ),
         np.array([extra_kib if name == "L3OCC" else 0.0 for name in names]),
     )

@@ -21,7 +21,7 @@ class InterpolationPath:
         Where the profiles are, ascending, on the attribute's scale.
     solo_us : tuple of float
         Time per packet alone at each [us].
-    asked : float
+    destination : float
         Where the answer is wanted, between the first and the last.
     alone_us : float
         Time per packet alone there [us].
@@ -40,7 +40,7 @@ class InterpolationPath:
 
     at: tuple[float, ...]
     solo_us: tuple[float, ...]
-    asked: float
+    destination: float
     alone_us: float
     share: float
     curved: bool
@@ -48,7 +48,7 @@ class InterpolationPath:
     @property
     def below(self) -> int:
         """Number of the profile below the answer."""
-        return min(int(np.searchsorted(self.at, self.asked, side="right")) - 1, len(self.at) - 2)
+        return min(int(np.searchsorted(self.at, self.destination, side="right")) - 1, len(self.at) - 2)
 
     def between_mpps(self, mpps: Sequence[Floats]) -> Floats:
         """Return throughputs [Mpps], shape ``(n,)``, from those at each profile; 0 where one stands still."""
@@ -59,14 +59,14 @@ class InterpolationPath:
     def times_us(self, times_us: Floats) -> Floats:
         """Return times per packet, shape ``(n,)``, from those at the profiles, shape ``(n, profiles)`` [us]."""
         if self.curved:
-            extra = monotone_cubic(np.array(self.at), times_us - np.array(self.solo_us), self.asked)
+            extra = monotone_cubic(np.array(self.at), times_us - np.array(self.solo_us), self.destination)
             return np.maximum(self.alone_us + extra, 1e-9)
         low, high = times_us[:, self.below], times_us[:, self.below + 1]
         mean: Floats = (1.0 - self.share) * low + self.share * high
         return mean
 
 
-def monotone_cubic(at: Floats, values: Floats, asked: float) -> Floats:
+def monotone_cubic(at: Floats, values: Floats, destination: float) -> Floats:
     """Interpolate rows of `values`, shape ``(n, points)``, without overshoot (Fritsch and Carlson 1980).
 
     Examples
@@ -76,9 +76,9 @@ def monotone_cubic(at: Floats, values: Floats, asked: float) -> Floats:
     """
     steps = np.diff(at)
     rises = np.diff(values, axis=1) / steps
-    i = min(max(int(np.searchsorted(at, asked, side="right")) - 1, 0), len(steps) - 1)
+    i = min(max(int(np.searchsorted(at, destination, side="right")) - 1, 0), len(steps) - 1)
     left, right = _slope(steps, rises, i), _slope(steps, rises, i + 1)
-    h, part = steps[i], (asked - at[i]) / steps[i]
+    h, part = steps[i], (destination - at[i]) / steps[i]
     bow = part * (1.0 - part) * h * ((1.0 - part) * (left - rises[:, i]) - part * (right - rises[:, i]))
     result: Floats = values[:, i] + part * h * rises[:, i] + bow
     return result

@@ -58,7 +58,7 @@ class GuardController:
     ----------
     server : str
         Name for the plan.
-    known : Situation
+    initial : Situation
         Responses, memory and ways; its settings are in force at first, all open where it has none.
     margin : float
         Share by which predictions must exceed promises.
@@ -66,9 +66,9 @@ class GuardController:
 
     name = "guard"
 
-    def __init__(self, server: str, known: Situation, margin: float = 0.03) -> None:
-        self.server, self.known, self.margin = server, known, margin
-        self._first = dict(known.settings) or known.open_settings
+    def __init__(self, server: str, initial: Situation, margin: float = 0.03) -> None:
+        self.server, self.initial, self.margin = server, initial, margin
+        self._first = dict(initial.settings) or initial.open_settings
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
         """Return what would help most; see `Controller`."""
@@ -143,15 +143,15 @@ class GuardController:
 
     def _situation(self, observation: MachineReading, state: GuardMemory) -> Situation:
         """Return what is, at the loads of the next round if they go on as they did."""
-        seen = {name: reading for name, reading in observation.tenants.items() if name in self.known.responses}
+        seen = {name: reading for name, reading in observation.tenants.items() if name in self.initial.responses}
         offered = {}
         for name, reading in seen.items():
             if reading.offered_mpps is not None:
                 before = state.loads_mpps.get(name, reading.offered_mpps)
                 offered[name] = max(reading.offered_mpps, 2.0 * reading.offered_mpps - before)
         return replace(
-            self.known,
-            responses={name: self.known.responses[name] for name in seen},
+            self.initial,
+            responses={name: self.initial.responses[name] for name in seen},
             settings={name: state.settings[name] for name in seen},
             promised_mpps={name: r.target_mpps for name, r in seen.items() if r.target_mpps is not None},
             offered_mpps=offered,

@@ -214,17 +214,17 @@ class ControlLoop:
 @contextlib.contextmanager
 def _stoppable() -> Iterator[Callable[[], bool]]:
     """Turn SIGTERM and SIGINT into a question; the round that runs is ended first."""
-    asked: list[int] = []
+    signals_received: list[int] = []
 
     def ask(number: int, _: FrameType | None) -> None:
-        asked.append(number)
+        signals_received.append(number)
 
     try:
         old = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     except ValueError:  # not the main thread: whoever runs this thread stops it
         old = {}
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(signals_received)
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)

@@ -75,27 +75,32 @@ class MaxMinController:
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
         """Return the next division; see `Controller`."""
         tenants = observation.tenants
-        known: MaxMinMemory = memory if isinstance(memory, MaxMinMemory) else MaxMinMemory({}, self.ways)
-        isolated = {name: ways for name, ways in known.ways.items() if name in tenants}
+        division: MaxMinMemory = memory if isinstance(memory, MaxMinMemory) else MaxMinMemory({}, self.ways)
+        isolated = {name: ways for name, ways in division.ways.items() if name in tenants}
         short = [name for name in observation.broken if self._misses(observation, name) or name in isolated]
         if not short:
-            plan = self._plan(observation, known) if known.ways else None
+            plan = self._plan(observation, division) if division.ways else None
             return ControlDecision(
-                plan, replace(known, ways=isolated, rounds=0, escalated=(), tried=()), (), self._hopeless(observation)
+                plan,
+                replace(division, ways=isolated, rounds=0, escalated=(), tried=()),
+                (),
+                self._hopeless(observation),
             )
-        if set(short) <= set(known.escalated):
-            return ControlDecision(self._plan(observation, known), known, ("waiting to be relieved",), tuple(short))
+        if set(short) <= set(division.escalated):
+            return ControlDecision(
+                self._plan(observation, division), division, ("waiting to be relieved",), tuple(short)
+            )
         demands = {name: float(ways) for name, ways in isolated.items()}
         demands.update(dict.fromkeys(short, float("inf")))
         pooled = [name for name in tenants if name not in demands]
         fresh = self._divide(demands, self._pool_ways(observation, pooled), bool(pooled))
-        tried = (*known.tried, (isolated, known.pool))
+        tried = (*division.tried, (isolated, division.pool))
         if (fresh.ways, fresh.pool) in tried:
-            rounds = known.rounds + 1
+            rounds = division.rounds + 1
             escalated = tuple(short) if rounds >= PATIENCE else ()
             reasons = (f"{', '.join(short)}: short at the fairest division",)
-            settled = replace(known, rounds=rounds, escalated=escalated)
-            return ControlDecision(self._plan(observation, known), settled, reasons, escalated)
+            settled = replace(division, rounds=rounds, escalated=escalated)
+            return ControlDecision(self._plan(observation, division), settled, reasons, escalated)
         because = tuple(f"'{name}' is short: {fresh.ways[name]} ways of its own" for name in short)
         return ControlDecision(self._plan(observation, fresh), replace(fresh, tried=tried), because)
 

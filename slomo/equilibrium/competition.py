@@ -261,14 +261,14 @@ def _apply(basis: Floats, weight: Floats) -> Floats:
 
 def _common_pressures(models: Sequence[NFModel]) -> tuple[str, ...]:
     """Return the pressure metrics the models share; NFs that answer to none (solo profiles) fit in anywhere."""
-    found = {model.contentiousness.pressure_names for model in models if model.contentiousness.pressure_names}
-    if len(found) > 1:
-        shown = "; ".join(sorted(", ".join(names) for names in found))
+    pressure_sets = {model.contentiousness.pressure_names for model in models if model.contentiousness.pressure_names}
+    if len(pressure_sets) > 1:
+        shown = "; ".join(sorted(", ".join(names) for names in pressure_sets))
         raise ConfigurationError(
             f"these NFs were profiled with different pressure metrics: {shown}",
             hint="train them from datasets that report the same metrics",
         )
-    return next(iter(found), ())
+    return next(iter(pressure_sets), ())
 
 
 @functools.lru_cache(maxsize=4096)

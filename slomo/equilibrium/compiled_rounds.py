@@ -51,7 +51,7 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
     low, high, weight = 3 * pressures, 3 * pressures + width, 3 * pressures + 2 * width
     vector, following = np.zeros((places, pressures)), np.zeros((places, pressures))
     total, reference = np.zeros(pressures), np.zeros(pressures)
-    felt, basis, found = np.zeros(pressures), np.zeros(terms), np.zeros(width)
+    felt, basis, answered = np.zeros(pressures), np.zeros(terms), np.zeros(width)
     for server in range(members.shape[0]):
         count, reduced = 0, False
         while count < places and members[server, count] >= 0:
@@ -98,17 +98,17 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
                                 basis[term] = felt[k] * felt[m]
                                 term += 1
                         for a in range(width):
-                            found[a] = basis[0] * rows[who, weight + a]
+                            answered[a] = basis[0] * rows[who, weight + a]
                         for t in range(1, terms):
                             for a in range(width):
-                                found[a] += basis[t] * rows[who, weight + t * width + a]
+                                answered[a] += basis[t] * rows[who, weight + t * width + a]
                         for a in range(pressures + 1):
-                            found[a] = min(max(found[a], rows[who, low + a]), rows[who, high + a])
+                            answered[a] = min(max(answered[a], rows[who, low + a]), rows[who, high + a])
                         if again == 1 or not reduced:
                             break
-                        load = min(max(offered[server, i] / max(found[pressures], tiny), least_load), 1.0)
+                        load = min(max(offered[server, i] / max(answered[pressures], tiny), least_load), 1.0)
                     for k in range(pressures):
-                        reached = found[k] * load if reduced and rates[k] > 0.0 else found[k]
+                        reached = answered[k] * load if reduced and rates[k] > 0.0 else answered[k]
                         following[i, k] = vector[i, k] + damping * (reached - vector[i, k])
                 if held >= 0 and count > 0:
                     everything = following[0, held]

@@ -77,11 +77,11 @@ class JointMemo:
             fresh = {keys[row]: row for row in np.flatnonzero(rows < 0)[::-1].tolist()}
             new = list(fresh.values())
             loads = None if offered_mpps is None else offered[new]
-            found = self._solved(sorted_members[new], loads)
+            fresh_joint = self._solved(sorted_members[new], loads)
             with (
                 self._adding
             ):  # threads may solve the same at once; they add one after the other, and who reads never waits
-                kept.add(list(fresh), found)
+                kept.add(list(fresh), fresh_joint)
             rows = kept.rows(keys)
         return placed_back(kept.joint(rows), order)
 
@@ -100,15 +100,15 @@ class _Kept:
         """Return where each key is kept, -1 where it is not."""
         return np.fromiter(map(self.at.get, keys, repeat(-1)), dtype=np.int64, count=len(keys))
 
-    def add(self, keys: Sequence[bytes], found: Joint) -> None:
+    def add(self, keys: Sequence[bytes], joint: Joint) -> None:
         """Keep servers, but those that somebody else has added meanwhile."""
         missing = [row for row, key in enumerate(keys) if key not in self.at]
         if len(missing) < len(keys):
             keys = [keys[row] for row in missing]
-            found = Joint(**{name: getattr(found, name)[missing] for name in Joint.__dataclass_fields__})
+            joint = Joint(**{name: getattr(joint, name)[missing] for name in Joint.__dataclass_fields__})
         begin, end = len(self.at), len(self.at) + len(keys)
         for name in Joint.__dataclass_fields__:
-            part = getattr(found, name)
+            part = getattr(joint, name)
             whole = self.arrays.get(name, part[:0])
             if end > len(whole):
                 room = np.empty((max(end, 2 * len(whole)) - len(whole), *part.shape[1:]), dtype=part.dtype)

@@ -104,7 +104,7 @@ class OneServer:
     def vectors(self) -> tuple[tuple[str, ...], Floats]:
         """Every NF's vector at the fixed point, in canonical order, and the names of its metrics."""
         responses = self._bench.responses
-        names = tuple(dict.fromkeys(name for found in responses for name in found.profile.metric_names))
+        names = tuple(dict.fromkeys(name for response in responses for name in response.profile.metric_names))
         vectors: Floats = joint_vectors(self._bench.models, self._members, self, names)[0]
         return names, vectors
 

@@ -223,10 +223,10 @@ def answer(servers: Servers, vector: Floats) -> Floats:
     """Return everybody's answer to everybody else."""
     size = vector.shape[2]
     pressure = in_order(vector) - vector
-    found = _under(servers, pressure)
+    answers = _under(servers, pressure)
     if not np.isfinite(servers.offered).any():
-        return found[:, :, :size]
-    load, rates = load_of(servers.offered, found[:, :, size])[:, :, None], servers.socket.rates
+        return answers[:, :, :size]
+    load, rates = load_of(servers.offered, answers[:, :, size])[:, :, None], servers.socket.rates
     faster = _under(servers, pressure * np.where(rates, 1.0 / load, 1.0))
     scaled: Floats = faster[:, :, :size] * np.where(rates, load, 1.0)
     return scaled
@@ -240,5 +240,5 @@ def load_of(offered: Floats, possible_mpps: Floats) -> Floats:
 def _under(servers: Servers, pressure: Floats) -> Floats:
     basis = pressure_basis(pressure, servers.scale, servers.limit)
     # terms of several columns are added one by one, as the compiled rounds do; a matrix product has its own order
-    found: Floats = np.add.reduce(basis[:, :, :, None] * servers.weight, axis=2)
-    return np.minimum(np.maximum(found, servers.low), servers.high)
+    answers: Floats = np.add.reduce(basis[:, :, :, None] * servers.weight, axis=2)
+    return np.minimum(np.maximum(answers, servers.low), servers.high)

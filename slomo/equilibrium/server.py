@@ -139,9 +139,9 @@ def solve_joint(
     """
     check_servers(models, members, offered_mpps)
     order, members, offered = canonical(ranks(models), members, offered_mpps)
-    asked = _Asked(coverage, window_s, prove, tuple(tries))
+    settings = _Asked(coverage, window_s, prove, tuple(tries))
     read = (members >= 0) & ((order == 0) | (not first_only))
-    parts = [(rows, _solved(models, members[rows], offered[rows], read[rows], asked)) for rows in _parted(offered)]
+    parts = [(rows, _solved(models, members[rows], offered[rows], read[rows], settings)) for rows in _parted(offered)]
     return placed_back(_joined(parts), order)
 
 
@@ -192,7 +192,7 @@ def check_servers(models: Sequence[NFModel], members: NDArray[np.integer], offer
 
 
 def joint_vectors(
-    models: Sequence[NFModel], members: NDArray[np.integer], found: AtRest, names: tuple[str, ...]
+    models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest, names: tuple[str, ...]
 ) -> Floats:
     """Return every NF's core-level vector at its fixed point, shape ``(servers, places, len(names))``.
 
@@ -204,8 +204,8 @@ def joint_vectors(
     responses = bench.responses
     rates, polled = kinds(names)
     solo, weight, low, high = (part[members] for part in vector_tables(responses, names))
-    inner, load = bench.table, found.load[:, :, None]
-    pressure = found.pressure * _stretch(found.load, responses[0])
+    inner, load = bench.table, at_rest.load[:, :, None]
+    pressure = at_rest.pressure * _stretch(at_rest.load, responses[0])
     basis = pressure_basis(pressure, inner.scale[members], inner.limit[members])
     result = np.minimum(np.maximum(np.matmul(basis[:, :, None, :], weight)[:, :, 0, :], low), high)
     present = (members >= 0)[:, :, None]
@@ -239,11 +239,11 @@ def _solved(
     members: NDArray[np.int64],
     offered: Floats,
     read: NDArray[np.bool_],
-    asked: _Asked,
+    settings: _Asked,
 ) -> Joint:
     """Solve servers whose places are in canonical order: the rounds, then every NF's throughput read at their end."""
     bench, most = laid_out_nfs(tuple(models)), np.where(np.isfinite(offered), offered, np.inf)
-    responses, rest, present = bench.responses, bench.settle(members, most, asked.tries), members >= 0
+    responses, rest, present = bench.responses, bench.settle(members, most, settings.tries), members >= 0
     pressure = rest.felt * present[:, :, None]
     mpps = np.zeros(members.shape)
     neighbours = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1.0, members.shape)
@@ -251,12 +251,12 @@ def _solved(
     alone = present & (present.sum(axis=1) == 1)[:, None]
     if alone.any():
         mpps[alone] = np.array([model.solo_mpps for model in models])[members[alone]]
-    below, above = _ends(models, responses, members, mpps, asked.coverage)
-    spread = _arrivals(responses, members, offered, asked)
+    below, above = _ends(models, responses, members, mpps, settings.coverage)
+    spread = _arrivals(responses, members, offered, settings)
     load = np.where(present, load_of(most, mpps), 0.0)
     low = np.maximum(np.minimum(below, most - spread), 0.0)
     high = np.minimum(above, most + spread)
-    bound, proven = bounds(bench, members, most, rest, prove=asked.prove)
+    bound, proven = bounds(bench, members, most, rest, prove=settings.prove)
     served = np.minimum(mpps, most)
     return Joint(pressure, load, served, low, high, rest.converged, rest.rounds, rest.ratio, bound, proven)
 
@@ -296,7 +296,7 @@ def _arrivals(
     responses: Sequence[ServerResponse],
     members: NDArray[np.int64],
     offered: Floats,
-    asked: _Asked,
+    settings: _Asked,
 ) -> Floats:
     """Return how far what is offered may stray over one measurement [Mpps]."""
     spread = np.zeros(members.shape)
@@ -304,15 +304,15 @@ def _arrivals(
     for number in _distinct(np.where(partial, members, -1)):
         here = partial & (members == number)
         spread[here] = arrival_half_width_mpps(
-            offered[here], responses[number].arrivals, asked.coverage, asked.window_s
+            offered[here], responses[number].arrivals, settings.coverage, settings.window_s
         )
     return spread
 
 
 def _distinct(members: NDArray[np.int64]) -> list[int]:
     """Return the NFs that occur."""
-    found: list[int] = np.unique(members).tolist() if members.size > _FEW else sorted({*members.ravel().tolist()})
-    return [number for number in found if number >= 0]
+    numbers: list[int] = np.unique(members).tolist() if members.size > _FEW else sorted({*members.ravel().tolist()})
+    return [number for number in numbers if number >= 0]
 
 
 def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:
@@ -324,11 +324,11 @@ def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:
     return Joint(*(np.concatenate([getattr(part, name) for _, part in parts])[order] for name in names))
 
 
-def placed_back(found: Joint, order: NDArray[np.int64]) -> Joint:
+def placed_back(joint: Joint, order: NDArray[np.int64]) -> Joint:
     """Bring the places of servers solved in canonical order back to where they were asked about."""
     back = np.argsort(order, axis=1)
     return replace(
-        found,
-        pressure=np.take_along_axis(found.pressure, back[:, :, None], axis=1),
-        **{name: np.take_along_axis(getattr(found, name), back, axis=1) for name in _PER_PLACE},
+        joint,
+        pressure=np.take_along_axis(joint.pressure, back[:, :, None], axis=1),
+        **{name: np.take_along_axis(getattr(joint, name), back, axis=1) for name in _PER_PLACE},
     )

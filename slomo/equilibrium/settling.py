@@ -105,8 +105,8 @@ def laid_out_nfs(models: tuple[NFModel, ...]) -> LaidOutNFs:
         As :func:`responses_of`.
     """
     responses = responses_of(models)
-    known = next((model.capacities for model in models if model.capacities is not None), None)
-    return LaidOutNFs(models, responses, tables(responses), shared_socket(responses[0].pressure_names, known))
+    capacities = next((model.capacities for model in models if model.capacities is not None), None)
+    return LaidOutNFs(models, responses, tables(responses), shared_socket(responses[0].pressure_names, capacities))
 
 
 def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
@@ -125,12 +125,12 @@ def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
             f"{', '.join(dict.fromkeys(without))} was profiled without the competition beside it",
             hint="profile and train again, or ask for method 'composed'",
         )
-    found = tuple(model.response for model in models if model.response is not None)
-    kinds = {response.pressure_names for response in found}
+    responses = tuple(model.response for model in models if model.response is not None)
+    kinds = {response.pressure_names for response in responses}
     if len(kinds) > 1:
         shown = "; ".join(sorted(", ".join(names) for names in kinds))
         raise ConfigurationError(
             f"these NFs were profiled with different pressure metrics: {shown}",
             hint="train them from datasets that report the same metrics",
         )
-    return found
+    return responses

@@ -141,9 +141,9 @@ def vector_tables(responses: tuple[ServerResponse, ...], names: tuple[str, ...])
     rows = []
     for response in responses:
         profile = response.profile
-        known = profile.metric_names
-        at = [known.index(name) if name in known else -1 for name in names]
-        table = np.vstack([profile.solo.to_array(known), profile.weights, profile.low, profile.high])
+        metric_names = profile.metric_names
+        at = [metric_names.index(name) if name in metric_names else -1 for name in names]
+        table = np.vstack([profile.solo.to_array(metric_names), profile.weights, profile.low, profile.high])
         rows.append(np.column_stack([table, np.full(len(table), np.nan)])[:, at])
     stack = np.array(rows)
     return stack[:, 0], stack[:, 1:-2], stack[:, -2], stack[:, -1]

@@ -109,8 +109,8 @@ def field(data: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> 
 
 def mapping(data: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return a field that is an object."""
-    found: dict[str, Any] = field(data, name, dict)
-    return found
+    json_object: dict[str, Any] = field(data, name, dict)
+    return json_object
 
 
 def text(data: Mapping[str, Any], name: str) -> str:

@@ -66,7 +66,9 @@ class ContentiousnessProfile:
         """
         if count <= 0 or not self.by_count:
             return self.solo
-        return self.by_count[min(self.by_count, key=lambda known: (abs(known - count), known))]
+        return self.by_count[
+            min(self.by_count, key=lambda measured_count: (abs(measured_count - count), measured_count))
+        ]
 
     def under(self, pressure: Floats) -> Floats:
         """Return vectors of shape ``(n, len(metric_names))`` under pressures of shape ``(n, len(pressure_names))``.

@@ -217,8 +217,8 @@ class ConformalCalibration:
     ) -> Floats:
         """Return the score of each measurement: where it would stand among :attr:`scores`."""
         error = (measured_mpps - predicted_mpps) / error_scale(predicted_mpps, solo_mpps, self.floor)
-        found: Floats = (error - self.centre[kind]) / self.spread[kind]
-        return found
+        scores: Floats = (error - self.centre[kind]) / self.spread[kind]
+        return scores
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
@@ -324,8 +324,8 @@ def calibrate(
     [-5.0]
     """
     measured, predicted, solo = np.broadcast_arrays(measured_mpps, predicted_mpps, solo_mpps)
-    known = np.isfinite(predicted) & np.isfinite(measured)
-    errors = (measured[known] - predicted[known]) / error_scale(predicted[known], np.array(solo[known]))
+    usable = np.isfinite(predicted) & np.isfinite(measured)
+    errors = (measured[usable] - predicted[usable]) / error_scale(predicted[usable], np.array(solo[usable]))
     return ConformalCalibration(np.sort(errors), source)
 
 
@@ -359,12 +359,12 @@ def _weights(calibration: ConformalCalibration) -> list[Floats]:
     everything = np.ones(calibration.count)
     if not len(calibration.kinds):
         return [everything] * len(NEIGHBOURHOODS)
-    found = []
+    weights = []
     for kind in range(len(NEIGHBOURHOODS)):
         own = calibration.kinds == kind
         others = calibration.count - int(own.sum())
-        found.append(np.where(own, 1.0, min(POOLED / max(others, 1), 1.0)) if own.any() else everything)
-    return found
+        weights.append(np.where(own, 1.0, min(POOLED / max(others, 1), 1.0)) if own.any() else everything)
+    return weights
 
 
 def _quantile(ascending: Floats, weights: Floats, share: float) -> float:

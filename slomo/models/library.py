@@ -35,10 +35,10 @@ class ModelLibrary(Mapping[Key, NFModel]):
         self._models: dict[Key, NFModel | storage.Entry] = {(m.machine, m.workload.key): m for m in models}
 
     def __getitem__(self, key: Key) -> NFModel:
-        found = self._models[key]
-        if isinstance(found, storage.Entry):
-            found = self._models[key] = storage.read_model(found)
-        return found
+        model = self._models[key]
+        if isinstance(model, storage.Entry):
+            model = self._models[key] = storage.read_model(model)
+        return model
 
     def __iter__(self) -> Iterator[Key]:
         return iter(sorted(self._models))
@@ -130,10 +130,10 @@ class ModelLibrary(Mapping[Key, NFModel]):
             hint = (
                 f"it has models on {', '.join(elsewhere)}: --machine {elsewhere[0]}, or profile it on {machine} first"
             )
-        known = {nf_of(key) for key in self.workloads(machine)}
+        nf_names = {nf_of(key) for key in self.workloads(machine)}
         if not elsewhere and nf in network_function_names():
-            hint = f"it was never profiled there; run slomo profile {nf}, then slomo train. Known: {_listed(known)}"
-        return UnknownNameError(f"network function with a model on {machine}", nf, known, hint=hint)
+            hint = f"it was never profiled there; run slomo profile {nf}, then slomo train. Known: {_listed(nf_names)}"
+        return UnknownNameError(f"network function with a model on {machine}", nf, nf_names, hint=hint)
 
     def save(self, directory: str | Path) -> Path:
         """Write every model as JSON below `directory`, one folder per NF, and an index; return the directory.
@@ -200,13 +200,13 @@ def opened(library: ModelLibrary | str | Path) -> ModelLibrary:
     return load_library(library) if isinstance(library, (str, Path)) else library
 
 
-def _unknown_machine(machine: str, known: tuple[str, ...]) -> UnknownNameError:
+def _unknown_machine(machine: str, modelled: tuple[str, ...]) -> UnknownNameError:
     from slomo.vocabulary.machine import machine_names
 
     if machine in machine_names():
-        hint = f"there are models for {_listed(known)}; profile and train on '{machine}' first"
-        return UnknownNameError("machine with models", machine, known, hint=hint)
-    return UnknownNameError("machine", machine, {*known, *machine_names()})
+        hint = f"there are models for {_listed(modelled)}; profile and train on '{machine}' first"
+        return UnknownNameError("machine with models", machine, modelled, hint=hint)
+    return UnknownNameError("machine", machine, {*modelled, *machine_names()})
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -148,10 +148,12 @@ class NFModel:
         unknown = [key for key in given if key not in self.traffic]
         if unknown:
             raise UnknownNameError(f"traffic attribute of '{self.workload.nf}'", unknown[0], self.traffic)
-        known = {**self.traffic, **given}
+        traffic_values = {**self.traffic, **given}
         names = self.model(name).feature_names
         missing = [
-            item for item in names if item not in known and (item.startswith(TRAFFIC_PREFIX) or item not in vector)
+            item
+            for item in names
+            if item not in traffic_values and (item.startswith(TRAFFIC_PREFIX) or item not in vector)
         ]
         if missing:
             raise MissingMetricError(
@@ -159,7 +161,7 @@ class NFModel:
                 f"which model '{name}' of '{self.workload.nf}' reads",
                 hint="missing is not zero; give the value, or train without it",
             )
-        return np.array([[float(known[item] if item in known else vector[item]) for item in names]])
+        return np.array([[float(traffic_values[item] if item in traffic_values else vector[item]) for item in names]])
 
     def predict_vector(
         self, name: str, vector: Mapping[str, float], traffic: Mapping[str, float] | None = None

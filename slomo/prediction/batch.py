@@ -35,9 +35,9 @@ class Rates:
     low: Floats
     high: Floats
 
-    def put(self, where: object, found: "Rates") -> None:
+    def put(self, where: object, rates: "Rates") -> None:
         """Write other rates into a part of these."""
-        for mine, theirs in zip((self.mpps, self.low, self.high), (found.mpps, found.low, found.high), strict=True):
+        for mine, theirs in zip((self.mpps, self.low, self.high), (rates.mpps, rates.low, rates.high), strict=True):
             mine[where] = theirs  # type: ignore[call-overload]
 
 
@@ -109,8 +109,8 @@ class _Servers:
         )
         possible = np.where(reduced, joint.throughput_mpps / np.where(joint.load > 0.0, joint.load, 1.0), 0.0)
         possible = np.where(reduced, possible, joint.throughput_mpps)
-        found = Places(joint.throughput_mpps, joint.low_mpps, joint.high_mpps, possible, joint.converged)
-        return found, rows[~joint.converged]
+        places = Places(joint.throughput_mpps, joint.low_mpps, joint.high_mpps, possible, joint.converged)
+        return places, rows[~joint.converged]
 
 
 def predict_members(members: Members, machine: str, how: Manner) -> PredictionBatch:
@@ -174,21 +174,21 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
     """
     servers = _Servers.of([each.model for each in tenants], [each.offered_mpps for each in tenants], members)
     jointly, sharing = servers.jointly(how), servers.sharing()
-    found = _nowhere(members.shape, jointly)
+    places = _nowhere(members.shape, jointly)
     rows = np.flatnonzero(jointly & ~sharing)
     solved, moving = servers.solved(rows, how)
-    found.put(rows, solved)
-    found.possible[rows] = solved.possible
-    found.jointly[moving] = False
+    places.put(rows, solved)
+    places.possible[rows] = solved.possible
+    places.jointly[moving] = False
     for row in np.flatnonzero(sharing).tolist():
-        _put_sharing(found, row, _answers(tenants, members[row], machine, how))
+        _put_sharing(places, row, _answers(tenants, members[row], machine, how))
     rest = np.sort(np.concatenate([np.flatnonzero(~jointly & ~sharing), moving]))
-    _put_composed(found, rest, servers, how)
-    found.possible[members < 0] = np.nan
-    return found
+    _put_composed(places, rest, servers, how)
+    places.possible[members < 0] = np.nan
+    return places
 
 
-def _put_composed(found: Places, rows: Indices, servers: _Servers, how: Manner) -> None:
+def _put_composed(all_places: Places, rows: Indices, servers: _Servers, how: Manner) -> None:
     """Write what composing says of everybody on the servers `rows`; NFs alike are asked about once."""
     who, offered = servers.who[rows], servers.offered[rows]
     first = who >= 0
@@ -200,19 +200,19 @@ def _put_composed(found: Places, rows: Indices, servers: _Servers, how: Manner) 
     targets = _Servers(servers.models, np.take_along_axis(who[at], order, axis=1), saturated)
     each = _composed(targets, np.arange(len(at)), how)
     number = np.cumsum(first.ravel()).reshape(first.shape) - 1  # of the latest NF not like the one before
-    found.possible[rows] = each.mpps[number]
-    found.put(rows, Rates(*(np.fmin(part[number], offered) for part in (each.mpps, each.low, each.high))))
+    all_places.possible[rows] = each.mpps[number]
+    all_places.put(rows, Rates(*(np.fmin(part[number], offered) for part in (each.mpps, each.low, each.high))))
 
 
-def _put_sharing(found: Places, row: int, answers: Answers) -> None:
+def _put_sharing(places: Places, row: int, answers: Answers) -> None:
     """Write what is answered about everybody on one server, where an accelerator is shared."""
-    found.jointly[row] = answers.solved is not None
+    places.jointly[row] = answers.solved is not None
     for place in range(len(answers.server.tenants)):
         rates = _rates_of(answers, place)
-        found.put((row, place), rates)
+        places.put((row, place), rates)
         full = answers.server.tenants[place].offered_mpps is None
         lifted = rates if full else _rates_of(Answers(answers.server.with_load(place, None), answers.how), place)
-        found.possible[row, place] = lifted.mpps
+        places.possible[row, place] = lifted.mpps
 
 
 def _answers(tenants: Sequence[TenantModel], row: Indices, machine: str, how: Manner) -> Answers:
@@ -222,10 +222,10 @@ def _answers(tenants: Sequence[TenantModel], row: Indices, machine: str, how: Ma
 
 def _rates_of(answers: Answers, number: int) -> Rates:
     try:
-        found = answers.prediction(number)
+        prediction = answers.prediction(number)
     except UnsupportedPredictionError:
         return _empty(())
-    return Rates(*(np.array(value) for value in (found.throughput_mpps, *found.interval)))
+    return Rates(*(np.array(value) for value in (prediction.throughput_mpps, *prediction.interval)))
 
 
 def _nowhere(shape: tuple[int, ...], jointly: NDArray[np.bool_]) -> Places:

@@ -75,11 +75,13 @@ class Solved:
 
     def convergence(self) -> dict[int, Convergence]:
         """Return how each socket's fixed point was found."""
-        found = {}
+        convergences = {}
         for socket, at_rest in self.sockets.items():
             (bound, proven), rest = at_rest.bound(prove=self.manner.prove), at_rest.rest
-            found[socket] = Convergence(at_rest.converged, int(rest.rounds[0]), float(rest.ratio[0]), bound, proven)
-        return found
+            convergences[socket] = Convergence(
+                at_rest.converged, int(rest.rounds[0]), float(rest.ratio[0]), bound, proven
+            )
+        return convergences
 
     def prediction(self, number: int) -> Prediction:
         """Return what a tenant serves at the fixed point, as far as memory is concerned."""

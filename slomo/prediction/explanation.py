@@ -58,8 +58,8 @@ def group_of(metric: str) -> str:
     """
     if metric == NEIGHBOURS:
         return "memory bandwidth"  # how many accesses are in flight beside each other
-    found = next((group for group, names in GROUPS.items() if metric in names), None)
-    return found or metric.split(" ", 1)[0]
+    resource = next((group for group, names in GROUPS.items() if metric in names), None)
+    return resource or metric.split(" ", 1)[0]
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,10 @@ class Explanation:
 
 def _grouped(parts: Mapping[str, float]) -> dict[str, float]:
     order = [*GROUPS, ACCELERATOR]
-    found: dict[str, float] = {}
+    loss_by_group: dict[str, float] = {}
     for name in sorted(parts, key=lambda metric: order.index(group_of(metric))):
-        found[group_of(name)] = found.get(group_of(name), 0.0) + parts[name]
-    return found
+        loss_by_group[group_of(name)] = loss_by_group.get(group_of(name), 0.0) + parts[name]
+    return loss_by_group
 
 
 def explain(
@@ -221,7 +221,7 @@ def explain(
     nobody = np.array([value if (none := _none(n)) is None else none for n, value in zip(names, vector, strict=True)])
     causes = [i for i, name in enumerate(names) if _none(name) is not None]
     changed = [i for i in causes if vector[i] != nobody[i]]
-    groups = [columns for found in GROUPS if (columns := [i for i in changed if group_of(names[i]) == found])]
+    groups = [columns for resource in GROUPS if (columns := [i for i in changed if group_of(names[i]) == resource])]
     answers = predict_mpps(_what_if(vector, nobody, groups, changed))
     coalitions, singles = answers[: 1 << len(groups)], answers[1 << len(groups) :]
     gains = dict(zip(changed, np.maximum(singles - coalitions[-1], 0.0).tolist(), strict=True))
@@ -238,14 +238,14 @@ def _by_competitor(
     parts: Mapping[str, float], names: tuple[str, ...], own_values: Mapping[str, Floats]
 ) -> dict[str, dict[str, float]]:
     """Divide each metric's part by what each competitor contributes; evenly where nobody contributes anything."""
-    found: dict[str, dict[str, float]] = {name: {} for name in own_values}
+    parts_by_competitor: dict[str, dict[str, float]] = {name: {} for name in own_values}
     for metric, part in parts.items():
         column = names.index(metric)
         values = [max(float(own[column]), 0.0) for own in own_values.values()]
         total = sum(values)
         for name, value in zip(own_values, values, strict=True):
-            found[name][metric] = part * (value / total if total > 0.0 else 1.0 / len(values))
-    return found
+            parts_by_competitor[name][metric] = part * (value / total if total > 0.0 else 1.0 / len(values))
+    return parts_by_competitor
 
 
 def _what_if(vector: Floats, nobody: Floats, groups: list[list[int]], changed: list[int]) -> Floats:
@@ -279,7 +279,7 @@ def _shapley_weights(count: int) -> Floats:
 @cache
 def _none(name: str) -> float | None:
     """Return the value of a metric without competition; None where it has none."""
-    found = METRICS.get(name)
+    definition = METRICS.get(name)
     if name == NEIGHBOURS:
         return 0.0
-    return 0.0 if found is not None and found.rule in (Rule.SUM, Rule.PER_CORE) else None
+    return 0.0 if definition is not None and definition.rule in (Rule.SUM, Rule.PER_CORE) else None

@@ -153,10 +153,10 @@ class Predictor:
         inputs = subject.inputs(how.model, given, traffic)[0].tolist()
         row = dict(zip(subject.model(how.model).feature_names, inputs, strict=True))
         seen = {**subject.traffic, **given, **row}
-        found = read(Case(subject, (), how), row, seen, Composition(given, dict.fromkeys(given, "given")))
+        prediction = read(Case(subject, (), how), row, seen, Composition(given, dict.fromkeys(given, "given")))
         if strict:
-            require_supported(found)
-        return found
+            require_supported(prediction)
+        return prediction
 
     def predict_batch(
         self,
@@ -203,7 +203,7 @@ class Predictor:
         return self.how
 
     def _find(self, name: Named) -> TenantModel:
-        found = self._tenants.get(name)
-        if found is None:
-            found = self._tenants[name] = tenant_of(self.library, name, self.machine)
-        return found
+        tenant = self._tenants.get(name)
+        if tenant is None:
+            tenant = self._tenants[name] = tenant_of(self.library, name, self.machine)
+        return tenant

@@ -115,12 +115,12 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
 
 def answer_on(server: TenantModels, how: Manner, *, strict: bool = False) -> Prediction:
     """Answer about the first NF of a server whose names are resolved already."""
-    found = Answers(server, how).prediction(0)
+    prediction = Answers(server, how).prediction(0)
     if strict:
-        require_supported(found)
+        require_supported(prediction)
     if server.tenants[0].offered_mpps is None:
-        return found
-    return replace(found, latency=latency_of(server, how, Answers))
+        return prediction
+    return replace(prediction, latency=latency_of(server, how, Answers))
 
 
 def solve_server(
@@ -227,13 +227,13 @@ class Answers:
 
     def prediction(self, number: int) -> Prediction:
         """Return the answer about one tenant: memory, then its accelerator, then what is offered and what is known."""
-        found = self._memory(number)
+        prediction = self._memory(number)
         tenant, others = self.server.tenants[number], self.server.beside(number)
         models = [tenant.model, *(other.model for other in others)]
         if shares_accelerator(models):
             offered = [tenant.offered_mpps, *(other.offered_mpps for other in others)]
-            found = with_accelerator(found, models, self._possible(number), offered)
-        return self._marked(self._limited(found, number), number)
+            prediction = with_accelerator(prediction, models, self._possible(number), offered)
+        return self._marked(self._limited(prediction, number), number)
 
     def whole(self) -> ServerPrediction:
         """Return the answers about everybody."""
@@ -249,19 +249,19 @@ class Answers:
         )
 
     def _tenant(self, number: int) -> TenantPrediction:
-        found, solved = self.prediction(number), self.solved
+        prediction, solved = self.prediction(number), self.solved
         at_rest = solved is not None and solved.why_not(number) is None
         offered, possible = self.server.tenants[number].offered_mpps, self.possible_mpps(number)
         return TenantPrediction(
-            workload=found.target,
+            workload=prediction.target,
             socket=self.server.sockets[number],
-            solo_mpps=found.solo_mpps,
-            throughput_mpps=found.throughput_mpps,
-            interval=found.interval,
+            solo_mpps=prediction.solo_mpps,
+            throughput_mpps=prediction.throughput_mpps,
+            interval=prediction.interval,
             load=1.0 if offered is None or possible <= 0.0 else min(1.0, offered / possible),
             vector=solved.vector(number) if solved is not None and at_rest else None,
-            verdict=found.verdict,
-            reasons=found.reasons,
+            verdict=prediction.verdict,
+            reasons=prediction.reasons,
         )
 
     def possible_mpps(self, number: int) -> float:
@@ -278,17 +278,19 @@ class Answers:
     def _memory(self, number: int) -> Prediction:
         if self.solved is not None and self.solved.why_not(number) is None:
             return self.solved.prediction(number)
-        found = composed(self.server, number, self.how)
-        reasons, server = list(found.reasons), self.server
+        prediction = composed(self.server, number, self.how)
+        reasons, server = list(prediction.reasons), self.server
         if why := self._fallback(number):
             reasons.append(why)
         names = sorted({tenant.workload.nf for tenant in server.tenants if tenant.offered_mpps is not None})
-        if names and found.competitors:
+        if names and prediction.competitors:
             reasons.append(f"method 'composed' knows full load only; reduced here: {', '.join(names)}")
         beside = tuple(other.workload for other in server.beside(number))
-        verdict = found.verdict if tuple(reasons) == found.reasons else _at_most_extrapolated(found.verdict)
+        verdict = (
+            prediction.verdict if tuple(reasons) == prediction.reasons else _at_most_extrapolated(prediction.verdict)
+        )
         target = server.tenants[number].workload
-        return replace(found, target=target, competitors=beside, reasons=tuple(reasons), verdict=verdict)
+        return replace(prediction, target=target, competitors=beside, reasons=tuple(reasons), verdict=verdict)
 
     def _fallback(self, number: int) -> str | None:
         """Say why the equilibrium does not answer although it was to; None where it does, or was not."""
@@ -300,21 +302,21 @@ class Answers:
         names = ", ".join(without)
         return f"{names} was profiled without the competition beside it, so there is no equilibrium to solve"
 
-    def _limited(self, found: Prediction, number: int) -> Prediction:
+    def _limited(self, prediction: Prediction, number: int) -> Prediction:
         """Cut what is possible off at what is offered."""
         offered = self.server.tenants[number].offered_mpps
-        if offered is None or found.model == NAME:
-            return found
-        low, high = found.interval
+        if offered is None or prediction.model == NAME:
+            return prediction
+        low, high = prediction.interval
         return replace(
-            found,
-            solo_mpps=min(found.solo_mpps, offered),
-            throughput_mpps=min(found.throughput_mpps, offered),
+            prediction,
+            solo_mpps=min(prediction.solo_mpps, offered),
+            throughput_mpps=min(prediction.throughput_mpps, offered),
             interval=(min(low, offered), min(high, offered)),
             explanation=None,
         )
 
-    def _marked(self, found: Prediction, number: int) -> Prediction:
+    def _marked(self, prediction: Prediction, number: int) -> Prediction:
         """Say what was not profiled; alone, it is no measurement either."""
         tenant, server = self.server.tenants[number], self.server
         reasons = list(tenant.adapted)
@@ -323,12 +325,12 @@ class Answers:
         if socket != server.nic_socket:
             reasons.append(f"profiled on the NIC's socket {server.nic_socket}, asked about socket {socket}")
         if not reasons:
-            return found
-        interval = found.interval
-        if tenant.adapted and not found.competitors and tenant.offered_mpps is None:
-            interval = self._interval_mpps(number, found.throughput_mpps)
-        verdict = _at_most_extrapolated(found.verdict)
-        return replace(found, verdict=verdict, reasons=(*reasons, *found.reasons), interval=interval)
+            return prediction
+        interval = prediction.interval
+        if tenant.adapted and not prediction.competitors and tenant.offered_mpps is None:
+            interval = self._interval_mpps(number, prediction.throughput_mpps)
+        verdict = _at_most_extrapolated(prediction.verdict)
+        return replace(prediction, verdict=verdict, reasons=(*reasons, *prediction.reasons), interval=interval)
 
     def _interval_mpps(self, number: int, mpps: float) -> tuple[float, float]:
         subject, coverage = self.server.tenants[number].model, self.how.coverage

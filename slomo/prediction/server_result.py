@@ -140,19 +140,19 @@ class ServerPrediction:
 
     def prediction(self, number: int) -> Prediction:
         """Return NF `number` as a prediction of its own, beside the others of its socket."""
-        asked = self.tenants[number]
-        others = (t.workload for i, t in enumerate(self.tenants) if i != number and t.socket == asked.socket)
+        tenant = self.tenants[number]
+        others = (t.workload for i, t in enumerate(self.tenants) if i != number and t.socket == tenant.socket)
         return Prediction(
-            target=asked.workload,
+            target=tenant.workload,
             competitors=tuple(others),
             machine=self.machine,
             model=self.method,
-            solo_mpps=asked.solo_mpps,
-            throughput_mpps=asked.throughput_mpps,
-            interval=asked.interval,
+            solo_mpps=tenant.solo_mpps,
+            throughput_mpps=tenant.throughput_mpps,
+            interval=tenant.interval,
             coverage=self.coverage,
-            verdict=asked.verdict,
-            reasons=asked.reasons,
+            verdict=tenant.verdict,
+            reasons=tenant.reasons,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -165,13 +165,13 @@ class ServerPrediction:
             "tenants": [tenant.to_dict() for tenant in self.tenants],
             "sockets": {
                 str(socket): {
-                    "converged": found.converged,
-                    "rounds": found.rounds,
-                    "ratio": found.ratio if math.isfinite(found.ratio) else None,
-                    "bound": found.bound if math.isfinite(found.bound) else None,
-                    "proven": found.proven,
+                    "converged": convergence.converged,
+                    "rounds": convergence.rounds,
+                    "ratio": convergence.ratio if math.isfinite(convergence.ratio) else None,
+                    "bound": convergence.bound if math.isfinite(convergence.bound) else None,
+                    "proven": convergence.proven,
                 }
-                for socket, found in self.sockets.items()
+                for socket, convergence in self.sockets.items()
             },
             "fallback": self.fallback,
             "verdict": str(self.verdict),

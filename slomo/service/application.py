@@ -171,7 +171,7 @@ class Service:
         age = time.time() - self.shelf.loaded_at_s
         yield "slomo_model_age_seconds", "Since the models in force were loaded.", (), {(): max(age, 0.0)}
         yield "slomo_models_loaded", "Models in force.", (), {(): float(len(answers.library))}
-        yield "slomo_predictions_batched", "Questions answered together.", (), {(): float(answers.asked)}
+        yield "slomo_predictions_batched", "Questions answered together.", (), {(): float(answers.question_count)}
         yield "slomo_cluster_revision", "Changes of the cluster so far.", (), {(): float(self.clerk.revision)}
         opened = float(self.store.read(journal.open_receipts))
         yield "slomo_receipts_open", "Changes that could still be undone.", (), {(): opened}
@@ -189,17 +189,17 @@ class Service:
     def _validation(self, library: Any) -> Iterable[Gauge]:
         values = {}
         for key in list(library)[:MOST_PLACED_SERIES]:
-            found = library[key].manifest.get("cross_validation", {})
+            validation = library[key].manifest.get("cross_validation", {})
             named = library[key].named(DEFAULT_MODEL)
-            error = found.get(named, {}).get("mape_percent") if isinstance(found, dict) else None
+            error = validation.get(named, {}).get("mape_percent") if isinstance(validation, dict) else None
             if isinstance(error, (int, float)):
                 values[key] = float(error) / 100.0
         yield "slomo_model_validation_mape_ratio", "Error at training.", ("machine", "nf"), values
 
     def faults(self) -> list[str]:
         """Return what keeps the service from answering everything; empty where nothing does."""
-        found = [] if self.shelf.fault is None else [f"models: {self.shelf.fault}"]
-        return [*found, *self.kubernetes.faults()]
+        faults = [] if self.shelf.fault is None else [f"models: {self.shelf.fault}"]
+        return [*faults, *self.kubernetes.faults()]
 
 
 def _moved(wanted: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]]) -> bool:

@@ -106,12 +106,12 @@ def fill(service: "Service") -> None:
 def demo_outcomes(service: "Service", names: list[str], machine: str) -> list[Observation]:
     """Return made-up outcomes: two network functions do what was predicted, one does a tenth less."""
     dice = random.Random(3)  # noqa: S311 - a demonstration
-    found = []
+    outcomes = []
     for place, name in enumerate(names):
         expected = service.outcomes.judge(Observation(name, 0.0, ["vpn"], machine))[2]
         factor = 0.9 if place == 2 else 1.0
-        found += [Observation(name, expected * factor * dice.gauss(1.0, 0.015), ["vpn"], machine) for _ in range(40)]
-    return found
+        outcomes += [Observation(name, expected * factor * dice.gauss(1.0, 0.015), ["vpn"], machine) for _ in range(40)]
+    return outcomes
 
 
 def _noted(machine: str, target: str, item: Observation, predicted_mpps: float) -> "Callable[[Connection], None]":

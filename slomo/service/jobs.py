@@ -123,10 +123,10 @@ class Jobs:
         """
         if name in self._live:
             return self._live[name].job
-        found = next((row for row in self._store.read(journal.jobs) if row["id"] == name), None)
-        if found is None:
+        job_row = next((row for row in self._store.read(journal.jobs) if row["id"] == name), None)
+        if job_row is None:
             raise Problem(404, "there is no such job", hint="list /v1/jobs")
-        return Job(**found)
+        return Job(**job_row)
 
     def all(self) -> list[Job]:
         """Return all jobs, newest first."""

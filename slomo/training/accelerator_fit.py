@@ -54,7 +54,7 @@ def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], Acceler
         Without NFs that lose nothing. Where several accelerators slow an NF down, the one that costs most.
     """
     frame = dataset.frame
-    found: dict[tuple[str, str], AcceleratorUse] = {}
+    uses: dict[tuple[str, str], AcceleratorUse] = {}
     for (machine, target), rows in frame[frame["plan"] == PLAN].groupby(["machine", "target"], sort=False):
         beside = [competitors_from_cell(text) for text in rows["competitors"]]
         mpps = rows["throughput_mpps"].to_numpy(dtype=float)
@@ -65,8 +65,8 @@ def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], Acceler
         services = [[_service_ns(other.configuration) for other in beside[i]] for i in chosen]
         use = fit_use(worst, services, mpps[chosen], solo)
         if use is not None:
-            found[str(machine), str(target)] = use
-    return found
+            uses[str(machine), str(target)] = use
+    return uses
 
 
 def _service_ns(configuration: Mapping[str, Any]) -> float:
@@ -131,8 +131,8 @@ def _fitted(
     grid = [np.array([np.log(requests), share]) for requests in _REQUESTS for share in np.linspace(0.05, 0.95, 19)]
     starts = sorted(grid, key=cost)[:2]
     bounds = [(np.log(0.05), np.log(50.0)), (0.01, 1.0)]
-    found = [_descended(minimize, cost, start, bounds) for start in starts]
-    best = min(found, key=cost)
+    descents = [_descended(minimize, cost, start, bounds) for start in starts]
+    best = min(descents, key=cost)
     error = float(np.abs(residuals(best)).max())
     return cost(best), replace(use_of(best), error=round(error, 6))
 
@@ -142,8 +142,8 @@ def _descended(
 ) -> NDArray[np.float64]:
     simplex = np.array([start, start + np.array([0.1, 0.0]), start + np.array([0.0, 0.04])])
     settings = {"initial_simplex": np.clip(simplex, *np.array(bounds).T), "maxfev": 120, "xatol": 1e-4, "fatol": 1e-6}
-    found: NDArray[np.float64] = minimize(cost, start, method="Nelder-Mead", bounds=bounds, options=settings).x
-    return found
+    minimum: NDArray[np.float64] = minimize(cost, start, method="Nelder-Mead", bounds=bounds, options=settings).x
+    return minimum
 
 
 def _beside(use: AcceleratorUse, core_ns: float, services_ns: Sequence[float]) -> float:

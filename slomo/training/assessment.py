@@ -90,7 +90,7 @@ def assess(
 
     def fit(seen: np.typing.NDArray[np.bool_]) -> object:
         fitted = family.fit(names, vectors[seen], mpps[seen], solo_mpps=solo, seed=seed)
-        return lambda asked: fitted.predict_mpps(vectors[asked])
+        return lambda left_out: fitted.predict_mpps(vectors[left_out])
 
     guess = held_out(fit, folds(subject.groups[rows], seed))  # type: ignore[arg-type]
     errors = np.abs(guess - mpps) / solo

@@ -35,19 +35,19 @@ def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str)
     frame = dataset.frame
     chosen = (frame["plan"] == "mix") & (frame["machine"] == machine) & frame["isolation"].isin(["null", "", "None"])
     index = {model.workload.key: number for number, model in enumerate(models)}
-    found: list[tuple[list[int], list[float], float]] = []
+    mixes: list[tuple[list[int], list[float], float]] = []
     records: list[dict[str, Any]] = frame.loc[chosen, list(_COLUMNS)].to_dict("records")  # type: ignore[assignment]
     for row in records:
         tenants = [workload_from_columns(row), *competitors_from_cell(str(row["competitors"]))]
         keys = [workload.saturated.key for workload in tenants]
         if all(key in index for key in keys):
             offered = [workload.traffic.offered_mpps or np.nan for workload in tenants]
-            found.append(([index[key] for key in keys], offered, float(row["throughput_mpps"])))
-    places = max((len(members) for members, _, _ in found), default=1)
-    members, loads = np.full((len(found), places), -1, dtype=np.int64), np.full((len(found), places), np.nan)
-    for number, (listed, offered, _) in enumerate(found):
+            mixes.append(([index[key] for key in keys], offered, float(row["throughput_mpps"])))
+    places = max((len(members) for members, _, _ in mixes), default=1)
+    members, loads = np.full((len(mixes), places), -1, dtype=np.int64), np.full((len(mixes), places), np.nan)
+    for number, (listed, offered, _) in enumerate(mixes):
         members[number, : len(listed)], loads[number, : len(offered)] = listed, offered
-    return MixRows(members[:, 0], members[:, 1:], np.array([mpps for _, _, mpps in found]), loads)
+    return MixRows(members[:, 0], members[:, 1:], np.array([mpps for _, _, mpps in mixes]), loads)
 
 
 def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str, ConformalCalibration]]:

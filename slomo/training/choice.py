@@ -46,14 +46,14 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
     result = []
     for number, model in enumerate(models):
         own = rows.target == number
-        found = {name: _estimate(away[name], own, _on_rows(model, name)) for name in candidates(model)}
-        known = {name: error for name, error in found.items() if error is not None}
-        chosen = chosen_of(known) or next(iter(candidates(model)), "")
+        estimates = {name: _estimate(away[name], own, _on_rows(model, name)) for name in candidates(model)}
+        errors = {name: error for name, error in estimates.items() if error is not None}
+        chosen = chosen_of(errors) or next(iter(candidates(model)), "")
         if model.manifest.get("noise"):
             chosen = surely[number]
         told = {
             "family": chosen,
-            "error_percent_of_solo": {name: round(error, 4) for name, error in known.items()},
+            "error_percent_of_solo": {name: round(error, 4) for name, error in errors.items()},
             "mixes": int(own.sum()),
             "mixes_of_machine": len(rows.mpps),
         }
@@ -64,8 +64,8 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
 def candidates(model: NFModel) -> list[str]:
     """Return the families that may be the default, preferred ones first; baselines only where there is nothing else."""
     ours = [name for name in model.sensitivity if name not in BASELINES]
-    known = [name for name in ORDER if name in ours]
-    return [*known, *(name for name in ours if name not in ORDER)] or list(model.sensitivity)
+    preferred = [name for name in ORDER if name in ours]
+    return [*preferred, *(name for name in ours if name not in ORDER)] or list(model.sensitivity)
 
 
 def chosen_of(errors: Mapping[str, float]) -> str:
@@ -90,18 +90,18 @@ def chosen_of(errors: Mapping[str, float]) -> str:
 
 def _estimate(away: Any, own: Any, on_rows: float | None) -> float | None:
     """Return the mean error of a family [% of solo]: own mixes, drawn to those of all, drawn to its pressure rows."""
-    known = np.isfinite(away)
-    total, count = float(away[known].sum()), int(known.sum())
+    judged = np.isfinite(away)
+    total, count = float(away[judged].sum()), int(judged.sum())
     if on_rows is not None:
         everybody: float | None = (total + PRIOR_MIXES * on_rows) / (count + PRIOR_MIXES)
     else:
         everybody = total / count if count else None
     if everybody is None:
         return None
-    mine = known & own
+    mine = judged & own
     return (float(away[mine].sum()) + PRIOR_MIXES * everybody) / (int(mine.sum()) + PRIOR_MIXES)
 
 
 def _on_rows(model: NFModel, name: str) -> float | None:
-    found = model.manifest.get("cross_validation", {}).get(name, {}).get("mean_percent_of_solo")
-    return None if found is None else float(found)
+    percent = model.manifest.get("cross_validation", {}).get(name, {}).get("mean_percent_of_solo")
+    return None if percent is None else float(percent)

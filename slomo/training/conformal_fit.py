@@ -47,7 +47,7 @@ class HeldOutMixes:
     kind: NDArray[np.int64]
     run: NDArray[np.int64]
 
-    def known(self) -> "HeldOutMixes":
+    def predicted(self) -> "HeldOutMixes":
         """Return the rows with a prediction."""
         rows = np.isfinite(self.measured_mpps) & np.isfinite(self.predicted_mpps)
         return HeldOutMixes(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
@@ -66,7 +66,7 @@ def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") ->
     >>> one.count, bool(one.centre.mean() < 0 < other.centre.mean())
     (80, True)
     """
-    mixes = mixes.known()
+    mixes = mixes.predicted()
     errors = (mixes.measured_mpps - mixes.predicted_mpps) / error_scale(mixes.predicted_mpps, mixes.solo_mpps, FLOOR)
     fold = folds(mixes.run, 0, _FOLDS)
     scores = np.zeros(len(errors))
@@ -100,14 +100,14 @@ def _drawn(values: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], ow
         expected = by_owner[:, None] * by_kind[None, :] / max(whole, 1e-12)
     else:
         expected = by_owner[:, None] + by_kind[None, :] - whole
-    found = _means(values, [owner, kind], expected.shape, expected)
-    found[:, UNKNOWN] = by_owner
-    return found
+    means = _means(values, [owner, kind], expected.shape, expected)
+    means[:, UNKNOWN] = by_owner
+    return means
 
 
 def _means(values: Floats, keys: Sequence[NDArray[np.int64]], shape: tuple[int, ...], prior: Floats) -> Floats:
     total, count = np.zeros(shape), np.zeros(shape)
     np.add.at(total, tuple(keys), values)
     np.add.at(count, tuple(keys), 1.0)
-    found: Floats = (total + PRIOR_ROWS * prior) / (count + PRIOR_ROWS)
-    return found
+    drawn: Floats = (total + PRIOR_ROWS * prior) / (count + PRIOR_ROWS)
+    return drawn

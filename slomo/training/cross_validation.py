@@ -49,9 +49,9 @@ def held_out(
     """
     answer = np.full(len(fold), np.nan)
     for number in np.unique(fold):
-        asked = fold == number
-        if not asked.all():
-            answer[asked] = fit(~asked)(asked)
+        left_out = fold == number
+        if not left_out.all():
+            answer[left_out] = fit(~left_out)(left_out)
     return answer
 
 
@@ -65,13 +65,13 @@ def relative_errors(measured: Floats, predicted: Floats, solo_mpps: float) -> di
     >>> relative_errors(np.array([1.0, 2.0]), np.array([1.1, 2.0]), 2.0)["mape_percent"]
     5.0
     """
-    known = np.isfinite(predicted) & (measured > 0)
-    if not known.any():
+    comparable = np.isfinite(predicted) & (measured > 0)
+    if not comparable.any():
         return {}
-    error = 100.0 * (predicted[known] - measured[known]) / measured[known]
+    error = 100.0 * (predicted[comparable] - measured[comparable]) / measured[comparable]
     return {
         "mape_percent": round(float(np.abs(error).mean()), 4),
         "p95_percent": round(float(np.quantile(np.abs(error), 0.95)), 4),
         "bias_percent": round(float(error.mean()), 4),
-        "mean_percent_of_solo": round(float(100.0 * np.abs(predicted - measured)[known].mean() / solo_mpps), 4),
+        "mean_percent_of_solo": round(float(100.0 * np.abs(predicted - measured)[comparable].mean() / solo_mpps), 4),
     }

@@ -121,19 +121,19 @@ def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
     """Return the runs, alone or under pressure, that offered an NF less than was also measured at full load."""
     measured = frame[frame["plan"].isin(["solo", "pressure"]) & frame["isolation"].isin(["null", "", "None"])]
     full = measured[measured["offered_mpps"].isna()]
-    known = set(zip(full["machine"], full["target"], strict=True))
+    full_pairs = set(zip(full["machine"], full["target"], strict=True))
     reduced = measured[measured["offered_mpps"].notna()]
-    same = [pair in known for pair in zip(reduced["machine"], saturated_key(reduced), strict=True)]
+    same = [pair in full_pairs for pair in zip(reduced["machine"], saturated_key(reduced), strict=True)]
     return reduced[same]
 
 
 def saturated_key(frame: "pd.DataFrame") -> "pd.Series[Any]":
     """Return the key of every row's target with no bound on what is offered."""
-    known: dict[str, str] = {}
+    saturated_keys: dict[str, str] = {}
     for row in frame.drop_duplicates("target").to_dict("records"):
         workload = workload_from_columns({str(name): value for name, value in row.items()})
-        known[str(row["target"])] = workload.saturated.key
-    return frame["target"].map(known)
+        saturated_keys[str(row["target"])] = workload.saturated.key
+    return frame["target"].map(saturated_keys)
 
 
 def _wanted(frame: "pd.DataFrame", targets: Sequence[str] | None) -> set[str] | None:
@@ -141,10 +141,10 @@ def _wanted(frame: "pd.DataFrame", targets: Sequence[str] | None) -> set[str] | 
         return None
     keys: set[str] = set()
     for name in targets:
-        found = frame.loc[(frame["target"] == name) | (frame["nf"] == name), "target"]
-        if not len(found):
+        matching = frame.loc[(frame["target"] == name) | (frame["nf"] == name), "target"]
+        if not len(matching):
             raise UnknownNameError("target with rows to train on", name, [*frame["target"], *frame["nf"]])
-        keys |= set(map(str, found))
+        keys |= set(map(str, matching))
     return keys
 
 
@@ -205,19 +205,19 @@ def _reported(rows: "pd.DataFrame", prefix: str) -> tuple[str, ...]:
 
 def _traffic(rows: "pd.DataFrame") -> dict[str, "pd.Series[Any]"]:
     """Return the traffic attributes that vary, by feature name."""
-    found = {TRAFFIC_PREFIX + name: rows[name] for name in _TRAFFIC_COLUMNS}
+    traffic_columns = {TRAFFIC_PREFIX + name: rows[name] for name in _TRAFFIC_COLUMNS}
     # A feature of the same name says what the row had; the schema's column then only names the workload.
-    found |= {name: rows[name] for name in rows.columns if name.startswith(TRAFFIC_PREFIX)}
-    return {name: column for name, column in found.items() if column.notna().all() and column.nunique() > 1}
+    traffic_columns |= {name: rows[name] for name in rows.columns if name.startswith(TRAFFIC_PREFIX)}
+    return {name: column for name, column in traffic_columns.items() if column.notna().all() and column.nunique() > 1}
 
 
 def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
     """Return a number per competitor configuration; every row of an imported table stands for itself."""
     if imported:
         return np.arange(len(rows))
-    known: dict[str, int] = {}
+    group_numbers: dict[str, int] = {}
     kinds = rows["competitors"].map({text: _kind(text) for text in rows["competitors"].unique()})
-    return np.array([known.setdefault(kind, len(known)) for kind in kinds], dtype=np.int64)
+    return np.array([group_numbers.setdefault(kind, len(group_numbers)) for kind in kinds], dtype=np.int64)
 
 
 def _kind(competitors: str) -> str:
@@ -240,7 +240,7 @@ def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, .
     """
     names = tuple(name for name in available if name.startswith(TRAFFIC_PREFIX) or METRICS[name].pressure)
     if not any(name in METRICS for name in names):
-        wanted = ", ".join(name for name, found in METRICS.items() if found.pressure)
+        wanted = ", ".join(name for name, definition in METRICS.items() if definition.pressure)
         raise MissingMetricError(
             f"model '{family}' needs at least one pressure metric of the competition: {wanted}",
             hint="measure one of them, or train 'slomo-gbr', which takes whatever was reported",

@@ -125,12 +125,12 @@ def _curve(basis: Floats, factor: Floats, load: Floats, fold: NDArray[np.int64])
 
     def fit(seen: NDArray[np.bool_]):  # type: ignore[no-untyped-def]
         weights = _weights(basis[seen], response[seen])
-        return lambda asked: basis[asked] @ weights
+        return lambda left_out: basis[left_out] @ weights
 
     away = np.abs(response - held_out(fit, fold))
-    known = np.isfinite(away)
-    scale = _scale(load[known], away[known])
-    scores = np.sort(away[known] / error_scale(scale, load[known]))
+    judged = np.isfinite(away)
+    scale = _scale(load[judged], away[judged])
+    scores = np.sort(away[judged] / error_scale(scale, load[judged]))
     return LatencyCurve(_weights(basis, response), scores, scale)
 
 
@@ -147,8 +147,8 @@ def _weights(basis: Floats, response: Floats) -> Floats:
 
 def _scale(load: Floats, away: Floats) -> Floats:
     """Return the scale of errors: a constant, and a part that grows with -ln(1 - load)."""
-    found, _ = nnls(np.column_stack([np.ones_like(load), busyness(load)]), away)
-    return np.array([max(float(found[0]), _LEAST_ERROR), float(found[1])])
+    coefficients, _ = nnls(np.column_stack([np.ones_like(load), busyness(load)]), away)
+    return np.array([max(float(coefficients[0]), _LEAST_ERROR), float(coefficients[1])])
 
 
 def _knots(load: Floats) -> Floats:

@@ -94,12 +94,12 @@ def rank_metrics(
     steps: dict[str, tuple[int, float, float]] = {}
     before = judge.error(())
     while len(taken) < len(names):
-        found = {name: judge.error((*taken, name)) for name in names if name not in taken}
-        order = sorted(found, key=lambda name: found[name])
+        errors = {name: judge.error((*taken, name)) for name in names if name not in taken}
+        order = sorted(errors, key=lambda name: errors[name])
         for name in order if len(taken) >= _STEPS else order[:1]:
             taken.append(name)
-            steps[name] = (len(taken), found[name], before - found[name])
-        before = found[order[0]]
+            steps[name] = (len(taken), errors[name], before - errors[name])
+        before = errors[order[0]]
     without = {name: judge.error(tuple(other for other in names if other != name)) for name in names}
     return tuple(RankedMetric(name, alone[name], *steps[name], without[name]) for name in taken)
 
@@ -120,8 +120,8 @@ class _Judge:
 
     def error(self, names: tuple[str, ...]) -> float:
         """Return the mean error of settings left out, over solo [%]."""
-        found = [_left_out(subject, names, fold) for subject, fold in zip(self._measured, self._folds, strict=True)]
-        return 100.0 * float(np.mean(found))
+        errors = [_left_out(subject, names, fold) for subject, fold in zip(self._measured, self._folds, strict=True)]
+        return 100.0 * float(np.mean(errors))
 
 
 def _left_out(subject: Subject, names: tuple[str, ...], fold: NDArray[np.int64]) -> float:
@@ -135,9 +135,9 @@ def _left_out(subject: Subject, names: tuple[str, ...], fold: NDArray[np.int64])
 
     def fit(seen: NDArray[np.bool_]):  # type: ignore[no-untyped-def]
         if not names:
-            return lambda asked: np.full(int(asked.sum()), share[seen].mean())
+            return lambda left_out: np.full(int(left_out.sum()), share[seen].mean())
         weights = ridge(basis[seen], share[seen][:, np.newaxis], _STRENGTH)[:, 0]
-        return lambda asked: basis[asked] @ weights
+        return lambda left_out: basis[left_out] @ weights
 
     guess: Floats = np.clip(held_out(fit, fold), 0.0, 1.0)
     return float(np.nanmean(np.abs(guess - share)))

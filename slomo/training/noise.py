@@ -139,8 +139,8 @@ def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float
     """
     stated = [model.manifest.get("against_mean", {}) for model in models]
     result: list[dict[str, tuple[float, float]]] = [{} for _ in models]
-    for name in dict.fromkeys(name for found in stated for name in found):
-        places = [place for place, found in enumerate(stated) if name in found]
+    for name in dict.fromkeys(name for gains in stated for name in gains):
+        places = [place for place, gains in enumerate(stated) if name in gains]
         gain = np.array([stated[place][name]["gain"] for place in places])
         error = np.maximum([stated[place][name]["standard_error"] for place in places], 1e-6)
         for place, drawn in zip(places, _drawn(gain, error), strict=True):
@@ -182,8 +182,8 @@ def noise_aware_defaults(models: Sequence[NFModel], baselines: Sequence[str]) ->
     """
     answers = []
     for model, gains in zip(models, pooled_gains(models), strict=True):
-        known = {name: gain for name, gain in gains.items() if name in model.sensitivity and name not in baselines}
-        sure = {name: gain for name, (gain, error) in known.items() if gain > error}
+        rivals = {name: gain for name, gain in gains.items() if name in model.sensitivity and name not in baselines}
+        sure = {name: gain for name, (gain, error) in rivals.items() if gain > error}
         first = next(iter(model.sensitivity), "")
         answers.append(max(sure, key=sure.__getitem__, default=MEAN if MEAN in model.sensitivity else first))
     return answers

@@ -17,15 +17,17 @@ def remarks(model: NFModel, coverage: float = USUAL_COVERAGE) -> tuple[str, ...]
     coverage : float
         Coverage of intervals that will be asked for, above 0 and below 1.
     """
-    found = []
+    sentences = []
     rows = model.manifest.get("rows", {})
     if rows.get("settings", 0) > 1 and rows.get("throughputs") == 1:
-        found.append(f"its throughput is the same in all {rows['fitted']} rows: there is nothing to learn from them")
+        sentences.append(
+            f"its throughput is the same in all {rows['fitted']} rows: there is nothing to learn from them"
+        )
     calibration = model.calibration.get(model.named(DEFAULT_MODEL))
     lacking = 0 if calibration is None else calibration.missing(coverage)
     if calibration is not None and lacking:
-        found.append(
+        sentences.append(
             f"intervals of {100 * coverage:g} % need {lacking} more rows than the {calibration.count} there are; "
             "until then they span everything it can do"
         )
-    return tuple(found)
+    return tuple(sentences)

@@ -94,7 +94,7 @@ def _error(
 ) -> float:
     total = 0.0
     for number in np.unique(fold):
-        asked = fold == number
-        seen = ~asked if not asked.all() else asked
-        total += float((((basis[asked] @ fit(seen)) / spread - scaled[asked]) ** 2).sum())
+        left_out = fold == number
+        seen = ~left_out if not left_out.all() else left_out
+        total += float((((basis[left_out] @ fit(seen)) / spread - scaled[left_out]) ** 2).sum())
     return total

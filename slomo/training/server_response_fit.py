@@ -104,7 +104,7 @@ def _held_out(
 ) -> Floats:
     def fit(seen: NDArray[np.bool_]) -> Callable[[NDArray[np.bool_]], Floats]:
         model = _throughput(subject, names, pressure[seen], mpps[seen], seed)
-        return lambda asked: model.predict_mpps(pressure[asked])
+        return lambda left_out: model.predict_mpps(pressure[left_out])
 
     return held_out(fit, fold)
 
@@ -124,11 +124,11 @@ def widened(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
         return list(models)
     members = np.column_stack([rows.target, rows.members])
     offered = np.full(members.shape, np.nan) if rows.offered_mpps is None else rows.offered_mpps
-    found = solve_joint(models, members, offered)
+    joint = solve_joint(models, members, offered)
     own_load = offered[:, 0]
-    full, served = np.isnan(own_load), np.isfinite(own_load) & (found.load[:, 0] < BUSIEST)
+    full, served = np.isnan(own_load), np.isfinite(own_load) & (joint.load[:, 0] < BUSIEST)
     saturated = MixRows(rows.target[full], rows.members[full], rows.mpps[full])
-    scored = calibrated_on(models, saturated, found.throughput_mpps[full, 0])
+    scored = calibrated_on(models, saturated, joint.throughput_mpps[full, 0])
     result = (
         [_answering(model, calibration=item) for model, item in zip(models, scored, strict=True)]
         if scored

@@ -42,23 +42,23 @@ def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "re
     Yala (ASPLOS'25), traffic-aware model of accelerators.
     """
     at, speed = np.asarray(density, dtype=np.float64), np.asarray(mpps, dtype=np.float64)
-    known = np.isfinite(at) & np.isfinite(speed)
-    if len(np.unique(at[known])) < 2 or not (speed[known] > 0.0).all():
+    usable = np.isfinite(at) & np.isfinite(speed)
+    if len(np.unique(at[usable])) < 2 or not (speed[usable] > 0.0).all():
         raise InvalidValueError(
-            f"{int(known.sum())} runs of accelerator '{accelerator}' at {len(np.unique(at[known]))} match densities, "
+            f"{int(usable.sum())} runs of accelerator '{accelerator}' at {len(np.unique(at[usable]))} match densities, "
             "needed two densities or more and throughputs above 0",
             hint="run the accelerator alone at a low and at a high match density",
         )
-    slope, base = np.polyfit(at[known], 1.0 / speed[known], 1)
+    slope, base = np.polyfit(at[usable], 1.0 / speed[usable], 1)
     if slope < 0.0:
         raise InvalidValueError(
             f"accelerator '{accelerator}' gets faster with more matches ({slope:.3g} us per unit of density)",
             hint="are densities and throughputs in the same order?",
         )
-    times = 1.0 / speed[known]
-    off = (base + slope * at[known]) / times - 1.0
+    times = 1.0 / speed[usable]
+    off = (base + slope * at[usable]) / times - 1.0
     error = float(np.sqrt((off**2).sum() / (len(times) - 2))) if len(times) > 2 else 0.0
-    reach = float(at[known].min()), float(at[known].max())
+    reach = float(at[usable].min()), float(at[usable].max())
     return ServiceTime(accelerator, float(base), float(slope), *reach, error=error)
 
 

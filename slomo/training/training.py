@@ -161,7 +161,7 @@ def _held_out(family: ModelFamily, subject: Subject, names: tuple[str, ...], row
     def fit(seen: Any) -> Any:
         told = (vectors[seen], mpps[seen], None if own is None else own[seen])
         model = fit_rows(family, names, told, solo_mpps=subject.solo_mpps, seed=seed)
-        return lambda asked: model.predict_mpps(vectors[asked])
+        return lambda left_out: model.predict_mpps(vectors[left_out])
 
     return held_out(fit, folds(subject.groups[rows], seed))
 
@@ -194,10 +194,10 @@ def _with_intervals(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> lis
     for machine in dict.fromkeys(model.machine for model in fitted):
         models = [model for model in fitted if model.machine == machine]
         mixes = mix_rows(dataset, models, machine)
-        found = calibrations(models, mixes)
+        by_model = calibrations(models, mixes)
         models = with_choice(widened(models, mixes), mixes)
         for number, model in enumerate(models):
-            calibration = {**model.calibration, **found[number]}
+            calibration = {**model.calibration, **by_model[number]}
             manifest = {**model.manifest, "intervals": summary(calibration)}
             finished.append(replace(model, calibration=calibration, manifest=manifest))
     return finished
@@ -226,13 +226,13 @@ def _facts(dataset: "ProfileDataset", seed: int) -> dict[str, Any]:
 
 def _versions() -> dict[str, str]:
 
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in ("slomo", "numpy", "scikit-learn", "xgboost"):
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def _manifest(

@@ -73,15 +73,15 @@ def evaluate(
     UnknownNameError
         For a model that was not trained, or a network function that cannot be run because `own` lacks it.
     """
-    known, models = opened(library), None if models is None else [*map(model_named, models)]
+    opened_library, models = opened(library), None if models is None else [*map(model_named, models)]
     if dataset is None:
-        host = host_of(known, machine)
-        workloads = [known.find(key, host.name).workload for key in known.workloads(host.name)]
+        host = host_of(opened_library, machine)
+        workloads = [opened_library.find(key, host.name).workload for key in opened_library.workloads(host.name)]
         if not workloads:
-            raise UnknownNameError("machine with models", host.name, known.machines)
+            raise UnknownNameError("machine with models", host.name, opened_library.machines)
         targets = [workload for workload in workloads if workload.nf != _SYNTHETIC]
         for name in models or ():
-            known.find(targets[0], host.name).model(name)
+            opened_library.find(targets[0], host.name).model(name)
         running["own"] = tuple(running.get("own", ()))
         if running.get("testbed", "simulated") == "simulated":
             _require_descriptions(targets, running["own"])
@@ -96,9 +96,9 @@ def evaluate(
         )
     elif machine is not None:
         dataset = dataset.select(machine=machine_name(machine))
-    found = judge(known, dataset, models, coverage, compat=compat_named(compat))
+    evaluation = judge(opened_library, dataset, models, coverage, compat=compat_named(compat))
     # sources and reliability are those of slomo's own rule of composition
-    return found if compat is not None else explained(known, dataset, found)
+    return evaluation if compat is not None else explained(opened_library, dataset, evaluation)
 
 
 def learning_curve(
@@ -165,13 +165,13 @@ def _only_machine(dataset: "ProfileDataset") -> str:
 
 def _require_descriptions(targets: "Sequence[Workload]", own: Iterable["NetworkFunction"]) -> None:
 
-    known = {*network_function_names(), *(network_function.name for network_function in own)}
+    described = {*network_function_names(), *(network_function.name for network_function in own)}
     for workload in targets:
-        if workload.nf not in known:
+        if workload.nf not in described:
             raise UnknownNameError(
                 "network function",
                 workload.nf,
-                known,
+                described,
                 hint=f"the models know it, the simulator does not: add --nf {workload.nf}.yaml, the file it was "
                 "profiled with, or give mixes that were run with --dataset",
             )
@@ -185,5 +185,7 @@ def calibration_mixes(dataset: "ProfileDataset") -> int:
     mixes = dataset.select(plan="mix")
     places = mixes.frame.drop_duplicates("run_key").index
     targets = {key: mixes.workload(key) for key in mixes.targets}
-    found = (Colocation("", targets[mixes.frame["target"].iloc[row]], mixes.competitors(int(row))) for row in places)
-    return sum(stream_of(colocation) == "calibration" for colocation in found)
+    colocations = (
+        Colocation("", targets[mixes.frame["target"].iloc[row]], mixes.competitors(int(row))) for row in places
+    )
+    return sum(stream_of(colocation) == "calibration" for colocation in colocations)

@@ -101,17 +101,17 @@ def make_judge(
     functions, made = tuple(own), dict[str, "Testbed"]()
     given = {machine.name: machine for machine in machines}
 
-    def known(name: str) -> "Machine":
+    def machine_named(name: str) -> "Machine":
         return given.get(name) or load_machine(name)
 
     def run(colocation: Colocation) -> "RunRecord":
         from slomo.testbed.registry import make_testbed
 
         if colocation.machine not in made:
-            made[colocation.machine] = make_testbed(testbed, known(colocation.machine), functions)
+            made[colocation.machine] = make_testbed(testbed, machine_named(colocation.machine), functions)
         return made[colocation.machine].run(colocation, seed=seed)
 
-    return Judge(run, fingerprint=lambda name: known(name).fingerprint)
+    return Judge(run, fingerprint=lambda name: machine_named(name).fingerprint)
 
 
 def compare(
@@ -141,7 +141,7 @@ def compare(
         For a policy there is none of.
     """
     made = judge or make_judge(machines=cluster.machine_types.values())
-    found = []
+    judgements = []
     for policy in policies:
         check_model(library, policy, model_named(options.get("model", DEFAULT_MODEL)))
     for policy in policies:
@@ -150,8 +150,8 @@ def compare(
         placer.place_all(requests)
         took_s = time.perf_counter() - begun
         judged = made.judge(placer, requests=len(requests), decision_ms=asked_times(placer, requests))
-        found.append(replace(judged, batch_s=took_s))
-    return found
+        judgements.append(replace(judged, batch_s=took_s))
+    return judgements
 
 
 def check_model(library: "ModelLibrary", policy: str, model: str) -> None:

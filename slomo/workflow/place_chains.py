@@ -56,7 +56,7 @@ class PlacedChains:
 
     def decisions(self, interval: int = 0) -> "tuple[Decision, ...]":
         """Return where every chain is in one interval, those without a place refused."""
-        found = []
+        decisions = []
         servers = {server.name: server for server in self.cluster.servers}
         for name, chains in self.plan.servers.items():
             seats, ways = self.plan.seats[interval], self.plan.ways[interval]
@@ -70,11 +70,11 @@ class PlacedChains:
                     Assignment(name, socket, core, workload.key, llc_way_mask=mask_of(masks, item.request.id, node))
                     for workload, (socket, core), node in places
                 )
-                found.append(Decision(item.request.id, True, self.plan.policy, "", where, (_reason(name, where),)))
+                decisions.append(Decision(item.request.id, True, self.plan.policy, "", where, (_reason(name, where),)))
         for name in self.plan.unplaced:
             refused = Refusal(name, "chain", self.cluster.servers[0].machine_type.name, "cores")
-            found.append(Decision(name, False, self.plan.policy, "", (), (refused.text,), refused))
-        return tuple(found)
+            decisions.append(Decision(name, False, self.plan.policy, "", (), (refused.text,), refused))
+        return tuple(decisions)
 
 
 def _reason(server: str, where: Sequence[object]) -> str:
@@ -122,12 +122,12 @@ def place_chains(
     estimates = ThroughputEstimates(library if library is not None else ModelLibrary([]), model, 0.5, profiles)
     if policy == "slomo-numa":
         estimates.check_names([item.request for item in chains], cluster.machines)
-    known = {
+    judges_by_machine = {
         name: _judges(estimates, machine, predicts=policy == "slomo-numa", handover=handover)
         for name, machine in cluster.machine_types.items()
     }
     nodes = {server.name: _nodes(server) for server in cluster.servers}
-    judges = {server.name: known[server.machine_type.name] for server in cluster.servers}
+    judges = {server.name: judges_by_machine[server.machine_type.name] for server in cluster.servers}
     times: list[float] = []
     plan = plan_chains(policy, nodes, chains, judges, clock=_Clock(times))
     return PlacedChains(plan, cluster, tuple(times))
@@ -179,14 +179,14 @@ def core_numbers(
     first = server.nics[0]
     sockets = [first, *(number for number in range(server.used_sockets) if number != first)]
     used = dict.fromkeys(sockets, 0)
-    found: dict[str, list[tuple[int, int]]] = {}
+    stage_cores: dict[str, list[tuple[int, int]]] = {}
     for item in chains:
-        found[item.request.id] = []
+        stage_cores[item.request.id] = []
         for node in seats[item.request.id]:
             socket = sockets[node]
-            found[item.request.id].append((socket, used[socket]))
+            stage_cores[item.request.id].append((socket, used[socket]))
             used[socket] += 1
-    return found
+    return stage_cores
 
 
 def way_masks(

@@ -109,6 +109,10 @@ def predict_vector(
     from slomo.prediction.manner import manner
     from slomo.prediction.predictor import Predictor
 
-    asked = manner({**how, "method": "composed"})
-    predictor, coverage, explain = Predictor(opened(library), machine, asked.model), asked.coverage, asked.explain
+    chosen_manner = manner({**how, "method": "composed"})
+    predictor, coverage, explain = (
+        Predictor(opened(library), machine, chosen_manner.model),
+        chosen_manner.coverage,
+        chosen_manner.explain,
+    )
     return predictor.predict_vector(named(target)[0], vector, traffic, coverage, strict=strict, explain=explain)

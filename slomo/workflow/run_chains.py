@@ -138,11 +138,12 @@ class _Runner:
         keeps = {item.request.id: kept(item, seats[item.request.id]) for item in chains}
         stages = self._stages(name, chains, interval, seats, ways, keeps)
         rates = self._apart(server.machine_type, stages)
-        found: dict[str, float] = {}
+        slowest_mpps: dict[str, float] = {}
         for stage, rate in zip(stages, rates, strict=True):
-            found[stage.owner] = min(found.get(stage.owner, float("inf")), rate * keeps[stage.owner])
+            slowest_mpps[stage.owner] = min(slowest_mpps.get(stage.owner, float("inf")), rate * keeps[stage.owner])
         return {
-            item.request.id: min(found[item.request.id], self.offered_mpps(name, item, interval)) for item in chains
+            item.request.id: min(slowest_mpps[item.request.id], self.offered_mpps(name, item, interval))
+            for item in chains
         }
 
     def _stages(
@@ -156,7 +157,7 @@ class _Runner:
     ) -> "list[_Stage]":
         server = self._servers[name]
         cores, masks = core_numbers(chains, seats, server), way_masks(chains, seats, ways, server.ways)
-        found = []
+        stages = []
         for item in chains:
             # a chain that loses a share to hand-overs must work as if it were offered as much more
             offered = round(self.offered_mpps(name, item, interval) / keeps[item.request.id], 4)
@@ -164,8 +165,8 @@ class _Runner:
             for workload, (socket, core), node in places:
                 loaded = workload.offered(offered)
                 mask = mask_of(masks, item.request.id, node)
-                found.append(_Stage(item.request.id, loaded, socket, core, mask))
-        return found
+                stages.append(_Stage(item.request.id, loaded, socket, core, mask))
+        return stages
 
     def _apart(self, machine: "Machine", stages: "Sequence[_Stage]") -> list[float]:
         """Simulate every node as if it were the NIC's: what it is not costs a share of throughput."""

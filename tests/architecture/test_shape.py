@@ -15,6 +15,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 #: Functions of more than eight parameters: scikit-learn's estimators have one per setting.
 MANY_PARAMETERS = {"training/families/xgb.py:__init__"}
 
+#: Names that say that something was looked up, not what it is.
+SAYING_NOTHING = {"found", "known", "asked"}
+
 
 def inside(path: Path) -> str:
     """Return a file's path inside the package."""
@@ -50,6 +53,29 @@ def test_nobody_takes_more_than_eight_parameters() -> None:
             many.add(f"{inside(path)}:{node.name}")
 
     assert many == MANY_PARAMETERS, many ^ MANY_PARAMETERS
+
+
+def bound_name(node: ast.AST) -> str | None:
+    """Return the name that a node gives to something, None where it gives none."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return node.id
+    if isinstance(node, ast.arg):
+        return node.arg
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        return node.attr
+    return getattr(node, "name", None)
+
+
+def test_names_say_what_they_hold() -> None:
+    """Nothing of the package, not a local, a parameter or an attribute, is called `found`, `known` or `asked`."""
+    nameless = [
+        f"{inside(path)}:{getattr(node, 'lineno', 0)}: {bound_name(node)}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if bound_name(node) in SAYING_NOTHING
+    ]
+
+    assert nameless == [], nameless
 
 
 def test_most_functions_are_short() -> None:

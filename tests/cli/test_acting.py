@@ -40,19 +40,19 @@ def partitions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return kept
 
 
-def asked(partitions: Path, capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, dict]:  # type: ignore[type-arg]
+def tenants_of(partitions: Path, capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, dict]:  # type: ignore[type-arg]
     assert main(["whatif", "lpm", "stats", *words, "--profile", str(partitions), "--json"]) == code
     return {row["tenant"]: row for row in json.loads(capsys.readouterr().out)["tenants"]}
 
 
 def test_whatif_answers_ways_throttles_weights_and_nodes(partitions: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each lever moves what it should: fewer ways, a throttle, half a core and a remote memory all cost."""
-    free = asked(partitions, capsys)["0:lpm"]
-    few = asked(partitions, capsys, "--ways", "0x1,0xffffe")["0:lpm"]
-    throttled = asked(partitions, capsys, "--ways", "0x3,0xffffc", "--mba", "10,100")["0:lpm"]
-    far = asked(partitions, capsys, "--node", "1,0")["0:lpm"]
-    half = asked(partitions, capsys, "--cores", "3,3")
-    more = asked(partitions, capsys, "--cores", "3,3", "--weights", "3,1")
+    free = tenants_of(partitions, capsys)["0:lpm"]
+    few = tenants_of(partitions, capsys, "--ways", "0x1,0xffffe")["0:lpm"]
+    throttled = tenants_of(partitions, capsys, "--ways", "0x3,0xffffc", "--mba", "10,100")["0:lpm"]
+    far = tenants_of(partitions, capsys, "--node", "1,0")["0:lpm"]
+    half = tenants_of(partitions, capsys, "--cores", "3,3")
+    more = tenants_of(partitions, capsys, "--cores", "3,3", "--weights", "3,1")
 
     assert few["throughput_mpps"] < 0.9 * free["throughput_mpps"]
     assert few["bottleneck"] == "cache"

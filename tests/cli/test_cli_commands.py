@@ -41,22 +41,22 @@ def answer(capsys: pytest.CaptureFixture[str], line: str) -> object:
 
 def test_prediction_has_the_stable_keys(bench, capsys) -> None:
     """`predict --json` answers with the documented keys, and plausible numbers under them."""
-    found = answer(capsys, f"predict --target lpm --with stats:2 --with firewall --models {bench.models}")
+    prediction = answer(capsys, f"predict --target lpm --with stats:2 --with firewall --models {bench.models}")
 
-    assert set(found) >= PREDICTION_KEYS
-    assert (found["target"], found["machine"]) == ("lpm", "e5-2620v4")
-    assert sorted(found["competitors"]) == ["firewall", "stats", "stats"]
-    assert found["slowdown"] == pytest.approx(1 - found["throughput_mpps"] / found["solo_mpps"])
-    assert found["interval"][0] <= found["throughput_mpps"] <= found["interval"][1]
+    assert set(prediction) >= PREDICTION_KEYS
+    assert (prediction["target"], prediction["machine"]) == ("lpm", "e5-2620v4")
+    assert sorted(prediction["competitors"]) == ["firewall", "stats", "stats"]
+    assert prediction["slowdown"] == pytest.approx(1 - prediction["throughput_mpps"] / prediction["solo_mpps"])
+    assert prediction["interval"][0] <= prediction["throughput_mpps"] <= prediction["interval"][1]
 
 
 def test_nobody_beside_means_no_slowdown(bench, capsys) -> None:
     """Alone, a network function does what it did alone."""
-    found = answer(capsys, f"predict --target lpm --models {bench.models}")
+    prediction = answer(capsys, f"predict --target lpm --models {bench.models}")
 
-    assert found["slowdown"] == 0.0
-    low, high = found["interval"]
-    assert 0.99 * found["solo_mpps"] < low < found["solo_mpps"] < high  # as far as repeats of a run differ
+    assert prediction["slowdown"] == 0.0
+    low, high = prediction["interval"]
+    assert 0.99 * prediction["solo_mpps"] < low < prediction["solo_mpps"] < high  # as far as repeats of a run differ
 
 
 def test_prediction_for_people_names_its_units(bench, capsys) -> None:
@@ -72,9 +72,9 @@ def test_model_coverage_and_published_rule_can_be_chosen(bench, capsys) -> None:
     """--model, --coverage and --compat reach the prediction."""
     options = "--model slomo-gbr --coverage 0.5 --compat published"
     line = f"predict --target lpm --with stats:3 --models {bench.models} {options}"
-    found = answer(capsys, line)
+    prediction = answer(capsys, line)
 
-    assert (found["model"], found["coverage"]) == ("slomo-gbr", 0.5)
+    assert (prediction["model"], prediction["coverage"]) == ("slomo-gbr", 0.5)
 
 
 def test_vector_stands_for_the_competitors(bench, capsys) -> None:
@@ -98,13 +98,13 @@ def test_predicting_imports_nothing_heavy(bench) -> None:
 
 def test_evaluation_has_the_stable_keys(bench, capsys) -> None:
     """`evaluate --json` judges the equilibrium and every model of the registry on the same mixes, in percent."""
-    found = answer(capsys, f"evaluate --models {bench.models} --dataset {bench.mixes}")
+    evaluation = answer(capsys, f"evaluate --models {bench.models} --dataset {bench.mixes}")
 
-    assert set(found) >= {"machine", "mixes", "models"}
-    assert found["mixes"] == 12
-    assert set(found["models"]) == {"equilibrium", "composed", *model_names()}
-    assert all(set(row) >= EVALUATION_KEYS for row in found["models"].values())
-    assert all(0 <= row["within_5"] <= row["within_10"] <= 100 for row in found["models"].values())
+    assert set(evaluation) >= {"machine", "mixes", "models"}
+    assert evaluation["mixes"] == 12
+    assert set(evaluation["models"]) == {"equilibrium", "composed", *model_names()}
+    assert all(set(row) >= EVALUATION_KEYS for row in evaluation["models"].values())
+    assert all(0 <= row["within_5"] <= row["within_10"] <= 100 for row in evaluation["models"].values())
 
 
 def test_mixes_that_calibrate_are_pointed_out(bench, capsys) -> None:
@@ -119,9 +119,9 @@ def test_evaluation_runs_its_own_mixes(bench, capsys, tmp_path: Path) -> None:
     """Without a dataset the mixes are run; a page with figures can be had of them."""
     page = tmp_path / "report.html"
     line = f"evaluate --models {bench.models} --machine e5-2620v4 --mixes 3 --seed 9 --model none --report {page}"
-    found = answer(capsys, line)
+    evaluation = answer(capsys, line)
 
-    assert (found["mixes"], set(found["models"])) == (3, {"none"})
+    assert (evaluation["mixes"], set(evaluation["models"])) == (3, {"none"})
     assert "data:image/png;base64," in page.read_text(encoding="utf-8")
 
 
@@ -186,9 +186,9 @@ def test_training_keeps_models_of_other_network_functions(bench, capsys, tmp_pat
     """Training one network function more leaves the others in the directory."""
     models = str(tmp_path / "models")
     for name in ("lpm", "stats"):
-        found = answer(capsys, f"train {bench.dataset} --models {models} --target {name} --model dobrescu")
+        training = answer(capsys, f"train {bench.dataset} --models {models} --target {name} --model dobrescu")
 
-    assert [row["target"] for row in found["network_functions"]] == ["stats@64B,100000f"]
+    assert [row["target"] for row in training["network_functions"]] == ["stats@64B,100000f"]
     kept = answer(capsys, f"predict --target lpm --with stats --models {models} --model dobrescu")
     assert kept["target"] == "lpm"
 
@@ -196,9 +196,9 @@ def test_training_keeps_models_of_other_network_functions(bench, capsys, tmp_pat
 def test_dry_run_says_how_much_and_runs_nothing(capsys, tmp_path: Path) -> None:
     """--dry-run counts runs and makes no file."""
     out = tmp_path / "profile.parquet"
-    found = answer(capsys, f"profile lpm --plan pressure --out {out} --dry-run")
+    forecast = answer(capsys, f"profile lpm --plan pressure --out {out} --dry-run")
 
-    assert (found["dry_run"], found["runs"], found["pending"]) == (True, 589, 589)
+    assert (forecast["dry_run"], forecast["runs"], forecast["pending"]) == (True, 589, 589)
     assert not list(tmp_path.iterdir())
 
 
@@ -249,18 +249,18 @@ def test_datasets_travel_between_formats(bench, profiled: ProfileDataset, capsys
     """Exporting to CSV and merging with itself changes nothing."""
     table, whole = tmp_path / "table.csv", tmp_path / "whole.parquet"
     assert main(["dataset", "export", str(bench.dataset), "--out", str(table)]) == 0
-    found = answer(capsys, f"dataset merge {table} {bench.dataset} --out {whole}")
+    merged = answer(capsys, f"dataset merge {table} {bench.dataset} --out {whole}")
 
-    assert found["rows"] == len(profiled)
+    assert merged["rows"] == len(profiled)
     assert load_dataset(whole) == profiled
 
 
 def test_dataset_is_shown_by_target(bench, capsys) -> None:
     """`dataset show` has a row per target with its solo throughput."""
-    found = answer(capsys, f"dataset show {bench.dataset}")
+    shown = answer(capsys, f"dataset show {bench.dataset}")
 
-    assert {row["target"].split("@")[0] for row in found["targets"]} == {"lpm", "stats", "firewall"}
-    assert all(row["solo_mpps"] > 0 for row in found["targets"])
+    assert {row["target"].split("@")[0] for row in shown["targets"]} == {"lpm", "stats", "firewall"}
+    assert all(row["solo_mpps"] > 0 for row in shown["targets"])
 
 
 @pytest.mark.parametrize("kind", ["nf", "machine"])

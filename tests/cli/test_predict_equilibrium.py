@@ -7,7 +7,7 @@ import pytest
 from slomo.cli.main import main
 
 
-def asked(capsys, line: str) -> tuple[int, str, str]:
+def command(capsys, line: str) -> tuple[int, str, str]:
     code = main(line.split())
     said = capsys.readouterr()
     return code, said.out, said.err
@@ -16,20 +16,20 @@ def asked(capsys, line: str) -> tuple[int, str, str]:
 def test_the_equilibrium_can_be_asked_for(bench, capsys) -> None:
     """`predict --method equilibrium` answers with the same keys, the method as model, and a loss beside others."""
     base = f"predict --target lpm --with stats:2 --with firewall --models {bench.models} --json --method composed"
-    code, out, _ = asked(capsys, base.replace("composed", "equilibrium"))
-    _, composed, _ = asked(capsys, base)
-    found = json.loads(out)
+    code, out, _ = command(capsys, base.replace("composed", "equilibrium"))
+    _, composed, _ = command(capsys, base)
+    prediction = json.loads(out)
     assert code == 0
-    assert set(found) == set(json.loads(composed))
-    assert found["model"] == "equilibrium"
-    assert 0.0 < found["slowdown"] < 1.0
-    assert abs(found["throughput_mpps"] / json.loads(composed)["throughput_mpps"] - 1.0) < 0.15
+    assert set(prediction) == set(json.loads(composed))
+    assert prediction["model"] == "equilibrium"
+    assert 0.0 < prediction["slowdown"] < 1.0
+    assert abs(prediction["throughput_mpps"] / json.loads(composed)["throughput_mpps"] - 1.0) < 0.15
 
 
 def test_a_load_that_can_be_served_is_served(bench, capsys) -> None:
     """An NF offered little serves just that."""
     line = f"predict --target lpm@64B,100000f,0.5Mpps --with stats --models {bench.models} --method equilibrium --json"
-    code, out, _ = asked(capsys, line)
+    code, out, _ = command(capsys, line)
     assert code == 0
     assert json.loads(out)["throughput_mpps"] == 0.5
 
@@ -37,7 +37,7 @@ def test_a_load_that_can_be_served_is_served(bench, capsys) -> None:
 def test_a_vector_stands_for_no_server(bench, capsys) -> None:
     """--vector with --method equilibrium is refused with a hint, exit code 2."""
     line = f"predict --target lpm --vector L3OCC=1024 --method equilibrium --models {bench.models}"
-    code, _, err = asked(capsys, line)
+    code, _, err = command(capsys, line)
     assert code == 2
     assert "hint" in err
 
@@ -45,7 +45,7 @@ def test_a_vector_stands_for_no_server(bench, capsys) -> None:
 def test_what_the_equilibrium_would_pass_over_is_refused(bench, capsys) -> None:
     """--compat is refused with a hint."""
     base = f"predict --target lpm --with stats --method equilibrium --models {bench.models}"
-    code, _, err = asked(capsys, f"{base} --compat published")
+    code, _, err = command(capsys, f"{base} --compat published")
     assert code == 2
     assert "--compat" in err
 
@@ -53,15 +53,15 @@ def test_what_the_equilibrium_would_pass_over_is_refused(bench, capsys) -> None:
 def test_the_equilibrium_explains_its_loss(bench, capsys) -> None:
     """--explain divides the loss over the neighbours, from the pressure that the NF feels at the fixed point."""
     line = f"predict --target lpm --with stats:2 --with firewall --models {bench.models} --explain --json"
-    code, out, _ = asked(capsys, line)
-    found = json.loads(out)
+    code, out, _ = command(capsys, line)
+    prediction = json.loads(out)
     assert code == 0
-    assert found["model"] == "equilibrium"
-    why = found["explanation"]
+    assert prediction["model"] == "equilibrium"
+    why = prediction["explanation"]
     assert set(why["competitors"]) == {"stats", "firewall"}
     parts = sum(sum(each.values()) for each in why["competitors"].values()) + why["unattributed_mpps"]
     assert abs(parts - why["loss_mpps"]) < 1e-9
-    assert abs(found["solo_mpps"] - found["throughput_mpps"] - why["loss_mpps"]) < 1e-9
+    assert abs(prediction["solo_mpps"] - prediction["throughput_mpps"] - why["loss_mpps"]) < 1e-9
     assert why["groups"][why["bottleneck"]] == max(why["groups"].values())
     assert "stats" in why["lever"] or "firewall" in why["lever"]
 
@@ -69,7 +69,7 @@ def test_the_equilibrium_explains_its_loss(bench, capsys) -> None:
 def test_older_names_still_work(bench, capsys) -> None:
     """What was model, method and rule "slomo" is asked for by that name with a warning, and answers the same."""
     base = f"predict --target lpm --with stats --models {bench.models} --json"
-    _, new, _ = asked(capsys, f"{base} --model slomo-gbr --method composed --compat published")
+    _, new, _ = command(capsys, f"{base} --model slomo-gbr --method composed --compat published")
     with pytest.warns(DeprecationWarning, match="is called '(slomo-gbr|composed|published)' now"):
-        _, old, _ = asked(capsys, f"{base} --model slomo --method slomo --compat slomo")
+        _, old, _ = command(capsys, f"{base} --model slomo --method slomo --compat slomo")
     assert json.loads(old) == json.loads(new)

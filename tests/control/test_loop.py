@@ -202,15 +202,15 @@ def situation(**promised: float) -> Situation:
 
 def test_advice_is_the_smallest_change_that_keeps_the_promise() -> None:
     """It keeps the promise with the margin, and touches no more tenants than the next best."""
-    asked = situation(v=4.0)
-    assert foresee(asked).broken == ("v",)
+    promised = situation(v=4.0)
+    assert foresee(promised).broken == ("v",)
 
-    best = advise(asked, margin=0.02)
+    best = advise(promised, margin=0.02)
 
     assert best is not None
     assert best.throughput_mpps["v"] >= 4.0 * 1.02
     assert advise(situation(v=5.5)) is None
-    assert advise(situation(v=0.5)).settings == asked.settings  # type: ignore[union-attr]
+    assert advise(situation(v=0.5)).settings == promised.settings  # type: ignore[union-attr]
 
 
 def test_the_guard_takes_back_what_did_not_help() -> None:
@@ -219,13 +219,13 @@ def test_the_guard_takes_back_what_did_not_help() -> None:
     cheap = MachineReading(0.0, {"v": TenantReading(2.0, 4.5), "h": TenantReading(0.9)})
     seen = replace(cheap, probed=True)
 
-    asked = guard.decide(cheap, None)
-    first = guard.decide(seen, asked.memory)
+    probing = guard.decide(cheap, None)
+    first = guard.decide(seen, probing.memory)
     second = guard.decide(seen, first.memory)
     third = guard.decide(seen, second.memory)
 
-    assert asked.probe
-    assert asked.plan is None
+    assert probing.probe
+    assert probing.plan is None
     assert first.plan is not None
     assert third.memory.settings != first.memory.settings
     assert first.memory.settings != second.memory.settings

@@ -46,7 +46,7 @@ def test_streams_are_spread_over_the_nodes_once(tmp_path: Path) -> None:
     """Six that fight for one node's memory: half move, all together do more, and then nobody moves any more."""
     server, controller = streams(6)
     before = sum(t.throughput_mpps for t in server.simulate(5).tenants)
-    found, steps = dict(server.knobs), []
+    first_knobs, steps = dict(server.knobs), []
     loop = ControlLoop(SimulatedPlant(server, {}), controller, Patience(1.0, 1.0), receipts=tmp_path)
     for _ in range(5):
         steps.append(loop.step())
@@ -58,7 +58,7 @@ def test_streams_are_spread_over_the_nodes_once(tmp_path: Path) -> None:
     assert sorted(sockets) == [0, 0, 0, 1, 1, 1]
     assert after > 1.05 * before
     assert [bool(step.changes) for step in steps] == [True, False, False, False, False]
-    assert server.knobs == found
+    assert server.knobs == first_knobs
     assert open_receipts(tmp_path) == ()
 
 

@@ -79,6 +79,6 @@ def test_solving_says_whether_the_bound_is_proven(models):
     """Unless it is asked for, the bound is the estimate; at reduced load it always is."""
     reduced = np.where(MIXES == 0, 0.3, np.nan)
     assert not solve_joint(models, MIXES).proven.any()
-    asked = solve_joint(models, MIXES, prove=True)
-    assert np.isfinite(asked.bound).all()
+    with_proof = solve_joint(models, MIXES, prove=True)
+    assert np.isfinite(with_proof.bound).all()
     assert not solve_joint(models, MIXES[:1], reduced[:1], prove=True).proven.any()

@@ -17,7 +17,7 @@ def models(toy_library):
 
 
 @pytest.fixture
-def asked():
+def servers():
     """Return servers of 1 to 4 NFs, some twice in another order, a third of them with an NF at reduced load."""
     generator = np.random.default_rng(5)
     members = generator.integers(-1, 3, (60, 4))
@@ -30,9 +30,9 @@ def same(one, other):
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in Joint.__dataclass_fields__)
 
 
-def test_the_memo_changes_no_bit(models, asked):
+def test_the_memo_changes_no_bit(models, servers):
     """Cold and warm, at full and at reduced load, the memo gives what solving anew gives."""
-    members, offered = asked
+    members, offered = servers
     memo = JointMemo(models)
     for loads in (None, offered):
         fresh = solve_joint(models, members, loads)
@@ -40,9 +40,9 @@ def test_the_memo_changes_no_bit(models, asked):
         assert same(memo.solve(members, loads), fresh)
 
 
-def test_every_distinct_server_is_solved_once(models, asked):
+def test_every_distinct_server_is_solved_once(models, servers):
     """The same NFs in another order are the same server."""
-    members, _ = asked
+    members, _ = servers
     memo = JointMemo(models)
     memo.solve(members)
     distinct = {tuple(sorted(row)) for row in members.tolist()}
@@ -51,18 +51,18 @@ def test_every_distinct_server_is_solved_once(models, asked):
     assert len(memo) == len(distinct)
 
 
-def test_servers_learned_bit_by_bit_are_all_kept(models, asked):
+def test_servers_learned_bit_by_bit_are_all_kept(models, servers):
     """Servers asked about one at a time are answered like all of them at once."""
-    members, offered = asked
+    members, offered = servers
     memo = JointMemo(models)
     for row in range(len(members)):
         memo.solve(members[row : row + 1], offered[row : row + 1])
     assert same(memo.solve(members, offered), solve_joint(models, members, offered))
 
 
-def test_a_full_memo_forgets_and_still_answers(models, asked):
+def test_a_full_memo_forgets_and_still_answers(models, servers):
     """Beyond its limit the memo forgets older servers; answers stay what they are."""
-    members, _ = asked
+    members, _ = servers
     memo = JointMemo(models, most=10)
     for begin in range(0, len(members), 7):
         part = members[begin : begin + 7]
@@ -80,9 +80,9 @@ def test_nonsense_is_refused(models):
         JointMemo(models, most=0)
 
 
-def test_threads_that_ask_at_once_are_all_answered(models, asked):
+def test_threads_that_ask_at_once_are_all_answered(models, servers):
     """Whoever solves a server first, what is kept is whole."""
-    members, _ = asked
+    members, _ = servers
     fresh, memo = solve_joint(models, members), JointMemo(models)
     orders = [np.random.default_rng(seed).permutation(len(members)) for seed in range(8)]
 

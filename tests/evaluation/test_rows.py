@@ -52,12 +52,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> NFModel:
 
 def test_without_an_accelerator_memory_decides(trained: NFModel, tmp_path: Path) -> None:
     """With no second resource, a row is what its memory model says, inside its interval."""
-    found = predict_rows(trained, table(tmp_path))
-    assert found.throughput_mpps.tolist() == found.memory_mpps.tolist()
-    assert np.abs(found.error_percent).mean() < 5.0
-    assert (found.low_mpps <= found.throughput_mpps).all()
-    assert (found.throughput_mpps <= found.high_mpps).all()
-    assert len(found.to_frame()) == len(found.verdicts) == 24
+    predictions = predict_rows(trained, table(tmp_path))
+    assert predictions.throughput_mpps.tolist() == predictions.memory_mpps.tolist()
+    assert np.abs(predictions.error_percent).mean() < 5.0
+    assert (predictions.low_mpps <= predictions.throughput_mpps).all()
+    assert (predictions.throughput_mpps <= predictions.high_mpps).all()
+    assert len(predictions.to_frame()) == len(predictions.verdicts) == 24
 
 
 def test_rows_of_another_network_function_are_refused(trained: NFModel, tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_a_row_that_lacks_what_is_read_has_no_number_and_says_so(trained: NFMode
     """A prediction that cannot be made is `unsupported`; the others stay as they were."""
     frame, whole = table(tmp_path).frame, predict_rows(trained, table(tmp_path), family="slomo-gbr")
     frame.loc[3, "competition.L3OCC"] = np.nan
-    found = predict_rows(trained, ProfileDataset(frame), family="slomo-gbr")
-    assert np.isnan(found.throughput_mpps).nonzero()[0].tolist() == [3]
-    assert found.verdicts[3] == "unsupported"
-    assert np.delete(found.throughput_mpps, 3).tolist() == np.delete(whole.throughput_mpps, 3).tolist()
+    predictions = predict_rows(trained, ProfileDataset(frame), family="slomo-gbr")
+    assert np.isnan(predictions.throughput_mpps).nonzero()[0].tolist() == [3]
+    assert predictions.verdicts[3] == "unsupported"
+    assert np.delete(predictions.throughput_mpps, 3).tolist() == np.delete(whole.throughput_mpps, 3).tolist()
 
 
 def test_a_pipeline_is_cut_off_by_its_accelerator(trained: NFModel, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_run_to_completion_adds_times_and_counts_the_base_once(trained: NFModel,
 
 def test_the_family_is_chosen_by_the_training_rows(trained: NFModel, tmp_path: Path) -> None:
     """Unless told otherwise, the family with the smallest error in cross-validation answers."""
-    errors = {name: found["mape_percent"] for name, found in trained.manifest["cross_validation"].items()}
+    errors = {name: scores["mape_percent"] for name, scores in trained.manifest["cross_validation"].items()}
     best = min(errors, key=lambda name: errors[name])
     assert best_family(trained) == best == predict_rows(trained, table(tmp_path)).model
     assert predict_rows(trained, table(tmp_path), family="mean").model == "mean"
@@ -136,18 +136,22 @@ def test_the_slower_of_two_that_vary_is_slower_than_either() -> None:
 @pytest.mark.parametrize("density", [150.0, 420.0, 600.0])
 def test_no_composed_interval_has_zero_width(trained: NFModel, tmp_path: Path, density: float, rival: float) -> None:
     """Whichever resource decides, both errors are in the interval, and the prediction lies inside it."""
-    found = predict_rows(trained, table(tmp_path, density=density, rival=rival), LINE)
-    assert (found.low_mpps < found.throughput_mpps).all()
-    assert (found.throughput_mpps < found.high_mpps).all()
-    assert (found.throughput_mpps <= np.minimum(found.memory_mpps, found.accelerator_mpps) + 1e-12).all()
+    predictions = predict_rows(trained, table(tmp_path, density=density, rival=rival), LINE)
+    assert (predictions.low_mpps < predictions.throughput_mpps).all()
+    assert (predictions.throughput_mpps < predictions.high_mpps).all()
+    assert (
+        predictions.throughput_mpps <= np.minimum(predictions.memory_mpps, predictions.accelerator_mpps) + 1e-12
+    ).all()
 
 
 def test_the_verdict_looks_at_the_match_density(trained: NFModel, tmp_path: Path) -> None:
     """Beyond the accelerator's runs a row is extrapolated, far beyond unsupported, whoever's density it is."""
     for density, rival, verdict in ((350, 0, "supported"), (700, 0, "extrapolated"), (350, 2000, "unsupported")):
-        found = predict_rows(trained, table(tmp_path, density=density, rival=rival), LINE)
-        assert set(found.verdicts) == {verdict}
-        assert all(("measured from 100 to 600" in "; ".join(why)) == (verdict != "supported") for why in found.reasons)
+        predictions = predict_rows(trained, table(tmp_path, density=density, rival=rival), LINE)
+        assert set(predictions.verdicts) == {verdict}
+        assert all(
+            ("measured from 100 to 600" in "; ".join(why)) == (verdict != "supported") for why in predictions.reasons
+        )
 
 
 def test_strict_rows_are_refused(trained: NFModel, tmp_path: Path) -> None:
@@ -158,9 +162,9 @@ def test_strict_rows_are_refused(trained: NFModel, tmp_path: Path) -> None:
 
 def test_traffic_that_the_model_does_not_read_is_no_answer(trained: NFModel, tmp_path: Path) -> None:
     """Rows of another packet size than the model's, which it does not read, are unsupported."""
-    found = predict_rows(trained, ProfileDataset(table(tmp_path).frame.assign(packet_size_b=1500)))
-    assert set(found.verdicts) == {"unsupported"}
-    assert "packet_size_b 1500" in found.reasons[0][0]
+    predictions = predict_rows(trained, ProfileDataset(table(tmp_path).frame.assign(packet_size_b=1500)))
+    assert set(predictions.verdicts) == {"unsupported"}
+    assert "packet_size_b 1500" in predictions.reasons[0][0]
 
 
 @pytest.mark.parametrize("density", [330.2259075, 628.0341902])
@@ -186,11 +190,11 @@ def test_rows_are_predicted_from_the_command_line(
     table(tmp_path).to_parquet(rows)
     line = ["predict", "--target", "monitor", "--models", models, "--rows", str(rows)]
     assert main([*line, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert len(found["rows"]["throughput_mpps"]) == 24
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["rows"]["throughput_mpps"]) == 24
     assert main(line) == 0
     assert "inside the 90 % intervals" in capsys.readouterr().err
     assert main(["rows", str(rows), "--target", "monitor", "--models", models, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == found
+    assert json.loads(capsys.readouterr().out) == document
     assert main([*line, "--with", "monitor"]) == 2
     assert main([*line[:-2], "--accelerator", str(rows)]) == 2

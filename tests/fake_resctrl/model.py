@@ -323,13 +323,13 @@ class ResctrlModel:
             if task not in self._tasks(self.groups[control], control):
                 self._refuse(errno.EINVAL, "Can't move task to different control group")
             for other in self.groups[control].monitors.values():
-                other["tasks"] = [known for known in other["tasks"] if known != task]
+                other["tasks"] = [member for member in other["tasks"] if member != task]
             group["tasks"].append(task)
             return
         for other in self.groups.values():
-            other.tasks = [known for known in other.tasks if known != task]
+            other.tasks = [member for member in other.tasks if member != task]
             for monitor in other.monitors.values():
-                monitor["tasks"] = [known for known in monitor["tasks"] if known != task]
+                monitor["tasks"] = [member for member in monitor["tasks"] if member != task]
         if control:
             group.tasks.append(task)
 

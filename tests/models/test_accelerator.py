@@ -22,26 +22,26 @@ uses = st.lists(
 def test_an_accelerator_is_never_more_than_fully_used(drawn, seed):
     """Served requests take at most all of its time, and nobody is faster than alone."""
     core = np.random.default_rng(seed).uniform(50.0, 2000.0, len(drawn))
-    asked = [AcceleratorUse("regex", *each) for each in drawn]
-    found = shared_mpps(asked, core)
-    assert sum(mpps * use.demand_ns for mpps, use in zip(found, asked, strict=True)) <= 1e3 * (1 + 1e-9)
-    alone = [shared_mpps([use], [time])[0] for use, time in zip(asked, core, strict=True)]
-    assert (found <= np.array(alone) * (1 + 1e-9)).all()
+    users = [AcceleratorUse("regex", *each) for each in drawn]
+    mpps_of = shared_mpps(users, core)
+    assert sum(mpps * use.demand_ns for mpps, use in zip(mpps_of, users, strict=True)) <= 1e3 * (1 + 1e-9)
+    alone = [shared_mpps([use], [time])[0] for use, time in zip(users, core, strict=True)]
+    assert (mpps_of <= np.array(alone) * (1 + 1e-9)).all()
 
 
 @given(uses)
 def test_order_does_not_matter(drawn):
     """Users named in another order get the same."""
-    asked = [AcceleratorUse("regex", *each) for each in drawn]
-    core = [100.0 + 37.0 * i for i in range(len(asked))]
-    forth, back = shared_mpps(asked, core), shared_mpps(asked[::-1], core[::-1])
+    users = [AcceleratorUse("regex", *each) for each in drawn]
+    core = [100.0 + 37.0 * i for i in range(len(users))]
+    forth, back = shared_mpps(users, core), shared_mpps(users[::-1], core[::-1])
     assert back[::-1].tolist() == pytest.approx(forth.tolist())
 
 
 def test_yalas_formula_holds_for_full_queues():
     """Where everybody keeps a queue, each gets 1 / (own + sum of the others)."""
-    asked = [AcceleratorUse("regex", time) for time in (200.0, 300.0, 500.0)]
-    assert shared_mpps(asked, [1.0, 1.0, 1.0]).tolist() == pytest.approx([1.0, 1.0, 1.0])
+    users = [AcceleratorUse("regex", time) for time in (200.0, 300.0, 500.0)]
+    assert shared_mpps(users, [1.0, 1.0, 1.0]).tolist() == pytest.approx([1.0, 1.0, 1.0])
 
 
 def test_turns_leave_an_idle_server_alone():
@@ -97,10 +97,10 @@ def test_what_an_nf_asks_for_is_learned_from_its_slowdowns(use):
     solo = shared_mpps([use], [core])[0]
     busy = [[use, *(AcceleratorUse("regex", each) for each in others)] for others in services]
     mpps = np.array([shared_mpps(uses, [core, *[50.0] * (len(uses) - 1)])[0] for uses in busy])
-    found = fit_use("regex", services, mpps, solo)
-    assert (found.pattern, found.service_ns) == (use.pattern, pytest.approx(use.service_ns, rel=0.02))
-    assert found.requests == pytest.approx(use.requests, rel=0.02)
-    assert found.error < 0.01
+    learned = fit_use("regex", services, mpps, solo)
+    assert (learned.pattern, learned.service_ns) == (use.pattern, pytest.approx(use.service_ns, rel=0.02))
+    assert learned.requests == pytest.approx(use.requests, rel=0.02)
+    assert learned.error < 0.01
 
 
 def test_an_nf_that_loses_nothing_uses_no_accelerator():

@@ -88,8 +88,8 @@ def test_intervals_hold_new_runs(model):
 )
 def test_what_was_not_measured_is_said(model, load, possible, verdict, why):
     """Loads and pressures outside the profile are marked, with what was measured; overload has no number."""
-    found, reasons = model.check(load, possible)
-    assert found is verdict
+    judgement, reasons = model.check(load, possible)
+    assert judgement is verdict
     assert (not reasons) if why is None else why in " ".join(reasons)
 
 
@@ -151,12 +151,12 @@ def test_training_picks_the_loads_up(measured, tmp_path):
     """Runs at several loads make a latency model, no models of their own, and are saved with the rest."""
     library = train(measured, models=["none"])
     assert library.workloads("e5-2620v4") == ("lpm@64B,100000f",)
-    found = library.find("lpm").latency
-    assert found is not None
-    assert found.loads[0] == pytest.approx(0.3, abs=0.01)
+    latency = library.find("lpm").latency
+    assert latency is not None
+    assert latency.loads[0] == pytest.approx(0.3, abs=0.01)
     library.save(tmp_path / "models")
     again = ModelLibrary.load(tmp_path / "models").find("lpm").latency
-    assert again.to_dict() == found.to_dict()
+    assert again.to_dict() == latency.to_dict()
 
 
 def test_without_runs_at_several_loads_there_is_no_latency_model(measured):

@@ -70,8 +70,8 @@ def test_save_load_predict_gives_the_same_numbers(toy_library: ModelLibrary, sav
         np.testing.assert_array_equal(
             loaded[key].contentiousness.under(pressure), model.contentiousness.under(pressure)
         )
-        asked = random.gamma(1.0, 100.0, (50, len(model.applicability.feature_names)))
-        assert loaded[key].applicability.check(asked) == model.applicability.check(asked)
+        points = random.gamma(1.0, 100.0, (50, len(model.applicability.feature_names)))
+        assert loaded[key].applicability.check(points) == model.applicability.check(points)
         assert (loaded[key].solo_vector, loaded[key].capacities, loaded[key].workload) == (
             model.solo_vector,
             model.capacities,
@@ -255,8 +255,8 @@ def test_where_nothing_can_be_written_the_error_says_so(toy_library: ModelLibrar
 
 def test_find_by_value_key_and_name(toy_library: ModelLibrary) -> None:
     """A workload, its key and its NF's name find the same model."""
-    found = toy_library.find(Workload("lpm"))
-    assert found is toy_library.find("lpm") is toy_library.find("lpm@64B,100000f", MACHINE)
+    model = toy_library.find(Workload("lpm"))
+    assert model is toy_library.find("lpm") is toy_library.find("lpm@64B,100000f", MACHINE)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def table() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def asked() -> np.ndarray:
+def queries() -> np.ndarray:
     random = np.random.default_rng(1)
     rows = random.gamma(1.0, 40.0, (3000, 6))
     rows[:, 3] = np.round(rows[:, 3])
@@ -44,50 +44,50 @@ def _source(model: MonotoneBoosting) -> str:
     return bytes(model.booster_.save_raw("json")).decode()
 
 
-def test_scikit_learn_numbers_to_the_bit(published: PublishedBoosting, asked: np.ndarray) -> None:
+def test_scikit_learn_numbers_to_the_bit(published: PublishedBoosting, queries: np.ndarray) -> None:
     """Our evaluation of scikit-learn's trees equals its own predict in every bit."""
-    np.testing.assert_array_equal(ensemble_of(published.booster_).predict(asked), published.predict(asked))
+    np.testing.assert_array_equal(ensemble_of(published.booster_).predict(queries), published.predict(queries))
 
 
-def test_plain_format_keeps_every_bit(published: PublishedBoosting, asked: np.ndarray) -> None:
+def test_plain_format_keeps_every_bit(published: PublishedBoosting, queries: np.ndarray) -> None:
     """Trees written to JSON text and read back predict the same numbers."""
     data = json.loads(json.dumps(plain_to_dict(ensemble_of(published.booster_))))
-    np.testing.assert_array_equal(plain_from_dict(data, 6).predict(asked), published.predict(asked))
+    np.testing.assert_array_equal(plain_from_dict(data, 6).predict(queries), published.predict(queries))
 
 
-def test_xgboost_numbers_to_the_bit(boosted: MonotoneBoosting, asked: np.ndarray) -> None:
+def test_xgboost_numbers_to_the_bit(boosted: MonotoneBoosting, queries: np.ndarray) -> None:
     """Our evaluation of xgboost's own JSON equals its own predict in every bit of float32."""
-    np.testing.assert_array_equal(xgboost_from_json(_source(boosted), 6).predict(asked), boosted.predict(asked))
+    np.testing.assert_array_equal(xgboost_from_json(_source(boosted), 6).predict(queries), boosted.predict(queries))
 
 
-def test_xgboost_sends_missing_values_its_way(table: tuple[np.ndarray, np.ndarray], asked: np.ndarray) -> None:
+def test_xgboost_sends_missing_values_its_way(table: tuple[np.ndarray, np.ndarray], queries: np.ndarray) -> None:
     """NaN takes the branch that xgboost learned for it."""
     import xgboost
 
     random = np.random.default_rng(2)
     rows = np.where(random.random(table[0].shape) < 0.2, np.nan, table[0])
     grown = xgboost.train({"max_depth": 4, "nthread": 1}, xgboost.DMatrix(rows, label=table[1]), num_boost_round=40)
-    gaps = np.where(random.random(asked.shape) < 0.2, np.nan, asked)
+    gaps = np.where(random.random(queries.shape) < 0.2, np.nan, queries)
     ours = xgboost_from_json(bytes(grown.save_raw("json")).decode(), 6)
     np.testing.assert_array_equal(ours.predict(gaps), grown.inplace_predict(gaps.astype(np.float32)).astype(float))
 
 
 @pytest.mark.parametrize("kind", ["published", "boosted"])
-def test_compiled_kernel_gives_the_same_numbers(kind: str, asked: np.ndarray, request: pytest.FixtureRequest) -> None:
+def test_compiled_kernel_gives_the_same_numbers(kind: str, queries: np.ndarray, request: pytest.FixtureRequest) -> None:
     """The numba kernels for big batches and for few rows equal the numpy path in every bit."""
     pytest.importorskip("numba")
     model = request.getfixturevalue(kind)
     ensemble = ensemble_of(model.booster_) if kind == "published" else xgboost_from_json(_source(model), 6)
-    rows = asked.astype(np.float32)
+    rows = queries.astype(np.float32)
     numbers = ensemble._predict_chunk(rows)
     np.testing.assert_array_equal(sum_of_trees(ensemble, rows), numbers)
     np.testing.assert_array_equal(sum_of_trees(ensemble, rows[:9]), numbers[:9])
 
 
-def test_one_row_alone_equals_the_same_row_in_a_batch(boosted: MonotoneBoosting, asked: np.ndarray) -> None:
+def test_one_row_alone_equals_the_same_row_in_a_batch(boosted: MonotoneBoosting, queries: np.ndarray) -> None:
     """A prediction does not depend on what else is asked."""
     ensemble = xgboost_from_json(_source(boosted), 6)
-    assert ensemble.predict(asked[7:8])[0] == ensemble.predict(asked)[7]
+    assert ensemble.predict(queries[7:8])[0] == ensemble.predict(queries)[7]
 
 
 def test_uneven_trees_lay_out_right() -> None:

@@ -30,9 +30,9 @@ def testbed() -> SimulatedTestbed:
 @pytest.fixture(scope="module")
 def library(testbed: SimulatedTestbed) -> ModelLibrary:
     """Return models trained on runs in which one resource at a time is competed for."""
-    asked = {"testbed": testbed, "seed": 1, "jobs": 1}
-    pressure = profile(NFS, plan="pressure", runs=14, **asked)
-    return train(pressure.merge(profile(NFS, plan="accelerator", **asked)), models=["slomo-gp"])
+    running = {"testbed": testbed, "seed": 1, "jobs": 1}
+    pressure = profile(NFS, plan="pressure", runs=14, **running)
+    return train(pressure.merge(profile(NFS, plan="accelerator", **running)), models=["slomo-gp"])
 
 
 def without_accelerators(library: ModelLibrary) -> ModelLibrary:
@@ -53,13 +53,13 @@ def measured(testbed: SimulatedTestbed, *mix: str) -> float:
 
 def test_uses_are_learned_and_survive_saving(library, tmp_path):
     """Time per request is found within 10 %, NFs without an accelerator have none, and files keep it."""
-    found = {model.workload.nf: model.accelerator for model in library.values()}
-    assert found["flowstats"] is None
-    assert found["flow-monitor-regex"].service_ns == pytest.approx(850.0, rel=0.1)
-    assert found["ids-regex"].service_ns == pytest.approx(400.0, rel=0.1)
-    assert found["ids-regex"].pattern == "run-to-completion"
+    uses = {model.workload.nf: model.accelerator for model in library.values()}
+    assert uses["flowstats"] is None
+    assert uses["flow-monitor-regex"].service_ns == pytest.approx(850.0, rel=0.1)
+    assert uses["ids-regex"].service_ns == pytest.approx(400.0, rel=0.1)
+    assert uses["ids-regex"].pattern == "run-to-completion"
     loaded = ModelLibrary.load(library.save(tmp_path))
-    assert {model.workload.nf: model.accelerator for model in loaded.values()} == found
+    assert {model.workload.nf: model.accelerator for model in loaded.values()} == uses
 
 
 def test_mixes_of_both_resources_are_predicted(library, testbed):
@@ -76,15 +76,15 @@ def test_mixes_of_both_resources_are_predicted(library, testbed):
 
 def test_the_explanation_names_the_accelerator(library):
     """The accelerator is a resource of its own; its part and memory's add up to the loss, over competitors too."""
-    found = predict("ids-regex", ["flow-monitor-regex", "flowstats"], library, model="slomo-gp")
-    why = found.explanation
-    assert why.loss_mpps == pytest.approx(found.solo_mpps - found.throughput_mpps)
+    prediction = predict("ids-regex", ["flow-monitor-regex", "flowstats"], library, model="slomo-gp")
+    why = prediction.explanation
+    assert why.loss_mpps == pytest.approx(prediction.solo_mpps - prediction.throughput_mpps)
     assert sum(why.metrics.values()) + why.unattributed_mpps == pytest.approx(why.loss_mpps)
     parts = sum(part for groups in why.by_competitor.values() for part in groups.values())
     assert parts + why.unattributed_mpps == pytest.approx(why.loss_mpps)
     assert why.by_competitor["flow-monitor-regex"]["accelerator"] == pytest.approx(why.groups["accelerator"])
     assert "accelerator" not in why.by_competitor["flowstats"]
-    assert found.interval[0] < found.throughput_mpps < found.interval[1]
+    assert prediction.interval[0] < prediction.throughput_mpps < prediction.interval[1]
 
 
 def test_nfs_that_share_no_accelerator_are_untouched(library):

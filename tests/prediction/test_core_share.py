@@ -57,6 +57,6 @@ def test_users_of_a_core_need_time_weight_and_load(bad) -> None:
 
 def test_strict_refuses_on_a_shared_core_too(gap_library) -> None:
     """What no model can answer is no more answered for sharing a core."""
-    asked = {"machine": MACHINE, "model": "dobrescu", "shares_core_with": ["nat"], "strict": True}
+    options = {"machine": MACHINE, "model": "dobrescu", "shares_core_with": ["nat"], "strict": True}
     with pytest.raises(UnsupportedPredictionError):
-        slomo.predict("lpm", ["snort"], gap_library, **asked)
+        slomo.predict("lpm", ["snort"], gap_library, **options)

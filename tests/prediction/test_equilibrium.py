@@ -67,12 +67,12 @@ def mpps(library, names, **options):
 
 def test_alone_nothing_is_lost(server_library):
     """An NF without neighbours keeps exactly its solo throughput, and its vector is its solo vector (law 1)."""
-    found = solve_server(server_library, ["lpm"], MACHINE)
-    (lpm,) = found.tenants
+    server = solve_server(server_library, ["lpm"], MACHINE)
+    (lpm,) = server.tenants
     assert (lpm.throughput_mpps, lpm.slowdown) == (5.0, 0.0)
     assert lpm.interval == pytest.approx((5.0, 5.0), rel=1e-3)
     assert dict(lpm.vector) == {"L2MISS": 20.0, "L3OCC": 1500.0, "READ": 1.0}
-    assert found.verdict is Verdict.SUPPORTED
+    assert server.verdict is Verdict.SUPPORTED
 
 
 def test_an_empty_server_has_no_answers(server_library):
@@ -94,16 +94,16 @@ def test_like_and_unlike_neighbours_differ(server_library):
 
 def test_more_neighbours_never_help(server_library):
     """Each further neighbour costs the first NF throughput."""
-    found = [mpps(server_library, ["lpm", *["stats"] * count])[0] for count in range(7)]
-    assert all(fewer > more for fewer, more in pairwise(found))
+    throughputs = [mpps(server_library, ["lpm", *["stats"] * count])[0] for count in range(7)]
+    assert all(fewer > more for fewer, more in pairwise(throughputs))
 
 
 def test_the_answer_is_a_fixed_point(server_library):
     """At the solution everybody's vector is its answer to the sum of the others' vectors."""
     models = [server_library.find(nf, MACHINE) for nf in ("lpm", "nat", "snort")]
     members = np.array([[0, 1, 2]])
-    found = solve_joint(models, members, tries=((0.5, 400),))
-    vectors = joint_vectors(models, members, found, NAMES)[0]
+    at_rest = solve_joint(models, members, tries=((0.5, 400),))
+    vectors = joint_vectors(models, members, at_rest, NAMES)[0]
     for place, model in enumerate(models):
         others = vectors.sum(axis=0) - vectors[place]
         again = model.response.profile.under(others[np.newaxis])[0]
@@ -153,21 +153,21 @@ def test_offered_load_above_capacity_changes_nothing(server_library):
 def test_sockets_do_not_touch(server_library):
     """NFs of two sockets are solved apart, and those away from the NIC are marked as extrapolated."""
     names = ["lpm", "stats", "nat"]
-    found = solve_server(server_library, names, MACHINE, sockets=[0, 0, 1])
-    assert found.throughput_mpps[:2] == mpps(server_library, names[:2])
-    assert found.throughput_mpps[2] == 2.7
-    assert found.tenants[2].verdict is Verdict.EXTRAPOLATED
-    assert "socket 1" in found.tenants[2].reasons[0]
-    assert set(found.sockets) == {0, 1}
+    server = solve_server(server_library, names, MACHINE, sockets=[0, 0, 1])
+    assert server.throughput_mpps[:2] == mpps(server_library, names[:2])
+    assert server.throughput_mpps[2] == 2.7
+    assert server.tenants[2].verdict is Verdict.EXTRAPOLATED
+    assert "socket 1" in server.tenants[2].reasons[0]
+    assert set(server.sockets) == {0, 1}
 
 
 def test_convergence_is_reported(server_library):
     """A solved socket says how many rounds it took and how little is left."""
-    found = solve_server(server_library, ["lpm", "stats", "nat"], MACHINE).sockets[0]
-    assert found.converged
-    assert found.ratio < 1.0
-    assert found.bound < 0.02
-    assert found.rounds <= sum(rounds for _, rounds in TRIES)
+    convergence = solve_server(server_library, ["lpm", "stats", "nat"], MACHINE).sockets[0]
+    assert convergence.converged
+    assert convergence.ratio < 1.0
+    assert convergence.bound < 0.02
+    assert convergence.rounds <= sum(rounds for _, rounds in TRIES)
 
 
 def test_a_bound_is_proven_on_request(server_library):
@@ -183,8 +183,8 @@ def test_a_bound_is_proven_on_request(server_library):
 def test_intervals_at_reduced_load_are_those_of_arrivals(server_library):
     """The shorter the measurement, the further what is served strays from what is offered, to both sides."""
     idle = Workload("lpm", traffic=Traffic(offered_mpps=1.0))
-    found = [solve_server(server_library, [idle, "stats"], MACHINE, window_s=s).tenants[0] for s in (0.01, 1.0)]
-    (short_low, short_high), (long_low, long_high) = (tenant.interval for tenant in found)
+    tenants = [solve_server(server_library, [idle, "stats"], MACHINE, window_s=s).tenants[0] for s in (0.01, 1.0)]
+    (short_low, short_high), (long_low, long_high) = (tenant.interval for tenant in tenants)
     assert short_low < long_low < 1.0 < long_high < short_high
     assert short_high - 1.0 == pytest.approx(1.645 * (1.0 / 1e4) ** 0.5, rel=1e-3)
     assert solve_server(server_library, [idle, "stats"], MACHINE).tenants[0].interval == (1.0 - LEAST, 1.0 + LEAST)
@@ -209,13 +209,13 @@ def swinging(model):
 def test_what_does_not_converge_falls_back_and_says_so(library):
     """Profiles that swing for ever are answered by composing, and every verdict says why."""
     wild = ModelLibrary([swinging(model) for model in library.values()])
-    found = solve_server(wild, ["stats"] * 8, MACHINE)
+    server = solve_server(wild, ["stats"] * 8, MACHINE)
     published = Predictor(wild, MACHINE).predict("stats", ["stats"] * 7)
-    assert not found.sockets[0].converged
-    assert "did not converge" in found.fallback
-    assert found.throughput_mpps[0] == published.throughput_mpps
-    assert found.verdict is not Verdict.SUPPORTED
-    assert all("did not converge" in " ".join(tenant.reasons) for tenant in found.tenants)
+    assert not server.sockets[0].converged
+    assert "did not converge" in server.fallback
+    assert server.throughput_mpps[0] == published.throughput_mpps
+    assert server.verdict is not Verdict.SUPPORTED
+    assert all("did not converge" in " ".join(tenant.reasons) for tenant in server.tenants)
 
 
 @pytest.mark.parametrize("slope", [0.0, 1.0, 3.0, 10.0])
@@ -228,16 +228,16 @@ def test_steep_profiles_still_converge(library, slope):
 def test_old_models_fall_back_and_say_so(library):
     """Models trained without the competition beside them compose; where the equilibrium was named, with the reason."""
     assert solve_server(library, ["lpm", "stats"], MACHINE).method == "composed"
-    found = solve_server(library, ["lpm", "stats"], MACHINE, method="equilibrium")
-    assert "without the competition beside it" in found.fallback
-    assert found.tenants[0].verdict is Verdict.EXTRAPOLATED
+    server = solve_server(library, ["lpm", "stats"], MACHINE, method="equilibrium")
+    assert "without the competition beside it" in server.fallback
+    assert server.tenants[0].verdict is Verdict.EXTRAPOLATED
 
 
 def test_composing_is_the_same_for_servers_and_targets(server_library):
     """Method 'composed' gives the numbers of the predictor."""
-    found = mpps(server_library, ["lpm", "stats", "nat"], method="composed")
+    throughputs = mpps(server_library, ["lpm", "stats", "nat"], method="composed")
     assert (
-        found[0]
+        throughputs[0]
         == Predictor(server_library, MACHINE, method="composed").predict("lpm", ["stats", "nat"]).throughput_mpps
     )
 
@@ -247,9 +247,9 @@ def test_pressure_beyond_the_profile_is_said(server_library):
     model = server_library.find("lpm", MACHINE)
     narrow = applicability(NAMES, np.random.default_rng(0).uniform(0.0, 1.0, (40, 3)))
     shy = replace(model, response=replace(model.response, applicability=narrow))
-    found = solve_server(server_library.merge(ModelLibrary([shy])), ["lpm", "stats"], MACHINE).tenants[0]
-    assert found.verdict is Verdict.UNSUPPORTED
-    assert "the profile covers" in found.reasons[0]
+    tenant = solve_server(server_library.merge(ModelLibrary([shy])), ["lpm", "stats"], MACHINE).tenants[0]
+    assert tenant.verdict is Verdict.UNSUPPORTED
+    assert "the profile covers" in tenant.reasons[0]
 
 
 def test_wrong_questions_are_refused(server_library):
@@ -268,10 +268,10 @@ def test_results_are_plain_data(server_library):
     """A server's prediction turns into a mapping that JSON can hold, and into a table."""
     import json
 
-    found = solve_server(server_library, ["lpm", "stats"], MACHINE)
-    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    server = solve_server(server_library, ["lpm", "stats"], MACHINE)
+    data = json.loads(json.dumps(server.to_dict(), allow_nan=False))
     assert [tenant["target"] for tenant in data["tenants"]] == ["lpm", "stats"]
-    assert "lpm" in found._repr_html_()
+    assert "lpm" in server._repr_html_()
 
 
 def test_who_waits_for_its_turn_finds_less_in_the_cache(server_library):

@@ -30,22 +30,22 @@ def timed(library):
     return library.merge(ModelLibrary([replace(model, latency=LatencyModel(5.0, knots, curves, (0.1, 0.95), 1.0))]))
 
 
-def asked(library, offered, beside=("stats",), **options):
+def latency_of(library, offered, beside=("stats",), **options):
     return predict_latency(library, "lpm", beside, MACHINE, offered_mpps=offered, method="composed", **options)
 
 
 def test_alone_the_load_is_relative_to_solo_throughput(timed):
     """2.5 of 5 Mpps is half the load, and 1/5 us per packet takes twice as long."""
-    found = asked(timed, 2.5, ())
-    assert found.load == pytest.approx(0.5)
-    assert found.percentiles_us["p50"] == pytest.approx(0.4)
-    assert found.percentiles_us["p95"] == pytest.approx(1.2)
-    assert found.verdict is Verdict.SUPPORTED
+    latency = latency_of(timed, 2.5, ())
+    assert latency.load == pytest.approx(0.5)
+    assert latency.percentiles_us["p50"] == pytest.approx(0.4)
+    assert latency.percentiles_us["p95"] == pytest.approx(1.2)
+    assert latency.verdict is Verdict.SUPPORTED
 
 
 def test_neighbours_raise_load_and_latency(timed):
     """The same offered rate is more load beside others, and every percentile rises."""
-    alone, beside = asked(timed, 2.5, ()), asked(timed, 2.5, ("stats", "snort"))
+    alone, beside = latency_of(timed, 2.5, ()), latency_of(timed, 2.5, ("stats", "snort"))
     assert beside.possible_mpps < alone.possible_mpps
     assert beside.load > alone.load
     assert all(beside.percentiles_us[name] > alone.percentiles_us[name] for name in ("p50", "p95", "p99"))
@@ -55,68 +55,70 @@ def test_intervals_contain_the_error_of_the_throughput(timed):
     """Beside others the interval is wider, in proportion, than alone, and both contain the prediction."""
     widths = []
     for beside in ((), ("stats",)):
-        found = asked(timed, 2.5, beside)
-        low, high = found.intervals_us["p95"]
-        assert low < found.percentiles_us["p95"] < high
+        latency = latency_of(timed, 2.5, beside)
+        low, high = latency.intervals_us["p95"]
+        assert low < latency.percentiles_us["p95"] < high
         widths.append(high / low)
     assert widths[1] > widths[0]
 
 
 def test_overload_has_no_number(timed):
     """Offered more than can be served, no latency is given and the reason names the load."""
-    found = asked(timed, 5.5)
-    assert found.percentiles_us == {}
-    assert found.verdict is Verdict.UNSUPPORTED
-    assert "packets are lost" in found.reasons[0]
+    latency = latency_of(timed, 5.5)
+    assert latency.percentiles_us == {}
+    assert latency.verdict is Verdict.UNSUPPORTED
+    assert "packets are lost" in latency.reasons[0]
 
 
 def test_where_overload_is_possible_nothing_bounds_latency(timed):
     """Where the low end of what may be served is overloaded, the interval has no upper end and says so."""
-    possible = asked(timed, 1.0).possible_mpps
-    found = asked(timed, 0.94 * possible)
-    assert found.intervals_us["p95"][1] is None
-    assert found.verdict is Verdict.EXTRAPOLATED
-    assert "no upper bound" in " ".join(found.reasons)
-    assert LatencyPrediction.from_dict(found.to_dict()) == found
+    possible = latency_of(timed, 1.0).possible_mpps
+    latency = latency_of(timed, 0.94 * possible)
+    assert latency.intervals_us["p95"][1] is None
+    assert latency.verdict is Verdict.EXTRAPOLATED
+    assert "no upper bound" in " ".join(latency.reasons)
+    assert LatencyPrediction.from_dict(latency.to_dict()) == latency
 
 
 def test_without_a_latency_model_there_is_no_number(library):
     """An NF that was not profiled at several loads has no latency, and the answer says how to get one."""
-    found = asked(library, 1.0)
-    assert found.percentiles_us == {}
-    assert "slomo profile NF --latency" in found.reasons[0]
+    latency = latency_of(library, 1.0)
+    assert latency.percentiles_us == {}
+    assert "slomo profile NF --latency" in latency.reasons[0]
 
 
 @pytest.mark.parametrize("offered", [None, 0.0, -1.0, float("nan"), float("inf")])
 def test_a_load_must_be_given(timed, offered):
     """No load, or one that is not above 0, is refused."""
     with pytest.raises(InvalidValueError, match="offered load"):
-        asked(timed, offered)
+        latency_of(timed, offered)
 
 
 def test_the_load_may_stand_in_the_name(timed):
     """A workload with an offered load needs no other."""
     named = Workload("lpm", traffic=Traffic(offered_mpps=2.5))
-    assert predict_latency(timed, named, ["stats"], MACHINE, method="composed") == asked(timed, 2.5)
+    assert predict_latency(timed, named, ["stats"], MACHINE, method="composed") == latency_of(timed, 2.5)
     text = predict_latency(timed, "lpm@64B,100000f,2.5Mpps", ["stats"], MACHINE, method="composed")
-    assert text == asked(timed, 2.5)
+    assert text == latency_of(timed, 2.5)
 
 
 def test_interpolated_traffic_is_marked(timed):
     """Latency at traffic that was not profiled is marked, since it comes from the nearest profile."""
-    found = predict_latency(timed, Workload("lpm", traffic=Traffic(flow_count=110_000, offered_mpps=2.5)), [], MACHINE)
-    assert found.percentiles_us
-    assert found.verdict is Verdict.EXTRAPOLATED
-    assert "nearest profile" in " ".join(found.reasons)
+    latency = predict_latency(
+        timed, Workload("lpm", traffic=Traffic(flow_count=110_000, offered_mpps=2.5)), [], MACHINE
+    )
+    assert latency.percentiles_us
+    assert latency.verdict is Verdict.EXTRAPOLATED
+    assert "nearest profile" in " ".join(latency.reasons)
 
 
 def test_the_front_door_adds_latency_where_a_load_is_given(timed):
     """`slomo.predict` with an offered load serves at most that and tells latency; without one it does not."""
-    found = predict("lpm", ["stats"], timed, machine=MACHINE, offered_mpps=2.0)
-    assert found.throughput_mpps == 2.0
-    assert found.latency.load == pytest.approx(2.0 / found.latency.possible_mpps)
-    assert type(found).from_dict(found.to_dict()) == found
-    assert "p95" in found._repr_html_()
+    prediction = predict("lpm", ["stats"], timed, machine=MACHINE, offered_mpps=2.0)
+    assert prediction.throughput_mpps == 2.0
+    assert prediction.latency.load == pytest.approx(2.0 / prediction.latency.possible_mpps)
+    assert type(prediction).from_dict(prediction.to_dict()) == prediction
+    assert "p95" in prediction._repr_html_()
     assert predict("lpm", ["stats"], timed, machine=MACHINE).latency is None
 
 

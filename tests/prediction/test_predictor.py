@@ -34,14 +34,14 @@ def predictor(library):
 @pytest.mark.parametrize("model", ["slomo-xgb", "dobrescu", "none"])
 def test_alone_nothing_is_lost(library, model):
     """Without competitors the slowdown is exactly 0, and the interval as wide as repeats of the run differ."""
-    found = Predictor(library, MACHINE, model).predict("lpm")
-    assert found.slowdown == 0.0
-    assert found.throughput_mpps == found.solo_mpps == 5.0
-    assert found.interval == pytest.approx((5.0, 5.0), rel=1e-3)
-    assert found.interval[0] < 5.0 < found.interval[1]
-    assert found.verdict is Verdict.SUPPORTED
-    assert found.carrier is None
-    composed = None if found.composition is None else found.composition.vector["L2MISS"]
+    prediction = Predictor(library, MACHINE, model).predict("lpm")
+    assert prediction.slowdown == 0.0
+    assert prediction.throughput_mpps == prediction.solo_mpps == 5.0
+    assert prediction.interval == pytest.approx((5.0, 5.0), rel=1e-3)
+    assert prediction.interval[0] < 5.0 < prediction.interval[1]
+    assert prediction.verdict is Verdict.SUPPORTED
+    assert prediction.carrier is None
+    composed = None if prediction.composition is None else prediction.composition.vector["L2MISS"]
     assert composed == (None if model == "none" else 0.0)
 
 
@@ -64,12 +64,12 @@ def test_unlike_competitors_differ_from_like(predictor):
 
 def test_prediction_reads_the_composed_vector(predictor):
     """The throughput is the model's answer to the composition shown."""
-    found = predictor.predict("lpm", ["nat", "snort"])
-    vector = found.composition.vector
+    prediction = predictor.predict("lpm", ["nat", "snort"])
+    vector = prediction.composition.vector
     expected = 5.0 * np.exp(-(0.001 * vector["L2MISS"] + 0.00001 * vector["L3OCC"] + 0.01 * vector["READ"]))
-    assert found.throughput_mpps == pytest.approx(expected, rel=1e-12)
-    assert found.slowdown == pytest.approx(1.0 - expected / 5.0)
-    assert found.interval[0] < expected < found.interval[1]
+    assert prediction.throughput_mpps == pytest.approx(expected, rel=1e-12)
+    assert prediction.slowdown == pytest.approx(1.0 - expected / 5.0)
+    assert prediction.interval[0] < expected < prediction.interval[1]
 
 
 def test_competitors_press_less_than_solo(predictor, library):
@@ -82,11 +82,11 @@ def test_competitors_press_less_than_solo(predictor, library):
 
 def test_explanation_adds_up_to_the_loss(predictor):
     """The parts of the explanation are the whole loss, and the carrier has the largest."""
-    found = predictor.predict("lpm", ["nat", "snort", "stats"])
-    explained = found.explanation
-    lost = found.solo_mpps - found.throughput_mpps
+    prediction = predictor.predict("lpm", ["nat", "snort", "stats"])
+    explained = prediction.explanation
+    lost = prediction.solo_mpps - prediction.throughput_mpps
     assert sum(explained.metrics.values()) + explained.unattributed_mpps == pytest.approx(lost)
-    name, share = found.carrier
+    name, share = prediction.carrier
     assert explained.metrics[name] == max(explained.metrics.values())
     assert share == pytest.approx(explained.metrics[name] / lost)
     assert predictor.predict("lpm", ["nat"], explain=False).explanation is None
@@ -153,9 +153,9 @@ def test_verdict_depends_on_what_was_measured(predictor):
         predictor.predict_vector("lpm", {"L2MISS": 150.0, "L3OCC": 5000.0, "READ": 20.0}).verdict is Verdict.SUPPORTED
     )
     far = {"L2MISS": 3000.0, "L3OCC": 5000.0, "READ": 20.0}
-    found = predictor.predict_vector("lpm", far)
-    assert found.verdict is Verdict.UNSUPPORTED
-    assert "L2MISS 3000 M/s" in found.reasons[0]
+    prediction = predictor.predict_vector("lpm", far)
+    assert prediction.verdict is Verdict.UNSUPPORTED
+    assert "L2MISS 3000 M/s" in prediction.reasons[0]
     with pytest.raises(UnsupportedPredictionError, match="L2MISS 3000") as raised:
         predictor.predict_vector("lpm", far, strict=True)
     assert raised.value.exit_code == 5
@@ -164,8 +164,10 @@ def test_verdict_depends_on_what_was_measured(predictor):
 def test_the_verdict_does_not_depend_on_the_model(library):
     """Whether a mix lies within what was profiled is not a matter of who predicts."""
     mix = ["nat", "snort", "stats"]
-    found = [Predictor(library, MACHINE, model).predict("lpm", mix) for model in ("slomo-xgb", "dobrescu", "none")]
-    assert len({(prediction.verdict, prediction.reasons) for prediction in found}) == 1
+    predictions = [
+        Predictor(library, MACHINE, model).predict("lpm", mix) for model in ("slomo-xgb", "dobrescu", "none")
+    ]
+    assert len({(prediction.verdict, prediction.reasons) for prediction in predictions}) == 1
 
 
 def test_missing_metric_is_not_zero(gap_library):
@@ -234,22 +236,22 @@ def test_batches_that_do_not_fit_are_refused(predictor):
 
 def test_prediction_has_the_stable_keys_and_survives_json(predictor):
     """A prediction written as JSON has the keys tools rely on and reads back equal."""
-    found = predictor.predict("lpm", ["nat", "snort"], 0.8)
-    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    prediction = predictor.predict("lpm", ["nat", "snort"], 0.8)
+    data = json.loads(json.dumps(prediction.to_dict(), allow_nan=False))
     keys = ("target", "competitors", "machine", "model", "solo_mpps", "throughput_mpps", "slowdown", "interval")
     assert {*keys, "coverage", "verdict", "carrier"} <= set(data)
     assert (data["target"], data["competitors"]) == ("lpm", ["nat", "snort"])
-    assert Prediction.from_dict(data) == found
+    assert Prediction.from_dict(data) == prediction
     with pytest.raises(ConfigurationError, match="schema version 0"):
         Prediction.from_dict({**data, "schema_version": 0})
 
 
 def test_notebook_view_shows_what_matters(predictor):
     """The notebook view gives throughput, slowdown, interval, verdict and carrier, with names escaped."""
-    found = predictor.predict("lpm", ["nat"])
-    shown = found._repr_html_()
-    assert f"{100 * found.slowdown:.1f} %" in shown
-    assert found.carrier[0] in shown
+    prediction = predictor.predict("lpm", ["nat"])
+    shown = prediction._repr_html_()
+    assert f"{100 * prediction.slowdown:.1f} %" in shown
+    assert prediction.carrier[0] in shown
     assert "supported" in shown
 
 
@@ -267,5 +269,7 @@ def test_saved_models_predict_the_same(library, tmp_path):
     plain = [replace(model, sensitivity={"dobrescu": model.sensitivity["dobrescu"]}) for model in models]
     kept = ModelLibrary(plain)
     again = ModelLibrary.load(kept.save(tmp_path / "models"))
-    before, after = (Predictor(found, MACHINE, "dobrescu").predict("lpm", ["nat", "snort"]) for found in (kept, again))
+    before, after = (
+        Predictor(stored, MACHINE, "dobrescu").predict("lpm", ["nat", "snort"]) for stored in (kept, again)
+    )
     assert before == after

@@ -103,8 +103,8 @@ MANNERS = st.tuples(METHODS, st.just("slomo-xgb")) | st.tuples(
 )
 
 
-def numbers(found):
-    return (found.throughput_mpps, *found.interval)
+def numbers(prediction):
+    return (prediction.throughput_mpps, *prediction.interval)
 
 
 def at_the_command_line(house, mix, method, model, coverage):
@@ -124,20 +124,20 @@ def test_every_door_gives_the_same_bits(house, mix, manner, coverage):
     """slomo.predict, Predictor, its batches, whole servers and the command line answer alike, verdict included."""
     method, model = manner
     how = {"method": method, "model": model, "coverage": coverage}
-    found = slomo.predict(mix[0], mix[1:], house.library, machine=MACHINE, **how)
+    prediction = slomo.predict(mix[0], mix[1:], house.library, machine=MACHINE, **how)
     predictor = Predictor(house.library, MACHINE, model, method=method)
     alone = predictor.predict(mix[0], mix[1:], coverage)
-    assert alone == found
+    assert alone == prediction
     other = [Workload("stats"), Workload("nat"), Workload("lpm")]  # whoever else is asked about changes nothing
     batch = predictor.predict_batch([other[0], mix[0]], [other[1:], mix[1:]], coverage)
-    assert (batch.throughput_mpps[1], batch.low_mpps[1], batch.high_mpps[1]) == numbers(found)
-    assert batch.solo_mpps[1] == found.solo_mpps
+    assert (batch.throughput_mpps[1], batch.low_mpps[1], batch.high_mpps[1]) == numbers(prediction)
+    assert batch.solo_mpps[1] == prediction.solo_mpps
     server = solve_server(house.library, mix, MACHINE, **how)
-    assert numbers(server.tenants[0]) == numbers(found)
-    assert (server.tenants[0].verdict, server.tenants[0].reasons) == (found.verdict, found.reasons)
+    assert numbers(server.tenants[0]) == numbers(prediction)
+    assert (server.tenants[0].verdict, server.tenants[0].reasons) == (prediction.verdict, prediction.reasons)
     told = at_the_command_line(house, mix, method, model, coverage)
-    assert (told["throughput_mpps"], *told["interval"]) == numbers(found)
-    assert (told["verdict"], told["model"]) == (str(found.verdict), found.model)
+    assert (told["throughput_mpps"], *told["interval"]) == numbers(prediction)
+    assert (told["verdict"], told["model"]) == (str(prediction.verdict), prediction.model)
 
 
 LOADED = [Workload("stats", traffic=Traffic(offered_mpps=0.4)), Workload("nat", traffic=Traffic(offered_mpps=9.0))]
@@ -148,11 +148,11 @@ LOADED = [Workload("stats", traffic=Traffic(offered_mpps=0.4)), Workload("nat", 
 def test_placement_says_what_prediction_says(house, mix, manner):
     """At any load, accelerators shared or not, placement starts from what `slomo.predict` says; bounds are its own."""
     method, model = manner
-    found = slomo.predict(mix[0], mix[1:], house.library, method=method, model=model)
+    prediction = slomo.predict(mix[0], mix[1:], house.library, method=method, model=model)
     estimates = ThroughputEstimates(house.library, model, confidence=0.95, method=method)
     mpps, bound, high = estimates.rates(MACHINE, [tuple(item.key for item in mix)], [1])[0][mix[0].key]
     offered = mix[0].traffic.offered_mpps or np.inf
-    assert (mpps, high) == (found.throughput_mpps, min(found.interval[1], offered))
+    assert (mpps, high) == (prediction.throughput_mpps, min(prediction.interval[1], offered))
     assert 0.0 <= bound <= mpps
 
 
@@ -161,17 +161,17 @@ def test_placement_says_what_prediction_says(house, mix, manner):
 def test_placement_and_evaluation_say_what_prediction_says(house, mix, manner):
     """Placement starts from the throughput of `slomo.predict`, bounds are its own; evaluation judges its numbers."""
     method, model = manner
-    found = slomo.predict(mix[0], mix[1:], house.library, method=method, model=model)
+    prediction = slomo.predict(mix[0], mix[1:], house.library, method=method, model=model)
     estimates = ThroughputEstimates(house.library, model, confidence=0.95, method=method)
     keys = tuple(sorted(item.key for item in mix))
     mpps, bound, high = estimates.rates(MACHINE, [keys], [1])[0][mix[0].key]
-    assert (mpps, high) == (numbers(found)[0], numbers(found)[2])
+    assert (mpps, high) == (numbers(prediction)[0], numbers(prediction)[2])
     assert 0.0 <= bound <= mpps
     name = "equilibrium" if method == "equilibrium" else model
     one_of_two = "equilibrium" if method == "equilibrium" else "composed"  # auto is none of an evaluation's names
-    asked = slomo.predict(mix[0], mix[1:], house.library, method=one_of_two, model=model)
+    as_evaluated = slomo.predict(mix[0], mix[1:], house.library, method=one_of_two, model=model)
     rows = evaluate(house.library, judged(mix), [name]).rows
-    assert (rows["predicted_mpps"][0], rows["low_mpps"][0], rows["high_mpps"][0]) == numbers(asked)
+    assert (rows["predicted_mpps"][0], rows["low_mpps"][0], rows["high_mpps"][0]) == numbers(as_evaluated)
 
 
 def judged(mix):
@@ -211,10 +211,10 @@ def test_the_order_of_those_who_share_an_accelerator_changes_no_bit(house):
 def test_what_was_not_profiled_is_marked_at_every_door(house):
     """Traffic between two profiles is interpolated, also by Predictor, and the verdict says so."""
     between = Workload("lpm", traffic=Traffic(flow_count=70_000))
-    for found in (
+    for prediction in (
         slomo.predict("stats", [between], house.library),
         Predictor(house.library, MACHINE).predict(between, ["stats"]),
         Predictor(house.library, MACHINE).predict(between.key, []),
     ):
-        assert str(found.verdict) == "extrapolated"
-        assert "interpolated between profiles" in found.reasons[0]
+        assert str(prediction.verdict) == "extrapolated"
+        assert "interpolated between profiles" in prediction.reasons[0]

@@ -38,20 +38,20 @@ def two_profiles(library):
 
 def test_profiled_traffic_is_used_as_it_is(library):
     """Traffic that was profiled needs nothing."""
-    found = at_traffic(library, lpm(offered_mpps=1.0))
-    assert (found.way, found.reasons) == ("profiled", ())
-    assert found.model is library.find("lpm", MACHINE)
+    adapted = at_traffic(library, lpm(offered_mpps=1.0))
+    assert (adapted.way, adapted.reasons) == ("profiled", ())
+    assert adapted.model is library.find("lpm", MACHINE)
 
 
 @pytest.mark.parametrize("flows", [80_000, 95_000, 120_000])
 def test_near_flow_counts_are_extrapolated(library, flows):
     """Within 20 % of the profiled flow count rates and occupancy follow the working set; the answer says how far."""
-    found = at_traffic(library, lpm(flow_count=flows))
+    adapted = at_traffic(library, lpm(flow_count=flows))
     solo = library.find("lpm", MACHINE).solo_vector
-    assert found.way == "extrapolated"
-    assert found.model.solo_vector["L2MISS"] == pytest.approx(solo["L2MISS"] * flows / 1e5)
-    assert found.model.solo_vector["L3OCC"] == pytest.approx(solo["L3OCC"] * flows / 1e5)
-    assert "reach 20 %" in found.reasons[0]
+    assert adapted.way == "extrapolated"
+    assert adapted.model.solo_vector["L2MISS"] == pytest.approx(solo["L2MISS"] * flows / 1e5)
+    assert adapted.model.solo_vector["L3OCC"] == pytest.approx(solo["L3OCC"] * flows / 1e5)
+    assert "reach 20 %" in adapted.reasons[0]
 
 
 def test_far_flow_counts_are_refused(library):
@@ -74,10 +74,10 @@ def test_unknown_functions_stay_unknown(library):
 
 def test_between_profiles_time_per_packet_is_interpolated(two_profiles):
     """Halfway between two flow counts, on a logarithmic scale, solo time per packet is halfway too."""
-    found = at_traffic(two_profiles, lpm(flow_count=316_228))
-    assert found.way == "interpolated"
-    assert 1.0 / found.model.solo_mpps == pytest.approx(0.5 * (1.0 / 5.0 + 1.0 / 2.5), rel=1e-4)
-    assert "between profiles at 100000 and 1e+06" in found.reasons[0]
+    adapted = at_traffic(two_profiles, lpm(flow_count=316_228))
+    assert adapted.way == "interpolated"
+    assert 1.0 / adapted.model.solo_mpps == pytest.approx(0.5 * (1.0 / 5.0 + 1.0 / 2.5), rel=1e-4)
+    assert "between profiles at 100000 and 1e+06" in adapted.reasons[0]
 
 
 def test_interpolation_meets_the_profiles_at_its_ends(two_profiles):
@@ -90,10 +90,10 @@ def test_interpolation_meets_the_profiles_at_its_ends(two_profiles):
 
 def test_the_verdict_says_what_was_done(library):
     """A whole-server prediction at other traffic is marked as extrapolated, with the reach."""
-    found = solve_server(library, [lpm(flow_count=110_000), "stats"], MACHINE, method="composed").tenants
-    assert found[0].verdict is Verdict.EXTRAPOLATED
-    assert "+10 % away" in found[0].reasons[0]
-    assert found[1].verdict is Verdict.EXTRAPOLATED  # what presses on it was not profiled either
+    tenants = solve_server(library, [lpm(flow_count=110_000), "stats"], MACHINE, method="composed").tenants
+    assert tenants[0].verdict is Verdict.EXTRAPOLATED
+    assert "+10 % away" in tenants[0].reasons[0]
+    assert tenants[1].verdict is Verdict.EXTRAPOLATED  # what presses on it was not profiled either
 
 
 def test_a_larger_working_set_loses_more(library):
@@ -130,10 +130,10 @@ def corners(library):
 
 def test_two_attributes_at_once_need_four_corners(corners):
     """In the middle of four profiles time per packet is their mean, and both interpolations are named."""
-    found = at_traffic(corners, lpm(packet_size_b=782, flow_count=316_228))
-    assert 1.0 / found.model.solo_mpps == pytest.approx((0.2 + 0.3 + 0.4 + 0.6) / 4.0, rel=1e-3)
-    assert found.way == "interpolated"
-    assert [reason.split()[0] for reason in found.reasons] == ["flow_count", "packet_size_b"]
+    adapted = at_traffic(corners, lpm(packet_size_b=782, flow_count=316_228))
+    assert 1.0 / adapted.model.solo_mpps == pytest.approx((0.2 + 0.3 + 0.4 + 0.6) / 4.0, rel=1e-3)
+    assert adapted.way == "interpolated"
+    assert [reason.split()[0] for reason in adapted.reasons] == ["flow_count", "packet_size_b"]
 
 
 def test_outside_the_corners_is_refused(corners):
@@ -153,11 +153,11 @@ def test_a_missing_corner_is_refused(library):
 def test_runs_alone_show_where_an_nf_slows_down(two_profiles):
     """Solo runs between two profiles say how far the way is, and are no profile themselves."""
     bend = lpm(flow_count=316_228)
-    known = two_profiles.merge(ModelLibrary([alone(two_profiles, bend)(5.0)]))
-    at_bend = at_traffic(known, bend)
+    with_bend = two_profiles.merge(ModelLibrary([alone(two_profiles, bend)(5.0)]))
+    at_bend = at_traffic(with_bend, bend)
     assert at_bend.way == "interpolated"
     assert at_bend.model.solo_mpps == pytest.approx(5.0)
-    half = at_traffic(known, lpm(flow_count=562_341))
+    half = at_traffic(with_bend, lpm(flow_count=562_341))
     assert 1.0 / half.model.solo_mpps == pytest.approx(0.5 * (1.0 / 5.0 + 1.0 / 2.5), rel=1e-3)
 
 
@@ -168,22 +168,22 @@ def test_runs_alone_show_where_an_nf_slows_down(two_profiles):
 def test_numeric_settings_are_interpolated(library, setting, low, high, middle):
     """Rule sets count by their logarithm, shares as they are."""
     ends = [profiled_as(library, Workload("lpm", {setting: value}), mpps) for value, mpps in ((low, 4.0), (high, 2.0))]
-    found = at_traffic(ModelLibrary(ends), Workload("lpm", {setting: middle}))
-    assert 1.0 / found.model.solo_mpps == pytest.approx(0.5 * (0.25 + 0.5))
-    assert found.reasons == (f"{setting} {middle:g} interpolated between profiles at {low:g} and {high:g}",)
+    adapted = at_traffic(ModelLibrary(ends), Workload("lpm", {setting: middle}))
+    assert 1.0 / adapted.model.solo_mpps == pytest.approx(0.5 * (0.25 + 0.5))
+    assert adapted.reasons == (f"{setting} {middle:g} interpolated between profiles at {low:g} and {high:g}",)
 
 
 def test_a_setting_and_flows_at_once(library):
     """A rule set between two sizes at a flow count between two: four corners answer."""
     grid = [(r, f) for r in (1_000, 100_000) for f in (10_000, 1_000_000)]
-    known = [
+    profiled = [
         profiled_as(library, Workload("lpm", {"rules": r}, Traffic(flow_count=f)), 1.0 / t)
         for (r, f), t in zip(grid, (0.2, 0.3, 0.4, 0.7), strict=True)
     ]
-    asked = Workload("lpm", {"rules": 10_000}, Traffic(flow_count=100_000))
-    found = at_traffic(ModelLibrary(known), asked)
-    assert 1.0 / found.model.solo_mpps == pytest.approx(0.4, rel=1e-6)
-    assert len(found.reasons) == 2
+    between = Workload("lpm", {"rules": 10_000}, Traffic(flow_count=100_000))
+    adapted = at_traffic(ModelLibrary(profiled), between)
+    assert 1.0 / adapted.model.solo_mpps == pytest.approx(0.4, rel=1e-6)
+    assert len(adapted.reasons) == 2
 
 
 @pytest.mark.parametrize("value", [100, 1_000_000])
@@ -204,8 +204,8 @@ def test_settings_that_are_texts_must_agree(library):
 def test_a_default_may_be_spelled_out(library):
     """A setting at its default is the workload without it."""
     router = replace(library.find("lpm", MACHINE), workload=Workload("ip-router"))
-    found = at_traffic(ModelLibrary([router]), Workload("ip-router", {"routes": 131_072}))
-    assert (found.way, found.model) == ("profiled", router)
+    adapted = at_traffic(ModelLibrary([router]), Workload("ip-router", {"routes": 131_072}))
+    assert (adapted.way, adapted.model) == ("profiled", router)
 
 
 def test_the_monotone_cubic_is_fritsch_and_carlsons():
@@ -215,9 +215,9 @@ def test_the_monotone_cubic_is_fritsch_and_carlsons():
     generator = np.random.default_rng(3)
     for points in (2, 3, 4, 7):
         at, values = np.cumsum(generator.uniform(0.2, 2.0, points)), generator.normal(size=(20, points))
-        for asked in generator.uniform(at[0], at[-1], 10):
-            wanted = PchipInterpolator(at, values, axis=1)(asked)
-            assert monotone_cubic(at, values, asked) == pytest.approx(wanted, abs=1e-12)
+        for destination in generator.uniform(at[0], at[-1], 10):
+            wanted = PchipInterpolator(at, values, axis=1)(destination)
+            assert monotone_cubic(at, values, destination) == pytest.approx(wanted, abs=1e-12)
 
 
 def test_what_pressure_adds_is_bent_where_the_profiles_bend(library):
@@ -228,9 +228,9 @@ def test_what_pressure_adds_is_bent_where_the_profiles_bend(library):
         model = profiled_as(library, lpm(flow_count=flows), 5.0)
         family = replace(model.sensitivity["slomo-xgb"], slopes=(slope, 0.0, 0.0))
         made.append(replace(model, sensitivity={"slomo-xgb": family}))
-    asked, pressure = lpm(flow_count=316_228), np.array([[200.0, 0.0, 0.0]])
-    bent = at_traffic(ModelLibrary(made), asked).model.sensitivity["slomo-xgb"].predict_mpps(pressure)
-    ends = at_traffic(ModelLibrary(made[1:]), asked).model.sensitivity["slomo-xgb"].predict_mpps(pressure)
+    between, pressure = lpm(flow_count=316_228), np.array([[200.0, 0.0, 0.0]])
+    bent = at_traffic(ModelLibrary(made), between).model.sensitivity["slomo-xgb"].predict_mpps(pressure)
+    ends = at_traffic(ModelLibrary(made[1:]), between).model.sensitivity["slomo-xgb"].predict_mpps(pressure)
     assert ends < bent < 5.0
 
 
@@ -248,8 +248,8 @@ def test_traffic_that_a_table_varied_over_is_honoured_or_refused(library):
     line = LinearSensitivity("slomo-xgb", ("traffic.flow_count",), "pressure", 5.0, -1e-5)
     table = replace(model, sensitivity={"slomo-xgb": line}, traffic={"traffic.flow_count": 100_000.0})
     predictor = Predictor(library.merge(ModelLibrary([table])), MACHINE)
-    asked = [predictor.predict(name, ["nat"]) for name in ("lpm", "lpm@64B,200000f")]
-    assert [found.throughput_mpps for found in asked] == [4.0, 3.0]
-    assert asked[1].target.traffic.flow_count == 200_000
+    predictions = [predictor.predict(name, ["nat"]) for name in ("lpm", "lpm@64B,200000f")]
+    assert [prediction.throughput_mpps for prediction in predictions] == [4.0, 3.0]
+    assert predictions[1].target.traffic.flow_count == 200_000
     with pytest.raises(UnsupportedPredictionError, match="does not read packet_size_b"):
         predictor.predict("lpm@1500B,100000f", ["nat"])

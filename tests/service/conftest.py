@@ -115,8 +115,10 @@ def served(models_folder: Path) -> Iterator[Running]:
             names = [f"rack{1 + number // 10}-s{number % 10}" for number in range(30)]
             rows = [{"name": name, "machine": "e5-2620v4"} for name in names]
             line.post("/v1/cluster/servers", json={"servers": rows})
-            asked = [{"id": f"r{n}", "nf": ("lpm", "nat", "ids")[n % 3], "slo": {"min_share": 0.8}} for n in range(20)]
-            assert line.post("/v1/place", json={"requests": asked}).status_code == 200
+            requests = [
+                {"id": f"r{n}", "nf": ("lpm", "nat", "ids")[n % 3], "slo": {"min_share": 0.8}} for n in range(20)
+            ]
+            assert line.post("/v1/place", json={"requests": requests}).status_code == 200
             seen = [{"target": "lpm", "competitors": ["nat"], "throughput_mpps": 4.0 + 0.01 * n} for n in range(30)]
             assert line.post("/v1/observations", json={"observations": seen}).json()["kept"] == 30
         yield service

@@ -21,18 +21,18 @@ DASHBOARD = json.loads((DEPLOY / "grafana/slomo.json").read_text(encoding="utf-8
 
 def promtool() -> str:
     """Return Prometheus' tool, or skip."""
-    found = shutil.which("promtool")
-    if found is None:
+    program = shutil.which("promtool")
+    if program is None:
         pytest.skip("no promtool here: apt-get install prometheus")
-    return found
+    return program
 
 
 def used_metrics() -> set[str]:
     """Return the metrics that dashboard and rules ask for."""
     text = (DEPLOY / "prometheus/rules.yaml").read_text(encoding="utf-8")
-    asked = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
-    asked += [rule["expr"] for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
-    return {name for expression in asked for name in re.findall(r"slomo_\w+", expression)}
+    expressions = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+    expressions += [rule["expr"] for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+    return {name for expression in expressions for name in re.findall(r"slomo_\w+", expression)}
 
 
 @pytest.fixture
@@ -124,10 +124,10 @@ def test_chart_says_what_the_manifests_say() -> None:
         path, _, filters = match[1].strip().partition("|")
         if path.strip() == ".Release.Namespace":
             return "slomo"
-        found = values
+        default = values
         for part in path.strip().removeprefix(".Values.").split("."):
-            found = found[part]
-        return json.dumps(found) if filters or isinstance(found, bool) else str(found)
+            default = default[part]
+        return json.dumps(default) if filters or isinstance(default, bool) else str(default)
 
     rendered = list(yaml.safe_load_all(re.sub(r"\{\{(.*?)\}\}", filled, text)))
     for made, shipped in zip(rendered, MANIFESTS, strict=True):

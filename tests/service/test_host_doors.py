@@ -160,10 +160,10 @@ def test_outcomes_correct_what_is_placed_and_scheduled(start: Started) -> None:
     notes = {"slomo.io/nf": "lpm", "slomo.io/min-share": "0.97"}
 
     def ask() -> tuple[Any, Any]:
-        asked = {"requests": [{"id": "a", "nf": "lpm", "slo": {"min_share": 0.97}}], "what_if": True}
+        placement = {"requests": [{"id": "a", "nf": "lpm", "slo": {"min_share": 0.97}}], "what_if": True}
         pod = {"metadata": {"name": "p", "uid": "u", "annotations": notes}}
         passed = client.post("/scheduler/filter", json={"Pod": pod, "Nodes": {"items": [node]}, "NodeNames": None})
-        return client.post("/v1/place", json=asked).json()["decisions"][0], passed.json()["Nodes"]["items"]
+        return client.post("/v1/place", json=placement).json()["decisions"][0], passed.json()["Nodes"]["items"]
 
     before, passed = ask()
     alone = client.post("/v1/predict", json={"target": "lpm"}).json()["throughput_mpps"]
@@ -177,21 +177,21 @@ def test_outcomes_correct_what_is_placed_and_scheduled(start: Started) -> None:
 
 def test_outcomes_correct_predictions_within_a_bound(start: Started) -> None:
     """With correction on, predictions follow what is seen, at most ten per cent; without, they stay."""
-    asked = {"target": "lpm", "competitors": ["nat"]}
+    question = {"target": "lpm", "competitors": ["nat"]}
     corrected, plain = start(correct=True), start()
-    before = corrected.post("/v1/predict", json=asked).json()
+    before = corrected.post("/v1/predict", json=question).json()
     for client in (corrected, plain):
-        seen = [{**asked, "throughput_mpps": 0.95 * before["throughput_mpps"]}] * 30
+        seen = [{**question, "throughput_mpps": 0.95 * before["throughput_mpps"]}] * 30
         assert client.post("/v1/observations", json={"observations": seen}).status_code == 200
-    after = corrected.post("/v1/predict", json=asked).json()
+    after = corrected.post("/v1/predict", json=question).json()
     columns = corrected.post("/v1/predict/batch", json={"targets": ["lpm", "nat"], "mixes": [["nat"], []]}).json()
 
     assert after["correction"] == pytest.approx(0.95, abs=1e-6)
     assert after["throughput_mpps"] == pytest.approx(0.95 * before["throughput_mpps"])
     assert columns["throughput_mpps"][0] == pytest.approx(after["throughput_mpps"])
     assert columns["correction"][1] == 1.0
-    assert plain.post("/v1/predict", json=asked).json()["throughput_mpps"] == before["throughput_mpps"]
-    far = [{**asked, "throughput_mpps": 0.5 * before["throughput_mpps"]}] * 40
+    assert plain.post("/v1/predict", json=question).json()["throughput_mpps"] == before["throughput_mpps"]
+    far = [{**question, "throughput_mpps": 0.5 * before["throughput_mpps"]}] * 40
     corrected.post("/v1/observations", json={"observations": far})
-    assert corrected.post("/v1/predict", json=asked).json()["correction"] == pytest.approx(0.9)
+    assert corrected.post("/v1/predict", json=question).json()["correction"] == pytest.approx(0.9)
     assert corrected.get("/v1/drift").json()["refit_asked"][0]["machine"] == before["machine"]

@@ -60,7 +60,7 @@ def is_elsewhere(expression: str) -> bool:
     return any(name in expression for name in ELSEWHERE)
 
 
-def asked(prometheus: str, expression: str) -> list[object]:
+def samples_of(prometheus: str, expression: str) -> list[object]:
     """Return what Prometheus answers to a query."""
     answer = httpx.get(f"{prometheus}/api/v1/query", params={"query": expression}, timeout=10.0).json()
     assert answer["status"] == "success", answer
@@ -90,7 +90,7 @@ def test_prometheus_scrapes_and_the_dashboard_has_data(served: Running, promethe
         used(served)
         time.sleep(1.0)
         try:
-            empty = {text for text in empty if not asked(prometheus, text)}
+            empty = {text for text in empty if not samples_of(prometheus, text)}
         except httpx.HTTPError:
             continue
     health = httpx.get(f"{prometheus}/api/v1/targets", timeout=10.0).json()["data"]["activeTargets"]
@@ -131,12 +131,12 @@ def test_mutual_tls_lets_in_who_has_a_certificate(
                for word in (f"--{name}", authority / file)]  # fmt: skip
     service = run_service(models_folder, *options)
     stranger = ssl.create_default_context(cafile=str(authority / "ca.crt"))
-    known = ssl.create_default_context(cafile=str(authority / "ca.crt"))
-    known.load_cert_chain(authority / "client.crt", authority / "client.key")
+    acquainted = ssl.create_default_context(cafile=str(authority / "ca.crt"))
+    acquainted.load_cert_chain(authority / "client.crt", authority / "client.key")
 
     assert service.url.startswith("https://")
     body = {"servers": [{"name": "s", "machine": "e5-2620v4"}]}
-    assert httpx.post(f"{service.url}/v1/cluster/servers", json=body, verify=known).status_code == 201
+    assert httpx.post(f"{service.url}/v1/cluster/servers", json=body, verify=acquainted).status_code == 201
     with pytest.raises(httpx.TransportError):
         httpx.get(f"{service.url}/healthz", verify=stranger)
     with pytest.raises(httpx.ConnectError):

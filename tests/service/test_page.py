@@ -21,15 +21,15 @@ class Elements(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
 
     def all(self, *tags: str) -> list[dict[str, str | None]]:
         """Return the attributes of all elements of these names."""
-        return [attributes for tag, attributes in self.found if tag in tags]
+        return [attributes for tag, attributes in self.elements if tag in tags]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -42,7 +42,7 @@ def test_pages_need_nothing_from_elsewhere(client: TestClient, path: str) -> Non
     assert answer.status_code == 200
     assert all(address and address[0] in "/#" and not address.startswith("//") for address in addresses)
     assert not page.all("style")
-    assert not [item for _, item in page.found if "style" in item or any(key.startswith("on") for key in item)]
+    assert not [item for _, item in page.elements if "style" in item or any(key.startswith("on") for key in item)]
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
@@ -50,7 +50,7 @@ def test_pages_need_nothing_from_elsewhere(client: TestClient, path: str) -> Non
 def test_controls_have_names_and_ids_are_given_once(client: TestClient, path: str) -> None:
     """What a screen reader needs: language, title, one h1, labels for all controls, unique ids, captions."""
     page = Elements(client.get(path).text)
-    ids = [item["id"] for _, item in page.found if "id" in item]
+    ids = [item["id"] for _, item in page.elements if "id" in item]
     labelled = {item.get("for") for item in page.all("label")}
     controls = [item for item in page.all("input", "select") if item.get("type") != "hidden"]
 

@@ -16,10 +16,10 @@ def test_more_settings_make_a_better_model(toy_profile: ProfileDataset) -> None:
     frame = toy_profile.frame
     rows = frame[(frame["target"] == LPM) & (frame["plan"] != "mix")]
     few = ProfileDataset(rows.iloc[::5].reset_index(drop=True), {})
-    found = [assess(dataset, LPM) for dataset in (few, toy_profile)]
-    assert found[1].error < found[0].error
-    assert found[1].uncertainty < found[0].uncertainty
-    assert found[0].rows < found[1].rows == 96
+    assessments = [assess(dataset, LPM) for dataset in (few, toy_profile)]
+    assert assessments[1].error < assessments[0].error
+    assert assessments[1].uncertainty < assessments[0].uncertainty
+    assert assessments[0].rows < assessments[1].rows == 96
 
 
 def test_intervals_widen_with_the_coverage_promised(toy_profile: ProfileDataset) -> None:
@@ -39,8 +39,8 @@ def test_what_cannot_be_judged_is_said(toy_profile: ProfileDataset) -> None:
 
 def test_members_disagree_where_nothing_was_measured() -> None:
     """A committee disagrees more in a steep gap between two measured settings than beside one of them."""
-    known = np.array([[0.0], [0.05], [0.1], [0.15], [0.85], [0.9], [0.95], [1.0]])
-    committee = fit_committee(known, (known[:, 0] < 0.5).astype(float), seed=1)
+    settings = np.array([[0.0], [0.05], [0.1], [0.15], [0.85], [0.9], [0.95], [1.0]])
+    committee = fit_committee(settings, (settings[:, 0] < 0.5).astype(float), seed=1)
     spread = committee.spread(np.array([[0.02], [0.5]]))
     assert spread[1] >= spread[0]
     assert committee.mean(np.array([[0.02]]))[0] > committee.mean(np.array([[0.98]]))[0]
@@ -49,8 +49,8 @@ def test_members_disagree_where_nothing_was_measured() -> None:
 def test_a_committee_is_the_same_for_the_same_seed() -> None:
     """The same settings and seed give the same committee; fewer than two members or rows are refused."""
     generator = np.random.default_rng(2)
-    known = generator.random((20, 3))
-    first, second = (fit_committee(known, 1.0 - known.mean(axis=1), seed=3).spread(known) for _ in range(2))
+    settings = generator.random((20, 3))
+    first, second = (fit_committee(settings, 1.0 - settings.mean(axis=1), seed=3).spread(settings) for _ in range(2))
     assert (first == second).all()
     with pytest.raises(InvalidValueError, match="committee"):
-        fit_committee(known[:1], np.ones(1), seed=0)
+        fit_committee(settings[:1], np.ones(1), seed=0)

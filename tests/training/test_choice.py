@@ -33,9 +33,9 @@ def test_the_default_answers_as_the_chosen_family(trained, tmp_path) -> None:
     for library in (trained, loaded):
         (machine, key), model = next(iter(library.items()))
         others = [workload.key for workload in Predictor(library, machine).workloads[:2]]
-        found = Predictor(library, machine, method="composed").predict(key, others)
+        default = Predictor(library, machine, method="composed").predict(key, others)
         named = Predictor(library, machine, model.chosen, method="composed").predict(key, others)
-        assert (found.throughput_mpps, found.interval, found.model) == (
+        assert (default.throughput_mpps, default.interval, default.model) == (
             named.throughput_mpps,
             named.interval,
             model.chosen,

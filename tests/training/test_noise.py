@@ -137,7 +137,7 @@ def test_luck_is_told_from_skill() -> None:
 
                 def fit(seen, family=family, names=names, data=data, measured=measured):
                     model = family.fit(names, data[seen], measured[seen], solo_mpps=4.0, seed=0)
-                    return lambda asked: model.predict_mpps(data[asked])
+                    return lambda left_out: model.predict_mpps(data[left_out])
 
                 guesses[name] = held_out(fit, folds(np.arange(len(vectors)), 0))
             gain = against_mean(measured, guesses, 4.0, None)["slomo-additive"]

@@ -25,26 +25,26 @@ def solved(models, mixes) -> tuple[Joint, np.ndarray, np.ndarray]:
 
 def test_whole_servers_of_unseen_mixes_are_predicted_closely(models, toy_mixes):
     """On mixes never seen the mean error of throughput at the fixed point is below 3 %."""
-    found, _, measured = solved(models, toy_mixes)
-    assert found.converged.all()
-    assert np.mean(np.abs(found.throughput_mpps[:, 0] - measured) / measured) < 0.03
+    joint, _, measured = solved(models, toy_mixes)
+    assert joint.converged.all()
+    assert np.mean(np.abs(joint.throughput_mpps[:, 0] - measured) / measured) < 0.03
 
 
 def test_vectors_of_whole_servers_are_predicted_closely(models, toy_mixes):
     """Accesses and occupancy of every NF are within 10 % (median) of what it did beside the others."""
-    found, members, _ = solved(models, toy_mixes)
+    joint, members, _ = solved(models, toy_mixes)
     names = ("L2MISS", "L3OCC", "READ")
-    vectors = joint_vectors(models, members, found, names)[:, 0]
+    vectors = joint_vectors(models, members, joint, names)[:, 0]
     measured = toy_mixes.vectors("own", names).to_numpy()
     assert (np.median(np.abs(vectors - measured) / measured, axis=0) < 0.10).all()
 
 
 def test_intervals_hold_what_they_promise(models, toy_mixes):
     """Intervals calibrated on other mixes hold 90 % of new ones; of many that are equal to those, more."""
-    found, _, measured = solved(models, toy_mixes)
-    inside = (found.low_mpps[:, 0] <= measured) & (measured <= found.high_mpps[:, 0])
+    joint, _, measured = solved(models, toy_mixes)
+    inside = (joint.low_mpps[:, 0] <= measured) & (measured <= joint.high_mpps[:, 0])
     assert 0.87 <= inside.mean() <= 0.99
-    assert np.median(found.high_mpps[:, 0] - found.low_mpps[:, 0]) < 0.1 * np.median(measured)
+    assert np.median(joint.high_mpps[:, 0] - joint.low_mpps[:, 0]) < 0.1 * np.median(measured)
     assert all(model.response.calibration.source == "mixes" for model in models)
 
 

@@ -204,8 +204,8 @@ class PoolManager:
         """
         request = parse_request({"core_ids": ["0"], **data}, self.configuration)
         score = self._score(request)
-        asked = [int(data["cache_id"])] if "cache_id" in data else list(self.caches)
-        return {"score": {"l3": {str(cache): score for cache in asked}}}
+        cache_ids = [int(data["cache_id"])] if "cache_id" in data else list(self.caches)
+        return {"score": {"l3": {str(cache): score for cache in cache_ids}}}
 
     def _score(self, request: PoolRequest) -> int:
         try:
@@ -219,8 +219,8 @@ class PoolManager:
         return round(100 * mask.bit_count() / request.max_ways) if request.pool == "besteffort" else 100
 
     def _predicted(self, placed: Mapping[str, PoolWorkload]) -> int | None:
-        asked = placed["asked"].request
-        if self._estimator is None or asked.nf is None:
+        request = placed["asked"].request
+        if self._estimator is None or request.nf is None:
             return None
         shares = self._estimator(self._plan(placed), {key: workload.request for key, workload in placed.items()})
         own = shares.get("asked")

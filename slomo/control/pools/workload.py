@@ -63,14 +63,14 @@ class PoolWorkload:
 
     def setting(self, tenant: str) -> TenantSetting:
         """Return what the machine is to do for it, under a tenant's name."""
-        asked = self.request
-        bandwidth = asked.memory_bandwidth
+        request = self.request
+        bandwidth = request.memory_bandwidth
         return TenantSetting(
             tenant,
-            cores=asked.core_ids,
-            process_ids=asked.task_ids,
+            cores=request.core_ids,
+            process_ids=request.task_ids,
             llc_way_mask=self.mask,
-            memory_bandwidth=None if bandwidth is None else MemoryBandwidth(bandwidth, asked.bandwidth_unit),
+            memory_bandwidth=None if bandwidth is None else MemoryBandwidth(bandwidth, request.bandwidth_unit),
         )
 
 

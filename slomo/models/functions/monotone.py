@@ -125,8 +125,8 @@ def sigmoid(values: Floats) -> Floats:
     >>> sigmoid(np.array([-1000.0, 0.0, 1000.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    found: Floats = 0.5 * (1.0 + np.tanh(0.5 * values))
-    return found
+    sigmoids: Floats = 0.5 * (1.0 + np.tanh(0.5 * values))
+    return sigmoids
 
 
 def monotone_from_dict(data: Mapping[str, Any], composition: CompositionKind) -> MonotoneSensitivity:

@@ -216,7 +216,7 @@ def _waiting(
     """Return how long a packet of each NF waits [ns]: for rounds of full queues, and for others that happen by."""
     own = rate * service
     full = ~waits & (wanted > rate)
-    found = np.zeros(len(rate))
+    wait_ns = np.zeros(len(rate))
     for i in np.flatnonzero(waits):
         others = np.arange(len(rate)) != i
         # what an arriving request sees: its own NF is not being served then
@@ -230,10 +230,10 @@ def _waiting(
             idle = max(1.0 - float(own[by_chance].sum()), 0.1)
             length = float(service[others & full].sum()) / idle
             first = min(requests[i], 1.0) * _next_turn(float(core[i] / min(requests[i], 1.0)), length)
-            found[i] = first + max(requests[i] - 1.0, 0.0) * length
+            wait_ns[i] = first + max(requests[i] - 1.0, 0.0) * length
         else:
-            found[i] = requests[i] * passing[by_chance].sum()
-    return found
+            wait_ns[i] = requests[i] * passing[by_chance].sum()
+    return wait_ns
 
 
 def _next_turn(gap_ns: float, round_ns: float) -> float:

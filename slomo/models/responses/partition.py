@@ -132,8 +132,8 @@ class PartitionResponse:
     def with_remote(self, throughput_mpps: float, remote_ns: float) -> "PartitionResponse":
         """Return it with what was seen alone while memory was on another node, `remote_ns` further away."""
         start, slope, _ = self.line(self.ways[-1])
-        known = start + slope * (self.idle_ns + remote_ns) * 1e-3
-        return replace(self, remote_us=max(0.0, 1.0 / throughput_mpps - known))
+        explained_us = start + slope * (self.idle_ns + remote_ns) * 1e-3
+        return replace(self, remote_us=max(0.0, 1.0 / throughput_mpps - explained_us))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "PartitionResponse":

@@ -212,9 +212,9 @@ def _trees(data: Mapping[str, Any], source: str | None) -> TreeSensitivity:
     if response not in ("throughput", "relative throughput"):
         raise ConfigurationError(f"model '{data.get('name')}': unknown response '{response}'")
     ensemble = plain_from_dict(data["trees"], len(names)) if source is None else xgboost_from_json(source, len(names))
-    known: Response = response  # type: ignore[assignment]
+    checked_response: Response = response  # type: ignore[assignment]
     solo = finite(data, "solo_mpps")
-    return TreeSensitivity(text(data, "name"), names, _composition(data), ensemble, known, solo, source)
+    return TreeSensitivity(text(data, "name"), names, _composition(data), ensemble, checked_response, solo, source)
 
 
 def _linear(data: Mapping[str, Any], _: str | None) -> LinearSensitivity:

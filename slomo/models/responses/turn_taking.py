@@ -104,12 +104,12 @@ def in_step_mpps(core: Floats, service: Floats, requests: Floats, waits: Sequenc
         for i in range(len(core))
     ]
     order = sorted(range(len(kinds)), key=lambda i: kinds[i])
-    found = dict(zip(order, played_mpps([Player(*kinds[i]) for i in order]), strict=True))
+    played = dict(zip(order, played_mpps([Player(*kinds[i]) for i in order]), strict=True))
     answer = core.copy()
     for i, (own_core, own_service, own_requests, waiting, slowest) in enumerate(kinds):
         demand = own_service * own_requests
         alone = own_core + demand if waiting else max(own_core, demand)
-        same = [found[j] for j in range(len(kinds)) if kinds[j] == kinds[i]]
+        same = [played[j] for j in range(len(kinds)) if kinds[j] == kinds[i]]
         answer[i] = min(sum(same) / len(same), 1e3 / max(alone, slowest))
     used = float((answer * service * requests).sum()) / 1e3
     return answer / max(used, 1.0)

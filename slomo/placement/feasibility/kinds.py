@@ -71,8 +71,8 @@ class Kinds:
 
     def factors_of(self, who: Numbers, factors: Mapping[str, float]) -> Floats:
         """Return what predictions of each place are multiplied by, given workload -> factor; 1 for all others."""
-        known = [factors.get(model.workload.key, 1.0) for model in self.models]
-        return np.array([*known, 1.0])[who]
+        model_factors = [factors.get(model.workload.key, 1.0) for model in self.models]
+        return np.array([*model_factors, 1.0])[who]
 
     def calibrations(self, jointly: bool, model: str) -> list[ConformalCalibration]:
         """Return the signed errors of each model's predictions."""

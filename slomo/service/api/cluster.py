@@ -35,9 +35,9 @@ def as_request(body: PlacementRequest) -> Request:
 
 async def place(service: "Service", call: Call) -> Answer:
     """Place requests, or say what would be decided."""
-    asked: Placement = call.body
-    requests = [as_request(item) for item in asked.requests]
-    if asked.what_if:
+    placement: Placement = call.body
+    requests = [as_request(item) for item in placement.requests]
+    if placement.what_if:
         return Answer(await service.aside(lambda: _what_if(service, requests)))
     if "respond-async" in call.headers.get("prefer", ""):
         return await _place_later(service, call, requests)

@@ -22,17 +22,17 @@ async def show(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - ever
 
 async def enforce(service: "Service", call: Call) -> Answer:
     """Make the host as planned; the receipt is on the disk before each change."""
-    asked: Enforcement = call.body
+    enforcement: Enforcement = call.body
     service.host.enforcing  # noqa: B018 - refuses before anything is read
-    plan = _plan(asked.plan)
+    plan = _plan(enforcement.plan)
 
     def run() -> Answer:
         return service.clerk.perform(
-            call, lambda _: (service.host.enforce(plan, what_if=asked.what_if), 200), "POST /v1/enforce"
+            call, lambda _: (service.host.enforce(plan, what_if=enforcement.what_if), 200), "POST /v1/enforce"
         )
 
     answer = await service.writing(run)
-    if not asked.what_if:
+    if not enforcement.what_if:
         service.metrics.actions.add(("enforce",))
     return answer
 
@@ -61,8 +61,8 @@ async def undo(service: "Service", call: Call) -> Answer:
 async def control(service: "Service", call: Call) -> Answer:
     """Run a control loop as a job."""
     _require_control(service)
-    asked: ControlBody = call.body
-    document = {key: value for key, value in msgspec.to_builtins(asked).items() if value is not None}
+    body: ControlBody = call.body
+    document = {key: value for key, value in msgspec.to_builtins(body).items() if value is not None}
     job = await run_as_job(service.jobs, service.settings.receipts, document, call.headers.get("idempotency-key"))
     return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
 

@@ -21,16 +21,16 @@ async def models(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - ev
 def _models(answers: Any) -> dict[str, Any]:
     rows = []
     for machine, key in answers.library:
-        found = answers.library[machine, key]
+        model = answers.library[machine, key]
         rows.append(
             {
                 "machine": machine,
                 "workload": key,
-                "nf": found.workload.nf,
-                "solo_mpps": found.solo_mpps,
-                "families": sorted(found.sensitivity),
-                "equilibrium": found.response is not None,
-                "latency": found.latency is not None,
+                "nf": model.workload.nf,
+                "solo_mpps": model.solo_mpps,
+                "families": sorted(model.sensitivity),
+                "equilibrium": model.response is not None,
+                "latency": model.latency is not None,
             }
         )
     return {"fingerprint": answers.fingerprint, "models": rows}
@@ -38,8 +38,8 @@ def _models(answers: Any) -> dict[str, Any]:
 
 async def machines(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     """List machine types."""
-    known = set(service.shelf.answers.library.machines)
-    rows = [{"name": name, "has_models": name in known} for name in sorted({*machine_names(), *known})]
+    modelled = set(service.shelf.answers.library.machines)
+    rows = [{"name": name, "has_models": name in modelled} for name in sorted({*machine_names(), *modelled})]
     return Answer({"machines": rows})
 
 
@@ -53,9 +53,9 @@ async def machine(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 async def network_functions(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     """List network functions."""
-    known = {service.shelf.answers.library[key].workload.nf for key in service.shelf.answers.library}
-    names = sorted({*network_function_names(), *known})
-    return Answer({"nfs": [{"name": name, "has_models": name in known} for name in names]})
+    modelled = {service.shelf.answers.library[key].workload.nf for key in service.shelf.answers.library}
+    names = sorted({*network_function_names(), *modelled})
+    return Answer({"nfs": [{"name": name, "has_models": name in modelled} for name in names]})
 
 
 async def network_function(service: "Service", call: Call) -> Answer:

@@ -51,8 +51,8 @@ def _caches(service: "Service", call: Call) -> dict[str, Any]:
 
 async def policy(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     """Show the policies."""
-    known = service.host.pools.configuration.policies
-    rows = {name: {"cache": {"max": str(p.max_ways), "min": str(p.min_ways)}} for name, p in known.items()}
+    policies = service.host.pools.configuration.policies
+    rows = {name: {"cache": {"max": str(p.max_ways), "min": str(p.min_ways)}} for name, p in policies.items()}
     return Answer(rows)
 
 

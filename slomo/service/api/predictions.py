@@ -47,18 +47,18 @@ def _corrected(service: "Service", document: dict[str, Any], target: str) -> dic
 
 async def predict_many(service: "Service", call: Call) -> Answer:
     """Answer many questions as columns, in a thread."""
-    asked: Questions = call.body
-    if len(asked.targets) > service.settings.batch_limit:
+    questions: Questions = call.body
+    if len(questions.targets) > service.settings.batch_limit:
         raise Problem(
-            413, f"{len(asked.targets)} questions, at most {service.settings.batch_limit} are answered at once"
+            413, f"{len(questions.targets)} questions, at most {service.settings.batch_limit} are answered at once"
         )
     answers = service.shelf.answers
 
     def run() -> bytes:
-        columns = answers.columns(asked)
+        columns = answers.columns(questions)
         if _corrects(service):
-            known = {name: service.outcomes.factor(columns["machine"], name) for name in set(asked.targets)}
-            columns = corrected_columns(columns, [known[name] for name in asked.targets])
+            factors = {name: service.outcomes.factor(columns["machine"], name) for name in set(questions.targets)}
+            columns = corrected_columns(columns, [factors[name] for name in questions.targets])
         return msgspec.json.encode(columns)
 
     return Answer(await service.aside(run))
@@ -66,9 +66,9 @@ async def predict_many(service: "Service", call: Call) -> Answer:
 
 async def what_if(service: "Service", call: Call) -> Answer:
     """Say what everybody on a socket loses, and who costs whom how much."""
-    asked: WhatIf = call.body
+    question: WhatIf = call.body
     answers = service.shelf.answers
-    return Answer(await service.aside(lambda: together(answers, asked.tenants, asked.machine, asked.coverage)))
+    return Answer(await service.aside(lambda: together(answers, question.tenants, question.machine, question.coverage)))
 
 
 def together(
@@ -88,13 +88,13 @@ def together(
     alone = list(range(len(names)))
     whole = [predictor.predict(names[i], [names[j] for j in alone if j != i], coverage, explain=False) for i in alone]
     pairs = [(i, j) for i in alone for j in alone if i != j]
-    found = predictor.predict_batch(
+    without_one = predictor.predict_batch(
         [names[i] for i, _ in pairs],
         [[names[k] for k in alone if k not in (i, j)] for i, j in pairs],
         coverage,
     )
     costs = [[0.0] * len(alone) for _ in alone]
-    for (i, j), mpps in zip(pairs, found.throughput_mpps.tolist(), strict=True):
+    for (i, j), mpps in zip(pairs, without_one.throughput_mpps.tolist(), strict=True):
         costs[j][i] = max(mpps - whole[i].throughput_mpps, 0.0)
     return {
         "machine": whole[0].machine,
@@ -108,15 +108,15 @@ def together(
 MOST_TENANTS = 64
 
 
-def _tenant(found: "Prediction") -> dict[str, Any]:
+def _tenant(prediction: "Prediction") -> dict[str, Any]:
     return {
-        "target": label(found.target),
-        "solo_mpps": found.solo_mpps,
-        "throughput_mpps": found.throughput_mpps,
-        "slowdown": found.slowdown,
-        "interval": list(found.interval),
-        "verdict": str(found.verdict),
-        "reasons": list(found.reasons),
+        "target": label(prediction.target),
+        "solo_mpps": prediction.solo_mpps,
+        "throughput_mpps": prediction.throughput_mpps,
+        "slowdown": prediction.slowdown,
+        "interval": list(prediction.interval),
+        "verdict": str(prediction.verdict),
+        "reasons": list(prediction.reasons),
     }
 
 

@@ -47,10 +47,10 @@ async def prioritise_nodes(service: "Service", call: Call) -> Answer:
 
 async def explain(service: "Service", call: Call) -> Answer:
     """Show the numbers behind the last judgement of a pod."""
-    found = service.kubernetes.explain(call.path["pod"])
-    if found is None:
+    judgement = service.kubernetes.explain(call.path["pod"])
+    if judgement is None:
         raise Problem(404, "nothing was asked about this pod lately", hint="name it as name, namespace/name or uid")
-    return Answer(found)
+    return Answer(judgement)
 
 
 def _count(service: "Service", verb: str, code: str, begun: float) -> None:

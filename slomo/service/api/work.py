@@ -46,11 +46,11 @@ async def observe(service: "Service", call: Call) -> Answer:
 
         def write(connection: "sqlite3.Connection") -> tuple[dict[str, Any], int]:
             rows: list[dict[str, Any]] = []
-            for item, found in zip(body.observations, judged, strict=True):
-                if isinstance(found, SlomoError):
-                    rows.append({"target": item.target, "error": found.message, "hint": found.hint})
+            for item, judgement in zip(body.observations, judged, strict=True):
+                if isinstance(judgement, SlomoError):
+                    rows.append({"target": item.target, "error": judgement.message, "hint": judgement.hint})
                     continue
-                machine, target, predicted = found
+                machine, target, predicted = judgement
                 document = {name: getattr(item, name) for name in item.__struct_fields__}
                 journal.add_observation(connection, machine, target, document, predicted)
                 rows.append(outcomes.note(item, machine, target, predicted))

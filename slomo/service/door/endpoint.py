@@ -116,8 +116,8 @@ class Endpoint:
                 if repeated is not None:
                     return Answer(repeated)
                 body = self._decoders[operation.method].decode(raw) if operation.body is not None else None
-                asked = scope["query_string"]
-                query = dict(parse_qsl(asked.decode("latin-1"), max_num_fields=20)) if asked else {}
+                query_string = scope["query_string"]
+                query = dict(parse_qsl(query_string.decode("latin-1"), max_num_fields=20)) if query_string else {}
                 call = Call(scope.get("path_params", {}), query, headers, body, raw, *who)
                 if operation.writes:
                     check_origin(headers)

@@ -50,7 +50,7 @@ def document(operations: Sequence[Operation]) -> Document:
 
 
 def _operation(item: Operation) -> Document:
-    found: Document = {
+    described: Document = {
         "operationId": _name(item),
         "summary": item.summary,
         "tags": [item.tag],
@@ -58,11 +58,11 @@ def _operation(item: Operation) -> Document:
         "responses": {str(item.success): _success(item), **_problems(item)},
     }
     if item.scope != "open":
-        found["security"] = [{"token": []}, {}]
+        described["security"] = [{"token": []}, {}]
     if item.body is not None:
         schema = {"$ref": f"#/components/schemas/{item.body.__name__}"}
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    return found
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return described
 
 
 def _name(item: Operation) -> str:
@@ -71,22 +71,22 @@ def _name(item: Operation) -> str:
 
 def _parameters(item: Operation) -> list[Document]:
     text = {"type": "string"}
-    found: list[Document] = [
+    parameters: list[Document] = [
         {"name": name, "in": "path", "required": True, "schema": {**text, "minLength": 1}}
         for name in re.findall(r"{(\w+)(?::path)?}", item.path)
     ]
-    found += [
+    parameters += [
         {"name": name, "in": "query", "required": False, "description": what, "schema": text}
         for name, what in item.query.items()
     ]
     if item.writes:
-        found += [
+        parameters += [
             {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {**text, "maxLength": 200},
              "description": "A write with the same key happens once; the answer is the first one's."},
             {"name": "If-Match", "in": "header", "required": False, "schema": text,
              "description": "Entity tag of the cluster the decision was made on."},
         ]  # fmt: skip
-    return found
+    return parameters
 
 
 def _success(item: Operation) -> Document:

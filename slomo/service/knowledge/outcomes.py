@@ -49,8 +49,8 @@ class Outcomes:
         subject = self._library.find(item.target, item.machine)
         with self._lock:
             predictor = self._predictors.setdefault(subject.machine, Predictor(self._library, subject.machine))
-            found = predictor.predict(item.target, item.competitors, explain=False)
-        return subject.machine, subject.workload.key, found.throughput_mpps
+            prediction = predictor.predict(item.target, item.competitors, explain=False)
+        return subject.machine, subject.workload.key, prediction.throughput_mpps
 
     def note(self, item: Observation, machine: str, target: str, predicted_mpps: float) -> dict[str, Any]:
         """Take an outcome in; return what it says."""
@@ -108,10 +108,10 @@ class Outcomes:
         ]
         with self._lock:
             drift = {machine: monitor.report().to_dict() for machine, monitor in sorted(self._monitors.items())}
-        asked = [
+        refits = [
             dict(zip(("machine", "target"), name.split("\0"), strict=True)) for name in self._correction.refit_asked
         ]
-        return {"errors": rows, "drift": drift, "refit_asked": asked}
+        return {"errors": rows, "drift": drift, "refit_asked": refits}
 
     def _observed(self, machine: str, target: str, item: Observation) -> str | None:
         try:

@@ -76,7 +76,7 @@ class ServiceAnswers:
         self._restless: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._waiting: list[_Waiting] = []
         self.batches = 0
-        self.asked = 0
+        self.question_count = 0
 
     def kept(self, raw: bytes) -> bytes | None:
         """Return the answer to the same question asked before."""
@@ -99,7 +99,7 @@ class ServiceAnswers:
             loop.call_soon(self._flush)
         return await waiting.answer
 
-    def columns(self, asked: Questions) -> dict[str, Any]:
+    def columns(self, questions: Questions) -> dict[str, Any]:
         """Answer many mixes as columns.
 
         Raises
@@ -107,59 +107,64 @@ class ServiceAnswers:
         InvalidValueError, UnknownNameError
             As for `Predictor.predict_batch`.
         """
-        if len(asked.targets) != len(asked.mixes):
-            raise InvalidValueError(f"{len(asked.targets)} targets for {len(asked.mixes)} mixes, needed one per mix")
-        self.batches, self.asked = self.batches + 1, self.asked + len(asked.targets)
-        machine = self._machine(asked.machine)
-        named = {*asked.targets, *chain.from_iterable(asked.mixes)}
-        if asked.model != DEFAULT_MODEL or not machine.knows(named):
-            return self._columns_of_library(asked)
-        found = machine.solve(asked.targets, asked.mixes, asked.coverage)
-        joint = found.joint
+        if len(questions.targets) != len(questions.mixes):
+            raise InvalidValueError(
+                f"{len(questions.targets)} targets for {len(questions.mixes)} mixes, needed one per mix"
+            )
+        self.batches, self.question_count = self.batches + 1, self.question_count + len(questions.targets)
+        machine = self._machine(questions.machine)
+        named = {*questions.targets, *chain.from_iterable(questions.mixes)}
+        if questions.model != DEFAULT_MODEL or not machine.knows(named):
+            return self._columns_of_library(questions)
+        solved = machine.solve(questions.targets, questions.mixes, questions.coverage)
+        joint = solved.joint
         columns: dict[str, Any] = {
             "machine": machine.name,
             "model": NAME,
-            "coverage": asked.coverage,
-            "solo_mpps": found.solo_mpps.tolist(),
+            "coverage": questions.coverage,
+            "solo_mpps": solved.solo_mpps.tolist(),
             "throughput_mpps": joint.throughput_mpps[:, 0].tolist(),
             "low_mpps": joint.low_mpps[:, 0].tolist(),
             "high_mpps": joint.high_mpps[:, 0].tolist(),
-            "verdict": np.array(VERDICTS, dtype=object)[found.codes].tolist(),
+            "verdict": np.array(VERDICTS, dtype=object)[solved.codes].tolist(),
             "fingerprint": self.fingerprint,
         }
         restless = np.flatnonzero(~joint.converged).tolist()
         if restless:  # the library falls back for those alone
-            self._fall_back(asked, restless, columns)
+            self._fall_back(questions, restless, columns)
         return columns
 
-    def _fall_back(self, asked: Questions, rows: list[int], columns: dict[str, Any]) -> None:
+    def _fall_back(self, questions: Questions, rows: list[int], columns: dict[str, Any]) -> None:
         """Fill in rows that have no equilibrium, each distinct one asked of the library once."""
         names = ("throughput_mpps", "low_mpps", "high_mpps", "verdict")
-        keys = [(asked.machine, asked.coverage, asked.targets[row], *sorted(asked.mixes[row])) for row in rows]
-        known = {key: self._restless[key] for key in keys if key in self._restless}
-        missing = [key for key in dict.fromkeys(keys) if key not in known]
+        keys = [
+            (questions.machine, questions.coverage, questions.targets[row], *sorted(questions.mixes[row]))
+            for row in rows
+        ]
+        answered = {key: self._restless[key] for key in keys if key in self._restless}
+        missing = [key for key in dict.fromkeys(keys) if key not in answered]
         if missing:
             part = msgspec.structs.replace(
-                asked, targets=[key[2] for key in missing], mixes=[list(key[3:]) for key in missing]
+                questions, targets=[key[2] for key in missing], mixes=[list(key[3:]) for key in missing]
             )
             told = self._columns_of_library(part)
-            known.update(zip(missing, zip(*(told[name] for name in names), strict=True), strict=True))
+            answered.update(zip(missing, zip(*(told[name] for name in names), strict=True), strict=True))
             if len(self._restless) + len(missing) > MOST_KEPT:
                 self._restless.clear()
-            self._restless.update((key, known[key]) for key in missing)
+            self._restless.update((key, answered[key]) for key in missing)
         for row, key in zip(rows, keys, strict=True):
-            for name, value in zip(names, known[key], strict=True):
+            for name, value in zip(names, answered[key], strict=True):
                 columns[name][row] = value
 
-    def _columns_of_library(self, asked: Questions) -> dict[str, Any]:
+    def _columns_of_library(self, questions: Questions) -> dict[str, Any]:
         """Let the library answer; batches of its are not judged by what was profiled."""
-        predictor = Predictor(self.library, asked.machine, asked.model)
-        found = predictor.predict_batch(asked.targets, asked.mixes, asked.coverage)
+        predictor = Predictor(self.library, questions.machine, questions.model)
+        batch = predictor.predict_batch(questions.targets, questions.mixes, questions.coverage)
         numbers = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps")
         return {
-            **{name: getattr(found, name) for name in ("machine", "model", "coverage")},
-            **{name: getattr(found, name).tolist() for name in numbers},
-            "verdict": [None] * len(found),
+            **{name: getattr(batch, name) for name in ("machine", "model", "coverage")},
+            **{name: getattr(batch, name).tolist() for name in numbers},
+            "verdict": [None] * len(batch),
             "fingerprint": self.fingerprint,
         }
 
@@ -210,26 +215,28 @@ class ServiceAnswers:
         """Answer questions of one machine and coverage; one that cannot be answered spoils no other."""
         try:
             machine = self._machine(key[0])
-            found = machine.solve([q.target for q in questions], [q.competitors for q in questions], key[1])
+            solved = machine.solve([q.target for q in questions], [q.competitors for q in questions], key[1])
         except SlomoError as error:
             if len(questions) == 1:
                 return [error]
             return [self._together(key, [question])[0] for question in questions]
         except Exception as fault:  # a fault of ours is told to all of them, and ends nobody else's wait
             return [fault] * len(questions)
-        self.batches, self.asked = self.batches + 1, self.asked + len(questions)
-        return [self._answer(machine, found, row, question) for row, question in enumerate(questions)]
+        self.batches, self.question_count = self.batches + 1, self.question_count + len(questions)
+        return [self._answer(machine, solved, row, question) for row, question in enumerate(questions)]
 
     def _answer(
-        self, machine: "_PlainMachine", found: "_Solved", row: int, question: QuestionBody
+        self, machine: "_PlainMachine", solved: "_Solved", row: int, question: QuestionBody
     ) -> bytes | Exception:
-        strictly = question.strict and found.codes[row] == 2
-        if strictly or not found.joint.converged[row]:
+        strictly = question.strict and solved.codes[row] == 2
+        if strictly or not solved.joint.converged[row]:
             try:
                 return _encode({**self.of_library(question), "fingerprint": self.fingerprint})
             except SlomoError as error:
                 return error
-        return _encode({**machine.document(found, row), "coverage": question.coverage, "fingerprint": self.fingerprint})
+        return _encode(
+            {**machine.document(solved, row), "coverage": question.coverage, "fingerprint": self.fingerprint}
+        )
 
     def of_library(self, question: QuestionBody) -> dict[str, Any]:
         """Answer in any way the library can: loads, explanations, traffic never profiled.
@@ -239,7 +246,7 @@ class ServiceAnswers:
         SlomoError
             As the library says.
         """
-        found = predict(
+        prediction = predict(
             question.target,
             question.competitors,
             self.library,
@@ -251,7 +258,7 @@ class ServiceAnswers:
             coverage=question.coverage,
             explain=question.explain,
         )
-        document = found.to_dict()
+        document = prediction.to_dict()
         if not question.explain:
             document.update(composition=None)
         return document
@@ -325,10 +332,10 @@ class _PlainMachine:
         self._memo(coverage).solve(members)
         return time.perf_counter() - begun
 
-    def document(self, found: _Solved, row: int) -> dict[str, Any]:
+    def document(self, solved: _Solved, row: int) -> dict[str, Any]:
         """Return one prediction as the library writes it."""
-        members = [number for number in found.members[row].tolist() if number >= 0]
-        joint, code, solo = found.joint, int(found.codes[row]), float(found.solo_mpps[row])
+        members = [number for number in solved.members[row].tolist() if number >= 0]
+        joint, code, solo = solved.joint, int(solved.codes[row]), float(solved.solo_mpps[row])
         mpps = float(joint.throughput_mpps[row, 0])
         return {
             "schema_version": SCHEMA_VERSION,
@@ -350,9 +357,9 @@ class _PlainMachine:
         }
 
     def _number(self, name: str) -> int:
-        found = self._numbers.get(name)
-        if found is not None:
-            return found
+        kept_number = self._numbers.get(name)
+        if kept_number is not None:
+            return kept_number
         number = -1
         if not any(sign in name for sign in "@(:"):
             try:

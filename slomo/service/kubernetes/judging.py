@@ -101,26 +101,26 @@ class NodeJudge:
 
     def judge(self, need: PodNeed, uid: str, names: list[str], view: ClusterView) -> dict[str, Judged]:
         """Judge all candidates for a pod."""
-        found: dict[str, Judged] = {}
+        judged: dict[str, Judged] = {}
         new: dict[Host, dict[Signature, list[str]]] = {}
-        nodes, known = view.nodes, self._known_of(need)
+        nodes, remembered = view.nodes, self._known_of(need)
         for name in names:
             node = nodes.get(name)
             host = None if node is None else node.host
             if node is None or host is None:
-                found[name] = Judged(True, NO_MACHINE)
+                judged[name] = Judged(True, NO_MACHINE)
                 continue
             base = self._mix(name, node, host, without=uid)
-            answer = known.get((host, base))
+            answer = remembered.get((host, base))
             if answer is None:
                 new.setdefault(host, {}).setdefault(base, []).append(name)
             else:
-                found[name] = answer
+                judged[name] = answer
         for host, bases in new.items():
             for base, answer in zip(bases, self._judged(need, host, list(bases)), strict=True):
-                known[host, base] = answer
-                found.update(dict.fromkeys(bases[base], answer))
-        return found
+                remembered[host, base] = answer
+                judged.update(dict.fromkeys(bases[base], answer))
+        return judged
 
     def ahead(self, view: ClusterView) -> bool:
         """Judge every network function on one node that has changed, before a pod asks; say whether there was one."""

@@ -106,7 +106,7 @@ class KubernetesRoom:
         passed = [name for name in names if judged[name].ok]
         if len(passed) == 1:  # then prioritise is never called
             self.view.hold(pod.metadata.uid, need, passed[0])
-        return passed, {name: found.why for name, found in judged.items() if not found.ok}
+        return passed, {name: judgement.why for name, judgement in judged.items() if not judgement.ok}
 
     def prioritise(self, pod: Pod, names: list[str], nodes: dict[str, KubernetesNode]) -> list[dict[str, Any]]:
         """Score nodes: one alone is best, and is held for the pod until it is bound."""
@@ -114,7 +114,7 @@ class KubernetesRoom:
         if need is None:
             return [{"Host": name, "Score": 0} for name in names]
         judged = self._judged(pod, need, names)
-        ranks = {name: found.rank for name, found in judged.items() if found.is_judged and found.ok}
+        ranks = {name: judgement.rank for name, judgement in judged.items() if judgement.is_judged and judgement.ok}
         if not ranks:
             return [{"Host": name, "Score": 0} for name in names]
         best = max(ranks, key=lambda name: (ranks[name], name))
@@ -139,7 +139,7 @@ class KubernetesRoom:
         )
         if kept is None:
             return None
-        rows = [self._row(node, found) for node, found in kept["judged"].items()]
+        rows = [self._row(node, judgement) for node, judgement in kept["judged"].items()]
         return {key: kept[key] for key in ("pod", "uid", "nf", "passed_through")} | {"nodes": rows}
 
     def _ready(self, pod: Pod, nodes: dict[str, KubernetesNode]) -> PodNeed | None:
@@ -177,12 +177,17 @@ class KubernetesRoom:
         while len(self._said) > MOST_EXPLAINED:
             self._said.popitem(last=False)
 
-    def _row(self, node: str, found: Judged) -> dict[str, Any]:
-        row: dict[str, Any] = {"node": node, "ok": found.ok, "judged": found.is_judged, "reason": found.why or None}
-        if found.host is None or not found.is_judged:
+    def _row(self, node: str, judgement: Judged) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "node": node,
+            "ok": judgement.ok,
+            "judged": judgement.is_judged,
+            "reason": judgement.why or None,
+        }
+        if judgement.host is None or not judgement.is_judged:
             return row
-        verdict = self.judge.verdict(found.host, found.mix) if self._is_current(found) else None
-        row["machine"] = found.host.machine
+        verdict = self.judge.verdict(judgement.host, judgement.mix) if self._is_current(judgement) else None
+        row["machine"] = judgement.host.machine
         if verdict is None:
             return row
         row["headroom"] = verdict.headroom if math.isfinite(verdict.headroom) else None
@@ -194,5 +199,5 @@ class KubernetesRoom:
         row["unknown_tenants"] = self.judge.strangers(node, self.view)
         return row
 
-    def _is_current(self, found: Judged) -> bool:
-        return all(number < len(self.judge.pieces) for number in found.mix)
+    def _is_current(self, judgement: Judged) -> bool:
+        return all(number < len(self.judge.pieces) for number in judgement.mix)

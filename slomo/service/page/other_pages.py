@@ -30,8 +30,8 @@ def drift_content(report: dict[str, Any], history: dict[tuple[str, str], list[fl
         return tag("p", "No outcomes yet. POST them to /v1/observations, and they are compared here.", class_="lead")
     alarms = [
         tag("li", f"{machine}: {alarm['workload']} ({alarm['channel']})")
-        for machine, found in report["drift"].items()
-        for alarm in found["alarms"]
+        for machine, machine_report in report["drift"].items()
+        for alarm in machine_report["alarms"]
     ]
     rows = [
         [row["target"].split("@")[0], row["machine"], str(row["observations"]), number(row["ratio"]),

@@ -62,10 +62,10 @@ class Clerk:
         Problem
             409 while there is no cluster.
         """
-        found = self._placer
-        if found is None:
+        placer = self._placer
+        if placer is None:
             raise Problem(409, "there are no servers yet", hint="POST /v1/cluster/servers")
-        return found
+        return placer
 
     @property
     def placer_or_none(self) -> Placer | None:
@@ -191,25 +191,25 @@ class Clerk:
 
     def undo(self, connection: sqlite3.Connection, number: int, caller: str) -> tuple[dict[str, Any], int]:
         """Put back what a receipt's change had found; only where nobody has changed the same since."""
-        found = journal.receipt(connection, number)
-        if found is None:
+        receipt = journal.receipt(connection, number)
+        if receipt is None:
             raise Problem(404, f"there is no receipt {number}", hint="list /v1/receipts")
-        if found["undone_by"] is not None:
-            raise Problem(409, f"receipt {number} was undone by receipt {found['undone_by']}")
+        if receipt["undone_by"] is not None:
+            raise Problem(409, f"receipt {number} was undone by receipt {receipt['undone_by']}")
         placer = self.placer
         held = {item.id: placer.entry(item.id) for item in placer.requests}
-        moved = [name for name, entry in found["after"].items() if held.get(name) != entry]
+        moved = [name for name, entry in receipt["after"].items() if held.get(name) != entry]
         if moved:
             raise Problem(409, f"'{moved[0]}' has changed since receipt {number}", hint="undo the later receipt first")
-        wanted = {**held, **found["before"]}
+        wanted = {**held, **receipt["before"]}
         try:
             self._restore([entry for entry in wanted.values() if entry is not None])
         except SlomoError as error:
             self._restore([*held.values()])
             raise Problem(409, f"receipt {number} cannot be undone: {error.message}") from None
-        made = self._written(connection, f"undo {found['verb']}", caller, found["after"], found["before"])
+        made = self._written(connection, f"undo {receipt['verb']}", caller, receipt["after"], receipt["before"])
         journal.mark_undone(connection, number, made)
-        return {"undone": number, "receipt": made, "requests": sorted(found["before"])}, 200
+        return {"undone": number, "receipt": made, "requests": sorted(receipt["before"])}, 200
 
     def _written(
         self,

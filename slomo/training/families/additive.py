@@ -92,9 +92,9 @@ def _strength(scaled: Floats, y: Floats, weights: Floats, seed: int) -> float:
     for strength in STRENGTHS:
         total = 0.0
         for number, (gram, moment) in zip(numbers, parts, strict=True):
-            asked = fold == number
+            left_out = fold == number
             answer = _solved(whole[0] - gram, whole[1] - moment, strength)
-            total += float(weights[asked] @ np.square(design[asked] @ answer - y[asked]))
+            total += float(weights[left_out] @ np.square(design[left_out] @ answer - y[left_out]))
         errors.append(total)
     best = min(errors) * (1.0 + 1e-9)
     return max(strength for strength, error in zip(STRENGTHS, errors, strict=True) if error <= best)

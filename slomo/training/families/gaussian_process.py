@@ -89,10 +89,10 @@ class SmoothRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         count = points.shape[1]
         bounds = np.log([_SIGNAL, *[_LENGTH] * count, _NOISE])
         start = np.log([1.0, *[1.0] * count, 1e-2])
-        found = minimize(
+        optimum = minimize(
             _likelihood, start, args=(points, values), jac=True, method="L-BFGS-B", bounds=bounds, options=_EFFORT
         )
-        numbers = np.exp(found.x)
+        numbers = np.exp(optimum.x)
         length = np.ones(len(live))
         length[live] = numbers[1:-1]
         return float(numbers[0]), length, float(numbers[-1])

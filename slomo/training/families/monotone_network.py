@@ -122,8 +122,8 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         problem = _Problem(rows, (y - center) / spread, free, count, self.penalty)
         options = {"maxiter": self.steps, "maxcor": 20}
         numbers = minimize(problem, np.concatenate(start), jac=True, method="L-BFGS-B", options=options).x
-        found = problem.units(numbers)
-        return Units(found.slope, found.offset, found.height * spread, center + found.top * spread)
+        units = problem.units(numbers)
+        return Units(units.slope, units.offset, units.height * spread, center + units.top * spread)
 
     def predict(self, X: Any) -> Any:
         """Return the response for vectors `X`."""
@@ -169,13 +169,13 @@ class _Problem:
 
 
 def _softplus(values: Floats) -> Floats:
-    found: Floats = np.logaddexp(0.0, values)
-    return found
+    softened: Floats = np.logaddexp(0.0, values)
+    return softened
 
 
 def _softplus_inverse(values: Floats) -> Floats:
-    found: Floats = np.log(np.expm1(values))
-    return found
+    hardened: Floats = np.log(np.expm1(values))
+    return hardened
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,7 @@ def what_if(
     knowledge: PartitionKnowledge,
     mix: Sequence[str | Workload],
     machine: Machine,
-    asked: AskedPartition | None = None,
+    partition: AskedPartition | None = None,
     *,
     slo_share: Mapping[int, float] | None = None,
     with_advice: bool = False,
@@ -263,7 +263,7 @@ def what_if(
         Tenants.
     machine : Machine
         Where.
-    asked : AskedPartition, optional
+    partition : AskedPartition, optional
         Ways, throttles, cores, weights and memory nodes; nothing is divided if not given.
     slo_share : mapping of int to float, optional
         Tenant's place in the mix -> share of its solo throughput that was promised.
@@ -279,8 +279,8 @@ def what_if(
     """
     tenants = [parse_workload(item) if isinstance(item, str) else item for item in mix]
     names = [f"{number}:{tenant.nf}" for number, tenant in enumerate(tenants)]
-    asked = asked or AskedPartition()
-    settings = dict(zip(names, asked.settings(len(tenants), machine), strict=True))
+    partition = partition or AskedPartition()
+    settings = dict(zip(names, partition.settings(len(tenants), machine), strict=True))
     responses = {name: _response(knowledge, tenant) for name, tenant in zip(names, tenants, strict=True)}
     loads = {n: t.traffic.offered_mpps for n, t in zip(names, tenants, strict=True) if t.traffic.offered_mpps}
     situation = Situation(
@@ -290,7 +290,7 @@ def what_if(
         settings,
         {names[place]: share * responses[names[place]].solo_mpps for place, share in (slo_share or {}).items()},
         {name: float(load) for name, load in loads.items() if load is not None},
-        cores=dict(zip(names, asked.cores, strict=True)) if asked.cores else {},
+        cores=dict(zip(names, partition.cores, strict=True)) if partition.cores else {},
         remote_ns=machine.dram_remote_ns - machine.dram_local_ns,
     )
     width = knowledge.half_width()

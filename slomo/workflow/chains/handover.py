@@ -64,8 +64,8 @@ def _served(
     )
     line = ServiceChain("chain", tuple(stage.name for stage in stages), packet_size_b=size_b)
     system = ChainSystem(stages, (line,), machine=machine.name, queue_capacity=_RING, buffer_b=max(2048, size_b))
-    known = {function.name: function for function in own}
-    functions = {item.nf: known.get(item.nf) or load_network_function(item.nf) for item in chain}
+    own_functions = {function.name: function for function in own}
+    functions = {item.nf: own_functions.get(item.nf) or load_network_function(item.nf) for item in chain}
     # back-pressure, so that what is counted is what the slowest stage takes, not what the others waste
     manager = Manager(pressure=True)
     result = simulate_chains(

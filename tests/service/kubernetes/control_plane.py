@@ -221,10 +221,10 @@ class ControlPlane:
 
     def wait_until_bound(self, names: Iterable[str], limit_s: float = 180.0) -> float:
         """Wait until pods have nodes; return how long it took [s]."""
-        asked = set(names)
+        awaited = set(names)
 
         def bound() -> bool:
-            found = self.pods()
-            return all(found[name][1] for name in asked if name in found)
+            pods = self.pods()
+            return all(pods[name][1] for name in awaited if name in pods)
 
-        return waited(f"{len(asked)} pods bound", bound, limit_s)
+        return waited(f"{len(awaited)} pods bound", bound, limit_s)

@@ -38,13 +38,13 @@ class Server:
     """Answers lists and watches of pods from a script."""
 
     def __init__(self, watches: list[Any]) -> None:
-        self.watches, self.asked = watches, []  # type: list[Any], list[dict[str, str]]
+        self.watches, self.queries = watches, []  # type: list[Any], list[dict[str, str]]
         self.pods = [a_pod("p1", 5), a_pod("p2", 6), a_pod("p3", 7)]
         self.done = asyncio.Event()
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         query = dict(request.url.params)
-        self.asked.append(query)
+        self.queries.append(query)
         if "watch" in query:
             if not self.watches:
                 self.done.set()
@@ -83,7 +83,7 @@ def test_lists_are_read_in_pages_and_watched_from_their_version() -> None:
     view, server, _ = followed([Lines([("ADDED", a_pod("p4", 11)), ("DELETED", a_pod("p1", 12))])])
 
     assert set(view.pods) == {"p2", "p3", "p4"}
-    watched = next(query for query in server.asked if "watch" in query)
+    watched = next(query for query in server.queries if "watch" in query)
     assert watched["resourceVersion"] == "10"
     assert watched["allowWatchBookmarks"] == "true"
 
@@ -94,7 +94,7 @@ def test_a_line_that_breaks_is_resumed_where_it_was(breaks: bool) -> None:
     events = [("MODIFIED", a_pod("p1", 15, "b")), ("BOOKMARK", {"metadata": {"resourceVersion": "40"}})]
     view, server, watch = followed([Lines(events, breaks=breaks), Lines([("DELETED", a_pod("p2", 41))])])
 
-    assert [query["resourceVersion"] for query in server.asked if "watch" in query][1] == "40"
+    assert [query["resourceVersion"] for query in server.queries if "watch" in query][1] == "40"
     assert view.pods == {"p1": "b", "p3": "a"}
     assert watch.lists == 1
 
