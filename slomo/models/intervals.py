@@ -59,9 +59,9 @@ class ConformalCalibration:
     >>> calibration = ConformalCalibration(np.arange(-99, 100) / 100, "mixes")
     >>> low, high = calibration.interval_mpps(np.array([9.0]), 10.0, coverage=0.9)
     >>> low.round(3).tolist(), high.round(3).tolist()
-    ([7.92], [10.08])
+    ([7.896], [10.104])
     >>> calibration.lower_bound_mpps(np.array([9.0]), 10.0, confidence=0.95).round(3).tolist()
-    [7.92]
+    [7.896]
     """
 
     scores: Floats

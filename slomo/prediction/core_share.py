@@ -80,23 +80,21 @@ def on_shared_core(
     for _ in range(ROUNDS):
         loaded = server
         for number in group:
-            loaded = loaded.with_load(number, rates[number])
+            loaded = loaded.at_load(number, rates[number])
         answers = ask(loaded, plain)
         shares = [rate / max(mpps, 1e-9) for rate, mpps in zip(rates, possible, strict=True)]
         possible = [_possible_mpps(answers, number, shares[number]) for number in group]
         rates = _rates(possible, own)
-    beside = server.with_load(0, None)
+    beside = server.at_load(0, None)
     for number in group[1:]:
-        beside = beside.with_load(number, rates[number])
+        beside = beside.at_load(number, rates[number])
     alone = ask(beside, plain).prediction(0)
     whole = _whole_core(answers, alone, possible[0], shares[0])
     ends = [_rates([max(mpps, 1e-9), *possible[1:]], own)[0] for mpps in whole.interval]
-    names = ", ".join(label(server.tenants[number].workload) for number in group[1:])
+    names = ", ".join(label(workload) for workload in alone.competitors[:partners])
     part = 100.0 * rates[0] / possible[0] if possible[0] > 0.0 else 0.0
     return replace(
         alone,
-        target=server.tenants[0].workload,
-        competitors=tuple(tenant.workload for tenant in server.beside(0)),
         throughput_mpps=rates[0],
         interval=((1.0 - SHARE_ERROR) * ends[0], min((1.0 + SHARE_ERROR) * ends[1], whole.interval[1])),
         verdict=whole.verdict,

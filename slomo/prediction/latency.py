@@ -44,7 +44,7 @@ def latency_of(server: TenantModels, how: Manner, ask: Ask) -> LatencyPrediction
     """
     tenant, plain = server.tenants[0], replace(how, explain=False)
     assert tenant.offered_mpps is not None
-    saturated = ask(server.with_load(0, None), plain).prediction(0)
+    saturated = ask(server.at_load(0, None), plain).prediction(0)
     # what it feels at its load is the fixed point's, whatever answers for throughput
     beside = ask(server, replace(plain, method="equilibrium")).whole()
     mpps, felt = saturated.throughput_mpps, _felt(beside, tenant.model)

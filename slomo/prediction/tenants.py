@@ -83,11 +83,16 @@ class TenantModels:
         """Return the tenants that share a socket with tenant `number`."""
         return [self.tenants[i] for i in self.on(self.sockets[number]) if i != number]
 
-    def with_load(self, number: int, offered_mpps: float | None) -> "TenantModels":
-        """Return the server with another load offered to one tenant; None saturates it, by the name it has."""
-        tenants, workload = list(self.tenants), self.tenants[number].workload
-        if offered_mpps is not None:
-            workload = workload.offered(offered_mpps)
+    def at_load(self, number: int, offered_mpps: float | None) -> "TenantModels":
+        """Return the server with another load offered to one tenant, by the name it has; None saturates it."""
+        tenants = list(self.tenants)
+        tenants[number] = replace(tenants[number], offered_mpps=offered_mpps)
+        return replace(self, tenants=tuple(tenants))
+
+    def with_load(self, number: int, offered_mpps: float) -> "TenantModels":
+        """Return the server with another load offered to one tenant, whose name says so."""
+        tenants = list(self.tenants)
+        workload = tenants[number].workload.offered(offered_mpps)
         tenants[number] = replace(tenants[number], workload=workload, offered_mpps=offered_mpps)
         return replace(self, tenants=tuple(tenants))
 

@@ -52,7 +52,6 @@ DEFERRED = {
     "workflow/predict.py": "the front door: a question is imported when it is asked",
     "models/functions/trees.py": "the compiled kernel is loaded for large batches only",
     "workflow/place.py": "a testbed is loaded by whoever checks what was placed, with pandas",
-    "placement/chains/predicted.py": "one policy of five solves servers",
     "simulator/engine.py": "the kernel is compiled when it is first run",
     "simulator/sharing/engine.py": "the kernel is compiled when it is first run",
 }
@@ -99,21 +98,26 @@ def test_every_package_is_imported_at_home_only() -> None:
     assert not strays
 
 
-def test_imports_are_at_the_top() -> None:
-    """Only the front door, registries and slow or optional packages are imported inside functions."""
-    late = set()
+def late_imports() -> Iterator[tuple[str, str]]:
+    """Yield each file with what it imports inside functions, but for what may be imported late anywhere."""
     for path, tree in TREES.items():
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         for name in {name for node in functions for name in imports(node)}:
-            expected = name.split(".")[0] in LATE or name in DESCRIPTIONS
-            if not expected and not inside(path).startswith(tuple(DEFERRED)):
-                late.add(f"{inside(path)}: {name}")
+            if name.split(".")[0] not in LATE and name not in DESCRIPTIONS:
+                yield inside(path), name
+
+
+def test_imports_are_at_the_top() -> None:
+    """Only the front door, registries and slow or optional packages are imported inside functions."""
+    late = {f"{path}: {name}" for path, name in late_imports() if not path.startswith(tuple(DEFERRED))}
 
     assert not late
 
 
 def test_no_exception_outlives_its_reason() -> None:
-    """Every file and room listed here exists."""
+    """Every file and room listed here exists, and who may import late does."""
     listed = {*DEFERRED, *(home for homes in HOMES.values() for home in homes)}
 
     assert {name for name in listed if not (PACKAGE / name).exists()} == set()
+    late = [path for path, _ in late_imports()]
+    assert {name for name in DEFERRED if not any(path.startswith(name) for path in late)} == set()
