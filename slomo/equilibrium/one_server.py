@@ -118,7 +118,7 @@ class OneServer:
             model = self.models[place]
             assert model.response is not None
             alone = len(self.models) == 1
-            felt, many = self.pressure[0, place : place + 1], np.full(1, len(self.models) - 1.0)
+            felt, many = self.pressure[0, place : place + 1], np.array([len(self.models) - 1.0])
             self._read[place] = model.solo_mpps if alone else float(model.response.rows_mpps(felt, many)[0])
         return self._read[place]
 

@@ -71,7 +71,8 @@ class MonotoneSensitivity:
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
         rows = logarithms(vectors, self._low, self.high, self.typical) - self.start
-        scaled = np.ones((len(rows), 1 + rows.shape[1]))
+        scaled = np.empty((len(rows), 1 + rows.shape[1]))
+        scaled[:, 0] = 1.0
         np.divide(rows, self.width, out=scaled[:, 1:])
         if len(scaled) <= _CHUNK:
             taken = self._taken(scaled)

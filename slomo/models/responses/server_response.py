@@ -71,7 +71,9 @@ class ServerResponse:
         """Return the rows that :attr:`sensitivity` reads: the pressures, and the number of neighbours where it does."""
         if self.sensitivity.feature_names[-1:] != (NEIGHBOURS,):
             return pressure
-        return np.column_stack([pressure, neighbours])
+        rows = np.empty((len(pressure), pressure.shape[1] + 1))
+        rows[:, :-1], rows[:, -1] = pressure, neighbours
+        return rows
 
     def speed_mpps(self, pressure: Floats) -> Floats:
         """Return the smooth throughput [Mpps], shape ``(n,)``, under pressures of shape ``(n, pressures)``."""
