@@ -223,8 +223,11 @@ class ControlPlane:
         """Wait until pods have nodes; return how long it took [s]."""
         awaited = set(names)
 
-        def bound() -> bool:
+        def waiting() -> list[str]:
             pods = self.pods()
-            return all(pods[name][1] for name in awaited if name in pods)
+            return sorted(name for name in awaited if name in pods and not pods[name][1])
 
-        return waited(f"{len(awaited)} pods bound", bound, limit_s)
+        try:
+            return waited(f"{len(awaited)} pods bound", lambda: not waiting(), limit_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; waiting: {', '.join(waiting())}") from None

@@ -189,8 +189,8 @@ def test_pods_and_nodes_that_come_and_go_while_pods_are_scheduled(plane: Control
     """Deleted pods give their place back, drained nodes take nothing, added ones are used; promises hold throughout."""
     library = ModelLibrary.load(models)
     nodes = fifty_nodes(library.machines)
-    address = started(plane, models, nodes[:20])
-    present = dict(nodes[:20])
+    address = started(plane, models, nodes[:30])
+    present = dict(nodes[:30])
     pods = wishes(120, seed=5)
     dice = random.Random(6)
     alive: list[str] = []
@@ -200,8 +200,8 @@ def test_pods_and_nodes_that_come_and_go_while_pods_are_scheduled(plane: Control
         if number % 4 == 3:
             plane.delete_pod(alive.pop(dice.randrange(len(alive))))
         if number % 15 == 14:
-            plane.add_nodes([nodes[20 + number // 15]])
-            present.update([nodes[20 + number // 15]])
+            plane.add_nodes([nodes[30 + number // 15]])
+            present.update([nodes[30 + number // 15]])
             gone = set(plane.drain(nodes[number // 15][0]))
             alive = [kept for kept in alive if kept not in gone]
     drained = {nodes[number][0] for number in range(8)}
@@ -212,4 +212,4 @@ def test_pods_and_nodes_that_come_and_go_while_pods_are_scheduled(plane: Control
     note(f"{plane.unjudged()} answers not waited for while pods and nodes came and went")
     late = [text for text in broken(plane, present, library) if text.split()[2].rstrip(":") not in drained]
     assert late == []
-    assert {node for _, node in plane.pods().values()} & {name for name, _ in nodes[20:28]}
+    assert {node for _, node in plane.pods().values()} & {name for name, _ in nodes[30:38]}
