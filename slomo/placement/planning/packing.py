@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from slomo.placement.feasibility.mixes import Host, Signature
-from slomo.placement.feasibility.oracle import MixVerdict, Oracle
+from slomo.placement.feasibility.oracle import Oracle
 
 
 def pack(
@@ -50,23 +50,21 @@ def pack(
     return {signature: count for signature, count in sockets.items() if count}
 
 
-def rank(oracle: Oracle, signature: Signature, verdict: MixVerdict) -> tuple[int, float]:
-    """Return how well a mix fills a socket: more cores in use first, then less headroom."""
-    return oracle.pieces.cores(signature), -verdict.headroom
-
-
 def fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], options: Sequence[int]) -> tuple[Signature, int]:
-    """Return the fullest mix in use that holds one of the options, the first that any holds; or an empty socket."""
+    """Return the fullest mix in use that holds one of the options, the first that any holds; or an empty socket.
+
+    More cores in use first, then less headroom.
+    """
     open_ = [signature for signature, count in sockets.items() if count]
     for option in options:
         grown = [oracle.pieces.grown(signature, option) for signature in open_]
         holds = [
-            (rank(oracle, mix, verdict), mix, signature)
+            (oracle.pieces.cores(mix), -verdict.headroom, mix, signature)
             for signature, mix, verdict in zip(open_, grown, oracle.verdicts(host, grown), strict=True)
             if verdict.ok
         ]
         if holds:
-            return max(holds)[2], option
+            return max(holds)[-1], option
     return (), options[0]
 
 
