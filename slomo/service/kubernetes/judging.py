@@ -12,7 +12,6 @@ from slomo.models.library import ModelLibrary
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature
 from slomo.placement.feasibility.oracle import MixVerdict, Oracle
-from slomo.placement.planning.packing import rank
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
 
@@ -174,7 +173,7 @@ class NodeJudge:
         if verdict.breach is not None:
             why = FULL if verdict.breach.what == "cores" else BREAKS
             return Judged(False, why, is_judged=True, host=host, mix=signature)
-        mark = rank(self.oracle, signature, verdict)
+        mark = (self.oracle.pieces.cores(signature), -verdict.headroom)
         return Judged(True, "", is_judged=True, host=host, mix=signature, rank=mark)
 
     def _mix(self, name: str, node: NodeView, host: Host, without: str) -> Signature:
