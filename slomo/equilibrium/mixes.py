@@ -36,8 +36,13 @@ class MixRows:
         """Return the mixes in which nobody is offered less than it can serve."""
         if self.offered_mpps is None:
             return self
-        kept = ~np.isfinite(self.offered_mpps).any(axis=1)
-        return MixRows(self.target[kept], self.members[kept], self.mpps[kept])
+        kept = self.chosen(np.logical_and.reduce(np.isnan(self.offered_mpps), axis=1))
+        return MixRows(kept.target, kept.members, kept.mpps)
+
+    def chosen(self, mask: NDArray[np.bool_]) -> "MixRows":
+        """Return the mixes that a mask of shape (n,) names."""
+        offered = None if self.offered_mpps is None else self.offered_mpps[mask]
+        return MixRows(self.target[mask], self.members[mask], self.mpps[mask], offered)
 
 
 def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: str | None = None) -> Floats:

@@ -117,18 +117,32 @@ def widened(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
     models : sequence of NFModel
         All of one machine.
     rows : MixRows
-        Its mixes; they are never fitted. Saturated targets set the width of what an NF can do, targets that serve all
+        Its mixes; they are never fitted, and those with an NF that does not answer for whole servers are passed over:
+        they are composed. Saturated targets set the width of what an NF can do, targets that serve all
         they are offered how far arrivals stray.
     """
-    if any(model.response is None for model in models) or len(rows.mpps) < ENOUGH_IN_ALL:
+    knows = np.array([model.response is not None for model in models], dtype=bool)
+    members = np.column_stack([rows.target, rows.members])
+    jointly = rows.chosen(np.logical_and.reduce(np.append(knows, True)[members], axis=1))
+    if len(jointly.mpps) < ENOUGH_IN_ALL:
         return list(models)
+    places = np.flatnonzero(knows).tolist()
+    number = np.append(np.cumsum(knows) - 1, -1)  # of each model among those that know; -1 is an empty place
+    jointly = MixRows(number[jointly.target], number[jointly.members], jointly.mpps, jointly.offered_mpps)
+    result = list(models)
+    for place, model in zip(places, _calibrated([models[place] for place in places], jointly), strict=True):
+        result[place] = model
+    return result
+
+
+def _calibrated(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
+    """Return models that all answer for whole servers, calibrated on mixes of theirs."""
     members = np.column_stack([rows.target, rows.members])
     offered = np.full(members.shape, np.nan) if rows.offered_mpps is None else rows.offered_mpps
     joint = solve_joint(models, members, offered)
     own_load = offered[:, 0]
     full, served = np.isnan(own_load), np.isfinite(own_load) & (joint.load[:, 0] < BUSIEST)
-    saturated = MixRows(rows.target[full], rows.members[full], rows.mpps[full])
-    scored = calibrated_on(models, saturated, joint.throughput_mpps[full, 0])
+    scored = calibrated_on(models, rows.chosen(full), joint.throughput_mpps[full, 0])
     result = (
         [_answering(model, calibration=item) for model, item in zip(models, scored, strict=True)]
         if scored

@@ -1,13 +1,17 @@
 """Facts about what is learned from the competition measured beside an NF."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from slomo.equilibrium.server import Joint, joint_vectors, responses_of, solve_joint
 from slomo.errors import ConfigurationError, MissingMetricError
+from slomo.models.intervals import symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.server_response import ServerResponse
 from slomo.training.calibration import mix_rows
+from slomo.training.server_response_fit import widened
 from slomo.training.training import train
 
 
@@ -46,6 +50,18 @@ def test_intervals_hold_what_they_promise(models, toy_mixes):
     assert 0.87 <= inside.mean() <= 0.99
     assert np.median(joint.high_mpps[:, 0] - joint.low_mpps[:, 0]) < 0.1 * np.median(measured)
     assert all(model.response.calibration.source == "mixes" for model in models)
+
+
+def test_one_without_a_response_leaves_the_others_calibrated_on_their_mixes(models, toy_mixes):
+    """Too few rows of one NF cost the intervals of nobody else: the others' are calibrated on mixes without it."""
+    unsure = [replace(m, response=replace(m.response, calibration=symmetric(np.ones(1), "none"))) for m in models]
+    rows = mix_rows(toy_mixes, unsure, "e5-2620v4")
+    without = widened([replace(unsure[0], response=None), *unsure[1:]], rows)
+    alone = widened(unsure[1:], mix_rows(toy_mixes, unsure[1:], "e5-2620v4"))
+    assert without[0].response is None
+    for model, other in zip(without[1:], alone, strict=True):
+        assert model.response.calibration.source == "mixes"
+        assert model.response.calibration.to_dict() == other.response.calibration.to_dict()
 
 
 def test_saved_responses_give_the_same_numbers(toy_library, models, tmp_path):

@@ -127,12 +127,15 @@ def is_ready(address: str) -> bool:
         return False
 
 
-def test_two_hundred_pods_on_three_machine_types_keep_their_promises(plane: ControlPlane, models: Path) -> None:
+@pytest.mark.parametrize("seed", [1, 101])
+def test_two_hundred_pods_on_three_machine_types_keep_their_promises(
+    plane: ControlPlane, models: Path, seed: int
+) -> None:
     """Bound by our answers no promise breaks in the judge; the same pods, scheduled without us, break many."""
     library = ModelLibrary.load(models)
     nodes = fifty_nodes(library.machines)
     started(plane, models, nodes)
-    pods = wishes(200, seed=1)
+    pods = wishes(200, seed=seed)
     for name, nf, share in pods:
         plane.add_pod(name, nf, share, "slomo-scheduler")
     took_s = plane.wait_until_bound([name for name, _, _ in pods], 300.0)
