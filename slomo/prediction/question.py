@@ -22,6 +22,7 @@ from slomo.prediction.equilibrium import NAME, Solved
 from slomo.prediction.latency import latency_of, offered_load
 from slomo.prediction.latency_result import LatencyPrediction
 from slomo.prediction.manner import Manner, MannerFields, manner
+from slomo.prediction.port import behind_port, told
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerPrediction, TenantPrediction
 from slomo.prediction.tenants import Named, TenantModels, server_of, tenant_of
@@ -52,6 +53,8 @@ class Question:
         How the answer is to be made.
     partners : int
         How many of the NFs after the first share its core; all others have a core each.
+    port_gbps : float, optional
+        Line rate of the one NIC port that all share [Gbit/s], divided max-min fair; by default each has a port.
     """
 
     workloads: tuple[Named, ...]
@@ -62,6 +65,7 @@ class Question:
     strict: bool = False
     manner: Manner = field(default_factory=Manner)
     partners: int = 0
+    port_gbps: float | None = None
 
 
 def answer(library: ModelLibrary, question: Question) -> Prediction:
@@ -105,6 +109,14 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
     )
     if question.offered_mpps is not None:
         server = server.with_load(0, question.offered_mpps)
+    if question.port_gbps is not None:
+        narrow = behind_port(server, question.port_gbps)
+        return told(_resolved(narrow, question), server, narrow, question.port_gbps)
+    return _resolved(server, question)
+
+
+def _resolved(server: TenantModels, question: Question) -> Prediction:
+    """Answer about the first NF of a server whose names are resolved and whose port is looked at already."""
     if question.partners:
         shared = on_shared_core(server, question.partners, question.manner, Answers)
         if question.strict:
@@ -130,6 +142,7 @@ def solve_server(
     *,
     sockets: Sequence[int] | None = None,
     nic_socket: int = 0,
+    port_gbps: float | None = None,
     **how: Unpack[MannerFields],
 ) -> ServerPrediction:
     """Predict all NFs of a server.
@@ -140,7 +153,7 @@ def solve_server(
         Trained models.
     workloads : sequence of Workload or str
         One per NF instance, in any order.
-    machine, sockets, nic_socket
+    machine, sockets, nic_socket, port_gbps
         As in :class:`Question`.
     **how
         As in `slomo.prediction.manner.Manner`.
@@ -166,6 +179,8 @@ def solve_server(
     """
     wanted = manner(how)
     server = server_of(lambda name: tenant_of(library, name, machine), workloads, machine, sockets, nic_socket)
+    if port_gbps is not None:
+        server = behind_port(server, port_gbps)
     return Answers(server, replace(wanted, explain=False)).whole()
 
 

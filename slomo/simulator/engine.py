@@ -6,14 +6,15 @@ section 4).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
-from slomo.simulator.programs.layout import SLACK_NS, Seat, build
+from slomo.simulator.hardware.port import delivered_mpps
+from slomo.simulator.programs.layout import SLACK_NS, Seat, arrival_mpps, build
 from slomo.simulator.programs.prefill import prefill
 from slomo.simulator.programs.program import program
 from slomo.simulator.result import Readings, SimulationResult, assemble
@@ -29,6 +30,8 @@ WARM_TURNOVERS = 2.0
 _CHUNKS = 4
 _PILOT_NS = 20_000.0
 _LONGEST_NS = 2e8
+#: A shared port that lets so nearly all through limits nothing: as many packets are played as this leaves in doubt.
+_PORT_ROUNDING = 2e-3
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ def simulate(
     scale: int = DEFAULT_SCALE,
     accesses: int = DEFAULT_ACCESSES,
     slack_ns: float = SLACK_NS,
+    port_gbps: float | None = None,
 ) -> SimulationResult:
     """Play tenants that share a machine and count what happens.
 
@@ -86,6 +90,8 @@ def simulate(
         Line accesses to measure over, at least 10 000; more of them, less noise.
     slack_ns : float
         How far one core may run ahead of the others [ns].
+    port_gbps : float, optional
+        Line rate of the one port that all tenants share [Gbit/s]; by default each has one of its own.
 
     Returns
     -------
@@ -113,6 +119,8 @@ def simulate(
     seats = _seats(machine, tenants)
     if not seats:
         return _nobody(machine)
+    if port_gbps is not None:
+        seats = _behind_port(machine, seats, port_gbps)
     state = build(machine, seats, seed=seed, scale=scale, slack_ns=slack_ns)
     before = _warm_up(state)
     readings = _measure(state, accesses, scale)
@@ -127,6 +135,19 @@ def _seats(machine: Machine, tenants: Sequence[Tenant]) -> list[Seat]:
                 f"machine '{machine.name}': core {core} is given to {taken.count(core)} tenants", hint="one core each"
             )
     return [_seat(machine, tenant) for tenant in tenants]
+
+
+def _behind_port(machine: Machine, seats: Sequence[Seat], port_gbps: float) -> list[Seat]:
+    """Return seats that get what a shared port lets through, where that is less than what is sent to them."""
+    if not port_gbps > 0.0:
+        raise InvalidValueError(f"line rate of the shared port is {port_gbps} Gbit/s, needed above 0")
+    programs = [seat.program for seat in seats]
+    through = delivered_mpps([p.packet_size_b for p in programs], [p.offered_mpps for p in programs], port_gbps)
+    sent = [arrival_mpps(machine, each) for each in programs]
+    return [
+        replace(seat, port_mpps=mpps) if mpps < (1.0 - _PORT_ROUNDING) * most else seat
+        for seat, mpps, most in zip(seats, through, sent, strict=True)
+    ]
 
 
 def _seat(machine: Machine, tenant: Tenant) -> Seat:

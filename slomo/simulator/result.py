@@ -203,11 +203,13 @@ def _tenant(machine: Machine, seat: Seat, readings: Readings, counts: Totals, te
     count = readings.state.counters[tenant]
     throughput = packets * 1e3 / readings.span_ns
     if seat.program.offered_mpps is None:
-        arrived = arrival_mpps(machine, seat.program)
+        arrived = arrival_mpps(machine, seat.program, seat.port_mpps)
         loss = max(0.0, 1.0 - throughput / arrived)
     else:
         arrived = float(count[s.C_ARRIVED]) * 1e3 / readings.span_ns
         loss = float(count[s.C_LOST]) / max(1.0, float(count[s.C_ARRIVED]))
+        passed = 1.0 if seat.port_mpps is None else min(seat.port_mpps / seat.program.offered_mpps, 1.0)
+        loss = 1.0 - (1.0 - loss) * passed if passed < 1.0 else loss
     return TenantResult(
         throughput_mpps=throughput,
         loss=loss,

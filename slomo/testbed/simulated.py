@@ -82,8 +82,9 @@ class SimulatedTestbed:
         """
         seats = self._seats(colocation)
         competitors = seats[len(seats) - len(colocation.competitors) :]
-        alone = self._phase(competitors, seed + 1) if competitors else None
-        beside = self._phase(seats, seed) if colocation.target is not None else None
+        port = colocation.port_gbps
+        alone = self._phase(competitors, seed + 1, port) if competitors else None
+        beside = self._phase(seats, seed, port) if colocation.target is not None else None
         stated = describe_run(colocation, seed, self.name, self._settings(), host=False)
         return RunRecord(colocation, seed, alone, beside, {**stated, **self._host})
 
@@ -166,10 +167,12 @@ class SimulatedTestbed:
             memory_socket=colocation.memory_node if far else None,
         )
 
-    def _phase(self, seats: list[Tenant], seed: int) -> Phase:
+    def _phase(self, seats: list[Tenant], seed: int, port_gbps: float | None) -> Phase:
         # One thread compiles (and says so) while the others wait, then all simulate at once.
         with nullcontext() if is_compiled() else _COMPILING:
-            result = simulate(self.machine, seats, seed=seed, scale=self.scale, accesses=self.accesses)
+            result = simulate(
+                self.machine, seats, seed=seed, scale=self.scale, accesses=self.accesses, port_gbps=port_gbps
+            )
         samples = (_sample(tenant, seat.workload) for tenant, seat in zip(result.tenants, seats, strict=True))
         return Phase(
             tenants=tuple(samples),

@@ -59,7 +59,7 @@ class PolicyContract:
     def test_no_core_is_given_twice(self) -> None:
         """Every network function of a batch has a core of its own."""
         decisions = self.placer().place_all(self.requests())
-        cores = [(item.server, item.socket, item.core) for decision in decisions for item in decision.assignments]
+        cores = [(item.server, item.socket, item.seat) for decision in decisions for item in decision.assignments]
         assert len(cores) == len(set(cores))
 
     def test_a_request_is_placed_whole_or_refused_with_a_reason(self) -> None:

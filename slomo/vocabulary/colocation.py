@@ -67,6 +67,8 @@ class Colocation:
         Socket of each, in the same order; ``None`` means everybody is on the NIC's.
     memory_node : int or None
         NUMA node of everybody's memory; ``None`` means that each has it on its own socket.
+    port_gbps : float or None
+        Line rate of the one NIC port that all share [Gbit/s]; ``None`` means one each.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class Colocation:
     isolation: tuple[Isolation, ...] | None = None
     sockets: tuple[int, ...] | None = None
     memory_node: int | None = None
+    port_gbps: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "competitors", tuple(self.competitors))
@@ -89,6 +92,8 @@ class Colocation:
             value = getattr(self, name)
             if value is not None and len(value) != tenants:
                 raise InvalidValueError(f"{name} lists {len(value)} tenants, the co-location has {tenants}")
+        if self.port_gbps is not None and not 0.0 < self.port_gbps < float("inf"):
+            raise InvalidValueError(f"line rate of the shared port is {self.port_gbps} Gbit/s, needed above 0")
         numbers = [*(self.sockets or ()), *(() if self.memory_node is None else (self.memory_node,))]
         if any(number < 0 for number in numbers):
             raise InvalidValueError(f"sockets {numbers} of a co-location, needed numbers from 0")
@@ -115,6 +120,7 @@ class Colocation:
         seats = {
             "sockets": None if self.sockets is None else list(self.sockets),
             "memory_node": self.memory_node,
+            "port_gbps": self.port_gbps,
         }
         return {
             "schema_version": SCHEMA_VERSION,
@@ -136,6 +142,7 @@ class Colocation:
             isolation=None if isolation is None else tuple(Isolation(*item) for item in isolation),
             sockets=None if sockets is None else tuple(int(number) for number in sockets),
             memory_node=None if data.get("memory_node") is None else int(data["memory_node"]),
+            port_gbps=None if data.get("port_gbps") is None else float(data["port_gbps"]),
         )
 
 

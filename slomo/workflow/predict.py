@@ -25,6 +25,7 @@ def predict(
     strict: bool = False,
     offered_mpps: float | None = None,
     shares_core_with: Iterable[Workload | str] = (),
+    port_gbps: float | None = None,
     **how: "Unpack[MannerFields]",
 ) -> "Prediction":
     """Predict what a network function loses beside others.
@@ -47,6 +48,8 @@ def predict(
     shares_core_with : iterable of Workload or str
         Network functions on the target's own core, one entry per instance or with a count; the others have a core each.
         The core's time is divided as a fair scheduler does (`slomo.prediction.core_share`).
+    port_gbps : float, optional
+        Line rate of the one NIC port that all share [Gbit/s], divided max-min fair; by default each has a port.
     **how
         As in `slomo.prediction.manner.Manner`:
 
@@ -74,7 +77,13 @@ def predict(
     partners = [item for text in shares_core_with for item in named(text)]
     mix = (named(target)[0], *partners, *(item for text in competitors for item in named(text)))
     question = Question(
-        mix, machine, offered_mpps=offered_mpps, strict=strict, manner=manner(how), partners=len(partners)
+        mix,
+        machine,
+        offered_mpps=offered_mpps,
+        strict=strict,
+        manner=manner(how),
+        partners=len(partners),
+        port_gbps=port_gbps,
     )
     return answer(opened(library), question)
 

@@ -60,7 +60,7 @@ def show_decisions(decisions: "Sequence[Decision]") -> None:
         for item in decision.assignments:
             nf = item.workload.split("@")[0]
             rows.append(
-                (decision.request, nf, f"{item.server}/{item.socket}", item.core, item.needed_mpps, item.predicted_mpps)
+                (decision.request, nf, f"{item.server}/{item.socket}", item.seat, item.needed_mpps, item.predicted_mpps)
             )
     emit_table(("request", "network function", "server/socket", "core", "needed [Mpps]", "predicted [Mpps]"), rows)
     for decision in decisions:
@@ -86,3 +86,6 @@ def emit_judgements(judgements: "Sequence[Judgement]") -> None:
             names = ", ".join(judgement.on_demand_unmet[:5])
             count = len(judgement.on_demand_unmet)
             note(f"on demand under {judgement.policy}: {count} miss what they ask for: {names}")
+        if judgement.not_run:
+            names = ", ".join(judgement.not_run[:5])
+            note(f"not run under {judgement.policy}: {len(judgement.not_run)} share cores as hyper-threads: {names}")

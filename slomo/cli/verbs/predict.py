@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 @click.option(
     "--offered", type=float, metavar="MPPS", help="What arrives at the target; latency is then predicted as well."
 )
+@click.option("--port-gbps", type=float, metavar="GBPS", help="Line rate of the one NIC port that all share.")
 @coverage_option
 @compat_option
 @click.option(
@@ -163,6 +164,7 @@ class PredictionAsked:
     vector: tuple[str, ...]
     traffic: tuple[str, ...]
     offered: float | None
+    port_gbps: float | None
     method: Method
     compat: Compat | None
     nf_files: tuple[str, ...]
@@ -204,6 +206,11 @@ class PredictionAsked:
                 "latency is predicted beside NFs that are known by name; name them --with",
             ),
             (
+                self.vector and self.port_gbps is not None,
+                "--port-gbps and --vector were given",
+                "a port is shared with NFs that are known by name; name them --with",
+            ),
+            (
                 self.vector and self.partners,
                 "--shares-core-with and --vector were given",
                 "a core is shared with NFs that are known; name them --with",
@@ -233,6 +240,7 @@ def _predicted(question: PredictionAsked) -> "Prediction":
         vector, traffic = _pairs("--vector", question.vector), _pairs("--traffic", question.traffic)
         return predict_vector(question.target, vector, library, traffic=traffic, **common)
     common |= {"shares_core_with": question.partners, "offered_mpps": question.offered}
+    common["port_gbps"] = question.port_gbps
     return predict(question.target, question.beside, library, compat=question.compat, method=question.method, **common)
 
 

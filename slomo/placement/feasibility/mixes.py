@@ -29,16 +29,27 @@ class Host:
         Cores and cache ways for NFs.
     cost : float
         What it costs to use one.
+    threads : int
+        Hyper-threads of each core that are places.
+    port_gbps : float or None
+        Line rate of the NIC port that all share [Gbit/s]; None where each has one.
     """
 
     machine: str
     cores: int
     ways: int
     cost: float = 1.0
+    threads: int = 1
+    port_gbps: float | None = None
 
-    def order(self) -> tuple[float, int, str, int]:
+    @property
+    def places(self) -> int:
+        """Network functions it has room for: as many as cores, of those without a promise as many as hyper-threads."""
+        return self.cores * self.threads
+
+    def order(self) -> tuple[float, int, str, int, int, float]:
         """Return what kinds are sorted by, whatever the order of the servers: the cheapest core first."""
-        return self.cost / self.cores, -self.cores, self.machine, -self.ways
+        return self.cost / self.cores, -self.cores, self.machine, -self.ways, self.threads, self.port_gbps or 0.0
 
 
 def host_of(server: Server) -> Host:
@@ -47,9 +58,10 @@ def host_of(server: Server) -> Host:
     Examples
     --------
     >>> host_of(Server("a", "e5-2620v4"))
-    Host(machine='e5-2620v4', cores=8, ways=18, cost=1.0)
+    Host(machine='e5-2620v4', cores=8, ways=18, cost=1.0, threads=1, port_gbps=None)
     """
-    return Host(server.machine_type.name, server.cores, server.ways, server.cost / len(server.nics))
+    cost = server.cost / len(server.nics)
+    return Host(server.machine_type.name, server.cores, server.ways, cost, server.threads_per_core, server.port_gbps)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,13 @@ from typing import NamedTuple
 from slomo.placement.feasibility.estimates import Rate, ThroughputEstimates
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature, tenants_of
+from slomo.placement.feasibility.port import behind_port, port_shares
 from slomo.placement.feasibility.rates import RateBook, RateTable
 
+#: What binds where a promise would have to be kept beside network functions that share a core.
+HYPER_THREADS = "cores of their own beside hyper-threads"
+#: What binds where a shared port lets too little through.
+PORT = "share of the NIC port"
 #: Mixes of some network functions that are predicted ahead, at most. All mixes of nine kinds on nine cores are 48 619.
 MOST_MIXES = 150_000
 #: Verdicts that are remembered per kind of socket, at most.
@@ -166,9 +171,12 @@ class Oracle:
         open_: list[tuple[Signature, tuple[Piece, ...]]] = []
         for signature in signatures:
             pieces = self.pieces.of(signature)
-            breach = _crowded(host, pieces)
+            breach = _crowded(host, pieces) or _cut_short(host, pieces)
             shared = [piece for piece in pieces if not piece.ways and not piece.exclusive]
-            if breach is not None or not self.predicts or not shared:
+            crowded = (
+                sum(len(piece.workloads) for piece in pieces) > host.cores
+            )  # hyper-threads: nothing predicts those
+            if breach is not None or not self.predicts or not shared or crowded:
                 verdicts[signature] = MixVerdict(-math.inf if breach else math.inf, breach, {})
             else:
                 open_.append((signature, pieces))
@@ -176,7 +184,8 @@ class Oracle:
             mixes = [tuple(sorted(tenants_of(pieces))) for _, pieces in open_]
             promises = [len(tenants_of(piece for piece in pieces if piece.needed_mpps > 0)) for _, pieces in open_]
             for (signature, pieces), rates in zip(open_, self.book.rates(host.machine, mixes, promises), strict=True):
-                verdicts[signature] = _by_rates(pieces, rates)
+                shares = port_shares(host, tenants_of(pieces))
+                verdicts[signature] = _by_rates(pieces, behind_port(rates, shares) if shares else rates)
         return verdicts
 
 
@@ -193,8 +202,11 @@ def piece_breach(piece: Piece, workload: str, verdict: MixVerdict) -> Breach | N
 def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
     """Return what is short of cores, ways or solitude."""
     cores = sum(len(piece.workloads) for piece in pieces)
-    if cores > host.cores:
-        return Breach(pieces[-1], pieces[-1].workloads[0], "cores", cores, host.cores)
+    if cores > host.places:
+        return Breach(pieces[-1], pieces[-1].workloads[0], "cores", cores, host.places)
+    promised = next((piece for piece in pieces if piece.needed_mpps > 0.0 or piece.ways), None)
+    if cores > host.cores and promised is not None:
+        return Breach(promised, promised.workloads[0], HYPER_THREADS, cores, host.cores)
     ways = sum(sum(piece.ways) for piece in pieces)
     ways += any(not piece.ways for piece in pieces) and ways > 0  # those who share need a way left to share
     if ways > host.ways:
@@ -202,6 +214,16 @@ def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
     if len(pieces) > 1 and any(piece.exclusive for piece in pieces):
         alone = next(piece for piece in pieces if piece.exclusive)
         return Breach(alone, alone.workloads[0], "model", 1, 1)
+    return None
+
+
+def _cut_short(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
+    """Return who is promised more than its part of a shared port."""
+    shares = port_shares(host, tenants_of(pieces))
+    for piece in pieces if shares else ():
+        workload = min(piece.workloads, key=lambda key: shares[key])
+        if piece.needed_mpps > shares[workload] * (1.0 + 1e-9):
+            return Breach(piece, workload, PORT, piece.needed_mpps, shares[workload])
     return None
 
 

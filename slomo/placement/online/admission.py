@@ -154,7 +154,7 @@ class Admission:
         Under best fit the fullest come first.
         """
         levels: dict[int, list[Signature]] = {}
-        for cores in range(host.cores - len(self.pieces[piece].workloads), -1 + used_only, -1):
+        for cores in range(host.places - len(self.pieces[piece].workloads), -1 + used_only, -1):
             levels[cores] = self.state.signatures(host, cores) if groups is None else []
         for signature in groups or ():
             cores = self.pieces.cores(signature)
@@ -208,7 +208,8 @@ class Admission:
 
     def _planned(self, requests: Sequence[Request]) -> list[Request]:
         """Place what the policy plans as a batch; return the rest, in the order to admit it one by one."""
-        plain = [] if self.state.limited else [r for r in requests if self._is_plain(r)]
+        one_by_one = self.state.limited or any(host.port_gbps for host in self.state.hosts)
+        plain = [] if one_by_one else [r for r in requests if self._is_plain(r)]
         taken = self._planned_over_kinds(plain) if len(self.state.hosts) > 1 else set()
         for host in self.state.hosts if not taken else ():
             left = [r for r in plain if r.id not in taken]

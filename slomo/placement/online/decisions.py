@@ -4,6 +4,7 @@ Buffers follow ResQ (NSDI'18) section 4.3: all packet buffers of a socket togeth
 fill.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from slomo.errors import InvalidValueError
@@ -12,6 +13,7 @@ from slomo.placement.feasibility.latency import each_mpps, promises_latency
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, tenants_of
 from slomo.placement.feasibility.on_demand import Shares, Want, class_masks, foreseen, share_out
+from slomo.placement.feasibility.port import behind_port, port_shares
 from slomo.placement.online.refusals import Binding, told
 from slomo.placement.online.sockets import Socket
 from slomo.placement.online.state import ClusterState
@@ -85,9 +87,12 @@ class DecisionWriter:
             for number, piece in spots:
                 place = self._state.sockets[number]
                 key = (place.host, place.signature)
+                if len(place.cores) > place.host.cores:  # hyper-threads: nothing predicts those
+                    continue
                 if key not in rates:
                     mix = tenants_of(self._state.pieces.of(place.signature))
-                    rates[key] = self._estimates.rates(place.host.machine, [mix])[0]
+                    alone = self._estimates.rates(place.host.machine, [mix])[0]
+                    rates[key] = behind_port(alone, port_shares(place.host, mix))
                 total[name] += min(rates[key][workload][0] for workload in self._state.pieces[piece].workloads)
         return total
 
@@ -170,7 +175,7 @@ class DecisionWriter:
         return Assignment(
             server=self._state.servers[place.server].name,
             socket=place.socket,
-            core=core,
+            core=core % place.host.cores,
             workload=stage_of(self._state.requests[owner], stage).key,
             needed_mpps=piece.needed_mpps * self._exact(owner, place.host),
             predicted_mpps=rate[0],
@@ -179,6 +184,7 @@ class DecisionWriter:
             llc_way_mask=masks.get(core),
             buffers=self._buffer_count(place, stage_of(self._state.requests[owner], stage)),
             memory_node=place.socket,
+            thread=core // place.host.cores,
         )
 
     def _exact(self, name: str, host: Host) -> float:
@@ -190,7 +196,8 @@ class DecisionWriter:
     def _rate(self, place: Socket, key: str, ways: int) -> tuple[float | None, float | None, float | None]:
         profile = self._estimates.profile(place.host.machine, key)
         if ways and profile is not None:
-            mpps = profile.mpps(ways)
+            shares = port_shares(place.host, tenants_of(self._state.pieces.of(place.signature)))
+            mpps = min(profile.mpps(ways), shares.get(key, math.inf))
             return mpps, mpps, mpps
         rate = self._policy.oracle.verdict(place.host, place.signature).rates.get(key)
         return (None, None, None) if rate is None else rate
@@ -246,8 +253,9 @@ class DecisionWriter:
 
     def _buffer_count(self, place: Socket, workload: Workload) -> int | None:
         machine = self._state.servers[place.server].machine_type
+        sharers = max(place.host.cores, len(place.cores))
         try:
-            return buffers_per_nf(machine, place.host.cores, workload.traffic.packet_size_b)
+            return buffers_per_nf(machine, sharers, workload.traffic.packet_size_b)
         except InvalidValueError:  # a share too small to be of use: nothing is limited
             return None
 
@@ -278,6 +286,8 @@ class DecisionWriter:
     def _lease(self, place: Socket, request: str) -> str:
         """Say which part of the cache an on-demand request has."""
         taken = sum(sum(self._state.pieces[number].ways) for number in place.signature)
+        if len(place.cores) > place.host.cores:
+            return "nothing promised; hyper-threads of a core are shared, which is not predicted (not supported)"
         shares = self._shares(place, place.host.ways - taken)
         if shares is None:
             return "no target promised, the cache is shared"

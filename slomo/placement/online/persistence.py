@@ -217,11 +217,11 @@ def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any
 
 def _check_cores(place: Socket, request: Request, item: Mapping[str, Any]) -> None:
     cores = list(item["cores"])
-    free = [core for core in dict.fromkeys(cores) if 0 <= core < place.host.cores and core not in place.cores]
+    free = [core for core in dict.fromkeys(cores) if 0 <= core < place.host.places and core not in place.cores]
     if len(free) != len(item["workloads"]) or len(cores) != len(free):
         raise ConfigurationError(
             f"the snapshot puts '{request.id}' on cores {cores} of server '{item['server']}', "
-            f"needed {len(item['workloads'])} free ones from 0 to {place.host.cores - 1}"
+            f"needed {len(item['workloads'])} free ones from 0 to {place.host.places - 1}"
         )
 
 

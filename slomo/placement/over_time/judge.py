@@ -26,6 +26,8 @@ from slomo.vocabulary.workload_text import parse_workload
 Run = Callable[[Colocation], RunRecord]
 #: What runs on each server.
 Layout = Mapping[str, Sequence[Assignment]]
+#: Server, socket, and core (with its hyper-thread).
+Seat = tuple[str, int, str]
 #: Measured throughput spreads by up to this share from seed to seed; less is no violation.
 TOLERANCE = 0.005
 #: Standard deviations of the number of arrivals within which a request is served all it is offered.
@@ -88,6 +90,8 @@ class Judgement:
         Aggregate normalised throughput of every interval, for chains whose rates change.
     batch_s : float
         Time in which everything was placed [s]; 0 where not taken.
+    not_run : tuple of str
+        Requests that share cores as hyper-threads, which is not simulated; nothing was promised them.
     """
 
     policy: str
@@ -103,6 +107,7 @@ class Judgement:
     on_demand_unmet: tuple[str, ...] = ()
     anat_over_time: tuple[float, ...] = ()
     batch_s: float = 0.0
+    not_run: tuple[str, ...] = ()
 
     @property
     def violated_share(self) -> float:
@@ -117,6 +122,7 @@ class Judgement:
             **fields,
             "decision_ms": list(self.decision_ms),
             "on_demand_unmet": list(self.on_demand_unmet),
+            "not_run": list(self.not_run),
             "anat_over_time": list(self.anat_over_time),
             "violated_share": self.violated_share,
             "violations": shown,
@@ -186,15 +192,18 @@ class Judge:
             decision_ms=(float(spread[0]), float(spread[1])),
             mixes_run=self.mixes_run,
             on_demand_unmet=tuple(unmet),
+            not_run=tuple(r.id for r in placer.requests if not _has_run(placer, r, samples)),
         )
 
     def throughput(self, placer: Placer) -> dict[str, float]:
-        """Run everything a placer has placed; return the throughput of every request [Mpps]."""
+        """Run everything a placer has placed; return the throughput of every request that was run [Mpps]."""
         samples = self._run_all(placer)
         served_mpps = {}
         for request in placer.requests:
+            if not _has_run(placer, request, samples):
+                continue
             items = placer.decision(request.id).assignments
-            rates = [samples[item.server, item.socket, item.core].throughput_mpps for item in items]
+            rates = [samples[_seat(item)].throughput_mpps for item in items]
             served_mpps[request.id] = _capacity(request, rates)
         return served_mpps
 
@@ -206,33 +215,37 @@ class Judge:
                     hint="make_judge(machines=cluster.machine_types.values()), or give the machine a name of its own",
                 )
 
-    def _run_all(self, placer: Placer) -> dict[tuple[str, int, int], TenantSample]:
+    def _run_all(self, placer: Placer) -> dict[Seat, TenantSample]:
         self._check(placer.cluster.machine_types)
-        machines = {server.name: server.machine_type for server in placer.cluster.servers}
-        samples: dict[tuple[str, int, int], TenantSample] = {}
+        servers = {server.name: server for server in placer.cluster.servers}
+        samples: dict[Seat, TenantSample] = {}
         for name, items in placer.layout().items():
             for socket in sorted({item.socket for item in items}):
                 here = [item for item in items if item.socket == socket]
-                for item, sample in zip(here, self._samples(machines[name], here), strict=True):
-                    samples[item.server, item.socket, item.core] = sample
+                if len(here) > servers[name].cores:  # hyper-threads are not simulated
+                    continue
+                server = servers[name]
+                ran = self._samples(server.machine_type, here, port_gbps=server.port_gbps)
+                for item, sample in zip(here, ran, strict=True):
+                    samples[_seat(item)] = sample
         return samples
 
     def _compare(
         self,
         placer: Placer,
         machines: Mapping[str, Machine],
-        samples: Mapping[tuple[str, int, int], TenantSample],
+        samples: Mapping[Seat, TenantSample],
         layout: Layout,
     ) -> tuple[list[Violation], list[str], float, float]:
         violations: list[Violation] = []
         unmet: list[str] = []
         served = promised = 0.0
         for request in placer.requests:
+            if not _has_run(placer, request, samples):
+                continue
             items = placer.decision(request.id).assignments
             needed = self._wanted(placer, request, machines[items[0].server]) or 0.0
-            measured = _capacity(
-                request, [samples[item.server, item.socket, item.core].throughput_mpps for item in items]
-            )
+            measured = _capacity(request, [samples[_seat(item)].throughput_mpps for item in items])
             broken = self._late(placer, request, machines, layout)
             if measured < needed * (1.0 - self.tolerance - self._chance(request, needed)):
                 short = Violation(request.id, request.label, "throughput", needed, measured, items[0].server)
@@ -269,19 +282,21 @@ class Judge:
         items = placer.decision(request.id).assignments
         server, socket = items[0].server, items[0].socket
         here = [item for item in layout[server] if item.socket == socket]
-        mine = {(item.server, item.socket, item.core) for item in items}
+        mine = {_seat(item) for item in items}
         needed = placer.estimates.wanted_mpps(request, machines[server].name) or None
         share = None if needed is None else needed * len(request.chain) / len(items)
         loads = {
-            item.core: share or _kept_load(placer, request, machines[server].name, item)
+            item.seat: share or _kept_load(placer, request, machines[server].name, item)
             for item in here
-            if (item.server, item.socket, item.core) in mine
+            if _seat(item) in mine
         }
-        samples = dict(zip([item.core for item in here], self._samples(machines[server], here, loads), strict=True))
+        port = next(each.port_gbps for each in placer.cluster.servers if each.name == server)
+        ran = self._samples(machines[server], here, loads, port)
+        samples = dict(zip([item.seat for item in here], ran, strict=True))
         violations = []
         for name, limit in limits:
             times = [
-                getattr(samples[item.core], f"latency_{name}")
+                getattr(samples[item.seat], f"latency_{name}")
                 for item in items
                 if item.server == server and item.socket == socket
             ]
@@ -291,7 +306,11 @@ class Judge:
         return violations
 
     def _samples(
-        self, machine: Machine, items: Sequence[Assignment], loads: Mapping[int, float | None] | None = None
+        self,
+        machine: Machine,
+        items: Sequence[Assignment],
+        loads: Mapping[str, float | None] | None = None,
+        port_gbps: float | None = None,
     ) -> list[TenantSample]:
         """Run one socket with the ways and buffers decided; return samples in the order of `items`.
 
@@ -300,14 +319,16 @@ class Judge:
         order = sorted(
             range(len(items)), key=lambda i: (items[i].workload, (items[i].llc_way_mask or 0).bit_count(), i)
         )
-        workloads = [_loaded(parse_workload(items[i].workload), (loads or {}).get(items[i].core)) for i in order]
+        workloads = [_loaded(parse_workload(items[i].workload), (loads or {}).get(items[i].seat)) for i in order]
         masks = _compacted([items[i].llc_way_mask for i in order])
         buffers = [_limited(items[i].buffers) for i in order]
         parts = tuple(Isolation(mask, None, count) for mask, count in zip(masks, buffers, strict=True))
         isolation = parts if any(part != Isolation() for part in parts) else None
         full = len(items) >= machine.cores_per_socket
         first = workloads[0] if full else None
-        colocation = Colocation(machine.name, first, tuple(workloads[1:] if full else workloads), isolation)
+        colocation = Colocation(
+            machine.name, first, tuple(workloads[1:] if full else workloads), isolation, port_gbps=port_gbps
+        )
         if colocation.key not in self._seen:
             record = self._run(colocation)
             phase = record.beside if full else record.alone
@@ -316,6 +337,14 @@ class Judge:
             self._lasted_us[colocation.key] = 1e6 * phase.duration_s
         back = dict(zip(order, self._seen[colocation.key], strict=True))
         return [back[i] for i in range(len(items))]
+
+
+def _seat(item: Assignment) -> Seat:
+    return item.server, item.socket, item.seat
+
+
+def _has_run(placer: Placer, request: Request, samples: Mapping[Seat, TenantSample]) -> bool:
+    return all(_seat(item) in samples for item in placer.decision(request.id).assignments)
 
 
 def _limited(buffers: int | None) -> int | None:

@@ -24,6 +24,8 @@ class ServerTraits(TypedDict, total=False):
     labels: Mapping[str, str] | Pairs
     taints: str | Sequence[str]
     resources: Mapping[str, float] | Amounts
+    threads_per_core: int
+    port_gbps: float | None
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,12 @@ class Server:
     resources : mapping of str to float
         Amounts of `memory_gib`, `hugepages_gib`, `nic_gbps`, `virtual_functions`, `closids` that network functions may
         use; what is not named is not counted.
+    threads_per_core : int
+        2 to make both hyper-threads of a core places for what is promised nothing. Nothing predicts or simulates
+        hyper-threads, so promises are made on a socket only while nobody there shares a core.
+    port_gbps : float or None
+        Line rate of the one NIC port that all network functions of a socket share, through virtual functions for
+        instance [Gbit/s]; None means one each.
 
     Raises
     ------
@@ -78,6 +86,8 @@ class Server:
     labels: Pairs = ()
     taints: tuple[str, ...] = ()
     resources: Amounts = ()
+    threads_per_core: int = 1
+    port_gbps: float | None = None
 
     if TYPE_CHECKING:  # what may be given is wider than what is kept
 
@@ -98,6 +108,9 @@ class Server:
         object.__setattr__(self, "taints", (self.taints,) if isinstance(self.taints, str) else tuple(self.taints))
         object.__setattr__(self, "resources", checked_amounts(f"server '{self.name}'", dict(self.resources)))
         self._require(math.isfinite(self.cost) and self.cost > 0.0, "cost", "a number above 0")
+        self._require(self.threads_per_core in (1, 2), "threads_per_core", "1 or 2")
+        if self.port_gbps is not None:
+            self._require(math.isfinite(self.port_gbps) and self.port_gbps > 0.0, "port_gbps", "a number above 0")
         if self.nic_sockets is not None:
             object.__setattr__(self, "nic_sockets", tuple(self.nic_sockets))
         has = f"machine '{host.name}' has"
@@ -156,7 +169,7 @@ class Server:
         """Return a JSON-ready mapping; what is as usual is left out."""
         fields = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
         fields |= {name: dict(getattr(self, name)) for name in ("labels", "resources")}
-        usual = {"cost": 1.0, "labels": {}, "taints": [], "resources": {}}
+        usual = {"cost": 1.0, "labels": {}, "taints": [], "resources": {}, "threads_per_core": 1}
         return {key: value for key, value in fields.items() if value is not None and value != usual.get(key)}
 
     @classmethod

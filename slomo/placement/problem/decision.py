@@ -33,6 +33,8 @@ class Assignment:
         Packet buffers it may have, so that all on the socket fit the space devices fill (ResQ section 4.3).
     memory_node : int or None
         NUMA node of its memory; None means that of its socket.
+    thread : int
+        Hyper-thread of the core, 0 or 1.
     """
 
     server: str
@@ -46,6 +48,23 @@ class Assignment:
     llc_way_mask: int | None = None
     buffers: int | None = None
     memory_node: int | None = None
+    thread: int = 0
+
+    @property
+    def seat(self) -> str:
+        """Core, and hyper-thread where it is the second.
+
+        Examples
+        --------
+        >>> Assignment("s1", 0, 3, "lpm").seat, Assignment("s1", 0, 3, "lpm", thread=1).seat
+        ('3', '3.1')
+        """
+        return f"{self.core}.{self.thread}" if self.thread else str(self.core)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping; the first hyper-thread goes without saying."""
+        fields = asdict(self)
+        return {name: value for name, value in fields.items() if name != "thread" or value}
 
 
 @dataclass(frozen=True)
@@ -145,7 +164,7 @@ class Decision:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
         fields = asdict(self)
-        lists = {name: list(fields[name]) for name in ("assignments", "reasons")}
+        lists = {"assignments": [item.to_dict() for item in self.assignments], "reasons": list(self.reasons)}
         return {"schema_version": SCHEMA_VERSION, **fields, **lists}
 
     @classmethod
@@ -170,7 +189,7 @@ class Decision:
                 item.workload,
                 item.server,
                 item.socket,
-                item.core,
+                item.seat,
                 f"{item.needed_mpps:.3f}",
                 "–" if item.predicted_mpps is None else f"{item.predicted_mpps:.3f}",
             )

@@ -85,7 +85,9 @@ def _owners(service: "Service", name: str) -> list[str]:
         for piece in placer.entry(request.id)["pieces"]:
             if piece["server"] == name:
                 at |= {(piece["socket"], core): request.id for core in piece["cores"]}
-    return [at.get((item.socket, item.core), "?") for item in placer.layout().get(name, ())]
+    cores = next(server.cores for server in placer.cluster.servers if server.name == name)
+    here = placer.layout().get(name, ())
+    return [at.get((item.socket, item.core + item.thread * cores), "?") for item in here]
 
 
 def _together(service: "Service", workloads: list[str], server: str) -> dict[str, Any] | None:

@@ -60,14 +60,14 @@ def _tenants(placer: Placer, machine: str, here: Sequence[Assignment], owners: S
             "button", "Remove", type="button", data_action="remove", data_id=owner, aria_label=f"Remove {owner}"
         )
         if item.predicted_mpps is None:
-            rows.append([owner, nf, f"{item.socket}:{item.core}", "not predicted", "", "", remove])
+            rows.append([owner, nf, f"{item.socket}:{item.seat}", "not predicted", "", "", remove])
             continue
         low, high = item.low_mpps or 0.0, item.high_mpps or item.predicted_mpps
         bar = interval_bar(low, item.predicted_mpps, high, item.needed_mpps, solo)
         lost = share(1.0 - item.predicted_mpps / solo) if solo else "-"
         promise = f"{number(item.needed_mpps)} Mpps" if item.needed_mpps else "none"
         values = [bar, tag("span", f"{number(item.predicted_mpps)} Mpps", class_="num")]
-        rows.append([owner, nf, f"{item.socket}:{item.core}", values, lost, promise, remove])
+        rows.append([owner, nf, f"{item.socket}:{item.seat}", values, lost, promise, remove])
     headers = ("Request", "Network function", "Core", "Predicted, with its interval", "Lost", "Promised", "")
     note = "The thin line is the throughput alone, the broad one the interval, the triangle the promise."
     return tag("section", tag("h2", "Tenants"), table("Tenants", headers, rows), tag("p", note, class_="hint"))

@@ -31,13 +31,14 @@ SLACK_NS = 100.0
 
 @dataclass(frozen=True)
 class Seat:
-    """One tenant's place: its program, core, memory, way mask and throttle."""
+    """One tenant's place: its program, core, memory, way mask, throttle, and what a shared port lets through [Mpps]."""
 
     program: Program
     core: int
     memory_socket: int
     way_mask: int
     mba_percent: float
+    port_mpps: float | None = None
 
 
 def empty_caches(machine: Machine, sets: Sequence[int], private: int) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Flo
         program = seat.program
         row[s.F_GAP] = program.compute_cycles / machine.frequency_ghz / program.accesses
         row[s.F_PACKET_MLP] = program.packet_mlp
-        row[s.F_INTERARRIVAL] = 1e3 / arrival_mpps(machine, program)
+        row[s.F_INTERARRIVAL] = 1e3 / arrival_mpps(machine, program, seat.port_mpps)
         row[s.F_THROTTLE] = 100.0 / seat.mba_percent
         if program.accelerator is not None:
             row[s.F_ACCELERATOR] = program.accelerator.service_ns
@@ -166,9 +167,10 @@ def rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Flo
     return rows
 
 
-def arrival_mpps(machine: Machine, program: Program) -> float:
-    """Return the packets that reach the NIC's port per second [Mpps]: the offered load, at most the line rate."""
+def arrival_mpps(machine: Machine, program: Program, port_mpps: float | None = None) -> float:
+    """Return the packets that reach a tenant [Mpps]: what is offered, at most the line rate or a port's part."""
     line_rate = machine.line_rate_mpps(program.packet_size_b)
+    line_rate = line_rate if port_mpps is None else min(line_rate, port_mpps)
     return line_rate if program.offered_mpps is None else min(line_rate, program.offered_mpps)
 
 

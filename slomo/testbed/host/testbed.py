@@ -236,6 +236,11 @@ class HostTestbed:
                 f"{colocation.label}: sockets and memory nodes are told, this testbed chooses its own",
                 hint="give the testbed the cores to use, or ask testbed 'simulated'",
             )
+        if colocation.port_gbps is not None:
+            raise InvalidValueError(
+                f"{colocation.label}: a port of {colocation.port_gbps:g} Gbit/s is told, this testbed has its own",
+                hint="describe them in the traffic section, or ask testbed 'simulated'",
+            )
         if colocation.isolation is not None:
             self._require_allocator(colocation)
         definitions = [self.definition(workload.nf) for workload in colocation.tenants]

@@ -1,0 +1,70 @@
+"""A NIC port as a resource that NFs share: its line rate is divided max-min fair by bits.
+
+Who is offered less than an equal part has all of it; the rest is divided among the others alike (Bertsekas and
+Gallager, Data Networks, section 6.5.2). An NF without an offered load takes all it is given, whether it can serve it
+or not: what it drops has used the wire.
+"""
+
+import math
+from collections.abc import Sequence
+
+from slomo.errors import InvalidValueError
+
+#: Preamble, start of frame and gap between frames, in bytes of time on the wire.
+WIRE_OVERHEAD_B = 20
+
+
+def port_shares_mpps(
+    frames_b: Sequence[int], offered_mpps: Sequence[float | None], port_gbps: float
+) -> tuple[float, ...]:
+    """Divide a port.
+
+    Parameters
+    ----------
+    frames_b : sequence of int
+        Frame size of each NF [B].
+    offered_mpps : sequence of float or None
+        What is sent to each [Mpps]; None for as much as the port carries.
+    port_gbps : float
+        Line rate of the port [Gbit/s], above 0.
+
+    Returns
+    -------
+    tuple of float
+        What reaches each [Mpps].
+
+    Raises
+    ------
+    InvalidValueError
+        For a line rate that is no number above 0.
+
+    Examples
+    --------
+    >>> port_shares_mpps([1230, 1230], [None, 0.25], 10.0)
+    (0.75, 0.25)
+    >>> port_shares_mpps([64, 64], [1.0, 2.0], 40.0)
+    (1.0, 2.0)
+    """
+    check_port(port_gbps)
+    bits = [8e-3 * (size + WIRE_OVERHEAD_B) for size in frames_b]  # Gbit/s of one Mpps
+    wanted = [math.inf if mpps is None else mpps * each for mpps, each in zip(offered_mpps, bits, strict=True)]
+    given, left = [0.0] * len(wanted), port_gbps
+    for rank, number in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        given[number] = min(wanted[number], left / (len(wanted) - rank))
+        left -= given[number]
+    return tuple(
+        mpps if mpps is not None and gbps >= gbit * mpps else gbps / gbit
+        for gbps, gbit, mpps in zip(given, bits, offered_mpps, strict=True)
+    )
+
+
+def check_port(port_gbps: float) -> None:
+    """Refuse a line rate that is no number above 0.
+
+    Raises
+    ------
+    InvalidValueError
+        With the value.
+    """
+    if not (math.isfinite(port_gbps) and port_gbps > 0.0):
+        raise InvalidValueError(f"line rate of the shared port is {port_gbps}, needed a number above 0 [Gbit/s]")
