@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "placement"))
 from resq import run
 
 from slomo.models.library import ModelLibrary
-from slomo.placement.over_time.judge import Judgement
+from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.way_profiles import load_profiles
 from slomo.placement.workloads import resq_requests

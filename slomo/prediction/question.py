@@ -22,7 +22,6 @@ from slomo.prediction.equilibrium import NAME, Solved
 from slomo.prediction.latency import latency_of, offered_load
 from slomo.prediction.latency_result import LatencyPrediction
 from slomo.prediction.manner import Manner, MannerFields, manner
-from slomo.prediction.port import behind_port, told
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerPrediction, TenantPrediction
 from slomo.prediction.tenants import Named, TenantModels, server_of, tenant_of
@@ -110,8 +109,8 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
     if question.offered_mpps is not None:
         server = server.with_load(0, question.offered_mpps)
     if question.port_gbps is not None:
-        narrow = behind_port(server, question.port_gbps)
-        return told(_resolved(narrow, question), server, narrow, question.port_gbps)
+        narrow = server.behind_port(question.port_gbps)
+        return _through_port(_resolved(narrow, question), server, narrow, question.port_gbps)
     return _resolved(server, question)
 
 
@@ -180,7 +179,7 @@ def solve_server(
     wanted = manner(how)
     server = server_of(lambda name: tenant_of(library, name, machine), workloads, machine, sockets, nic_socket)
     if port_gbps is not None:
-        server = behind_port(server, port_gbps)
+        server = server.behind_port(port_gbps)
     return Answers(server, replace(wanted, explain=False)).whole()
 
 
@@ -355,6 +354,18 @@ class Answers:
         else:
             low, high = interval_mpps(subject, self.how.model, np.array([mpps]), coverage)
         return float(low[0]), float(high[0])
+
+
+def _through_port(prediction: Prediction, server: TenantModels, narrow: TenantModels, port_gbps: float) -> Prediction:
+    """Return a prediction behind a port for all whose slowdown contains what the port costs, and that says so."""
+    share, offered = narrow.tenants[0].offered_mpps, server.tenants[0].offered_mpps
+    if share == offered or share is None:
+        return prediction
+    alone = server.tenants[0].model.solo_mpps
+    reason = f"a port of {port_gbps:g} Gbit/s for all lets {share:.4g} Mpps through"
+    latency = prediction.latency if offered is not None else None
+    solo = alone if offered is None else min(alone, offered)
+    return replace(prediction, solo_mpps=solo, latency=latency, reasons=(reason, *prediction.reasons))
 
 
 def _at_most_extrapolated(verdict: Verdict) -> Verdict:

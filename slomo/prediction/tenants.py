@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from slomo.adaptation.adapt import at_workload
+from slomo.compose.ports import port_shares_mpps
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
@@ -95,6 +96,20 @@ class TenantModels:
         workload = tenants[number].workload.offered(offered_mpps)
         tenants[number] = replace(tenants[number], workload=workload, offered_mpps=offered_mpps)
         return replace(self, tenants=tuple(tenants))
+
+    def behind_port(self, port_gbps: float) -> "TenantModels":
+        """Return the server with everybody offered what one port for all lets through [Gbit/s], divided max-min.
+
+        An NF that could not serve its part alone is left as it is: its ring is full either way.
+        """
+        server = self
+        frames = [tenant.workload.traffic.packet_size_b for tenant in self.tenants]
+        offered = [tenant.offered_mpps for tenant in self.tenants]
+        for number, share in enumerate(port_shares_mpps(frames, offered, port_gbps)):
+            most = offered[number]
+            if share < (self.tenants[number].model.solo_mpps if most is None else most):
+                server = server.at_load(number, share)
+        return server
 
 
 def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> TenantModel:

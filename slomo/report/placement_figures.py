@@ -15,7 +15,7 @@ from slomo.report.tables import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from slomo.placement.over_time.judge import Judgement
+    from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.over_time.timeline import Timeline
     from slomo.placement.problem.decision import Assignment
 

@@ -23,7 +23,7 @@ from slomo.vocabulary.machine import load_machine
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
     from slomo.placement.online.settings import DecisionOptions
-    from slomo.placement.over_time.judge import Judgement
+    from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.problem.cluster import Cluster
     from slomo.placement.problem.request import Request
     from slomo.placement.problem.way_profiles import InstanceProfile

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slomo.placement.over_time.judge import TOLERANCE, Judgement, Violation
+from slomo.placement.over_time.judge import TOLERANCE
+from slomo.placement.over_time.judgement import Judgement, Violation
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.workflow.place_chains import Handover, PlacedChains, core_numbers, keeps_by, mask_of, way_masks

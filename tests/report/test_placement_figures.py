@@ -1,7 +1,7 @@
 """Figures of placement show every socket, every run over time once, and the six numbers of a judgement."""
 
 from slomo.placement.online.moves import Move
-from slomo.placement.over_time.judge import Judgement
+from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.over_time.reoptimise import Reoptimisation
 from slomo.placement.over_time.timeline import Sample, Timeline
 from slomo.placement.problem.decision import Assignment

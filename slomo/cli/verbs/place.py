@@ -40,7 +40,8 @@ from slomo.cli.verbs.place_output import (
 
 if TYPE_CHECKING:
     from slomo.placement.online.placer import Placer
-    from slomo.placement.over_time.judge import Judge, Judgement
+    from slomo.placement.over_time.judge import Judge
+    from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.problem.cluster import Cluster
     from slomo.placement.problem.way_profiles import InstanceProfile
 

@@ -19,7 +19,7 @@ from slomo.errors import InvalidValueError, UnknownNameError
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
-    from slomo.placement.over_time.judge import Judgement
+    from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.over_time.timeline import Timeline
     from slomo.placement.problem.chain import RatedChain
     from slomo.placement.problem.way_profiles import InstanceProfile

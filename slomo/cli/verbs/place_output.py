@@ -8,7 +8,7 @@ import click
 from slomo.cli.output import emit_table, note
 
 if TYPE_CHECKING:
-    from slomo.placement.over_time.judge import Judgement
+    from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.problem.decision import Decision
 
 
