@@ -62,6 +62,7 @@ FEWER = {
     "coverage.py": "--machine e5-2620v4 --mixes 30",
     "equilibrium.py": "e5-2620v4 --mixes 30 --calibration 60",
     "grid_range.py": "--machine e5-2620v4",
+    "hospitality.py": "10",
     "latency.py": "--runs 12 --mixes 6 --repeats 1",
     "nfvnice.py": "--only schedulers",
     "numasfp_allocation.py": "e5-2620v4",

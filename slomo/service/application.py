@@ -73,7 +73,7 @@ class Service:
         if settings.correct and not self.outcomes.is_neutral:
             self.clerk.exchange_models(self.outcomes.factors())
             self.kubernetes.exchange_models(self.clerk.factors)
-        self.host = HostRoom.of(settings)
+        self.host = HostRoom.of(settings, lambda: self.shelf.answers.library)
         self.started = time.monotonic()
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="slomo-ask")
         self._writers = ThreadPoolExecutor(MOST_WRITERS, thread_name_prefix="slomo-write")

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from slomo.control.pools.configuration import read_rmd_toml
+from slomo.control.pools.foresight import PoolForesight, PoolOutlook
 from slomo.control.pools.manager import PoolManager
 from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
+from slomo.models.library import ModelLibrary
+from slomo.vocabulary.machine import load_machine
 from tests.fake_resctrl.files import everything, fake_tree
 from tests.fake_resctrl.model import Flavour
 
@@ -89,7 +92,7 @@ def test_a_full_pool_refuses(tmp_path: Path) -> None:
 
     with pytest.raises(TestbedError, match="pool guarantee has no 2 adjacent ways left: 10 of 10"):
         pools.admit({"core_ids": ["20"], "policy": "gold"})
-    assert pools.hospitality({"policy": "gold"}) == {"score": {"l3": {"0": 0}}}
+    assert pools.hospitality({"policy": "gold"})["score"] == {"l3": {"0": 0}}
     pools.remove("3")
     assert pools.admit({"core_ids": ["20"], "policy": "gold"}).mask.bit_count() == 2
 
@@ -104,7 +107,7 @@ def test_burstable_workloads_shrink_to_their_minimum(tmp_path: Path) -> None:
 
     assert [w.mask.bit_count() for w in kept.workloads] == [6, 1]
     assert [w.mask.bit_count() for w in shrunk.workloads] == [4, 3]
-    assert kept.hospitality({"max_cache": 2, "min_cache": 1}) == {"score": {"l3": {"0": 0}}}
+    assert kept.hospitality({"max_cache": 2, "min_cache": 1})["score"] == {"l3": {"0": 0}}
 
 
 def test_only_so_many_share(tmp_path: Path) -> None:
@@ -151,15 +154,42 @@ def test_workloads_whose_tasks_ended_are_let_go(tmp_path: Path) -> None:
 
 
 def test_hospitality_is_answered_from_predictions(tmp_path: Path) -> None:
-    """100 x predicted over solo, and 0 where a resident's promise would break."""
-    shares = {"1": 0.95, "asked": 0.83}
-    pools = manager(tmp_path, estimator=lambda plan, requests: shares)
+    """100 x predicted over solo, and 0 where a promise would break; RMD's clients read the score alone."""
+    outlook = PoolOutlook({"1": 0.95, "newcomer": 0.83}, {"1": 0.91, "newcomer": 0.79})
+    pools = manager(tmp_path, estimator=lambda plan, requests: outlook)
     pools.admit({"core_ids": ["4"], "policy": "gold", "nf": "lpm", "slo_share": 0.9})
 
-    assert pools.hospitality({"policy": "gold", "nf": "stats"})["score"]["l3"]["0"] == 83
-    shares["1"] = 0.85
+    answer = pools.hospitality({"policy": "gold", "nf": "stats"})
+    assert answer == {
+        "score": {"l3": {"0": 83}},
+        "basis": "predictions",
+        "expected_share": 0.83,
+        "least_share": 0.79,
+        "breaks": [],
+    }
+    assert pools.hospitality({"policy": "gold", "nf": "stats", "slo_share": 0.8})["breaks"] == ["newcomer"]
+    outlook = PoolOutlook({"1": 0.93, "newcomer": 0.83}, {"1": 0.89, "newcomer": 0.79})
     assert pools.hospitality({"policy": "gold", "nf": "stats"})["score"]["l3"]["0"] == 0
-    assert pools.hospitality({"policy": "gold"})["score"]["l3"]["0"] == 100
+    outlook = PoolOutlook(why="nobody knows")
+    answer = pools.hospitality({"task_ids": ["101"], "policy": "gold"})
+    assert answer == {"score": {"l3": {"0": 100}}, "basis": "free ways", "why": "nobody knows"}
+
+
+def test_a_library_says_what_pools_give(tmp_path: Path, toy_library: ModelLibrary) -> None:
+    """Own ways keep more than shared ones; what is not known, or throttled, is said instead."""
+    foresight = PoolForesight(lambda: toy_library, load_machine("e5-2620v4"))
+    pools = manager(tmp_path, estimator=foresight)
+    pools.admit({"core_ids": ["4", "5"], "policy": "bronze", "nf": "nat"})
+    own, shared = (
+        pools.hospitality({"core_ids": ["6"], "nf": "lpm", **wish})
+        for wish in ({"max_cache": 6, "min_cache": 6}, {"policy": "bronze"})
+    )
+    assert (own["basis"], shared["basis"]) == ("predictions", "predictions")
+    assert own["expected_share"] > shared["expected_share"]
+    for wish, why in (({}, "does not say"), ({"nf": "none"}, "none")):
+        answer = pools.hospitality({"core_ids": ["6"], "policy": "gold", **wish})
+        assert answer["basis"] == "free ways"
+        assert why in answer["why"]
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,8 @@ def test_rmd_clients_find_what_they_know(host: TestClient, tree: ResctrlTree) ->
     assert made.json()["cos_name"] == "4_5-guarantee"
     assert made.json()["status"] == "Successful"
     assert host.get("/v1/workloads").json() == [made.json()]
-    assert host.post("/v1/hospitality", json={"max_cache": 2, "min_cache": 2}).json() == {"score": {"l3": {"0": 100}}}
-    assert host.post("/v1/hospitality", json={"max_cache": 9, "min_cache": 9}).json() == {"score": {"l3": {"0": 0}}}
+    assert host.post("/v1/hospitality", json={"max_cache": 2, "min_cache": 2}).json()["score"] == {"l3": {"0": 100}}
+    assert host.post("/v1/hospitality", json={"max_cache": 9, "min_cache": 9}).json()["score"] == {"l3": {"0": 0}}
     changed = host.patch("/v1/workloads/1", json={"policy": "silver"})
     assert changed.json()["rdt"] == {"cache": {"max": 2, "min": 1}}
     assert host.post("/v1/workloads", json={"core_ids": ["4"], "policy": "gold"}).status_code == 400
@@ -121,6 +121,24 @@ def test_rmd_clients_find_what_they_know(host: TestClient, tree: ResctrlTree) ->
     assert host.get("/v1/cache/l2").status_code == 404
     host.service.host.close()  # type: ignore[attr-defined]
     assert everything(tree) == before
+
+
+def test_hospitality_is_told_by_the_models_in_force(start: Started, tmp_path: Path) -> None:
+    """Where everybody says what runs, predictions decide; where one does not, free ways do, and that is said."""
+    (tmp_path / "rmd.toml").write_text(RMD)
+    client = start(pools=tmp_path / "rmd.toml", host_machine="e5-2620v4")
+    resident = {"core_ids": ["4"], "policy": "bronze", "nf": "lpm", "slo_share": 0.9}
+    assert client.post("/v1/workloads", json=resident).status_code == 201
+    alone = client.post("/v1/hospitality", json={"policy": "gold", "nf": "nat"}).json()
+    beside = client.post("/v1/hospitality", json={"policy": "bronze", "nf": "nat"}).json()
+    assert (alone["basis"], beside["basis"]) == ("predictions", "predictions")
+    assert set(alone["score"]["l3"]) == {"0", "1"}
+    assert beside["expected_share"] < alone["expected_share"]
+    assert client.post("/v1/workloads", json={"core_ids": ["5"], "policy": "gold"}).status_code == 201
+    unsure = client.post("/v1/hospitality", json={"policy": "bronze", "nf": "nat"}).json()
+
+    assert (unsure["basis"], unsure["score"]["l3"]["0"]) == ("free ways", 100)
+    assert unsure["why"] == "workload '2' does not say its network function (nf)"
 
 
 def test_pools_are_given_back_when_the_service_ends(host: TestClient, tree: ResctrlTree) -> None:

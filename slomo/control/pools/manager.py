@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.control.pools.configuration import PoolConfiguration
+from slomo.control.pools.foresight import PoolOutlook
 from slomo.control.pools.layout import PoolLayout, lay_out
 from slomo.control.pools.request import PoolRequest, parse_request
 from slomo.control.pools.seats import PoolSeats
@@ -21,8 +22,10 @@ from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.enforce.receipt import Receipt
 from slomo.errors import InvalidValueError, TestbedError, UnknownNameError
 
-#: Predicted share of its solo throughput of each tenant in a plan, 0 to 1, by tenant; None where nothing is known.
-Estimator = Callable[[EnforcementPlan, Mapping[str, PoolRequest]], Mapping[str, float | None]]
+#: What a plan gives the workloads in it.
+Estimator = Callable[[EnforcementPlan, Mapping[str, PoolRequest]], PoolOutlook]
+#: Who asks how hospitable a machine is.
+_NEWCOMER = "newcomer"
 
 
 class PoolManager:
@@ -41,7 +44,8 @@ class PoolManager:
     receipts : path, optional
         Folder of receipts.
     estimator : callable, optional
-        Predicts what a plan gives everybody; then `hospitality` is answered from predictions.
+        Predicts what a plan gives everybody (`slomo.control.pools.foresight.PoolForesight`); then `hospitality` is
+        answered from predictions.
     processes : callable, optional
         Names of processes, for the infrastructure's globs and the liveness of workloads.
 
@@ -52,8 +56,9 @@ class PoolManager:
     >>> manager = PoolManager(configuration_from({"OSGroup": {"cacheways": 1}, "CachePool": pools}), 20)
     >>> manager.admit({"core_ids": ["4", "5"], "policy": "gold"}).to_dict()["cos_name"]
     '4_5-guarantee'
-    >>> manager.hospitality({"max_cache": 2, "min_cache": 2})
-    {'score': {'l3': {'0': 100}}}
+    >>> answer = manager.hospitality({"max_cache": 2, "min_cache": 2})
+    >>> answer["score"], answer["basis"]
+    ({'l3': {'0': 100}}, 'free ways')
     """
 
     def __init__(
@@ -192,45 +197,36 @@ class PoolManager:
         }
 
     def hospitality(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how well a workload would do here, 0 to 100, by cache.
+        """Return how well a workload would do here, 0 to 100, by cache; and what that is based on.
 
-        With an estimator and a workload's ``nf``: 100 x predicted over solo throughput, 0 where anybody's SLO breaks.
-        Without: RMD's score from free ways.
+        From predictions, where an estimator knows the workload's `nf` and everybody's here: 100 x predicted over solo
+        throughput, 0 where a promise (`slo_share`) would break, that of the newcomer or of a resident. Else RMD's score
+        from free ways. RMD's clients read `score`; beside it `basis` says which, and `why` or the shares why so.
 
         Raises
         ------
         InvalidValueError
             For a body that makes no sense.
         """
-        request = parse_request({"core_ids": ["0"], **data}, self.configuration)
-        score = self._score(request)
+        members = {} if data.get("core_ids") or data.get("task_ids") else {"core_ids": ["0"]}
+        request = parse_request({**data, **members}, self.configuration)
+        score, told = self._score(request)
         cache_ids = [int(data["cache_id"])] if "cache_id" in data else list(self.caches)
-        return {"score": {"l3": {str(cache): score for cache in cache_ids}}}
+        return {"score": {"l3": {str(cache): score for cache in cache_ids}}, **told}
 
-    def _score(self, request: PoolRequest) -> int:
+    def _score(self, request: PoolRequest) -> tuple[int, dict[str, Any]]:
         try:
-            placed = self._seats.placed({**self._workloads}, "asked", request)
-        except TestbedError:
-            return 0
-        predicted = self._predicted(placed)
-        if predicted is not None:
-            return predicted
-        mask = placed["asked"].mask
-        return round(100 * mask.bit_count() / request.max_ways) if request.pool == "besteffort" else 100
-
-    def _predicted(self, placed: Mapping[str, PoolWorkload]) -> int | None:
-        request = placed["asked"].request
-        if self._estimator is None or request.nf is None:
-            return None
-        shares = self._estimator(self._plan(placed), {key: workload.request for key, workload in placed.items()})
-        own = shares.get("asked")
-        if own is None:
-            return None
-        for key, workload in placed.items():
-            share, promised = shares.get(key), workload.request.slo_share
-            if promised is not None and share is not None and share < promised:
-                return 0
-        return max(0, min(100, round(100 * own)))
+            placed = self._seats.placed({**self._workloads}, _NEWCOMER, request)
+        except TestbedError as error:
+            return 0, {"basis": "free ways", "why": error.message}
+        outlook = PoolOutlook(why="there are no models")
+        if self._estimator is not None:
+            outlook = self._estimator(self._plan(placed), {key: item.request for key, item in placed.items()})
+        if not outlook.why:
+            return _predicted_score(outlook, placed)
+        mask = placed[_NEWCOMER].mask
+        ways = round(100 * mask.bit_count() / request.max_ways) if request.pool == "besteffort" else 100
+        return ways, {"basis": "free ways", "why": outlook.why}
 
     def _require_free(self, request: PoolRequest, others: Mapping[str, PoolWorkload] | None = None) -> None:
         for workload in (self._workloads if others is None else others).values():
@@ -271,3 +267,17 @@ class PoolManager:
             plan = self._plan(workloads)
             self._receipt = apply(plan, self._backend, receipts=self._receipts, receipt=self._receipt)
         self._workloads = dict(workloads)
+
+
+def _predicted_score(outlook: PoolOutlook, placed: Mapping[str, PoolWorkload]) -> tuple[int, dict[str, Any]]:
+    """Return what a newcomer keeps [%], 0 where a promise breaks, and the shares behind it."""
+    promised = {key: item.request.slo_share for key, item in placed.items() if item.request.slo_share is not None}
+    breaks = sorted(key for key, share in promised.items() if outlook.least[key] < share)
+    own = outlook.expected[_NEWCOMER]
+    told = {
+        "basis": "predictions",
+        "expected_share": round(own, 4),
+        "least_share": round(outlook.least[_NEWCOMER], 4),
+        "breaks": breaks,
+    }
+    return 0 if breaks else max(0, min(100, round(100 * own))), told

@@ -5,19 +5,22 @@ What a request may do to this machine is decided when the service is started, ne
 """
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from slomo.control.pools.configuration import read_rmd_toml
+from slomo.control.pools.foresight import PoolForesight
 from slomo.control.pools.manager import PoolManager
 from slomo.enforce.backends.registry import load_backend
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, diff, show
 from slomo.enforce.plan import EnforcementPlan
 from slomo.enforce.receipt import receipts_directory
+from slomo.models.library import ModelLibrary
 from slomo.service.door.problems import Problem
 from slomo.service.settings import ServiceSettings
-from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.machine import Machine, load_machine
 from slomo.workflow.acting.enforce import describe_receipts, undo_receipts
 
 
@@ -46,8 +49,8 @@ class HostRoom:
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, settings: ServiceSettings) -> "HostRoom":
-        """Return the room that settings allow.
+    def of(cls, settings: ServiceSettings, library: Callable[[], ModelLibrary]) -> "HostRoom":
+        """Return the room that settings allow; pools ask the `library` in force how hospitable they are.
 
         Raises
         ------
@@ -56,7 +59,11 @@ class HostRoom:
         """
         backend = None if settings.enforce is None else load_backend(settings.enforce)
         receipts = settings.receipts or receipts_directory()
-        return cls(backend, receipts, None if settings.pools is None else _pools(settings, backend, receipts))
+        if settings.pools is None:
+            return cls(backend, receipts)
+        assert settings.host_machine is not None
+        machine = load_machine(settings.host_machine)
+        return cls(backend, receipts, _pools(settings, machine, (backend, receipts), PoolForesight(library, machine)))
 
     @property
     def enforcing(self) -> Backend:
@@ -128,16 +135,16 @@ class HostRoom:
             self._pools.close()
 
 
-def _pools(settings: ServiceSettings, backend: Backend | None, receipts: Path) -> PoolManager:
+def _pools(
+    settings: ServiceSettings, machine: Machine, enforced: tuple[Backend | None, Path], foresight: PoolForesight
+) -> PoolManager:
     assert settings.pools is not None
-    assert settings.host_machine is not None
-    machine = load_machine(settings.host_machine)
-    way_mib = machine.llc_mib / machine.llc_ways
-    configuration = read_rmd_toml(settings.pools, settings.policies, way_mib=way_mib)
+    configuration = read_rmd_toml(settings.pools, settings.policies, way_mib=machine.llc_mib / machine.llc_ways)
     return PoolManager(
         configuration,
         machine.llc_ways,
         caches=tuple(range(machine.sockets)),
-        backend=backend,
-        receipts=receipts,
+        backend=enforced[0],
+        receipts=enforced[1],
+        estimator=foresight,
     )
