@@ -108,7 +108,9 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
         return
     nearest = _nearest(now)
     if current[nearest].remote:
-        yield {**current, nearest: replace(current[nearest], remote=False)}
+        current = {**current, nearest: replace(current[nearest], remote=False)}
+        yield current
+        situation = replace(situation, settings=current)
     for factor in WEIGHTS if nearest in situation.cores else ():
         yield {**current, nearest: replace(current[nearest], weight=factor * current[nearest].weight)}
     for share in PORTIONS[1:]:

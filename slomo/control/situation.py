@@ -69,6 +69,8 @@ class Situation:
         Tenant -> core that it shares with whoever has the same; who is missing has one of its own.
     remote_ns : float
         What memory of another node adds to its latency [ns].
+    shared_doubt : float
+        Share by which predictions of tenants that share ways are lowered before they are held against promises.
     """
 
     responses: Mapping[str, PartitionResponse]
@@ -80,6 +82,7 @@ class Situation:
     bias: Mapping[str, float] = field(default_factory=dict)
     cores: Mapping[str, int] = field(default_factory=dict)
     remote_ns: float = 0.0
+    shared_doubt: float = 0.0
 
     @property
     def open_settings(self) -> dict[str, Setting]:
@@ -180,9 +183,15 @@ def judged(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, 
         corrected = possible * situation.bias.get(name, 1.0)
         mpps[name] = min(corrected, situation.offered_mpps.get(name, float("inf")))
         if name in situation.promised_mpps:
-            needed = situation.needed_mpps(name)
-            room[name] = corrected / needed - 1.0 if needed > 0.0 else float("inf")
+            needed, doubt = situation.needed_mpps(name), situation.shared_doubt * shares_ways(chosen, name)
+            room[name] = corrected * (1.0 - doubt) / needed - 1.0 if needed > 0.0 else float("inf")
     return Outlook(chosen, mpps, room, parted, margin)
+
+
+def shares_ways(settings: Mapping[str, Setting], name: str) -> bool:
+    """Return whether another tenant may fill a way that one may fill."""
+    mine = settings[name].mask
+    return any(other.mask & mine for key, other in settings.items() if key != name)
 
 
 def with_bias(situation: Situation, outlook: Outlook, bias: Mapping[str, float], margin: float) -> Outlook:

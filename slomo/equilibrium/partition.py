@@ -1,8 +1,10 @@
 """All tenants of a partitioned socket at once: ways they share, memory latency they make together.
 
 The latency is where what the tenants ask for meets what the memory moves at that latency (bisection: demand falls with
-latency, traffic rises), for each node whose memory they use. Ways that several may fill are divided as their misses
-fill them, cores that they share as a fair scheduler does (damped fixed point). Many settings are solved together.
+latency, traffic rises), for each node whose memory they use. Who may fill the same ways keeps its lines equally long
+(least recently used: the age at which their lines together fill the ways); where masks overlap in part, ways are
+divided as misses fill them. Cores that are shared are divided as a fair scheduler does (damped fixed point). Many
+settings are solved together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.cores import CoreUser, core_shares
-from slomo.models.responses.partition import STEPS, MemoryTraffic, PartitionResponse
+from slomo.models.responses.partition import (
+    AGE_HIGH,
+    AGE_LOW,
+    AGE_STEPS,
+    STEPS,
+    MemoryTraffic,
+    PartitionResponse,
+)
 
 Floats = NDArray[np.float64]
 _ROUNDS, _DAMPING, _HALVINGS = 12, 0.3, 14
@@ -113,15 +122,14 @@ def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) 
         return [Parted((), (), (), (), (), 0.0) for _ in settings]
     most = max(part.mask.bit_length() for parts in settings for part in parts)
     masks = np.array([[part.mask for part in parts] for parts in settings], dtype=np.int64)
-    inside = ((masks[:, :, None] >> np.arange(most)) & 1).astype(float)
+    cache = _Cache.of(masks, most)
     board = _Board(settings, *_tables(settings, most))
     curve = np.array(memory.latency_ns), np.array(memory.traffic_gb_s)
-    ways, shares = _divide(inside, np.ones(masks.shape)), np.ones(masks.shape)
+    ways, shares = cache.divided(np.ones(masks.shape)), np.ones(masks.shape)
     costs = board.costs(ways, shares)
     latency = _latencies(costs, board.remote_ns > 0.0, curve)
-    shared = bool((inside.sum(axis=1) > 1.0).any()) or board.crowded
-    for _ in range(_ROUNDS if shared else 0):
-        filled = _divide(inside, np.maximum(costs.rates(latency) * costs.bytes_per_packet, 1e-6))
+    for _ in range(_ROUNDS if cache.is_shared or board.crowded else 0):
+        filled = cache.filled(board, costs, latency)
         fresh, apart = _DAMPING * ways + (1.0 - _DAMPING) * filled, board.shares(costs, latency, shares)
         moved = max(float(np.abs(fresh - ways).max()), float(np.abs(apart - shares).max()))
         ways, shares = fresh, apart
@@ -145,8 +153,10 @@ def _parted(costs: "_Costs", ways: Floats, shares: Floats, latency: Floats) -> l
 class _Board:
     """What does not change while many settings are solved: tables, loads, cores, memory nodes."""
 
-    def __init__(self, settings: Sequence[Sequence[Part]], tables: Floats, which: NDArray[np.int64]) -> None:
-        self.tables, self.which = tables, which
+    def __init__(
+        self, settings: Sequence[Sequence[Part]], tables: Floats, held: Floats, which: NDArray[np.int64]
+    ) -> None:
+        self.tables, self.held, self.which = tables, held, which
         self.offered = np.array([[part.offered_mpps or np.inf for part in parts] for parts in settings])
         self.remote_ns = np.array([[part.seat.remote_ns for part in parts] for parts in settings])
         self.remote_us = np.array([[_remote_us(part) for part in parts] for parts in settings])
@@ -161,6 +171,13 @@ class _Board:
         values = self.tables[self.which, low] * (1.0 - share) + self.tables[self.which, low + 1] * share
         start = values[..., 0] + values[..., 1] * self.remote_ns * 1e-3 + self.remote_us
         return _Costs(start / shares, values[..., 1] / shares, values[..., 2], self.offered)
+
+    def ways_at(self, age: Floats) -> Floats:
+        """Return the ways that each tenant's lines fill up to an age (decimal logarithm), shape (settings, tenants)."""
+        at = np.clip((age - AGE_LOW) * AGE_STEPS, 0.0, self.held.shape[1] - 1.001)
+        low = at.astype(np.int64)
+        below = self.held[self.which, low]
+        return np.asarray(below + (self.held[self.which, low + 1] - below) * (at - low))
 
     def shares(self, costs: "_Costs", latency_ns: Floats, shares: Floats) -> Floats:
         """Divide shared cores as a fair scheduler does, by what each tenant would take of a whole one."""
@@ -217,10 +234,11 @@ class _Costs:
         return np.asarray((self.rates(latency_ns) * self.bytes_per_packet).sum(axis=1) * 1e-3)
 
 
-def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the tables there are and which of them each tenant of each setting uses."""
+def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Return the tables that there are, of costs and of ways held, and which each tenant of each setting uses."""
     number: dict[tuple[int, float], int] = {}
     tables: list[Floats] = []
+    held: list[Floats] = []
     rows = []
     for parts in settings:
         row = []
@@ -229,15 +247,61 @@ def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, NDAr
             if key not in number:
                 number[key] = len(tables)
                 tables.append(part.response.table(part.bandwidth_percent, most))
+                held.append(part.response.held(most))
             row.append(number[key])
         rows.append(row)
-    return np.array(tables), np.array(rows, dtype=np.int64)
+    return np.array(tables), np.array(held), np.array(rows, dtype=np.int64)
 
 
-def _divide(inside: Floats, weight: Floats) -> Floats:
-    """Divide every way among those who may fill it, by weight."""
-    total = np.einsum("ct,ctw->cw", weight, inside)
-    return np.asarray(weight * np.einsum("ctw,cw->ct", inside, 1.0 / np.where(total > 0.0, total, 1.0)))
+@dataclass(frozen=True)
+class _Cache:
+    """Who may fill which ways.
+
+    `inside` is of shape (settings, tenants, ways); `together` (settings, tenants, tenants) says whose masks are equal,
+    `size` how many ways each may fill, `is_apart` of which settings all masks are equal or have no way in common.
+    """
+
+    inside: Floats
+    together: Floats
+    size: Floats
+    is_apart: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, masks: NDArray[np.int64], most: int) -> "_Cache":
+        inside = ((masks[:, :, None] >> np.arange(most)) & 1).astype(float)
+        together = masks[:, :, None] == masks[:, None, :]
+        is_apart = (together | (masks[:, :, None] & masks[:, None, :] == 0)).all(axis=(1, 2))
+        return cls(inside, together.astype(float), inside.sum(axis=2), is_apart)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether any way may be filled by two."""
+        return bool((self.inside.sum(axis=1) > 1.0).any())
+
+    def filled(self, board: _Board, costs: "_Costs", latency: Floats) -> Floats:
+        """Return the ways that each tenant holds, given how fast it is."""
+        rates = np.maximum(costs.rates(latency), 1e-6)
+        aged = self._aged(board, np.log10(rates)) if self.is_apart.any() else np.zeros_like(rates)
+        if self.is_apart.all():
+            return aged
+        divided = self.divided(np.maximum(rates * costs.bytes_per_packet, 1e-6))
+        return np.where(self.is_apart[:, None], aged, divided)
+
+    def _aged(self, board: _Board, rate: Floats) -> Floats:
+        """Bisect the age of the oldest line, one for all who fill the same ways; all fits where no age is too old."""
+        low, high = np.full(rate.shape, AGE_LOW - 3.0), np.full(rate.shape, AGE_HIGH + 3.0)
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            total = np.einsum("ctu,cu->ct", self.together, board.ways_at(middle + rate))
+            too_old = total > self.size
+            low, high = np.where(too_old, low, middle), np.where(too_old, middle, high)
+        return np.minimum(board.ways_at(low + rate), self.size)
+
+    def divided(self, weight: Floats) -> Floats:
+        """Divide every way among those who may fill it, by weight."""
+        total = np.einsum("ct,ctw->cw", weight, self.inside)
+        each = 1.0 / np.where(total > 0.0, total, 1.0)
+        return np.asarray(weight * np.einsum("ctw,cw->ct", self.inside, each))
 
 
 def _latencies(

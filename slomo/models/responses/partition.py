@@ -20,6 +20,10 @@ Floats = NDArray[np.float64]
 SCHEMA_VERSION = 2
 #: Points per way of `PartitionResponse.table`.
 STEPS = 8
+#: Decimal logarithms of the ages of `PartitionResponse.held`, and points per decade.
+AGE_LOW, AGE_HIGH, AGE_STEPS = -5.0, 5.0, 24
+#: Memory traffic per packet below which nothing is filled [bytes].
+_NO_TRAFFIC = 1e-3
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,8 @@ class PartitionRow:
 
     Attributes
     ----------
-    ways : int
-        Cache ways it could fill.
+    ways : float
+        Cache ways it held.
     bandwidth_percent : float
         Memory bandwidth throttle [%]; 100 is none.
     latency_ns : float
@@ -40,7 +44,7 @@ class PartitionRow:
         Memory traffic of its own [bytes].
     """
 
-    ways: int
+    ways: float
     bandwidth_percent: float
     latency_ns: float
     throughput_mpps: float
@@ -116,6 +120,31 @@ class PartitionResponse:
     def table(self, bandwidth_percent: float, ways: int) -> Floats:
         """Return :meth:`line` on a grid of `STEPS` per way from 0 to `ways`, shape (points, 3)."""
         return np.array([self.line(step / STEPS, bandwidth_percent) for step in range(STEPS * ways + 1)])
+
+    @functools.lru_cache(maxsize=1024)  # noqa: B019 - values, few of them
+    def held(self, ways: int) -> Floats:
+        """Return the ways that its lines fill until one that nobody touches is as old as given, on a grid of ages.
+
+        A line that it has not touched for an age T is evicted; what it touched since fills S ways, and S grows with T
+        by what it misses: dS/dT = misses(S), so T is the integral of dS / misses(S) (the theory of footprints: Xiang
+        et al., ASPLOS'13). Ages are in ways per byte of traffic and packet: divided by packets they are times.
+
+        Parameters
+        ----------
+        ways : int
+            Of the cache.
+
+        Returns
+        -------
+        numpy.ndarray
+            Ways held at ages 10**AGE_LOW to 10**AGE_HIGH, AGE_STEPS per decade, never falling.
+        """
+        filled = np.arange(STEPS * ways + 1) / STEPS
+        traffic = np.maximum(np.interp(filled, self.ways, self.bytes_per_packet), _NO_TRAFFIC)
+        slower = 0.5 * (1.0 / traffic[1:] + 1.0 / traffic[:-1]) / STEPS
+        age = np.concatenate([[0.0], np.cumsum(slower)])
+        points = round((AGE_HIGH - AGE_LOW) * AGE_STEPS) + 1
+        return np.interp(10.0 ** np.linspace(AGE_LOW, AGE_HIGH, points), age, filled)
 
     def factor(self, bandwidth_percent: float) -> float:
         """Return the share of the strongest throttle's time that one adds; linear in 1 / percent."""
@@ -212,6 +241,10 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
     last = len(grid) - 1
     if np.isnan(waits[last]):  # the whole cache leaves no way for noise
         waits[last] = waits[last - 1] if last else 0.0
+    for number in reversed(range(last)):  # one latency only: less cache makes packets wait, not work
+        if np.isnan(waits[number]):
+            row = next(row for row in free if row.ways == grid[number])
+            waits[number] = max(0.0, (1.0 / row.throughput_mpps - busy[number + 1]) / (row.latency_ns * 1e-3))
     quiet = [min((row for row in free if row.ways == ways), key=lambda row: row.latency_ns) for ways in grid]
     for number, row in enumerate(quiet):  # the line passes through the run without noise
         waits[number] = min(waits[number], 1.0 / row.throughput_mpps * 1e3 / row.latency_ns)
@@ -246,7 +279,7 @@ def _throttle(
     response: PartitionResponse, rows: Sequence[PartitionRow]
 ) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
     """Return what the strongest throttle adds, by ways, and the share of it that the others add."""
-    added: dict[float, dict[int, float]] = {}
+    added: dict[float, dict[float, float]] = {}
     for row in rows:
         if row.bandwidth_percent < 100.0:
             free = 1.0 / response.mpps(row.ways, row.latency_ns)

@@ -26,6 +26,8 @@ from slomo.vocabulary.workload import Workload
 THROTTLES = (10, 20, 40, 70)
 #: Streams beside the NF.
 NOISE_LEVELS = (0, 2, 5)
+#: Runs in which a stream fills the workload's ways: mask, throttle of the stream and of the workload [%].
+CROWDS = ((0x1, None, None), (0x3, None, None), (0x1, 10, None), (0x3, 10, None), (0x1, None, 10), (0x3, 10, 10))
 _STREAM = Workload(
     "synthetic", configuration={"data_size_mib": 64.0, "pattern": "sequential", "reads_per_packet": 1000}
 )
@@ -83,7 +85,7 @@ def profile_partitions(
         for colocation in partition_runs(machine, workload):
             record = testbed.run(colocation, seed=seed + runs)
             runs += 1
-            row, moved = _row(record)
+            row, moved = _row(record, machine)
             rows.append(row)
             if row.bandwidth_percent >= 100.0 and row.latency_ns > 0.0:
                 latency.append(row.latency_ns)
@@ -101,7 +103,10 @@ def profile_partitions(
 
 
 def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
-    """Return the runs that profile one workload: ways x noise, and throttles at few and many ways."""
+    """Return the runs that profile one workload: ways x noise, throttles at few and many ways, crowds.
+
+    A crowd is a stream that fills the same way or two: what a workload does with less than a way of its own.
+    """
     most = machine.llc_ways
     grid = sorted({1, 2, 3, 4, 6, 8, *(round(most * share) for share in (0.5, 0.65, 0.8)), most - 1, most})
     grid = [ways for ways in grid if 1 <= ways <= most]
@@ -115,7 +120,12 @@ def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
     runs += [_run(machine, workload, ways, 0, THROTTLES[0]) for ways in grid]
     for ways in sorted({grid[0], grid[len(grid) // 3], grid[2 * len(grid) // 3]}):
         runs += [_run(machine, workload, ways, 0, percent) for percent in THROTTLES[1:]]
-    return runs
+    return runs + [_crowd(machine, workload, *crowd) for crowd in CROWDS]
+
+
+def _crowd(machine: Machine, workload: Workload, mask: int, stream: int | None, percent: int | None) -> Colocation:
+    """Put the workload and a stream into the same ways, each with its throttle [%]."""
+    return Colocation(machine.name, workload, (_STREAM,), (Isolation(mask, percent), Isolation(mask, stream)))
 
 
 def _run(machine: Machine, workload: Workload, ways: int, streams: int, percent: int | None = None) -> Colocation:
@@ -125,7 +135,7 @@ def _run(machine: Machine, workload: Workload, ways: int, streams: int, percent:
     return Colocation(machine.name, workload, (_STREAM,) * streams, (own, *(Isolation(1),) * streams))
 
 
-def _row(record: RunRecord) -> tuple[PartitionRow, float]:
+def _row(record: RunRecord, machine: Machine) -> tuple[PartitionRow, float]:
     beside = record.beside
     assert beside is not None
     target, socket = beside.tenants[0], beside.socket
@@ -137,13 +147,23 @@ def _row(record: RunRecord) -> tuple[PartitionRow, float]:
     rate = target.throughput_mpps
     own_gb_s = (local + remote) * 2**20 * 1e-9
     row = PartitionRow(
-        ways=(isolation.llc_way_mask or 0).bit_count(),
+        ways=_ways(record, machine),
         bandwidth_percent=float(isolation.memory_bandwidth_percent or 100),
         latency_ns=float(socket.get("LLCMISSLAT") or 0.0),
         throughput_mpps=rate,
         bytes_per_packet=own_gb_s * 1e3 / rate,
     )
     return row, read + write
+
+
+def _ways(record: RunRecord, machine: Machine) -> float:
+    """Return the ways that the target held: its own, or in a crowd what was counted."""
+    assert record.beside is not None
+    own, *others = record.colocation.isolation or (Isolation(),)
+    if any(other.llc_way_mask == own.llc_way_mask for other in others):
+        kib_per_way = machine.llc_mib * 1024.0 / machine.llc_ways
+        return _needed(record.beside.tenants[0].vector, "L3OCC") / kib_per_way
+    return float((own.llc_way_mask or 0).bit_count())
 
 
 def _needed(vector: object, name: str) -> float:

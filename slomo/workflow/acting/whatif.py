@@ -8,14 +8,14 @@ import itertools
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from slomo.control.advice import advise
-from slomo.control.situation import Outlook, Setting, Situation, explain, foresee
+from slomo.control.situation import Outlook, Setting, Situation, explain, foresee, shares_ways
 from slomo.equilibrium.partition import Part, solve_partition
 from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredictionError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
@@ -27,9 +27,11 @@ from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.acting.partition_profile import PartitionProfile, profile_partitions
 
-SCHEMA_VERSION = 2
-#: Partitions run to calibrate intervals; none of them is profiled.
+SCHEMA_VERSION = 3
+#: Partitions run to calibrate intervals, of ways of one's own and of ways shared; none of them is profiled.
 CALIBRATION_RUNS = 24
+#: Share of the tenants that share ways and are not throttled while intervals are calibrated.
+UNTHROTTLED = 0.6
 #: Advice picks what just suffices, so what was judged too well: its margin is the error that hardly any run exceeds.
 ADVICE_COVERAGE = 0.98
 
@@ -43,18 +45,25 @@ class PartitionKnowledge:
     profile : PartitionProfile
         Responses and memory.
     errors : tuple of float
-        Relative errors on partitions that were not profiled, absolute, ascending.
+        Predicted over measured less 1, on partitions that were not profiled, of tenants with ways of their own.
+    shared_errors : tuple of float
+        The same of tenants that share ways.
     """
 
     profile: PartitionProfile
     errors: tuple[float, ...]
+    shared_errors: tuple[float, ...]
 
-    def half_width(self, coverage: float = 0.9) -> float:
+    def half_width(self, coverage: float = 0.9, *, shares_ways: bool = False) -> float:
         """Return the half width of an interval as a share of the prediction (split conformal)."""
-        if not 0.0 < coverage < 1.0:
-            raise InvalidValueError(f"coverage is {coverage:g}, needed between 0 and 1")
-        rank = int(np.ceil(coverage * (len(self.errors) + 1))) - 1
-        return self.errors[min(rank, len(self.errors) - 1)]
+        return _ranked([abs(error) for error in self._errors(shares_ways)], coverage)
+
+    def excess(self, coverage: float, *, shares_ways: bool = False) -> float:
+        """Return the share by which a prediction is too high at most, with this coverage; 0 where it is never."""
+        return max(0.0, _ranked(self._errors(shares_ways), coverage))
+
+    def _errors(self, shares_ways: bool) -> tuple[float, ...]:
+        return self.shared_errors if shares_ways else self.errors
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON."""
@@ -65,6 +74,7 @@ class PartitionKnowledge:
             "memory": asdict(self.profile.memory),
             "responses": [response.to_dict() for response in self.profile.responses.values()],
             "errors": list(self.errors),
+            "shared_errors": list(self.shared_errors),
         }
         Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
@@ -85,7 +95,8 @@ class PartitionKnowledge:
             memory = MemoryTraffic(tuple(data["memory"]["latency_ns"]), tuple(data["memory"]["traffic_gb_s"]))
             by_key = {response.workload: response for response in responses}
             profile = PartitionProfile(str(data["machine"]), by_key, memory, int(data["runs"]))
-            return cls(profile, tuple(float(error) for error in data["errors"]))
+            own, shared = (tuple(float(error) for error in data[name]) for name in ("errors", "shared_errors"))
+            return cls(profile, own, shared)
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ConfigurationError(
                 f"{path}: is no profile over partitions", hint="make one: slomo whatif --save"
@@ -104,15 +115,18 @@ def learn_partitions(
     """
     profile = profile_partitions(testbed, machine, workloads, seed=seed)
     draw = random.Random(f"calibration {seed}")  # noqa: S311 - no secret
-    errors: list[float] = []
-    for number in range(CALIBRATION_RUNS):
-        colocation = random_partition(machine, list(dict.fromkeys(workloads)), draw)
+    different = list(dict.fromkeys(workloads))
+    apart = [random_partition(machine, different, draw) for _ in range(CALIBRATION_RUNS)]
+    crowded = [random_crowd(machine, different, draw) for _ in range(CALIBRATION_RUNS)]
+    errors: dict[bool, list[float]] = {False: [], True: []}
+    for number, colocation in enumerate(apart + crowded):
         record = testbed.run(colocation, seed=10_000 + seed + number)
         assert record.beside is not None
+        masks = [isolation.llc_way_mask for isolation in colocation.isolation or ()]
         predicted = predict_partition(profile, colocation)
-        measured = [tenant.throughput_mpps for tenant in record.beside.tenants]
-        errors += [abs(p / m - 1.0) for p, m in zip(predicted, measured, strict=True)]
-    return PartitionKnowledge(profile, tuple(sorted(errors)))
+        for mask, guess, tenant in zip(masks, predicted, record.beside.tenants, strict=True):
+            errors[masks.count(mask) > 1].append(guess / tenant.throughput_mpps - 1.0)
+    return PartitionKnowledge(profile, tuple(errors[False]), tuple(errors[True]))
 
 
 def random_partition(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
@@ -125,6 +139,20 @@ def random_partition(machine: Machine, workloads: Sequence[Workload], draw: rand
         for start, end in itertools.pairwise(cuts)
     )
     return Colocation(machine.name, mix[0], tuple(mix[1:]), isolation)
+
+
+def random_crowd(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
+    """Return a random mix as advice divides it: up to two tenants with ways of their own, the rest share theirs."""
+    most = min(7, machine.cores_per_socket)
+    count = draw.randint(min(3, most), most)
+    mix = [draw.choice(workloads) for _ in range(count)]
+    own = min(draw.choice([0, 0, 1, 1, 2]), count - 2)
+    cuts = [0, *sorted(draw.sample(range(1, machine.llc_ways), own))]
+    masks = [((1 << (end - start)) - 1) << start for start, end in itertools.pairwise(cuts)]
+    rest = ((1 << (machine.llc_ways - cuts[-1])) - 1) << cuts[-1]
+    throttles = [None if draw.random() < UNTHROTTLED else 10 * draw.randint(1, 9) for _ in range(count - own)]
+    isolation = [Isolation(mask) for mask in masks] + [Isolation(rest, percent) for percent in throttles]
+    return Colocation(machine.name, mix[0], tuple(mix[1:]), tuple(isolation))
 
 
 def predict_partition(profile: PartitionProfile, colocation: Colocation) -> tuple[float, ...]:
@@ -152,15 +180,15 @@ class PartitionAnswer:
         What was asked about.
     outlook : Outlook
         What it gives.
-    half_width : float
-        Of the interval, as a share of the prediction.
+    half_widths : tuple of (float, float)
+        Of the intervals of tenants with ways of their own and of tenants that share theirs, as shares of predictions.
     advice : Outlook or None
         The smallest change that keeps all SLOs, where it was asked for and there is one.
     """
 
     situation: Situation
     outlook: Outlook
-    half_width: float
+    half_widths: tuple[float, float]
     advice: Outlook | None = None
 
     def rows(self, outlook: Outlook | None = None) -> list[dict[str, Any]]:
@@ -170,6 +198,7 @@ class PartitionAnswer:
         for index, (name, mpps) in enumerate(chosen.throughput_mpps.items()):
             setting = chosen.settings[name]
             cause, losses, lever = explain(self.situation, chosen, name)
+            half_width = self.half_widths[shares_ways(chosen.settings, name)]
             table.append(
                 {
                     "tenant": name,
@@ -180,8 +209,8 @@ class PartitionAnswer:
                     "weight": setting.weight,
                     "remote_memory": setting.remote,
                     "throughput_mpps": mpps,
-                    "low_mpps": mpps * (1.0 - self.half_width),
-                    "high_mpps": mpps * (1.0 + self.half_width),
+                    "low_mpps": mpps * (1.0 - half_width),
+                    "high_mpps": mpps * (1.0 + half_width),
                     "solo_mpps": self.situation.responses[name].solo_mpps,
                     "slo_mpps": self.situation.promised_mpps.get(name),
                     "kept": name not in chosen.broken,
@@ -293,9 +322,19 @@ def what_if(
         cores=dict(zip(names, partition.cores, strict=True)) if partition.cores else {},
         remote_ns=machine.dram_remote_ns - machine.dram_local_ns,
     )
-    width = knowledge.half_width()
-    advice = advise(situation, margin=knowledge.half_width(ADVICE_COVERAGE)) if with_advice else None
-    return PartitionAnswer(situation, foresee(situation), width, advice)
+    own, shared = (knowledge.excess(ADVICE_COVERAGE, shares_ways=flag) for flag in (False, True))
+    careful = replace(situation, shared_doubt=max(0.0, 1.0 - (1.0 + own) / (1.0 + shared)))
+    advice = advise(careful, margin=own) if with_advice else None
+    widths = knowledge.half_width(), knowledge.half_width(shares_ways=True)
+    return PartitionAnswer(situation, foresee(situation), widths, advice)
+
+
+def _ranked(errors: Sequence[float], coverage: float) -> float:
+    """Return the error that a new one does not exceed with a probability (split conformal)."""
+    if not 0.0 < coverage < 1.0:
+        raise InvalidValueError(f"coverage is {coverage:g}, needed between 0 and 1")
+    rank = int(np.ceil(coverage * (len(errors) + 1))) - 1
+    return sorted(errors)[min(rank, len(errors) - 1)]
 
 
 def _response(knowledge: PartitionKnowledge, workload: Workload) -> PartitionResponse:

@@ -1,0 +1,55 @@
+"""Ways that several may fill: who keeps how many."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slomo.equilibrium.partition import Part, solve_partition, solve_partitions
+from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+
+MEMORY = MemoryTraffic((80.0, 81.0), (0.0, 1000.0))
+
+
+def response(busy_us: float, bytes_per_packet: tuple[float, ...]) -> PartitionResponse:
+    """What waits for nothing, and moves memory by the ways 1, 4, 8 and 20 that it holds."""
+    flat = (0.0,) * 4
+    return PartitionResponse("nf", 1 / busy_us, (1.0, 4.0, 8.0, 20.0), (busy_us,) * 4, flat, bytes_per_packet)
+
+
+def test_streams_divide_ways_by_how_fast_they_fill_them() -> None:
+    stream, quicker = response(0.3, (64.0,) * 4), response(0.1, (64.0,) * 4)
+    done = solve_partition([Part(stream, 0xFFFFF), Part(quicker, 0xFFFFF)], MEMORY)
+    assert done.ways == pytest.approx((5.0, 15.0), rel=0.02)
+
+
+def test_a_working_set_that_fits_is_kept_beside_another_that_fits() -> None:
+    fits = response(0.1, (200.0, 100.0, 0.0, 0.0))
+    done = solve_partition([Part(fits, 0xFFFFF), Part(response(0.5, (300.0, 100.0, 0.0, 0.0)), 0xFFFFF)], MEMORY)
+    assert min(done.ways) >= 7.9
+    assert done.traffic_gb_s < 0.05
+
+
+def test_a_stream_takes_from_a_working_set_until_lines_live_equally_long() -> None:
+    fits, stream = response(0.1, (200.0, 100.0, 0.0, 0.0)), response(0.1, (640.0,) * 4)
+    done = solve_partition([Part(fits, 0xFFFFF), Part(stream, 0xFFFFF)], MEMORY)
+    kept, taken = done.ways
+    misses = 200.0 - 100.0 / 3.0 * (kept - 1.0)
+    # the age at which it holds S ways is the integral of dS / misses; the stream's is S / 640
+    assert taken / 640.0 == pytest.approx(1.0 / 200.0 + 0.03 * math.log(200.0 / misses), rel=0.02)
+    assert kept + taken == pytest.approx(20.0, rel=0.01)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.floats(0.05, 2.0), st.floats(0.1, 900.0)), min_size=2, max_size=5), st.integers(1, 19))
+def test_ways_are_never_exceeded_and_a_batch_answers_as_one(rows: list[tuple[float, float]], own: int) -> None:
+    responses = [response(us, (4 * most, 2 * most, most, most / 2)) for us, most in rows]
+    first, rest = (1 << own) - 1, ((1 << (20 - own)) - 1) << own
+    divided = [Part(responses[0], first)] + [Part(one, rest) for one in responses[1:]]
+    whole = [Part(one, 0xFFFFF) for one in responses]
+    together = solve_partitions([divided, whole], MEMORY)
+    assert together[0].ways[0] <= own + 1e-9
+    assert sum(together[0].ways[1:]) <= 20 - own + 0.2
+    assert sum(together[1].ways) <= 20.2
+    assert together[1].ways == solve_partition(whole, MEMORY).ways
