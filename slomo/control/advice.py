@@ -137,10 +137,8 @@ def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting
         settings[name] = replace(situation.settings[name], mask=((1 << count) - 1) << first)
         first += count
     rest = ((1 << (situation.ways - first)) - 1) << first
-    return {
-        name: settings.get(name) or replace(situation.settings[name], mask=rest or situation.settings[name].mask)
-        for name in situation.responses
-    }
+    others = {setting: replace(setting, mask=rest or setting.mask) for setting in set(situation.settings.values())}
+    return {name: settings.get(name) or others[situation.settings[name]] for name in situation.responses}
 
 
 def minimal_ways(situation: Situation, name: str) -> int:

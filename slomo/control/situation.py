@@ -89,11 +89,17 @@ class Situation:
         """Every way for every tenant, and no throttle."""
         return dict.fromkeys(self.responses, Setting((1 << self.ways) - 1))
 
-    def parts(self, settings: Mapping[str, Setting]) -> list[Part]:
-        """Return the tenants as the solver wants them."""
-        return [self._part(name, response, settings[name]) for name, response in self.responses.items()]
+    def parts(self, settings: Sequence[Mapping[str, Setting]]) -> list[list[Part]]:
+        """Return the tenants under each of many settings as the solver wants them."""
+        made = {
+            (name, setting): self._part(name, setting)
+            for name in self.responses
+            for setting in {chosen[name] for chosen in settings}
+        }
+        return [[made[name, chosen[name]] for name in self.responses] for chosen in settings]
 
-    def _part(self, name: str, response: PartitionResponse, setting: Setting) -> Part:
+    def _part(self, name: str, setting: Setting) -> Part:
+        response = self.responses[name]
         seat = CoreSeat(self.cores.get(name), setting.weight, self.remote_ns if setting.remote else 0.0)
         return Part(response, setting.mask, setting.bandwidth_percent, self.offered_mpps.get(name), seat)
 
@@ -171,7 +177,7 @@ def foresee_many(situation: Situation, settings: Sequence[Mapping[str, Setting]]
     missing = next((name for chosen in settings for name in situation.responses if name not in chosen), None)
     if missing is not None:
         raise InvalidValueError(f"tenant '{missing}' has no setting", hint="name its ways")
-    solved = solve_partitions([situation.parts(chosen) for chosen in settings], situation.memory)
+    solved = solve_partitions(situation.parts(settings), situation.memory)
     pairs = zip(settings, solved, strict=True)
     return [judged(situation, chosen, parted, margin) for chosen, parted in pairs]
 
@@ -183,7 +189,8 @@ def judged(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, 
         corrected = possible * situation.bias.get(name, 1.0)
         mpps[name] = min(corrected, situation.offered_mpps.get(name, float("inf")))
         if name in situation.promised_mpps:
-            needed, doubt = situation.needed_mpps(name), situation.shared_doubt * shares_ways(chosen, name)
+            needed, doubt = situation.needed_mpps(name), situation.shared_doubt
+            doubt *= bool(doubt) and shares_ways(chosen, name)
             room[name] = corrected * (1.0 - doubt) / needed - 1.0 if needed > 0.0 else float("inf")
     return Outlook(chosen, mpps, room, parted, margin)
 
@@ -210,6 +217,6 @@ def explain(situation: Situation, outlook: Outlook, name: str) -> tuple[str, Map
     ('cache', 'more cache ways')
     """
     index = list(situation.responses).index(name)
-    part = situation.parts(outlook.settings)[index]
+    part = situation.parts([outlook.settings])[0][index]
     cause, losses = bottleneck(part, outlook.parted, index, situation.memory)
     return cause, losses, LEVERS[cause]

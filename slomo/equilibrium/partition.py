@@ -27,6 +27,8 @@ Floats = NDArray[np.float64]
 _ROUNDS, _DAMPING, _HALVINGS = 12, 0.3, 14
 #: Halvings between two rounds, in a bracket around the last latency, and its width as a share.
 _FEW_HALVINGS, _BRACKET = 5, 0.3
+#: The same of ages, in decades.
+_AGE_BRACKET = 0.2
 _SETTLED_WAYS = 0.05
 
 
@@ -128,8 +130,9 @@ def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) 
     ways, shares = cache.divided(np.ones(masks.shape)), np.ones(masks.shape)
     costs = board.costs(ways, shares)
     latency = _latencies(costs, board.remote_ns > 0.0, curve)
+    age: Floats | None = None
     for _ in range(_ROUNDS if cache.is_shared or board.crowded else 0):
-        filled = cache.filled(board, costs, latency)
+        filled, age = cache.filled(board, costs, latency, age)
         fresh, apart = _DAMPING * ways + (1.0 - _DAMPING) * filled, board.shares(costs, latency, shares)
         moved = max(float(np.abs(fresh - ways).max()), float(np.abs(apart - shares).max()))
         ways, shares = fresh, apart
@@ -174,10 +177,12 @@ class _Board:
 
     def ways_at(self, age: Floats) -> Floats:
         """Return the ways that each tenant's lines fill up to an age (decimal logarithm), shape (settings, tenants)."""
-        at = np.clip((age - AGE_LOW) * AGE_STEPS, 0.0, self.held.shape[1] - 1.001)
+        points = self.held.shape[1]
+        at = np.minimum(np.maximum((age - AGE_LOW) * AGE_STEPS, 0.0), points - 1.001)
         low = at.astype(np.int64)
-        below = self.held[self.which, low]
-        return np.asarray(below + (self.held[self.which, low + 1] - below) * (at - low))
+        place = self.which * points + low
+        below = self.held.ravel().take(place)
+        return np.asarray(below + (self.held.ravel().take(place + 1) - below) * (at - low))
 
     def shares(self, costs: "_Costs", latency_ns: Floats, shares: Floats) -> Floats:
         """Divide shared cores as a fair scheduler does, by what each tenant would take of a whole one."""
@@ -278,24 +283,30 @@ class _Cache:
         """Whether any way may be filled by two."""
         return bool((self.inside.sum(axis=1) > 1.0).any())
 
-    def filled(self, board: _Board, costs: "_Costs", latency: Floats) -> Floats:
-        """Return the ways that each tenant holds, given how fast it is."""
+    def filled(
+        self, board: _Board, costs: "_Costs", latency: Floats, last: Floats | None
+    ) -> tuple[Floats, Floats | None]:
+        """Return the ways that each tenant holds, given how fast it is, and the age of its oldest line."""
         rates = np.maximum(costs.rates(latency), 1e-6)
-        aged = self._aged(board, np.log10(rates)) if self.is_apart.any() else np.zeros_like(rates)
+        age = self._age(board, np.log10(rates), last) if self.is_apart.any() else None
+        aged = rates if age is None else np.minimum(board.ways_at(age + np.log10(rates)), self.size)
         if self.is_apart.all():
-            return aged
+            return aged, age
         divided = self.divided(np.maximum(rates * costs.bytes_per_packet, 1e-6))
-        return np.where(self.is_apart[:, None], aged, divided)
+        return np.where(self.is_apart[:, None], aged, divided), age
 
-    def _aged(self, board: _Board, rate: Floats) -> Floats:
+    def _age(self, board: _Board, rate: Floats, last: Floats | None) -> Floats:
         """Bisect the age of the oldest line, one for all who fill the same ways; all fits where no age is too old."""
-        low, high = np.full(rate.shape, AGE_LOW - 3.0), np.full(rate.shape, AGE_HIGH + 3.0)
-        for _ in range(_HALVINGS):
+        if last is None:
+            low, high, halvings = np.full(rate.shape, AGE_LOW - 3.0), np.full(rate.shape, AGE_HIGH + 3.0), _HALVINGS
+        else:
+            low, high, halvings = last - _AGE_BRACKET, last + _AGE_BRACKET, _FEW_HALVINGS
+        for _ in range(halvings):
             middle = 0.5 * (low + high)
-            total = np.einsum("ctu,cu->ct", self.together, board.ways_at(middle + rate))
+            total = np.matmul(self.together, board.ways_at(middle + rate)[..., None])[..., 0]
             too_old = total > self.size
             low, high = np.where(too_old, low, middle), np.where(too_old, middle, high)
-        return np.minimum(board.ways_at(low + rate), self.size)
+        return low
 
     def divided(self, weight: Floats) -> Floats:
         """Divide every way among those who may fill it, by weight."""
