@@ -35,9 +35,9 @@ def _numeric(value: Setting) -> bool:
 def _defaults(nf: str) -> dict[str, Setting]:
     """Return a shipped NF's default settings, the sizes of its data structures among them."""
     # descriptions are YAML, read only where a workload was not profiled as it is asked about
-    from slomo.vocabulary.network_function import load_network_function, network_function_names
+    from slomo.vocabulary.network_function import load_network_function, network_function_names, stage_names
 
-    if nf not in network_function_names():
+    if not {*stage_names(nf)} <= {*network_function_names()}:
         return {}
     function = load_network_function(nf)
     structures = (function.simulated or {}).get("structures", ())

@@ -19,7 +19,13 @@ from slomo.simulator.programs.program import program
 from slomo.simulator.result import TenantResult
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine, load_machine
-from slomo.vocabulary.network_function import NetworkFunction, load_network_function, network_function_names
+from slomo.vocabulary.network_function import (
+    NetworkFunction,
+    load_network_function,
+    network_function_names,
+    one_core_chain,
+    stage_names,
+)
 from slomo.vocabulary.workload import Workload, canonical_json
 
 #: Raised whenever the simulator gives other numbers, so that measurements from before and after are never merged.
@@ -115,6 +121,8 @@ class SimulatedTestbed:
     def _function(self, name: str) -> NetworkFunction:
         if name in self._own:
             return self._own[name]
+        if len(parts := stage_names(name)) > 1:
+            return one_core_chain([self._function(part) for part in parts])
         if name not in network_function_names():  # a path would be read, but a co-location names functions
             raise UnknownNameError("network function", name, {*network_function_names(), *self._own})
         return load_network_function(name)

@@ -1,24 +1,30 @@
 """A network function: what it is, how it is simulated, how it is started on a real machine.
 
 One short YAML file each in ``network_functions/``, checked against ``schema.json`` there; a user's own NF is a file of
-the same shape. The shipped ones are those of ResQ (NSDI'18) Table 1 and SLOMO (SIGCOMM'20) Table 1.
+the same shape. The shipped ones are those of ResQ (NSDI'18) Table 1 and SLOMO (SIGCOMM'20) Table 1. A chain that runs
+to completion on one core is one network function, too, named by its stages, ``lpm+stats`` (ResQ, section 5.1, does not
+distinguish them); settings of a stage carry its name: ``lpm+firewall(firewall.rules=1000)``.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from slomo.errors import UnknownNameError
+from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.vocabulary.documents import load_schema, parse_document, read_document, validate
 from slomo.vocabulary.knobs import knobs
-from slomo.vocabulary.workload import Setting
+from slomo.vocabulary.workload import Setting, Workload
 
 SCHEMA_VERSION = 1
 SYNTHETIC_KNOBS = "synthetic-knobs"
+#: Between the names of stages.
+JOIN = "+"
+#: Settings of the chain as a whole: its stages have one ring.
+SHARED_SETTINGS = ("packet_buffers", "burst")
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ def network_function_names() -> tuple[str, ...]:
 
 
 def load_network_function(name_or_path: str) -> NetworkFunction:
-    """Load a shipped NF by name, or one of your own from a YAML file.
+    """Load a shipped NF by name, a chain of them on one core by its stages, or one of your own from a YAML file.
 
     Raises
     ------
@@ -125,6 +131,8 @@ def load_network_function(name_or_path: str) -> NetworkFunction:
     --------
     >>> load_network_function("l2fwd").name
     'l2fwd'
+    >>> load_network_function("lpm+stats").description
+    'lpm, then stats, to completion on one core'
     """
     name = str(name_or_path)
     if name in network_function_names():
@@ -132,6 +140,8 @@ def load_network_function(name_or_path: str) -> NetworkFunction:
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or "/" in name:
         return parse_network_function(read_document(path), name, default_name=path.stem)
+    if len(parts := stage_names(name)) > 1:
+        return one_core_chain([load_network_function(part) for part in parts])
     raise UnknownNameError("network function", name, network_function_names())
 
 
@@ -174,3 +184,75 @@ def parse_network_function(text: str, file: str, *, default_name: str = "own-nf"
     if "host" in data:
         validate(data, host_schema(), file, lines)
     return NetworkFunction.from_dict({"name": default_name, **data})
+
+
+def stage_names(name: str) -> tuple[str, ...]:
+    """Return the network functions that a name stands for, in order.
+
+    Examples
+    --------
+    >>> stage_names("lpm+stats"), stage_names("lpm")
+    (('lpm', 'stats'), ('lpm',))
+    """
+    return tuple(name.split(JOIN))
+
+
+def one_core_chain(stages: Sequence[NetworkFunction]) -> NetworkFunction:
+    """Return a chain as one network function.
+
+    Parameters
+    ----------
+    stages : sequence of NetworkFunction
+        In the order in which packets pass them.
+
+    Raises
+    ------
+    ConfigurationError
+        For a stage that is not simulated, or that hands packets to an accelerator.
+
+    Examples
+    --------
+    >>> one_core_chain([load_network_function("lpm"), load_network_function("stats")]).name
+    'lpm+stats'
+    """
+    name = JOIN.join(stage.name for stage in stages)
+    for stage in stages:
+        if stage.simulated is None or "accelerator" in stage.simulated:
+            lacks = "is not simulated" if stage.simulated is None else "hands packets to an accelerator"
+            raise ConfigurationError(
+                f"chain '{name}' on one core: its stage '{stage.name}' {lacks}, needed stages that a core does alone",
+                hint="leave the stage out, or place the chain with a core for each stage",
+            )
+    settings = {f"{stage.name}.{key}": value for stage in stages for key, value in stage.settings.items()}
+    documents = [{"name": s.name, "settings": dict(s.settings), "simulated": s.simulated} for s in stages]
+    what = f"{', then '.join(stage.name for stage in stages)}, to completion on one core"
+    source = "; ".join(dict.fromkeys(stage.source for stage in stages if stage.source))
+    return NetworkFunction(name, what, source=source, settings=settings, simulated={"stages": documents})
+
+
+def stages_of(nf: NetworkFunction, workload: Workload) -> list[tuple[NetworkFunction, Workload]]:
+    """Return the stages of a chain on one core, each with its part of the settings and the chain's traffic.
+
+    Raises
+    ------
+    UnknownNameError
+        For a setting that no stage has.
+    """
+    documents = (nf.simulated or {}).get("stages", ())
+    stages = [
+        NetworkFunction(item["name"], nf.description, settings=item["settings"], simulated=item["simulated"])
+        for item in documents
+    ]
+    parts: list[dict[str, object]] = [{} for _ in stages]
+    for name, value in workload.configuration.items():
+        owners = [i for i, stage in enumerate(stages) if name.startswith(f"{stage.name}.")]
+        if name in SHARED_SETTINGS:
+            owners = list(range(len(stages)))
+        if not owners:
+            raise UnknownNameError(f"setting of '{nf.name}'", name, {*nf.settings, *SHARED_SETTINGS})
+        for i in owners:
+            parts[i][name.removeprefix(f"{stages[i].name}.")] = value
+    return [
+        (stage, Workload(stage.name, part, workload.traffic))  # type: ignore[arg-type]
+        for stage, part in zip(stages, parts, strict=True)
+    ]

@@ -14,7 +14,7 @@ from slomo.models.library import opened
 from slomo.profiling.plans.basic import stream_of
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import compat_named, model_named
-from slomo.vocabulary.network_function import network_function_names
+from slomo.vocabulary.network_function import network_function_names, stage_names
 from slomo.workflow.campaign import Running
 from slomo.workflow.names import host_of, machine_name
 from slomo.workflow.profile import profile
@@ -167,7 +167,7 @@ def _require_descriptions(targets: "Sequence[Workload]", own: Iterable["NetworkF
 
     described = {*network_function_names(), *(network_function.name for network_function in own)}
     for workload in targets:
-        if workload.nf not in described:
+        if not {*stage_names(workload.nf)} <= described:
             raise UnknownNameError(
                 "network function",
                 workload.nf,

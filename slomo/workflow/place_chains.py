@@ -14,6 +14,7 @@ from slomo.placement.chains.nodes import Node, handover_keeps
 from slomo.placement.chains.numasfp import lookup_table
 from slomo.placement.chains.planner import plan_chains
 from slomo.placement.chains.predicted import node_rates
+from slomo.placement.chains.registry import goes_by_predictions
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.vocabulary.defaults import DEFAULT_MODEL
@@ -120,10 +121,10 @@ def place_chains(
         Where a policy has too little to go by.
     """
     estimates = ThroughputEstimates(library if library is not None else ModelLibrary([]), model, 0.5, profiles)
-    if policy == "slomo-numa":
+    if goes_by_predictions(policy):
         estimates.check_names([item.request for item in chains], cluster.machines)
     judges_by_machine = {
-        name: _judges(estimates, machine, predicts=policy == "slomo-numa", handover=handover)
+        name: _judges(estimates, machine, predicts=goes_by_predictions(policy), handover=handover)
         for name, machine in cluster.machine_types.items()
     }
     nodes = {server.name: _nodes(server) for server in cluster.servers}

@@ -6,7 +6,7 @@ from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.placement.feasibility.mixes import Host
 from slomo.placement.feasibility.on_demand import CacheClass, Observed, share_out
 from slomo.placement.online.placer import Placer
-from slomo.placement.policies.resq_milp import Term, solve
+from slomo.placement.policies.resq_milp import Term, least_servers, solve
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
 from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, save_profiles
@@ -89,6 +89,28 @@ def test_milp_finds_the_packing_that_first_fit_decreasing_misses() -> None:
 
     assert seats is not None
     assert len({place for spots in seats.values() for place, _ in spots}) == 2
+
+
+def test_milp_meets_its_bound_where_terms_repeat(library, profiles, ask) -> None:
+    """Decomposed server by server, forty terms of three kinds come within a server of what no schedule can beat."""
+    placer = Placer(library, Cluster.uniform(MACHINE, 40), "resq-milp", profiles=profiles)
+    placer.policy.time_limit_s = 0.1
+    decisions = placer.place_all(ask(f"r{i}", nf, replicas=3) for i, nf in enumerate(["lpm", "stats", "firewall"] * 13))
+    greedy = Placer(library, Cluster.uniform(MACHINE, 40), "resq-greedy", profiles=profiles)
+    greedy.place_all(ask(f"r{i}", nf, replicas=3) for i, nf in enumerate(["lpm", "stats", "firewall"] * 13))
+    bound = int(placer.policy.last.split("bound ")[1].split(",")[0])
+
+    assert all(decision.accepted for decision in decisions)
+    assert bound <= placer.servers_used <= min(bound + 1, greedy.servers_used)
+
+
+def test_a_bound_counts_cores_and_ways() -> None:
+    """Twenty terms on servers of eight cores need three; terms of nine ways each, alone or together, half a server."""
+    small = InstanceProfile("m", "firewall", 1.0, ((1, 1.0), (18, 1.0)))
+    large = InstanceProfile("m", "lpm", 1.0, ((9, 1.0), (18, 1.05)))
+
+    assert least_servers(Host("m", 8, 18), [Term(str(n), small, 0.9, 2) for n in range(20)]) == 3
+    assert least_servers(Host("m", 8, 18), [Term(str(n), large, 0.97, 3) for n in range(5)]) == 3
 
 
 def test_greedy_starts_more_instances_where_a_fair_share_is_slow(library, profiles, cluster) -> None:

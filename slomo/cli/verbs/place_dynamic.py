@@ -53,13 +53,14 @@ def are_for_chains(policies: Sequence[str]) -> bool:
 
 def place_on_nodes(policy: str, given: dict[str, Any]) -> "PlacedChains":
     """Place the chains of the requests file on NUMA nodes."""
+    from slomo.placement.chains.registry import goes_by_predictions
     from slomo.placement.problem.documents import read_chains, read_cluster
     from slomo.placement.problem.way_profiles import load_profiles
     from slomo.workflow.place_chains import place_chains
 
     cluster, chains = read_cluster(given["cluster"]), read_chains(given["requests"])
     chosen = settings(models=given["models"], model=given["model"])
-    library = _library(chosen.models) if policy in ("numasfp", "slomo-numa") else None
+    library = _library(chosen.models) if policy == "numasfp" or goes_by_predictions(policy) else None
     handover: Handover = given["handover"]
     curves = () if given["profiles"] is None else load_profiles(given["profiles"])
     _check_names(chains, given["nf_files"], () if library is None else library, curves)
@@ -75,13 +76,13 @@ def _check_names(
     """Refuse network functions without description, model or profile: a slip would be placed by its rate alone."""
     from slomo.cli.options import own_network_functions
     from slomo.models.library import nf_of
-    from slomo.vocabulary.network_function import network_function_names
+    from slomo.vocabulary.network_function import network_function_names, stage_names
 
     nf_names = {*network_function_names(), *(function.name for function in own_network_functions(files))}
     nf_names |= {nf_of(key) for _, key in modelled} | {nf_of(curve.workload) for curve in curves}
     for item in chains:
         for workload in item.request.chain:
-            if workload.nf not in nf_names:
+            if workload.nf not in nf_names and not {*stage_names(workload.nf)} <= nf_names:
                 raise UnknownNameError(f"network function of chain '{item.request.id}'", workload.nf, nf_names)
 
 

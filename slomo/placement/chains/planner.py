@@ -27,9 +27,9 @@ def place_chains(
 
     Parameters
     ----------
-    policy : {"numasfp", "octans", "node-first", "node-balance", "slomo-numa"}
+    policy : {"numasfp", "octans", "octans-predicted", "node-first", "node-balance", "slomo-numa"}
         `numasfp` and `slomo-numa` place afresh every interval by the rates of now; the others keep what they chose
-        first.
+        first (`octans-predicted` what `slomo-numa` would).
     chains : sequence of RatedChain
         Chains of this server.
     interval : int

@@ -3,6 +3,9 @@
 The search NUMASFP (COMSNETS'22) formulates and solves by rates; here every node is predicted as a whole, all stages at
 their fixed point under their loads (beyond SLOMO, SIGCOMM'20), and what a chain loses between nodes is known from
 measurements.
+
+Asked once, for the first interval, it is `octans-predicted`: Octans (TPDS'21), too, chooses nodes by what
+it predicts chains to lose and keeps them; its own model of that loss is not rebuilt, these predictions stand in for it.
 """
 
 import itertools

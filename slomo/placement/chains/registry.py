@@ -12,14 +12,16 @@ class _Home:
     module: str
     function: str
     afresh: bool = False
+    predicts: bool = False
 
 
 _HOMES = {
     "numasfp": _Home("numasfp", "numasfp", afresh=True),
     "octans": _Home("static", "octans"),
+    "octans-predicted": _Home("predicted", "slomo_numa", predicts=True),
     "node-first": _Home("static", "node_first"),
     "node-balance": _Home("static", "node_balance"),
-    "slomo-numa": _Home("predicted", "slomo_numa", afresh=True),
+    "slomo-numa": _Home("predicted", "slomo_numa", afresh=True, predicts=True),
 }
 
 
@@ -29,7 +31,7 @@ def chain_policy_names() -> tuple[str, ...]:
     Examples
     --------
     >>> chain_policy_names()
-    ('numasfp', 'octans', 'node-first', 'node-balance', 'slomo-numa')
+    ('numasfp', 'octans', 'octans-predicted', 'node-first', 'node-balance', 'slomo-numa')
     """
     return tuple(_HOMES)
 
@@ -43,6 +45,17 @@ def places_afresh(name: str) -> bool:
     (True, False)
     """
     return _home(name).afresh
+
+
+def goes_by_predictions(name: str) -> bool:
+    """Return whether a policy asks what whole nodes serve, and needs models for that.
+
+    Examples
+    --------
+    >>> goes_by_predictions("octans-predicted"), goes_by_predictions("octans")
+    (True, False)
+    """
+    return _home(name).predicts
 
 
 def chain_policy(name: str) -> ChainPolicy:

@@ -11,6 +11,7 @@ from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.feasibility.oracle import Breach, piece_breach
 from slomo.placement.online.decisions import DecisionWriter
+from slomo.placement.online.in_turn import put_in_turn
 from slomo.placement.online.seating import seat_mixes, seat_requests
 from slomo.placement.online.settings import Fallback
 from slomo.placement.online.sockets import Socket, Spot
@@ -22,6 +23,8 @@ from slomo.placement.problem.request import Request
 
 #: Batches from this size on are followed by a look ahead, over so many mixes at most.
 LARGE_BATCH, _MOST_AHEAD = 500, 20_000
+#: Share of a need to which what an instance is promised is rounded down, where there is no grid of SLOs.
+_GRID = 0.01
 #: Kinds of requests whose cuts are remembered.
 _MOST_CUTS = 20_000
 Cuts = dict[Host, tuple[Piece, ...]]
@@ -58,6 +61,8 @@ class Admission:
         """Place one request, or say why not."""
         tried: list[Refusal] = []
         options = self.cuts(request, tried)
+        if self.policy.in_turn and self._put_in_turn(request, options):
+            return self.writer.decision(request.id)
         # a socket in use goes before a new one, even where that takes another instance
         for used_only in (True, False) if self.policy.picks == "best" and len(options) > 1 else (False,):
             for cuts in options:
@@ -91,6 +96,15 @@ class Admission:
         if len(batch) >= LARGE_BATCH:
             self._look_ahead()
         return refused
+
+    def _put_in_turn(self, request: Request, options: Sequence[Cuts]) -> bool:
+        """Place instances that need not serve a request alone, where it is promised throughput and may have several."""
+        whole = [{host: pieces[0] for host, pieces in cuts.items() if len(pieces) == 1} for cuts in options]
+        pieces = next((each for each in whole if each), {})
+        if request.replicas == 1 or any(piece.needed_mpps <= 0.0 or piece.exclusive for piece in pieces.values()):
+            return False
+        grid = self.estimates.slo_grid or _GRID
+        return bool(pieces) and put_in_turn(self.state, self.policy.oracle, self.best, request, pieces, grid)
 
     def _put_all(self, request: Request, cuts: Cuts, *, used_only: bool) -> bool:
         """Put all pieces of a request somewhere and keep it, or none."""

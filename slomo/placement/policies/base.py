@@ -71,6 +71,8 @@ class Policy:
         Place the most demanding pieces of a batch first.
     model : str or None
         Sensitivity model it insists on.
+    in_turn : bool
+        Puts instances down where they break nobody's promise, and another for what they fall short of themselves.
     scales : bool
         Adds instances after a batch where throughput is seen to fall short.
     needs_profiles : bool
@@ -84,6 +86,7 @@ class Policy:
     model: ClassVar[str | None] = None
     needs_profiles: ClassVar[bool] = False
     scales: ClassVar[bool] = False
+    in_turn: ClassVar[bool] = False
 
     def __init__(self, estimates: ThroughputEstimates, pieces: Pieces) -> None:
         self.estimates, self.pieces = estimates, pieces

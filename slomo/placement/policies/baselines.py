@@ -54,14 +54,16 @@ class DynamicScaling(Policy):
 
 
 class DobrescuFirstFit(Policy):
-    """Take the first socket on which every SLO holds by the predictor from solo cache access rates.
+    """Take the first socket on which nobody's SLO breaks by the predictor from solo cache access rates.
 
     First fit on Dobrescu et al.'s predictor (NSDI'12), as ResQ (NSDI'18) section 6.2 compares with it.
 
-    An instance goes on the first server whose SLOs it does not break; throughput is a line in the competitors' summed
-    solo cache accesses.
+    An instance goes on the first server whose existing SLOs it does not break; where it would fall short there itself,
+    a second one is packed (and more, as far as the request may be split). Throughput is a line in the competitors'
+    summed solo cache accesses.
     """
 
     name = "dobrescu"
     predicts = True
+    in_turn = True
     model = "dobrescu"

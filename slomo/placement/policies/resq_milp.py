@@ -3,12 +3,15 @@
 Minimise active servers; every instance has its ways on its server, and its throughput is the concave piecewise-linear
 profile of them. As the profile is concave its pieces are upper bounds that need no binary of their own. The whole batch
 is tried first; only where time runs out it is cut, as ResQ (section 5.3.1) does, into sets that are solved apart, each
-half as large as the last. Greedy's schedule bounds the servers from above and stands in where nothing better is found.
+half as large as the last. Two schedules bound the servers from above and stand in where nothing better is found:
+greedy's, and that of the same program decomposed server by server (Dantzig and Wolfe, Operations Research 8(1), 1960),
+which is quick where terms repeat, and in which the instances of a term on one server are alike.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,9 +21,12 @@ from slomo.placement.feasibility.latency import promises_latency
 from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.policies.base import Asked, Seats
 from slomo.placement.policies.resq_greedy import ResqGreedy, first_fit_decreasing
+from slomo.placement.policies.search import MixSearch
 from slomo.placement.problem.way_profiles import InstanceProfile
 
 Floats = NDArray[np.float64]
+#: Instances of a term that are told apart, at most.
+_MOST_COUNTED = 32
 
 
 @dataclass(frozen=True)
@@ -56,22 +62,46 @@ class ResqMilp(ResqGreedy):
 
     def seats(self, host: Host, batch: Sequence[Asked]) -> Seats:
         """Return where each instance goes: better than greedy's schedule, or greedy's itself."""
-        best = first_fit_decreasing(self, host, batch)
+        decomposed = self._decomposed(host, batch)
+        best = min(decomposed, first_fit_decreasing(self, host, batch), key=_servers_or_all)
         single = {item.request.id: item for item in batch if len(item.request.chain) == 1}
         terms = [self._term(host, single[name]) for name in sorted(single, key=lambda n: (-single[n].needed_mpps, n))]
         solvable = [term for term in terms if term is not None]
-        size, bound, proven = len(solvable), 0.0, False
-        while solvable and not proven:
+        most = {name: min(item.request.replicas, _MOST_COUNTED) for name, item in single.items()}
+        loose = [replace(term, instances=most[term.name]) for term in solvable]
+        size, bound = len(solvable), least_servers(host, loose)
+        while solvable and _servers(best) > bound:
             seats, lower, proven = self._in_sets(host, solvable, size)
             bound = max(bound, lower) if size == len(solvable) else bound
             if seats is not None and _servers(seats) < _servers(best):
                 best = seats
-            if size <= self.set_size:
+            if proven or decomposed or size <= self.set_size:  # decomposed by server is cut better than into sets
                 break
             size = max(-(-size // 2), self.set_size)
         count, least = _servers(best), max(int(np.ceil(bound - 1e-6)), 1)
         self.last = f"{count} servers, bound {least}, gap {100.0 * (count / least - 1.0):.1f} %"
         return best
+
+    def _decomposed(self, host: Host, batch: Sequence[Asked]) -> Seats:
+        """Return the schedule by columns, each the mix of one server; empty where a request needs several servers."""
+        search = MixSearch(self.estimates, self.pieces)
+        search.time_limit_s = min(self.time_limit_s, search.time_limit_s)
+        queues: dict[int, list[str]] = {}
+        for item in batch:
+            cut = next(search.cuts(item.request, host, item.needed_mpps), ())
+            if len(cut) != 1 or not cut[0].ways:
+                return {}
+            queues.setdefault(self.pieces.number(cut[0]), []).append(item.request.id)
+        plan = search.plan(host, {piece: len(queue) for piece, queue in queues.items()}) or {}
+        primary = search.cutting(host).primary
+        mixes = [signature for signature, count in sorted(plan.items()) for _ in range(count)]
+        seats: Seats = {}
+        for place, signature in enumerate(mixes):
+            for piece in signature:
+                waiting = queues[primary.get(piece, piece)]
+                if waiting:
+                    seats[waiting.pop()] = [(place, self.pieces[piece])]
+        return {} if any(queues.values()) else seats
 
     def _in_sets(self, host: Host, terms: Sequence[Term], size: int) -> tuple[Seats | None, float, bool]:
         """Solve a batch in sets of a size; return the schedule, a bound (of one set), and whether it is the optimum."""
@@ -98,6 +128,10 @@ class ResqMilp(ResqGreedy):
             return None
         count = min(totals, key=lambda n: totals[n]) if promises_latency(request) else most
         return Term(request.id, profile, totals[count], count)
+
+
+def _servers_or_all(seats: Seats) -> float:
+    return _servers(seats) or float("inf")
 
 
 def _servers(seats: Seats) -> int:
@@ -145,6 +179,52 @@ def _topped_up(host: Host, terms: Sequence[Term], seats: Seats) -> Seats | None:
             for (place, piece), rate in zip(spots, rates, strict=True)
         ]
     return topped
+
+
+def least_servers(host: Host, terms: Sequence[Term]) -> float:
+    """Return a bound: terms take cores and ways, and a server has only so many of each, however they are weighed.
+
+    A term of few instances takes more ways: with both limits priced, each term's cheapest number of instances is its
+    own choice, which bounds them all together (Lagrangian relaxation).
+
+    Examples
+    --------
+    >>> curve = InstanceProfile("m", "lpm", 4.0, ((1, 2.0), (4, 4.0)))
+    >>> least_servers(Host("m", 4, 8), [Term(str(n), curve, 3.8, 2) for n in range(5)])
+    3.0
+    """
+    kinds = Counter((term.profile, term.needed_mpps, term.instances) for term in terms)
+    needs = {kind: _least_ways(host, *kind) for kind in kinds}
+    prices = np.linspace(0.0, 1.0, 101)
+    totals = np.zeros_like(prices)
+    for kind, count in kinds.items():
+        costs = [prices * n / host.cores + (1.0 - prices) * ways / host.ways for n, ways in needs[kind]]
+        totals += count * np.min(costs, axis=0) if costs else 0.0
+    return float(np.ceil(totals.max() - 1e-6))
+
+
+def _least_ways(host: Host, profile: InstanceProfile, needed_mpps: float, instances: int) -> list[tuple[int, int]]:
+    """Return how many instances of a term there may be, and the ways that so many need together at the least."""
+    one = np.array([
+        profile.promise_mpps(ways) if ways >= profile.ways[0][0] else -np.inf for ways in range(host.ways + 1)
+    ])  # fmt: skip
+    together, choices = one, []
+    for count in range(1, instances + 1):
+        enough = np.flatnonzero(together >= needed_mpps * (1.0 - 1e-6))
+        choices += [(count, int(enough[0]))] if len(enough) else []
+        together = _one_more(together, one)
+    if instances == _MOST_COUNTED:  # and more: no fewer cores, and no fewer ways than each takes
+        choices.append((instances, instances * profile.ways[0][0]))
+    return choices
+
+
+def _one_more(together: Floats, one: Floats) -> Floats:
+    """Return the most that instances serve by ways they have together, with one instance more."""
+    best = np.full(len(together) + len(one) - 1, -np.inf)
+    for ways, mpps in enumerate(one.tolist()):
+        part = best[ways : ways + len(together)]
+        np.maximum(part, together + mpps, out=part)
+    return best
 
 
 def _packed(host: Host, terms: Sequence[Term]) -> int:

@@ -1,12 +1,12 @@
 """What one tenant does per packet, in numbers: an NF's document with its settings and traffic filled in."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
 from slomo.vocabulary.knobs import knobs
-from slomo.vocabulary.network_function import NetworkFunction
+from slomo.vocabulary.network_function import NetworkFunction, stages_of
 from slomo.vocabulary.workload import Setting, Traffic, Workload
 
 LINE_B = 64
@@ -85,12 +85,41 @@ def program(nf: NetworkFunction, workload: Workload) -> Program:
     >>> program(load_network_function("synthetic"), knobs_set).structures[0].size_b
     8388608.0
     """
+    if nf.simulated is not None and "stages" in nf.simulated:
+        return _to_completion([program(stage, part) for stage, part in stages_of(nf, workload)])
     if nf.simulated is None:
         raise ConfigurationError(
             f"network function '{nf.name}' has no 'simulated' section",
             hint="give one, or use a testbed with real machines",
         )
     return _Filler(nf, workload).program()
+
+
+def _to_completion(stages: Sequence[Program]) -> Program:
+    """Return what a packet costs that passes several programs on one core, one after the other.
+
+    Work adds up; the packet is in the core's caches when the next stage reads it again.
+    """
+    first = stages[0]
+    sizes = {stage.packet_size_b for stage in stages}
+    if len(sizes) > 1:
+        raise InvalidValueError(f"packets of {sorted(sizes)} B in one chain, needed one size")
+    held_b = LINE_B * (1.0 + max(stage.touched_lines for stage in stages))
+    again = [
+        Structure(f"packet {number}", held_b, 1.0 + s.touched_lines - w, w, "sequential", 1.0, s.packet_mlp)
+        for number, s in enumerate(stages[1:], 2)
+        for w in (float(min(s.written_lines, s.touched_lines)),)
+    ]
+    loads = [stage.offered_mpps for stage in stages if stage.offered_mpps is not None]
+    return replace(
+        first,
+        compute_cycles=sum(stage.compute_cycles for stage in stages),
+        instructions=sum(stage.instructions for stage in stages),
+        packet_buffers=min(stage.packet_buffers for stage in stages),
+        burst=min(stage.burst for stage in stages),
+        offered_mpps=min(loads, default=None),
+        structures=(*(item for stage in stages for item in stage.structures), *again),
+    )
 
 
 class _Filler:

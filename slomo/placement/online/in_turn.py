@@ -1,0 +1,72 @@
+"""Put instances down one after the other, each on the first server whose promises it does not break.
+
+ResQ (NSDI'18, section 6.2) builds Dobrescu et al.'s predictor into a scheduler so: what an instance will serve there is
+looked at only then, and another one is packed for what it falls short of. Every instance is taken to be saturated.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+from slomo.placement.feasibility.mixes import Host, Piece
+from slomo.placement.feasibility.oracle import Oracle
+from slomo.placement.online.sockets import Socket, Spot
+from slomo.placement.online.state import ClusterState
+from slomo.placement.problem.request import Request
+
+#: A promise too small to bind [Mpps]: with it an instance counts as one that is promised something.
+_HARDLY_MPPS = 1e-9
+#: Finds a socket for a piece of a request, by its number on each kind of socket.
+Best = Callable[[Request, Mapping[Host, int], Callable[[Socket], bool] | None], Spot | None]
+
+
+def put_in_turn(
+    state: ClusterState, oracle: Oracle, best: Best, request: Request, pieces: Mapping[Host, Piece], grid: float
+) -> bool:
+    """Place a request by instances that need not serve it alone; say whether they do together, else nothing is placed.
+
+    Parameters
+    ----------
+    state : ClusterState
+        What runs where.
+    oracle : Oracle
+        Predicts.
+    best : callable
+        Chooses a socket.
+    request : Request
+        At most as many instances as its `replicas`.
+    pieces : mapping of Host to Piece
+        For each kind of socket the piece that would serve the request alone.
+    grid : float
+        What an instance is promised is rounded down to multiples of this share of the request's need.
+    """
+    hardly = {host: state.pieces.number(_promised(piece, _HARDLY_MPPS)) for host, piece in pieces.items()}
+    with state.trial() as trial:
+        spots: list[Spot] = []
+        missing = 1.0
+        while missing > 1e-9 and len(spots) < request.replicas:
+            spot = best(request, hardly, state.allowed(request, spots))
+            if spot is None:
+                break
+            piece = pieces[state.sockets[spot[0]].host]
+            share = min(_share(state, oracle, spot, piece, grid), missing)
+            spot = (spot[0], state.pieces.number(_promised(piece, share * piece.needed_mpps)))
+            state.put(request, spot)
+            spots.append(spot)
+            missing -= share
+        if missing > 1e-9:
+            trial.undo()
+            return False
+        state.keep(request, spots)
+    return True
+
+
+def _promised(piece: Piece, mpps: float) -> Piece:
+    return Piece(piece.workloads, mpps, piece.ways, piece.exclusive, piece.instances, piece.replicas)
+
+
+def _share(state: ClusterState, oracle: Oracle, spot: Spot, piece: Piece, grid: float) -> float:
+    """Return the share of its request's need that an instance can be counted on for on a socket, on the grid."""
+    place = state.sockets[spot[0]]
+    rates = oracle.verdict(place.host, state.pieces.grown(place.signature, spot[1])).rates
+    share = min((rates[key][1] for key in piece.workloads), default=0.0) / piece.needed_mpps
+    return min(math.floor(share / grid + 1e-9) * grid, 1.0)
