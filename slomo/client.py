@@ -66,6 +66,11 @@ class _Messages:
         return {"target": target, "competitors": list(competitors), **given}
 
     @staticmethod
+    def tenants(names: Sequence[str], machine: str | None) -> dict[str, Any]:
+        """Return the body of a question about a socket."""
+        return {"tenants": list(names), **({"machine": machine} if machine else {})}
+
+    @staticmethod
     def prediction(document: Mapping[str, Any]) -> "Prediction":
         from slomo.prediction.result import Prediction
 
@@ -165,8 +170,7 @@ class Client:
 
     def whatif(self, tenants: Sequence[str], machine: str | None = None) -> dict[str, Any]:
         """Ask about everybody on a socket."""
-        body = {"tenants": list(tenants), **({"machine": machine} if machine else {})}
-        predictions: dict[str, Any] = self._post("/v1/whatif", body)
+        predictions: dict[str, Any] = self._post("/v1/whatif", _Messages.tenants(tenants, machine))
         return predictions
 
     def place(self, requests: "Sequence[Request]", *, what_if: bool = False) -> "tuple[Decision, ...]":
@@ -229,6 +233,11 @@ class AsyncClient:
         body = {"targets": list(targets), "mixes": [list(mix) for mix in mixes], **options}
         columns: dict[str, list[Any]] = await self._post("/v1/predict/batch", body)
         return columns
+
+    async def whatif(self, tenants: Sequence[str], machine: str | None = None) -> dict[str, Any]:
+        """Ask about everybody on a socket."""
+        predictions: dict[str, Any] = await self._post("/v1/whatif", _Messages.tenants(tenants, machine))
+        return predictions
 
     async def place(self, requests: "Sequence[Request]", *, what_if: bool = False) -> "tuple[Decision, ...]":
         """Place requests, or ask what would be decided."""

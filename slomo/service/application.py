@@ -1,6 +1,7 @@
 """One service: its models, its state, its jobs and its metrics, and the ASGI application over them."""
 
 import asyncio
+import functools
 import logging
 import math
 import time
@@ -85,7 +86,8 @@ class Service:
     def jobs(self) -> Jobs:
         """Long work."""
         if self._jobs is None:
-            self._jobs = Jobs(self.store)
+            works = {item.job.kind: functools.partial(item.job.work, self) for item in self.operations if item.job}
+            self._jobs = Jobs(self.store, works)
         return self._jobs
 
     async def aside(self, run: Callable[[], Result]) -> Result:

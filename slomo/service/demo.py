@@ -97,20 +97,21 @@ def fill(service: "Service") -> None:
     requests = [as_request(msgspec.convert(row, PlacementRequest)) for row in demo_requests(names)]
     service.store.write(lambda connection: service.clerk.add_servers(connection, servers)).result()
     service.store.write(lambda connection: service.clerk.place(connection, requests, "demo")).result()
-    for item in demo_outcomes(service, names[:3], library.machines[0]):
+    for item in demo_outcomes(service, names, library.machines[0]):
         machine, target, predicted = service.outcomes.judge(item)
         service.outcomes.note(item, machine, target, predicted)
         service.store.write(_noted(machine, target, item, predicted)).result()
 
 
 def demo_outcomes(service: "Service", names: list[str], machine: str) -> list[Observation]:
-    """Return made-up outcomes: two network functions do what was predicted, one does a tenth less."""
+    """Return made-up outcomes beside others: two network functions do what was predicted, a third does a tenth less."""
     dice = random.Random(3)  # noqa: S311 - a demonstration
     outcomes = []
-    for place, name in enumerate(names):
-        expected = service.outcomes.judge(Observation(name, 0.0, ["vpn"], machine))[2]
-        factor = 0.9 if place == 2 else 1.0
-        outcomes += [Observation(name, expected * factor * dice.gauss(1.0, 0.015), ["vpn"], machine) for _ in range(40)]
+    for name, factor in zip(names, (1.0, 1.0, 0.9), strict=False):
+        for _ in range(40):
+            beside = dice.choices(names, k=dice.randint(1, 4))
+            expected = service.outcomes.judge(Observation(name, 0.0, beside, machine))[2]
+            outcomes.append(Observation(name, expected * factor * dice.gauss(1.0, 0.003), beside, machine))
     return outcomes
 
 

@@ -1,16 +1,16 @@
-"""Long work: accepted at once, done in the background, told as it goes on.
+"""Long work: accepted at once, done in the background, told as it goes on, and taken up again where it was interrupted.
 
-A job is written down when it is accepted, and again when it ends. One that was at work when the service stopped is
-found as ``interrupted``: what it had done until then is in the state, batch by batch.
+A job is written down when it is accepted, as it goes on, and when it ends. One that was at work when the service
+stopped is found as ``interrupted``, with what it had done until then; resumed, it goes on from there.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,11 +19,15 @@ from slomo.service.door.problems import Problem
 from slomo.service.state import journal
 from slomo.service.state.store import Store
 
-#: Says how far a job is: a share from 0 to 1, and a few words.
-Tell = Callable[[float, str], None]
-Work = Callable[[Tell], Awaitable[Any]]
+if TYPE_CHECKING:
+    import sqlite3
+
+#: Does the work of a kind of job: what was asked, and how far it is.
+Work = Callable[[Any, "JobProgress"], Awaitable[Any]]
 MOST_WAITING = 32
 _ENDED = ("done", "failed", "interrupted")
+#: Why a job was interrupted.
+STOPPED = "the service stopped before it ended"
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Job:
     message : str
         Where it is, or why it failed.
     result : object
-        What came out.
+        What came out; so far, where it was interrupted.
     """
 
     id: str
@@ -65,6 +69,47 @@ class _Watched:
     job: Job
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def change(self, **changes: Any) -> None:
+        """Exchange the job for a changed one, and wake those who listen."""
+        self.job = replace(self.job, **changes)
+        event, self.changed = self.changed, asyncio.Event()
+        event.set()
+
+
+class JobProgress:
+    """How far one job is: told to those who listen, and written down.
+
+    Parameters
+    ----------
+    watched : _Watched
+        The job.
+    store : Store
+        Where it is written down.
+
+    Attributes
+    ----------
+    before : object
+        What came out before the job was interrupted; None where it begins.
+    """
+
+    def __init__(self, watched: _Watched, store: Store) -> None:
+        self._watched, self._store = watched, store
+        self.before: Any = watched.job.result
+
+    def tell(self, done: float, message: str, result: Any = None) -> None:
+        """Tell a share from 0 to 1, a few words, and what came out so far; in the loop's thread."""
+        self._watched.change(done=min(max(done, 0.0), 1.0), message=message, result=result)
+
+    def put(self, connection: "sqlite3.Connection", done: float, message: str, result: Any = None) -> None:
+        """Write the same in a transaction with the work itself: after a kill both are there, or neither."""
+        row = {**asdict(self._watched.job), "done": done, "message": message, "result": result}
+        journal.put_job(connection, row)
+
+    def keep(self) -> None:
+        """Write down what was told last, without waiting for it."""
+        row = asdict(self._watched.job)
+        self._store.write(lambda connection: journal.put_job(connection, row))
+
 
 class Jobs:
     """Runs jobs one after the other.
@@ -73,20 +118,28 @@ class Jobs:
     ----------
     store : Store
         Where they are written down.
+    works : mapping of str to Work
+        Kind of job -> what does it.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, works: Mapping[str, Work]) -> None:
+        self._store, self._works = store, works
         self._live: dict[str, _Watched] = {}
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        for row in store.read(journal.jobs):
-            if row["state"] not in _ENDED:
-                row.update(state="interrupted", message="the service stopped before it ended")
-                store.write(lambda connection, kept=row: journal.put_job(connection, kept)).result()  # type: ignore[misc]
+        store.write(lambda connection: journal.interrupt_jobs(connection, STOPPED)).result()
 
-    async def accept(self, kind: str, work: Work, key: str | None = None) -> Job:
+    async def accept(self, kind: str, errand: Any, key: str | None = None) -> Job:
         """Write a job down and begin it; one of the same key is begun once.
+
+        Parameters
+        ----------
+        kind : str
+            One of the kinds there is work for.
+        errand : object
+            What is asked, ready for JSON: with it the job is taken up again.
+        key : str, optional
+            Names the wish.
 
         Raises
         ------
@@ -97,21 +150,43 @@ class Jobs:
         if key is not None:
             with contextlib.suppress(Problem):
                 return self.get(name)
+        job = Job(name, kind, journal.now())
+        await self._begin(job, errand, lambda connection: journal.add_job(connection, asdict(job), errand))
+        return job
+
+    async def resume(self, name: str) -> Job:
+        """Take an interrupted job up where it was; one that is at work again is left alone.
+
+        Raises
+        ------
+        Problem
+            404 for one there is none of, 409 for one that is over or of which is not known what was asked.
+        """
+        job = self.get(name)
+        if not job.has_ended:
+            return job
+        errand = self._store.read(lambda connection: journal.asked_of_job(connection, name))
+        if job.state != "interrupted" or errand is None or job.kind not in self._works:
+            raise Problem(409, f"job {name} is {job.state} and cannot be taken up again", hint="ask for it anew")
+        again = replace(job, state="waiting", message=f"taken up again at {100 * job.done:.0f} %")
+        await self._begin(again, errand, lambda connection: journal.put_job(connection, asdict(again)))
+        return again
+
+    async def _begin(self, job: Job, errand: Any, write: Callable[["sqlite3.Connection"], None]) -> None:
+        """Write a job down, then let it wait for its turn."""
         if sum(not item.job.has_ended for item in self._live.values()) >= MOST_WAITING:
             raise Problem(
                 429, f"{MOST_WAITING} jobs wait already", hint="come back later", headers={"Retry-After": "5"}
             )
-        job = Job(name, kind, journal.now())
         self._live[job.id] = _Watched(job)
         try:
-            await self._write(job)
+            await asyncio.wrap_future(self._store.write(write))
         except BaseException:
             del self._live[job.id]
             raise
-        task = asyncio.get_running_loop().create_task(self._run(job.id, work))
+        task = asyncio.get_running_loop().create_task(self._run(job, errand))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return job
 
     def get(self, name: str) -> Job:
         """Return a job.
@@ -123,10 +198,10 @@ class Jobs:
         """
         if name in self._live:
             return self._live[name].job
-        job_row = next((row for row in self._store.read(journal.jobs) if row["id"] == name), None)
-        if job_row is None:
+        rows = self._store.read(lambda connection: journal.jobs(connection, 1, name))
+        if not rows:
             raise Problem(404, "there is no such job", hint="list /v1/jobs")
-        return Job(**job_row)
+        return Job(**rows[0])
 
     def all(self) -> list[Job]:
         """Return all jobs, newest first."""
@@ -155,40 +230,39 @@ class Jobs:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _run(self, name: str, work: Work) -> None:
-        def tell(done: float, message: str) -> None:
-            self._change(name, done=min(max(done, 0.0), 1.0), message=message)
-
-        async with self._turn:
-            self._change(name, state="running")
-            try:
-                result = await work(tell)
-                self._change(name, state="done", done=1.0, result=result)
-            except asyncio.CancelledError:
-                self._change(name, state="interrupted", message="the service stopped")
-                raise
-            except SlomoError as error:
-                self._change(name, state="failed", message=str(error))
-            except Exception:  # a job's fault must not end the service
-                self._change(name, state="failed", message="a fault of the service; see its log")
-                raise
-            finally:
-                await asyncio.shield(self._write(self._live[name].job))
-                self._forget_old()
-
-    def _change(self, name: str, **changes: Any) -> None:
-        watched = self._live[name]
-        watched.job = replace(watched.job, **changes)
-        event, watched.changed = watched.changed, asyncio.Event()
-        event.set()
+    async def _run(self, job: Job, errand: Any) -> None:
+        watched = self._live[job.id]
+        try:
+            async with self._turn:
+                watched.change(state="running")
+                result = await self._works[job.kind](errand, JobProgress(watched, self._store))
+                watched.change(state="done", done=1.0, result=result)
+        except asyncio.CancelledError:
+            watched.change(state="interrupted", message="the service stopped")
+            raise
+        except SlomoError as error:
+            watched.change(state="failed", message=str(error))
+        except Exception:  # a job's fault must not end the service
+            watched.change(state="failed", message="a fault of the service; see its log")
+            raise
+        finally:
+            ending = self._store.write(lambda connection: _end(connection, watched.job))
+            await asyncio.shield(asyncio.wrap_future(ending))
+            self._forget_old()
 
     def _forget_old(self) -> None:
         ended = [name for name, item in self._live.items() if item.job.has_ended]
         for name in ended[:-50]:
             del self._live[name]
 
-    async def _write(self, job: Job) -> None:
-        await asyncio.wrap_future(self._store.write(lambda connection: journal.put_job(connection, asdict(job))))
+
+def _end(connection: "sqlite3.Connection", job: Job) -> None:
+    """Write down how a job ended; of one that was interrupted, what is done already is in the state."""
+    if job.state == "interrupted":
+        journal.interrupt_jobs(connection, STOPPED, job.id)
+        return
+    journal.put_job(connection, asdict(job))
+    journal.forget_asked(connection, job.id)
 
 
 def _event(job: Job) -> bytes:

@@ -1,5 +1,6 @@
 """The service as others meet it: a real Prometheus, clients with certificates, the command line."""
 
+import asyncio
 import json
 import shutil
 import socket
@@ -8,12 +9,16 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import yaml
 
 from slomo.cli.main import main
+from slomo.client import AsyncClient, Client
+from slomo.errors import UsageError
+from slomo.placement.problem.request import SLO, Request
 from tests.service.conftest import Running
 from tests.service.test_deploy import DASHBOARD
 
@@ -182,3 +187,29 @@ def test_the_command_line_asks_a_service(served: Running, models_folder: Path, t
     assert said("predict", "--target", "lpm", "--traffic", "a=1", "--server", served.url)[0] == 2
     assert said("place", "a.yaml", "b.yaml", "--server", served.url)[0] == 2
     assert said("predict", "--target", "lpm", "--server", "http://127.0.0.1:1")[0] == 3
+
+
+def test_both_clients_get_the_same_answers(served: Running) -> None:
+    """Waiting in line or not: predictions, columns, what-ifs and placements are the same, and so are refusals."""
+    edge = Request("client-edge", ("lpm",), SLO(min_share=0.5))
+
+    async def asked() -> list[Any]:
+        async with AsyncClient(served.url) as line:
+            one, other = await asyncio.gather(line.predict("lpm", ["nat"]), line.predict("ids"))
+            with pytest.raises(UsageError, match="nope"):
+                await line.predict("nope")
+            columns = await line.predict_batch(["lpm"], [["nat"]])
+            return [one, other, columns, await line.whatif(["lpm", "nat"]), await line.place([edge], what_if=True),
+                    await line.get("/v1/cluster")]  # fmt: skip
+
+    with Client(served.url) as line:
+        waited = [line.predict("lpm", ["nat"]), line.predict("ids"), line.predict_batch(["lpm"], [["nat"]]),
+                  line.whatif(["lpm", "nat"]), line.place([edge], what_if=True), line.get("/v1/cluster")]  # fmt: skip
+    answers = asyncio.run(asked())
+
+    assert [item.to_dict() for item in answers[:2]] == [item.to_dict() for item in waited[:2]]
+    assert answers[2:4] == waited[2:4]
+    assert [item.to_dict() for item in answers[4]] == [item.to_dict() for item in waited[4]]
+    assert answers[5] == waited[5]
+    public = {name for name in dir(Client) if not name.startswith("_")}
+    assert public == {name for name in dir(AsyncClient) if not name.startswith("_")}

@@ -287,6 +287,116 @@ def test_a_job_places_in_the_background_and_tells(client: TestClient) -> None:
     assert client.get("/v1/jobs/none").status_code == 404
 
 
+def test_a_batch_is_decided_together_whether_it_is_done_or_only_asked(client: TestClient) -> None:
+    """What-if of a batch says what placing it decides: forty requests do not all get the last cores of four servers."""
+    many = [{"id": f"r{number}", "nf": "ids", "slo": {"kind": "on-demand"}} for number in range(40)]
+    told = client.post("/v1/place", json={"requests": many, "what_if": True}).json()["decisions"]
+    done = client.post("/v1/place", json={"requests": many}).json()["decisions"]
+
+    assert sum(item["accepted"] for item in told) == 32
+    assert [item["assignments"] for item in told] == [item["assignments"] for item in done]
+
+
+def changed(client: TestClient, action: str, **more: Any) -> dict[str, Any]:
+    """Let something happen to the cluster."""
+    answer = client.post("/v1/cluster/changes", json={"action": action, **more})
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def busy_cores(client: TestClient) -> dict[str, list[int]]:
+    """Return the cores in use of each server."""
+    rows = client.get("/v1/cluster").json()["servers"]
+    return {row["name"]: sorted(item["core"] for item in row["assignments"]) for row in rows}
+
+
+def test_servers_are_drained_fail_and_come_back(start: Started, tmp_path: Path) -> None:
+    """Drained, a server is empty and stays closed over a restart; a receipt undoes the moves, unless it has failed."""
+    client = start(state=tmp_path / "state.sqlite")
+    client.post("/v1/cluster/servers", json={"servers": SERVERS})
+    many = [{"id": f"r{number}", "nf": "ids", "slo": {"kind": "on-demand"}} for number in range(6)]
+    client.post("/v1/place", json={"requests": many})
+    before = busy_cores(client)
+    busy = max(before, key=lambda name: len(before[name]))
+    asked = changed(client, "drain", server=busy, what_if=True)
+    assert busy_cores(client) == before
+    drained = changed(client, "drain", server=busy)
+    assert drained["moves"] == asked["moves"]
+    assert busy_cores(client)[busy] == []
+    client.__exit__(None, None, None)
+    client = start(state=tmp_path / "state.sqlite")
+    assert {row["name"]: row["closed"] for row in client.get("/v1/cluster").json()["servers"]}[busy] == "cordoned"
+    after = client.post("/v1/place", json={"requests": [REQUEST]}).json()["decisions"][0]["assignments"]
+    assert {item["server"] for item in after} != {busy}
+    assert client.post(f"/v1/receipts/{drained['receipt']}/undo").status_code == 200
+    assert busy_cores(client)[busy] == before[busy]
+    failed = changed(client, "fail", server=busy)
+    assert busy_cores(client)[busy] == []
+    assert client.post(f"/v1/receipts/{failed['receipt']}/undo").status_code == 409
+    changed(client, "uncordon", server=busy)
+
+    assert client.post(f"/v1/receipts/{failed['receipt']}/undo").status_code == 200
+    assert busy_cores(client)[busy] == before[busy]
+    assert client.get("/v1/cluster/at-risk").json()["at_risk"] == []
+
+
+def test_requests_are_updated_and_pre_empt(client: TestClient) -> None:
+    """An update keeps the id with another promise; a higher priority takes the room of lower ones, or all stays."""
+    many = [{"id": f"r{number}", "nf": "ids", "slo": {"kind": "on-demand"}, "priority": -1} for number in range(32)]
+    assert client.post("/v1/place", json={"requests": many}).json()["accepted"] == 32
+    assert client.post("/v1/place", json={"requests": [REQUEST]}).json()["refused"] == 1
+    told = changed(client, "preempt", request={**REQUEST, "priority": 5})
+    assert [item["request"] for item in told["refused"]]
+    assert "edge" in placed(client)
+    changed(client, "update", request={**REQUEST, "slo": {"min_share": 0.4}}, surge=False)
+    assert client.get("/v1/cluster/requests/edge").json()["decision"]["assignments"][0]["needed_mpps"] > 0.0
+    told_before = client.get("/v1/cluster").content
+    no = client.post(
+        "/v1/cluster/changes", json={"action": "preempt", "request": {**REQUEST, "id": "x", "priority": -5}}
+    )
+
+    assert no.status_code == 409
+    assert client.get("/v1/cluster").content == told_before
+    for body in ({"action": "drain"}, {"action": "drain", "server": "none"}, {"action": "update", "server": "s1"}):
+        assert client.post("/v1/cluster/changes", json=body).status_code == 422
+
+
+@pytest.mark.slow
+def test_a_job_that_was_killed_is_said_to_be_interrupted_and_goes_on(
+    models_folder: Path, tmp_path: Path, run_service: Callable[..., Running]
+) -> None:
+    """Kill -9 in a large placement: what was placed stays, how far it was is told; resumed, it ends, nothing twice."""
+    many = [{"id": f"r{number}", "nf": "ids", "slo": {"kind": "on-demand"}} for number in range(3000)]
+    rows = [{"name": f"s{number}", "machine": "e5-2620v4"} for number in range(400)]
+    service = run_service(models_folder, "--state", tmp_path / "state.sqlite")
+    with httpx.Client(base_url=service.url, timeout=60.0) as line:
+        line.post("/v1/cluster/servers", json={"servers": rows})
+        headers = {"Prefer": "respond-async", "Idempotency-Key": "many"}
+        where = line.post("/v1/place", json={"requests": many}, headers=headers).headers["location"]
+        while not 0.0 < line.get(where).json()["done"] < 1.0:
+            time.sleep(0.005)
+    service.kill()
+    last = run_service(models_folder, "--state", tmp_path / "state.sqlite")
+    with httpx.Client(base_url=last.url, timeout=60.0) as line:
+        job = line.get(where).json()
+        assert job["state"] == "interrupted"
+        assert 0.0 < job["done"] < 1.0
+        assert job["message"].endswith("the service stopped before it ended")
+        assert len(placed(line)) == job["result"]["accepted"] == job["done"] * len(many)
+        assert "Resume" in line.get("/jobs").text
+        assert line.post(f"{where}/resume").status_code == 202
+        with line.stream("GET", f"{where}/events") as events:
+            told = [json.loads(text[6:]) for text in events.iter_lines() if text.startswith("data: ")]
+        ids = placed(line)
+
+        assert min(item["done"] for item in told) >= job["done"]
+        assert told[-1]["result"] == {"accepted": len(many), "refused": 0}
+        assert sorted(ids) == sorted(item["id"] for item in many)
+        assert line.post(f"{where}/resume").status_code == 409
+        assert line.post("/v1/jobs/none/resume").status_code == 404
+
+
 @pytest.mark.slow
 def test_killed_under_writes_loses_and_doubles_nothing(
     models_folder: Path, tmp_path: Path, run_service: Callable[..., Running]

@@ -203,6 +203,20 @@ class Placer:
             trial.undo()
             return self.admit(request)
 
+    def what_if_all(self, requests: Iterable[Request]) -> tuple[Decision, ...]:
+        """Return what :meth:`place_all` would decide about a batch, and leave everything as it is.
+
+        Raises
+        ------
+        InvalidValueError, UnknownNameError
+            As :meth:`place_all`.
+        """
+        batch = unique_requests(requests)
+        with self._lock:
+            self._check_new(batch)
+            plan = self._core.with_state(self._core.state.copy())
+        return self._placed(plan, batch)
+
     def decision(self, request: str) -> Decision:
         """Return where a request is, with predictions for the mixes of now.
 

@@ -6,13 +6,15 @@ import msgspec
 
 from slomo.placement.problem.request import SLO, Request
 from slomo.service.door.bodies import Placement, PlacementRequest, Rebalance, ServersBody
-from slomo.service.door.operation import Answer, Call, Operation
+from slomo.service.door.operation import Answer, Call, LongWork, Operation
 from slomo.service.door.problems import Problem
-from slomo.service.jobs import Tell
+from slomo.service.jobs import JobProgress
 from slomo.service.state import journal
 from slomo.service.state.clerk import etag, server_documents
 
 if TYPE_CHECKING:
+    from sqlite3 import Connection
+
     from slomo.service.application import Service
 
 #: Requests of one batch of an asynchronous placement.
@@ -40,7 +42,7 @@ async def place(service: "Service", call: Call) -> Answer:
     if placement.what_if:
         return Answer(await service.aside(lambda: _what_if(service, requests)))
     if "respond-async" in call.headers.get("prefer", ""):
-        return await _place_later(service, call, requests)
+        return await _place_later(service, call, placement)
     caller = call.caller.name
 
     def run() -> Answer:
@@ -54,29 +56,37 @@ async def place(service: "Service", call: Call) -> Answer:
 
 
 def _what_if(service: "Service", requests: list[Request]) -> dict[str, Any]:
-    decisions = [service.clerk.placer.what_if(item) for item in requests]
+    decisions = service.clerk.placer.what_if_all(requests)
     fingerprint = service.shelf.answers.fingerprint
     return {"decisions": [item.to_dict() for item in decisions], "what_if": True, "fingerprint": fingerprint}
 
 
-async def _place_later(service: "Service", call: Call, requests: list[Request]) -> Answer:
+async def _place_later(service: "Service", call: Call, placement: Placement) -> Answer:
     service.clerk.placer  # noqa: B018 - refuses where there is no cluster
-
-    async def work(tell: Tell) -> dict[str, int]:
-        accepted = refused = 0
-        for first in range(0, len(requests), CHUNK):
-            chunk = requests[first : first + CHUNK]
-            body, _ = await service.writing(
-                lambda some=chunk: service.store.write(  # type: ignore[misc]
-                    lambda connection: service.clerk.place(connection, some, call.caller.name)
-                ).result()
-            )
-            accepted, refused = accepted + body["accepted"], refused + body["refused"]
-            tell((first + len(chunk)) / len(requests), f"{accepted} placed, {refused} refused")
-        return {"accepted": accepted, "refused": refused}
-
-    job = await service.jobs.accept("place", work, call.headers.get("idempotency-key"))
+    errand = {"requests": msgspec.to_builtins(placement.requests), "caller": call.caller.name}
+    job = await service.jobs.accept("place", errand, call.headers.get("idempotency-key"))
     return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
+
+
+async def place_in_batches(service: "Service", errand: dict[str, Any], progress: JobProgress) -> dict[str, int]:
+    """Place many requests, batch by batch; each batch and how far that is are one transaction."""
+    requests = [as_request(msgspec.convert(item, PlacementRequest)) for item in errand["requests"]]
+    so_far: dict[str, int] = progress.before or {"decided": 0, "accepted": 0, "refused": 0}
+    while so_far["decided"] < len(requests):
+        chunk = requests[so_far["decided"] : so_far["decided"] + CHUNK]
+
+        def write(connection: "Connection", chunk: list[Request] = chunk, before: dict[str, int] = so_far) -> Any:
+            body, _ = service.clerk.place(connection, chunk, errand["caller"])
+            after = {name: before[name] + body[name] for name in ("accepted", "refused")}
+            after["decided"] = before["decided"] + len(chunk)
+            told = after["decided"] / len(requests), f"{after['accepted']} placed, {after['refused']} refused", after
+            progress.put(connection, *told)
+            return told
+
+        told = await service.writing(lambda write=write: service.store.write(write).result())  # type: ignore[misc]
+        progress.tell(*told)
+        so_far = told[2]
+    return {name: so_far[name] for name in ("accepted", "refused")}
 
 
 def _count(service: "Service", answer: Answer) -> None:
@@ -101,8 +111,13 @@ def _cluster(service: "Service") -> dict[str, Any]:
         return {"revision": service.clerk.revision, "servers": [], "servers_used": 0}
     placer = service.clerk.placer
     layout = placer.layout()
+    closed = service.store.read(journal.closed)
     rows = [
-        {**server.to_dict(), "assignments": [msgspec.to_builtins(item) for item in layout.get(server.name, ())]}
+        {
+            **server.to_dict(),
+            "closed": closed.get(server.name),
+            "assignments": [msgspec.to_builtins(item) for item in layout.get(server.name, ())],
+        }
         for server in placer.cluster.servers
     ]
     return {"revision": service.clerk.revision, "servers": rows, "servers_used": placer.servers_used}
@@ -193,7 +208,7 @@ _LIMIT = {"limit": "How many, 1 to 1000."}
 _WRITES: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "cluster"}
 OPERATIONS = (
     Operation("POST", "/v1/place", place, "Place requests, or say what would be decided.", body=Placement,
-              statuses=(202, 409), **_WRITES),
+              statuses=(202, 409), job=LongWork("place", place_in_batches), **_WRITES),
     Operation("GET", "/v1/cluster", cluster, "Show servers and what runs on them.", statuses=(304,), tag="cluster"),
     Operation("POST", "/v1/cluster/servers", add_servers, "Add servers.", body=ServersBody, success=201,
               statuses=(409,), **_WRITES),

@@ -1,6 +1,6 @@
 """All operations of the service: what is routed, and what the OpenAPI document describes."""
 
-from slomo.service.api import cluster, health, host, knowledge, pages, pools, predictions, scheduling, work
+from slomo.service.api import cluster, health, host, knowledge, lifecycle, pages, pools, predictions, scheduling, work
 from slomo.service.door.operation import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -8,6 +8,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *scheduling.OPERATIONS,
     *knowledge.OPERATIONS,
     *cluster.OPERATIONS,
+    *lifecycle.OPERATIONS,
     *work.OPERATIONS,
     *host.OPERATIONS,
     *pools.OPERATIONS,

@@ -7,12 +7,13 @@ import msgspec
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import ConfigurationError
 from slomo.service.door.host_bodies import ControlBody, Enforcement
-from slomo.service.door.operation import Answer, Call, Operation
+from slomo.service.door.operation import Answer, Call, LongWork, Operation
 from slomo.service.door.problems import Problem
-from slomo.service.host.control import run_as_job, status
+from slomo.service.host.control import configuration_of, run_loop, status
 
 if TYPE_CHECKING:
     from slomo.service.application import Service
+    from slomo.service.jobs import JobProgress
 
 
 async def show(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
@@ -60,20 +61,33 @@ async def undo(service: "Service", call: Call) -> Answer:
 
 async def control(service: "Service", call: Call) -> Answer:
     """Run a control loop as a job."""
-    _require_control(service)
+    require_control(service)
     body: ControlBody = call.body
     document = {key: value for key, value in msgspec.to_builtins(body).items() if value is not None}
-    job = await run_as_job(service.jobs, service.settings.receipts, document, call.headers.get("idempotency-key"))
+    configuration_of(document)  # refuses before it is accepted
+    job = await service.jobs.accept("control", document, call.headers.get("idempotency-key"))
     return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
+
+
+async def control_loop(service: "Service", errand: dict[str, Any], progress: "JobProgress") -> dict[str, Any]:
+    """Run a control loop to its end."""
+    return await run_loop(service.settings.receipts, errand, progress)
 
 
 async def loops(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     """Show the loops that run, and receipts that are open."""
-    _require_control(service)
+    require_control(service)
     return Answer(await service.aside(status))
 
 
-def _require_control(service: "Service") -> None:
+def require_control(service: "Service") -> None:
+    """Refuse where no loops may be run.
+
+    Raises
+    ------
+    Problem
+        403.
+    """
     if not service.settings.control:
         raise Problem(403, "this service runs no control loops", hint="slomo serve --control")
 
@@ -88,5 +102,5 @@ OPERATIONS = (
               statuses=(404,), **_ACTS),
     Operation("GET", "/v1/control", loops, "Show control loops.", tag="host"),
     Operation("POST", "/v1/control", control, "Run a control loop on a simulated machine, as a job.",
-              body=ControlBody, success=202, **_ACTS),
+              body=ControlBody, success=202, job=LongWork("control", control_loop), **_ACTS),
 )  # fmt: skip

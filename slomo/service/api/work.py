@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import SlomoError
+from slomo.service.api.host import require_control
 from slomo.service.door.bodies import Observations
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.state import journal
@@ -29,6 +30,15 @@ async def events(service: "Service", call: Call) -> Answer:
     name = call.path["id"]
     service.jobs.get(name)
     return Answer(media_type="text/event-stream", stream=service.jobs.events(name))
+
+
+async def resume(service: "Service", call: Call) -> Answer:
+    """Take an interrupted job up where it was."""
+    name = call.path["id"]
+    if service.jobs.get(name).kind == "control":
+        require_control(service)
+    job = await service.jobs.resume(name)
+    return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
 
 
 async def observe(service: "Service", call: Call) -> Answer:
@@ -74,6 +84,8 @@ OPERATIONS = (
     Operation("GET", "/v1/jobs/{id}", job, "Show a job.", statuses=(404,), tag="work"),
     Operation("GET", "/v1/jobs/{id}/events", events, "Send a job's progress as server-sent events.", statuses=(404,),
               media_type="text/event-stream", tag="work"),
+    Operation("POST", "/v1/jobs/{id}/resume", resume, "Take an interrupted job up where it was.", scope="admin",
+              writes=True, success=202, statuses=(404, 409), tag="work"),
     Operation("POST", "/v1/observations", observe, "Take outcomes in.", body=Observations, scope="admin", writes=True,
               tag="work"),
     Operation("GET", "/v1/drift", drift, "Show errors and alarms.", tag="work"),

@@ -102,6 +102,17 @@ class Rebalance(Struct, forbid_unknown_fields=True):
     max_moves: Annotated[int, Meta(ge=0, le=100_000)] = 100
 
 
+class ClusterChangeBody(Struct, forbid_unknown_fields=True):
+    """What happens to a cluster: to a server (cordon, uncordon, drain, fail), or to a request (update, preempt)."""
+
+    action: Literal["cordon", "uncordon", "drain", "fail", "update", "preempt"]
+    server: Identifier | None = None
+    request: PlacementRequest | None = None
+    max_moves: Annotated[int, Meta(ge=0, le=100_000)] | None = None
+    surge: bool = True
+    what_if: bool = False
+
+
 class Observation(Struct, forbid_unknown_fields=True):
     """One outcome: what a placed network function was seen to do beside others."""
 

@@ -81,6 +81,22 @@ Handler = Callable[[Any, Call], Awaitable[Answer]]
 
 
 @dataclass(frozen=True)
+class LongWork:
+    """Long work that an operation may begin.
+
+    Attributes
+    ----------
+    kind : str
+        Names it in the state.
+    work : callable
+        Takes the service, what was asked, and a `slomo.service.jobs.JobProgress`.
+    """
+
+    kind: str
+    work: Callable[[Any, Any, Any], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
 class Operation:
     """One operation.
 
@@ -112,6 +128,8 @@ class Operation:
         Whether it changes state: then it takes ``Idempotency-Key`` and ``If-Match``, and is written to the audit log.
     repeated : callable or None
         Takes the service and the bytes of a body; returns the answer to the same bytes where it is still known.
+    job : LongWork or None
+        What goes on in the background.
     """
 
     method: str
@@ -128,3 +146,4 @@ class Operation:
     tag: str = "service"
     writes: bool = False
     repeated: Callable[[Any, bytes], bytes | None] | None = None
+    job: LongWork | None = None

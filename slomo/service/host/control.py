@@ -1,7 +1,12 @@
-"""Control loops as jobs: each runs in a thread, tells its rounds, and ends with the service."""
+"""Control loops as jobs: each runs in a thread, tells its rounds, and ends with the service.
+
+Rounds are told to whoever listens and written down now and then. A loop that is taken up again begins anew: the machine
+it drove was given back.
+"""
 
 import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import SlomoError, UnknownNameError
@@ -14,7 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slomo.control.loop import Step
-    from slomo.service.jobs import Job, Jobs, Tell
+    from slomo.service.jobs import JobProgress
+
+#: How often the rounds of a loop are written down [s].
+KEEP_EVERY_S = 1.0
 
 
 class _StoppedError(SlomoError):
@@ -44,27 +52,29 @@ def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
     return control_from(document, document.get("name", "service"))
 
 
-async def run_as_job(jobs: "Jobs", receipts: "Path | None", document: dict[str, Any], key: str | None = None) -> "Job":
-    """Accept a control loop as a job; what it changes on this host is written to the folder `receipts`."""
-    configuration = configuration_of(document)
-    ends = threading.Event()
+async def run_loop(receipts: "Path | None", document: dict[str, Any], progress: "JobProgress") -> dict[str, Any]:
+    """Run a control loop; what it changes on this host is written to the folder `receipts`."""
+    configuration, loop = configuration_of(document), asyncio.get_running_loop()
+    ends, rounds, kept_at_s = threading.Event(), 0, time.monotonic()
 
-    async def work(tell: "Tell") -> dict[str, Any]:
-        loop, rounds = asyncio.get_running_loop(), [0]
+    def tell(number: int, said: str) -> None:
+        nonlocal kept_at_s
+        progress.tell(number / configuration.steps, f"round {number}: {said}"[:300], {"rounds": number})
+        if time.monotonic() - kept_at_s > KEEP_EVERY_S:
+            kept_at_s = time.monotonic()
+            progress.keep()
 
-        def told(step: "Step") -> None:
-            rounds[0] += 1
-            if ends.is_set():
-                raise _StoppedError("the service stopped")
-            said = step.fault or "; ".join(step.decision.reasons)
-            loop.call_soon_threadsafe(tell, rounds[0] / configuration.steps, f"round {rounds[0]}: {said}"[:300])
+    def told(step: "Step") -> None:
+        nonlocal rounds
+        rounds += 1
+        if ends.is_set():
+            raise _StoppedError("the service stopped")
+        loop.call_soon_threadsafe(tell, rounds, step.fault or "; ".join(step.decision.reasons))
 
-        try:
-            return await asyncio.to_thread(run_control, configuration, told, receipts=receipts)
-        finally:
-            ends.set()
-
-    return await jobs.accept("control", work, key)
+    try:
+        return await asyncio.to_thread(run_control, configuration, told, receipts=receipts)
+    finally:
+        ends.set()
 
 
 def status() -> dict[str, Any]:

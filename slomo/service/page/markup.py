@@ -69,12 +69,22 @@ def _text(child: Any) -> str:
     return escape(str(child))
 
 
+#: Columns of a table up to which its rows become cards on a phone; wider ones scroll.
+CARDS = 8
+
+
 def table(caption: str, headers: Iterable[str], rows: Iterable[Iterable[Any]]) -> Markup:
-    """Return a table whose first column names its rows; it scrolls within itself where it is too wide."""
-    head = tag("tr", [tag("th", header, scope="col") for header in headers])
+    """Return a table whose first column names its rows; on a phone each row is a card whose cells say their column.
+
+    It scrolls within itself where it is too wide even so. Roles stay, for what is laid out as cards is no table to
+    some screen readers.
+    """
+    _, *columns = names = list(headers)
+    head = tag("tr", [tag("th", name, scope="col", role="columnheader") for name in names], role="row")
     body = []
-    for row in rows:
-        first, *rest = row
-        body.append(tag("tr", tag("th", first, scope="row"), [tag("td", cell) for cell in rest]))
-    inner = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", body))
+    for first, *rest in rows:
+        cells = [tag("td", cell, data_label=name, role="cell") for name, cell in zip(columns, rest, strict=True)]
+        body.append(tag("tr", tag("th", first, scope="row", role="rowheader"), cells, role="row"))
+    parts = tag("thead", head, role="rowgroup"), tag("tbody", body, role="rowgroup")
+    inner = tag("table", tag("caption", caption), *parts, role="table", class_="cards" if len(names) <= CARDS else None)
     return tag("div", inner, class_="wide", role="region", aria_label=caption, tabindex="0")

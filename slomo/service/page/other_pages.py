@@ -17,11 +17,14 @@ def jobs_content(jobs: Sequence[Job]) -> Markup:
     for job in jobs:
         bar = tag("progress", max="1", value=job.done, aria_label=f"Progress of {job.id}")
         name = tag("span", job.id, data_job=job.id if not job.has_ended else None)
+        label = f"Resume job {job.id}, {job.kind}"
+        button = tag("button", "Resume", type="button", data_action="resume", data_id=job.id, aria_label=label)
         rows.append([
             name, job.kind, job.at[:19].replace("T", " "),
             tag("span", job.state, class_="state"), bar, tag("span", job.message, class_="message"),
+            button if job.state == "interrupted" else "",
         ])  # fmt: skip
-    return table("Jobs", ("Job", "What", "Accepted", "State", "Progress", "Where it is"), rows)
+    return table("Jobs", ("Job", "What", "Accepted", "State", "Progress", "Where it is", ""), rows)
 
 
 def drift_content(report: dict[str, Any], history: dict[tuple[str, str], list[float]]) -> Markup:
@@ -29,7 +32,10 @@ def drift_content(report: dict[str, Any], history: dict[tuple[str, str], list[fl
     if not report["errors"]:
         return tag("p", "No outcomes yet. POST them to /v1/observations, and they are compared here.", class_="lead")
     alarms = [
-        tag("li", f"{machine}: {alarm['workload']} ({alarm['channel']})")
+        tag(
+            "li",
+            f"{machine}: {alarm['workload']}, {alarm['channel']} {100 * alarm['deviation']:+.0f} %: measure it again",
+        )
         for machine, machine_report in report["drift"].items()
         for alarm in machine_report["alarms"]
     ]

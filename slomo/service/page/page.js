@@ -43,6 +43,10 @@
       const told = await call("POST", "/v1/receipts/" + id + "/undo");
       again("Receipt " + told.undone + " is undone; receipt " + told.receipt + " says so.");
     });
+    if (button.dataset.action === "resume") attempt(async () => {
+      await call("POST", "/v1/jobs/" + id + "/resume");
+      again("The job goes on.");
+    });
     if (button.dataset.action === "remove") attempt(async () => {
       const told = await call("DELETE", "/v1/cluster/requests/" + id);
       again("Removed. Receipt " + told.receipt + " can undo it.");

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from slomo.errors import InvalidValueError, SlomoError
+from slomo.placement.online.change import ClusterChange
+from slomo.placement.online.lifecycle import Lifecycle
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.decision import Decision
@@ -80,17 +82,18 @@ class Clerk:
     def reload(self) -> None:
         """Rebuild the placer from what is on disk, with the models in force."""
         with self._lock:
-            documents, placed, number = self.store.read(_everything)
-            self._placer = self._made(documents, placed)
-            self.revision = number
+            self._placer, self.revision = self.store.read(
+                lambda connection: (self._made(connection, journal.servers(connection)), journal.revision(connection))
+            )
 
-    def _made(self, documents: Sequence[Entry], placed: Sequence[Entry]) -> Placer | None:
+    def _made(self, connection: sqlite3.Connection, documents: Sequence[Entry]) -> Placer | None:
+        """Return a placer over servers, with what the state says is placed and closed."""
         if not documents:
             return None
         cluster = Cluster(tuple(Server.from_dict(item) for item in documents))
         library = self.shelf.answers.library
         made = Placer(library, cluster, self.policy, confidence=self.confidence, factors=self.factors)
-        _refill(made, placed)
+        _refill(made, journal.entries(connection), journal.closed(connection))
         return made
 
     def perform(self, call: Call, change: Callable[[sqlite3.Connection], tuple[Any, int]], verb: str) -> Answer:
@@ -189,6 +192,35 @@ class Clerk:
         rows = [{"request": move.request, "source": move.source, "target": move.target} for move in moves]
         return {"moves": rows, "receipt": number}, 200
 
+    def live(
+        self, connection: sqlite3.Connection, act: Callable[[Lifecycle], ClusterChange], caller: str
+    ) -> tuple[dict[str, Any], int]:
+        """Let something happen to the cluster: a server is drained, a request changed; whole or not at all."""
+        placer = self.placer
+        before = placer.snapshot()
+        change = act(placer.lifecycle)
+        if not change.done:
+            raise Problem(409, change.text, hint="ask with what_if who stands in the way, and why")
+        try:
+            number = self._lived(connection, change, caller, (before, placer.snapshot()))
+        except BaseException:
+            _refill(placer, before["placed"], before["closed"])
+            raise
+        return {**change.to_dict(), "receipt": number, "revision": self.revision}, 200
+
+    def _lived(
+        self, connection: sqlite3.Connection, change: ClusterChange, caller: str, snapshots: tuple[Entry, Entry]
+    ) -> int | None:
+        """Write down what a change has changed; return its receipt, where requests have."""
+        journal.put_closed(connection, snapshots[1]["closed"])
+        before, after = (_by_request(snapshot) for snapshot in snapshots)
+        names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        if not names:
+            self._advance(connection)
+            return None
+        held, now = ({name: entries.get(name) for name in names} for entries in (before, after))
+        return self._written(connection, change.what.split()[0], caller, held, now)
+
     def undo(self, connection: sqlite3.Connection, number: int, caller: str) -> tuple[dict[str, Any], int]:
         """Put back what a receipt's change had found; only where nobody has changed the same since."""
         receipt = journal.receipt(connection, number)
@@ -201,6 +233,7 @@ class Clerk:
         moved = [name for name, entry in receipt["after"].items() if held.get(name) != entry]
         if moved:
             raise Problem(409, f"'{moved[0]}' has changed since receipt {number}", hint="undo the later receipt first")
+        _refuse_failed(placer.snapshot()["closed"], receipt)
         wanted = {**held, **receipt["before"]}
         try:
             self._restore([entry for entry in wanted.values() if entry is not None])
@@ -238,7 +271,7 @@ class Clerk:
         twice = [item["name"] for item in documents if item["name"] in held]
         if twice:
             raise Problem(409, f"there is a server '{twice[0]}' already", hint="remove it first")
-        made = self._made([*journal.servers(connection), *documents], journal.entries(connection))
+        made = self._made(connection, [*journal.servers(connection), *documents])
         journal.put_servers(connection, documents)
         number = self._advance(connection)
         self._placer = made
@@ -253,8 +286,8 @@ class Clerk:
         if busy:
             raise Problem(409, f"{len(busy)} network functions run on '{name}'", hint="remove or move them first")
         left = [item for item in documents if item["name"] != name]
-        made = self._made(left, journal.entries(connection))
         journal.drop_server(connection, name)
+        made = self._made(connection, left)
         number = self._advance(connection)
         self._placer = made
         return {"servers": len(left), "revision": number}, 200
@@ -264,7 +297,7 @@ class Clerk:
 
         def rebuilt(connection: sqlite3.Connection) -> None:
             self.factors = factors or {}
-            self._placer = self._made(journal.servers(connection), journal.entries(connection))
+            self._placer = self._made(connection, journal.servers(connection))
 
         self.store.write(rebuilt).result()
 
@@ -299,10 +332,6 @@ def _placed(decisions: Sequence[Decision], receipt: int | None, fingerprint: str
     }
 
 
-def _everything(connection: sqlite3.Connection) -> tuple[list[Entry], list[Entry], int]:
-    return journal.servers(connection), journal.entries(connection), journal.revision(connection)
-
-
 def server_documents(bodies: Iterable[Any]) -> list[Entry]:
     """Check servers as the library does, and return them as documents.
 
@@ -320,8 +349,24 @@ def server_documents(bodies: Iterable[Any]) -> list[Entry]:
     return documents
 
 
-def _refill(placer: Placer, placed: Iterable[Entry]) -> None:
-    """Put entries where they were; what models of before placed stays: `lifecycle.at_risk` tells what these say."""
-    entries = list(placed)
+def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] | None = None) -> None:
+    """Put entries where they were; what models of before placed stays: `lifecycle.at_risk` tells what these say.
+
+    What is closed stays closed where nothing else is said.
+    """
+    entries, document = list(placed), placer.snapshot()
     tolerated = [entry["request"]["id"] for entry in entries]
-    placer.restore({**placer.snapshot(), "placed": entries, "at_risk": tolerated})
+    kept = document["closed"] if closed is None else dict(closed)
+    placer.restore({**document, "placed": entries, "at_risk": tolerated, "closed": kept})
+
+
+def _refuse_failed(closed: Mapping[str, str], receipt: Entry) -> None:
+    """Refuse to put anything back on a server that has failed."""
+    homes = {piece["server"] for entry in receipt["before"].values() if entry for piece in entry["pieces"]}
+    failed = sorted(name for name in homes if closed.get(name) == "failed")
+    if failed:
+        raise Problem(409, f"server '{failed[0]}' has failed since", hint="uncordon it once it is back")
+
+
+def _by_request(snapshot: Entry) -> dict[str, Entry]:
+    return {entry["request"]["id"]: entry for entry in snapshot["placed"]}

@@ -49,6 +49,18 @@ def put_servers(connection: sqlite3.Connection, documents: Iterable[Entry]) -> N
 def drop_server(connection: sqlite3.Connection, name: str) -> None:
     """Remove a server."""
     connection.execute("DELETE FROM cluster WHERE name = ?", (name,))
+    connection.execute("DELETE FROM closed WHERE server = ?", (name,))
+
+
+def closed(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the servers on which nothing more is put, and why (``"cordoned"``, ``"failed"``)."""
+    return dict(connection.execute("SELECT server, why FROM closed ORDER BY server").fetchall())
+
+
+def put_closed(connection: sqlite3.Connection, servers: Mapping[str, str]) -> None:
+    """Write which servers are closed; all others are open."""
+    connection.execute("DELETE FROM closed")
+    connection.executemany("INSERT INTO closed (server, why) VALUES (?, ?)", sorted(servers.items()))
 
 
 def entries(connection: sqlite3.Connection) -> list[Entry]:
@@ -138,6 +150,32 @@ def _receipt(row: Sequence[Any]) -> Entry:
     return {**dict(zip(names, row, strict=True)), "before": json.loads(row[4]), "after": json.loads(row[5])}
 
 
+def add_job(connection: sqlite3.Connection, job: Mapping[str, Any], errand: Any) -> None:
+    """Write a new job, and what was asked: it is kept until the job is over."""
+    put_job(connection, job)
+    connection.execute("UPDATE jobs SET asked = ? WHERE id = ?", (json.dumps(errand), job["id"]))
+
+
+def asked_of_job(connection: sqlite3.Connection, identifier: str) -> Any:
+    """Return what was asked of a job; None where that is not kept."""
+    row = connection.execute("SELECT asked FROM jobs WHERE id = ?", (identifier,)).fetchone()
+    return None if row is None or row[0] is None else json.loads(row[0])
+
+
+def forget_asked(connection: sqlite3.Connection, identifier: str) -> None:
+    """Forget what was asked of a job that is over."""
+    connection.execute("UPDATE jobs SET asked = NULL WHERE id = ?", (identifier,))
+
+
+def interrupt_jobs(connection: sqlite3.Connection, why: str, identifier: str | None = None) -> None:
+    """Say of jobs at work (or of one) that they were interrupted; how far they were stays as it is written."""
+    connection.execute(
+        "UPDATE jobs SET state = 'interrupted', message = CASE message WHEN '' THEN ?1 ELSE message || '; ' || ?1 END"
+        " WHERE state IN ('waiting', 'running') AND (?2 IS NULL OR id = ?2)",
+        (why, identifier),
+    )
+
+
 def put_job(connection: sqlite3.Connection, job: Mapping[str, Any]) -> None:
     """Write a job's state."""
     result = None if job["result"] is None else json.dumps(job["result"])
@@ -149,10 +187,13 @@ def put_job(connection: sqlite3.Connection, job: Mapping[str, Any]) -> None:
     )
 
 
-def jobs(connection: sqlite3.Connection, limit: int = 100) -> list[Entry]:
-    """Return jobs, newest first."""
+def jobs(connection: sqlite3.Connection, limit: int = 100, identifier: str | None = None) -> list[Entry]:
+    """Return jobs, newest first; the one of an identifier alone, however old, where it is given."""
     names = ("id", "at", "kind", "state", "done", "message", "result")
-    rows = connection.execute(f"SELECT {', '.join(names)} FROM jobs ORDER BY number DESC LIMIT ?", (limit,))  # noqa: S608
+    rows = connection.execute(
+        f"SELECT {', '.join(names)} FROM jobs WHERE ?2 IS NULL OR id = ?2 ORDER BY number DESC LIMIT ?1",  # noqa: S608
+        (limit, identifier),
+    )
     return [{**dict(zip(names, row, strict=True)), "result": row[6] and json.loads(row[6])} for row in rows]
 
 

@@ -43,6 +43,12 @@ MIGRATIONS: tuple[str, ...] = (
     DROP TABLE jobs;
     ALTER TABLE numbered_jobs RENAME TO jobs;
     """,
+    """
+    ALTER TABLE jobs ADD COLUMN asked TEXT;
+    """,
+    """
+    CREATE TABLE closed (server TEXT PRIMARY KEY, why TEXT NOT NULL) WITHOUT ROWID;
+    """,
 )
 VERSION = len(MIGRATIONS)
 

@@ -1,0 +1,77 @@
+"""`/v1/cluster/changes` and `/v1/cluster/at-risk`: what happens to a cluster while it runs.
+
+The words are those of `slomo place change` and of Kubernetes: cordon, drain, fail, update (with surge or not), preempt.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from slomo.errors import InvalidValueError
+from slomo.service.api.cluster import as_request
+from slomo.service.door.bodies import ClusterChangeBody
+from slomo.service.door.operation import Answer, Call, Operation
+
+if TYPE_CHECKING:
+    from slomo.placement.online.change import ClusterChange
+    from slomo.placement.online.lifecycle import Lifecycle
+    from slomo.service.application import Service
+
+_ON_SERVERS = ("cordon", "uncordon", "drain", "fail")
+
+
+async def change(service: "Service", call: Call) -> Answer:
+    """Carry a change out, whole or not at all, or say what it would do."""
+    body: ClusterChangeBody = call.body
+    act, caller = _act(body), call.caller.name
+    if body.what_if:
+        told = await service.aside(lambda: act(service.clerk.placer.lifecycle).to_dict())
+        return Answer({**told, "what_if": True})
+
+    def run() -> Answer:
+        return service.clerk.perform(
+            call, lambda connection: service.clerk.live(connection, act, caller), f"{body.action}"
+        )
+
+    answer = await service.writing(run)
+    service.metrics.actions.add((body.action,))
+    return answer
+
+
+def _act(body: ClusterChangeBody) -> "Callable[[Lifecycle], ClusterChange]":
+    """Return what does a change.
+
+    Raises
+    ------
+    InvalidValueError
+        For a server or request that is missing, or of no use.
+    """
+    needed, other = ("server", "request") if body.action in _ON_SERVERS else ("request", "server")
+    if getattr(body, needed) is None or getattr(body, other) is not None:
+        raise InvalidValueError(f"'{body.action}' takes a {needed}, and no {other}", hint=f"name the {needed}")
+    how: dict[str, Any] = {"what_if": body.what_if}
+    if body.action == "drain":
+        how["max_moves"] = body.max_moves
+    if body.action == "update":
+        how["surge"] = body.surge
+    subject: Any = body.server if body.request is None else as_request(body.request)
+    return lambda life: getattr(life, body.action)(subject, **how)
+
+
+async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
+    """Show the promises that do not hold by the models in force."""
+
+    def read() -> list[dict[str, Any]]:
+        if not service.clerk.has_cluster:
+            return []
+        return [asdict(item) for item in service.clerk.placer.lifecycle.at_risk()]
+
+    return Answer({"at_risk": await service.aside(read), "fingerprint": service.shelf.answers.fingerprint})
+
+
+OPERATIONS = (
+    Operation("POST", "/v1/cluster/changes", change, "Cordon, drain or fail a server, update or preempt a request.",
+              body=ClusterChangeBody, statuses=(404, 409), scope="admin", writes=True, tag="cluster"),
+    Operation("GET", "/v1/cluster/at-risk", at_risk, "List promises that do not hold by the models in force.",
+              tag="cluster"),
+)  # fmt: skip
