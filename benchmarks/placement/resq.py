@@ -18,6 +18,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,6 +76,8 @@ def main() -> int:
     parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sweep", action="store_true", help="one packer, several predictors and confidences")
+    parser.add_argument("--predictor", action="append", choices=list(PREDICTORS), help="of the sweep; all by default")
+    parser.add_argument("--at", type=float, action="append", metavar="CONFIDENCE", help="of the sweep, repeatable")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     given = parser.parse_args()
     library = ModelLibrary.load(given.directory / "models")
@@ -85,7 +88,7 @@ def main() -> int:
         requests = tuple(replace(request, replicas=given.replicas) for request in drawn)
         cluster = Cluster.uniform("e5-2695v4", 4 * given.terms, cores_reserved=9, sockets=1)
         if given.sweep:
-            sweep(family, cluster, requests, library, judge)
+            sweep(family, cluster, requests, library, judge, given.predictor or PREDICTORS, given.at or CONFIDENCES)
             continue
         head = f"{'servers':>8}{'paper':>7}{'broken %':>10}{'paper':>7}{'ANAT %':>8}{'placed':>8}{'s':>7}"
         print(f"\n{family}: {given.terms} SLO terms, confidence {given.confidence:g}\n{'policy':28}{head}")
@@ -101,12 +104,20 @@ def main() -> int:
     return 0
 
 
-def sweep(family: str, cluster: Cluster, requests: tuple, library: ModelLibrary, judge: Judge) -> None:
+def sweep(
+    family: str,
+    cluster: Cluster,
+    requests: tuple,
+    library: ModelLibrary,
+    judge: Judge,
+    predictors: Iterable[str],
+    confidences: Sequence[float],
+) -> None:
     print(f"\n{family}, up to {requests[0].replicas} instances per term: servers and broken SLOs [%] by confidence")
-    print(f"{'predictor':20}" + "".join(f"{confidence:>10g}" for confidence in CONFIDENCES) + f"{'none':>8}{'1 %':>6}")
-    for name, (model, method) in PREDICTORS.items():
-        by_confidence = []
-        for confidence in CONFIDENCES:
+    print(f"{'predictor':20}" + "".join(f"{confidence:>10g}" for confidence in confidences) + f"{'none':>8}{'1 %':>6}")
+    for name in predictors:
+        (model, method), by_confidence = PREDICTORS[name], []
+        for confidence in confidences:
             placer = Placer(library, cluster, "predicted", model=model, confidence=confidence, method=method)
             placer.place_all(requests)
             made = judge.judge(placer, requests=len(requests))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.models.library import ModelLibrary
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import SLO, Request
@@ -148,6 +149,21 @@ def test_other_models_say_what_is_at_risk_and_move_nothing(library, make_library
     again = Placer(make_library(spread=0.05), placer.cluster)
     again.restore(placer.snapshot())
     assert len(again.requests) == len(placer.requests)
+
+
+def test_models_that_know_solo_a_little_otherwise_take_over_offered_loads(library) -> None:
+    """Loads are rounded to a grid of solo, which a refit moves: what runs is what was asked for, on the new grid."""
+    placer = Placer(library, Cluster.uniform(MACHINE, 1))
+    placer.admit(Request("edge", "lpm@64B,100000f,1.234Mpps", SLO(min_mpps=1.2)))
+    placer.lifecycle.use(
+        ModelLibrary([replace(model, solo_mpps=1.003 * model.solo_mpps) for model in library.values()])
+    )
+    forged = json.loads(json.dumps(placer.snapshot()))
+    forged["placed"][0]["pieces"][0]["workloads"] = ["stats@64B,100000f"]
+
+    assert placer.decision("edge").assignments[0].workload == "lpm@64B,100000f,1.234Mpps"
+    with pytest.raises(ConfigurationError, match="whose chain is lpm"):
+        placer.restore(forged)
 
 
 def test_a_snapshot_goes_into_a_smaller_cluster_with_a_list_of_what_no_longer_fits(library, ask) -> None:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import ConfigurationError
+from slomo.placement.feasibility.kinds import without_load
 from slomo.placement.feasibility.latency import each_mpps, promises_latency
 from slomo.placement.feasibility.mixes import Piece, host_of
+from slomo.placement.feasibility.worst_case import STRANGER
 from slomo.placement.online.moves import Move
 from slomo.placement.online.sockets import Socket, Spot
 from slomo.placement.online.state import ClusterState
@@ -201,18 +203,27 @@ def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any
         each = needed * share
         if promises_latency(request) and not piece.ways:  # ways carry the capacity that latency asks for
             each = max(each, each_mpps(core.estimates, request, host.machine, needed, instances) or 0.0)
-        fixed = Piece(piece.workloads, each, piece.ways, piece.exclusive, piece.instances, piece.replicas)
+        _check_chain(piece, request)
+        # loads are rounded to a grid of what each can do alone, which other models know a little otherwise
+        workloads = core.estimates.keys(host.machine, request) * piece.instances
+        fixed = Piece(workloads, each, piece.ways, piece.exclusive, piece.instances, piece.replicas)
         if piece.exclusive:
             fixed = piece
-        if tuple(piece.workloads) != core.estimates.keys(host.machine, request) * piece.instances:
-            raise ConfigurationError(
-                f"the snapshot runs {list(piece.workloads)} for '{request.id}', whose chain is {request.label}"
-            )
         spot = (number, state.pieces.number(fixed))
         _check_cores(state.sockets[number], request, item)
         state.put(request, spot, item["cores"])
         spots.append(spot)
     state.keep(request, spots)
+
+
+def _check_chain(piece: Piece, request: Request) -> None:
+    """Refuse what runs for a request and is not its chain, whatever is offered."""
+    chain = [without_load(workload.key) for workload in request.chain] * piece.instances
+    runs = [without_load(workload) for workload in piece.workloads]
+    if len(runs) != len(chain) or any(here not in (own, STRANGER) for here, own in zip(runs, chain, strict=True)):
+        raise ConfigurationError(
+            f"the snapshot runs {list(piece.workloads)} for '{request.id}', whose chain is {request.label}"
+        )
 
 
 def _check_cores(place: Socket, request: Request, item: Mapping[str, Any]) -> None:
