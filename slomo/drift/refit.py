@@ -17,7 +17,7 @@ from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.functions.additive import AdditiveSensitivity
 from slomo.models.functions.monotone import MonotoneSensitivity
 from slomo.models.functions.smooth import SmoothSensitivity
-from slomo.models.intervals import ConformalCalibration, calibrate
+from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import UNKNOWN
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.sensitivity import ConstantSensitivity, CurveSensitivity, LinearSensitivity, TreeSensitivity
@@ -213,12 +213,12 @@ def _calibration(model: NFModel, subject: Subject) -> dict[str, ConformalCalibra
         item = model.sensitivity[name]
         predicted = item.predict_mpps(_features(item, subject, model.traffic))
         beside = subject.counts > 0
-        new = calibrate(subject.mpps[beside], predicted[beside], model.solo_mpps, old.source)
-        if not new.count or not old.count:
+        seen = beside & np.isfinite(predicted) & np.isfinite(subject.mpps)
+        if not seen.any() or not old.count:
             calibrations[name] = old
             continue
-        expected = old.centre[UNKNOWN] + old.spread[UNKNOWN] * old.scores
-        usual = max(float(np.median(np.abs(expected))), 1e-12)
-        widened = max(1.0, float(np.median(np.abs(new.scores))) / usual)
-        calibrations[name] = replace(old, centre=old.centre * widened, spread=old.spread * widened)
+        new = old.standardised(subject.mpps[seen], predicted[seen], model.solo_mpps)
+        now, usual = (np.median(np.abs(old.centre[UNKNOWN] + old.spread[UNKNOWN] * z)) for z in (new, old.scores))
+        widened = max(1.0, float(now) / max(float(usual), 1e-12))
+        calibrations[name] = replace(old, shape=old.shape.wider(widened))
     return calibrations

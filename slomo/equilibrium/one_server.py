@@ -13,7 +13,9 @@ from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest
 from slomo.equilibrium.server import bounds, joint_vectors
 from slomo.equilibrium.settling import laid_out_nfs
 from slomo.models.base import Floats
-from slomo.models.intervals import interval_of_one, scores_between
+from slomo.models.error_shape import NO_ERRORS
+from slomo.models.interval_ends import interval_of_one
+from slomo.models.intervals import scores_between
 from slomo.models.neighbourhood import kind_of
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
@@ -77,14 +79,14 @@ class OneServer:
     def interval_mpps(self, number: int, coverage: float, window_s: float | None = None) -> tuple[float, float]:
         """Return the ends of the interval of an NF's throughput [Mpps], as for `solve_joint`."""
         place = self.place[number]
-        model, offered, scores = self.models[place], self.offered[place], (0.0, 0.0)
+        model, offered, shape, scores = self.models[place], self.offered[place], NO_ERRORS, (0.0, 0.0)
         response = model.response
         assert response is not None
         if len(self.models) > 1:
             low, high = scores_between(response.calibration, coverage)
             kind = kind_of(len(self.models) - 1, self._commonest_beside(place))
-            scores = (low[kind], high[kind])
-        ends = interval_of_one(self._possible(place), model.solo_mpps, response.calibration.floor, scores)
+            shape, scores = response.calibration.shape, (low[kind], high[kind])
+        ends = interval_of_one(self._possible(place), model.solo_mpps, shape, scores)
         if offered is None:
             return ends
         spread = float(arrival_half_width_mpps(np.array([offered]), response.arrivals, coverage, window_s)[0])

@@ -22,7 +22,9 @@ from slomo.equilibrium.tables import kinds, read_mpps, vector_tables
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
-from slomo.models.intervals import ends_mpps, scores_between
+from slomo.models.error_shape import shapes_at
+from slomo.models.interval_ends import ends_mpps, predicted_loss
+from slomo.models.intervals import scores_between
 from slomo.models.neighbourhood import within
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
@@ -283,12 +285,12 @@ def _ends(
 ) -> tuple[Floats, Floats]:
     """Return both ends of each saturated NF's interval [Mpps], as `ConformalCalibration` gives them."""
     table = np.array([scores_between(response.calibration, coverage) for response in responses])
-    floor = np.array([response.calibration.floor for response in responses])
     kind, present = within(members), members >= 0
     solo = np.where(present, np.array([model.solo_mpps for model in models])[members], 1.0)
     alone = present.sum(axis=1, keepdims=True) == 1
-    scores = [np.where(alone, 0.0, table[:, side][members, kind]) for side in (0, 1)]
-    below, above = ends_mpps(mpps, solo, floor[members], (scores[0], scores[1]))
+    middle, size = shapes_at([each.calibration.shape for each in responses], members, predicted_loss(mpps, solo))
+    low, high = (np.where(alone, 0.0, middle + size * table[:, side][members, kind]) for side in (0, 1))
+    below, above = ends_mpps(mpps, solo, (low, high))
     return np.where(present, below, 0.0), np.where(present, above, 0.0)
 
 

@@ -1,8 +1,8 @@
 """Split-conformal prediction intervals: bounds that hold the stated share of new mixes, whatever the model.
 
 Vovk et al., Algorithmic Learning in a Random World (2005); scores are signed, so that one bound is a promise and two
-are a report (Romano et al. 2019 for bounds at both ends), and normalised as in Papadopoulos et al. (2008): by the size
-of the loss, and by where and how far errors of this NF lie in this kind of neighbourhood. With calibration scores
+are a report (Romano et al. 2019 for bounds at both ends), and normalised as in Papadopoulos et al. (2008): by where and
+how far errors of this NF lie at this predicted loss, and in this kind of neighbourhood. With calibration scores
 exchangeable with the new one, coverage is at least what is asked; ranks of few scores are moved outwards, since in one
 draw of them it may be less (training-conditional validity: Vovk 2012).
 """
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.models.base import Floats
-from slomo.models.checked_json import array, finite, text
+from slomo.models.checked_json import array, finite, mapping, text
+from slomo.models.error_shape import ErrorShape, proportional
+from slomo.models.interval_ends import ends_mpps, predicted_loss
 from slomo.models.neighbourhood import NEIGHBOURHOODS, UNKNOWN
 
 #: Smallest error scale, as a share of solo throughput: even an NF that nobody slows down is measured with some noise.
 FLOOR = 0.02
-#: No bound is nearer to a prediction than this share of solo throughput: repeats of one run differ by as much (median).
-LEAST = 5e-4
 #: What all scores of other kinds of neighbourhood together count, in scores of the kind asked about.
 POOLED = 20.0
 #: Standard deviations by which ranks of few scores are moved outwards: bounds hold in at least seven of ten draws of
@@ -32,12 +32,16 @@ POOLED = 20.0
 SCATTER = 0.5
 
 
+#: Where few errors are known.
+_PROPORTIONAL = proportional(FLOOR)
+
+
 @dataclass(frozen=True, eq=False)
 class ConformalCalibration:
     """Signed scores of held-out predictions, from which the bounds of any coverage follow.
 
-    An error [Mpps] is scale x (centre + spread x score), where scale = solo x (floor + predicted loss), and centre and
-    spread belong to the kind of neighbourhood.
+    An error is solo x (middle + size x (centre + spread x score)), where middle and size belong to the predicted loss,
+    centre and spread to the kind of neighbourhood.
 
     Parameters
     ----------
@@ -46,8 +50,8 @@ class ConformalCalibration:
     source : str
         ``"mixes"`` where the scores come from whole composed predictions, ``"cross-validation"`` where they come from
         the sensitivity model alone (then composition's share of the error is not in the width), ``"none"`` without any.
-    floor : float
-        Share of solo throughput that the scale never goes below.
+    shape : ErrorShape
+        Where errors lie and how far they reach, by the loss predicted.
     centre, spread : ndarray, shape (neighbourhoods,)
         Where errors lie and how far they reach, by `slomo.models.neighbourhood.NEIGHBOURHOODS`.
     kinds : ndarray of int, shape (n,)
@@ -66,7 +70,7 @@ class ConformalCalibration:
 
     scores: Floats
     source: str
-    floor: float = FLOOR
+    shape: ErrorShape = _PROPORTIONAL
     centre: Floats = field(default_factory=lambda: np.zeros(len(NEIGHBOURHOODS)))
     spread: Floats = field(default_factory=lambda: np.ones(len(NEIGHBOURHOODS)))
     kinds: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -105,7 +109,8 @@ class ConformalCalibration:
             For a coverage outside 0 to 1.
         """
         low, high = self.bounds(coverage)
-        return ends_mpps(predicted_mpps, solo_mpps, self.floor, (low[kind], high[kind]))
+        below, above = self._away(predicted_mpps, solo_mpps, low[kind], high[kind])
+        return ends_mpps(predicted_mpps, solo_mpps, (below, above))
 
     def lower_bound_mpps(
         self,
@@ -126,8 +131,13 @@ class ConformalCalibration:
         """
         _check(confidence, "confidence")
         low = self.centre + self.spread * _below(self, 1.0 - confidence)
-        unbounded = np.full(len(NEIGHBOURHOODS), np.inf)
-        return ends_mpps(predicted_mpps, solo_mpps, self.floor, (low[kind], unbounded[kind]))[0]
+        (below,) = self._away(predicted_mpps, solo_mpps, low[kind])
+        return ends_mpps(predicted_mpps, solo_mpps, (below, np.inf))[0]
+
+    def _away(self, predicted_mpps: Floats, solo_mpps: float | Floats, *scores: Floats) -> tuple[Floats, ...]:
+        """Return the errors that scores stand for, as shares of solo throughput."""
+        middle, size = self.shape.at(predicted_loss(predicted_mpps, solo_mpps))
+        return tuple([middle + size * score for score in scores])
 
     def lower_scores(self, confidence: float) -> Floats:
         """Return, by kind of neighbourhood, the score that a new one is above with probability `confidence`.
@@ -165,11 +175,13 @@ class ConformalCalibration:
         """Return the calibration of the larger errors: this or another one; one without any errors does not count."""
         if not (self.count and other.count):
             return self if not other.count else other
-        return self if self._reach() >= other._reach() else other
+        loss = np.union1d(self.shape.loss, other.shape.loss)[:-1]
+        return self if self._reach(loss) >= other._reach(loss) else other
 
-    def _reach(self) -> float:
-        """Return how far nine in ten errors stay, whatever the neighbourhood."""
-        errors = self.centre[UNKNOWN] + self.spread[UNKNOWN] * self.scores
+    def _reach(self, loss: Floats) -> float:
+        """Return how far nine in ten errors at these losses stay, whatever the neighbourhood."""
+        middle, size = self.shape.at(loss)
+        errors = middle + size * (self.centre[UNKNOWN] + self.spread[UNKNOWN] * self.scores)[:, None]
         return float(np.quantile(np.abs(errors), 0.9))
 
     def missing(self, coverage: float) -> int:
@@ -204,8 +216,8 @@ class ConformalCalibration:
             return predicted_mpps + (2.0 * np.asarray(levels) - 1.0) * solo_mpps
         places = (np.arange(self.count) + 1.0) / (self.count + 1.0)
         score = self.centre[kind] + self.spread[kind] * np.interp(levels, places, self.scores)
-        scale = error_scale(np.array([predicted_mpps]), solo_mpps, self.floor)[0]
-        answer: Floats = np.maximum(predicted_mpps + scale * score, 0.0)
+        (away,) = self._away(np.array([predicted_mpps]), solo_mpps, score)
+        answer: Floats = np.maximum(predicted_mpps + solo_mpps * away, 0.0)
         return answer
 
     def standardised(
@@ -216,31 +228,35 @@ class ConformalCalibration:
         kind: NDArray[np.int64] | int = UNKNOWN,
     ) -> Floats:
         """Return the score of each measurement: where it would stand among :attr:`scores`."""
-        error = (measured_mpps - predicted_mpps) / error_scale(predicted_mpps, solo_mpps, self.floor)
+        middle, size = self.shape.at(predicted_loss(predicted_mpps, solo_mpps))
+        error = ((measured_mpps - predicted_mpps) / solo_mpps - middle) / size
         scores: Floats = (error - self.centre[kind]) / self.spread[kind]
         return scores
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
         arrays = {name: getattr(self, name).tolist() for name in ("scores", "centre", "spread", "kinds")}
-        return {**arrays, "source": self.source, "floor": self.floor}
+        return {**arrays, "source": self.source, "shape": self.shape.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ConformalCalibration":
-        """Rebuild from :meth:`to_dict`'s mapping, or from that of a version that knew only the size of errors.
+        """Rebuild from :meth:`to_dict`'s mapping, or from that of a version that knew less.
+
+        Such files hold a floor, to which the loss was added, or sizes of errors only.
 
         Raises
         ------
         ConfigurationError
             For scores that are not in ascending order, or spreads that are not above 0.
         """
-        scores, floor, source = array(data, "scores", 1), finite(data, "floor"), text(data, "source")
-        if (np.diff(scores) < 0).any() or floor <= 0:
+        scores, source = array(data, "scores", 1), text(data, "source")
+        if (np.diff(scores) < 0).any():
             raise ConfigurationError("conformal scores must be in ascending order", hint="train the model again")
+        shape = ErrorShape.from_dict(mapping(data, "shape")) if "shape" in data else proportional(_floor(data))
         if "centre" not in data:
             if (scores < 0).any():
                 raise ConfigurationError("sizes of errors must be positive", hint="train the model again")
-            return symmetric(scores, source, floor)
+            return symmetric(scores, source, shape)
         centre, spread, kinds = (array(data, name, 1) for name in ("centre", "spread", "kinds"))
         if len(kinds) not in (0, len(scores)) or not np.isin(kinds, np.arange(len(NEIGHBOURHOODS))).all():
             raise ConfigurationError("kinds of neighbourhood do not belong to the scores", hint="train the model again")
@@ -249,10 +265,19 @@ class ConformalCalibration:
                 f"conformal centres and spreads are no tables of {len(NEIGHBOURHOODS)} neighbourhoods, above 0",
                 hint="train the model again",
             )
-        return cls(scores, source, floor, centre, spread, kinds.astype(np.int64))
+        return cls(scores, source, shape, centre, spread, kinds.astype(np.int64))
 
 
-def symmetric(sizes: Floats, source: str, floor: float = FLOOR) -> ConformalCalibration:
+def _floor(data: Mapping[str, Any]) -> float:
+    floor = finite(data, "floor")
+    if floor <= 0.0:
+        raise ConfigurationError(
+            f"the smallest size of an error is {floor}, needed above 0", hint="train the model again"
+        )
+    return floor
+
+
+def symmetric(sizes: Floats, source: str, shape: ErrorShape | None = None) -> ConformalCalibration:
     """Return the calibration of errors whose size alone is known.
 
     Examples
@@ -261,47 +286,8 @@ def symmetric(sizes: Floats, source: str, floor: float = FLOOR) -> ConformalCali
     [-2.0, -1.0, 1.0, 2.0]
     """
     sizes = np.sort(sizes)
-    return ConformalCalibration(np.concatenate([-sizes[::-1], sizes]), source, floor)
-
-
-def ends_mpps(
-    predicted_mpps: Floats, solo_mpps: float | Floats, floor: float | Floats, bounds: tuple[Floats, Floats]
-) -> tuple[Floats, Floats]:
-    """Return both ends [Mpps] of intervals from the scores at their ends; never of no width, never below 0."""
-    predicted = np.asarray(predicted_mpps, dtype=float)
-    scale = error_scale(predicted, solo_mpps, floor)
-    least = LEAST * np.asarray(solo_mpps)
-    low, high = (np.clip(scale * bound, -np.asarray(solo_mpps), solo_mpps) for bound in bounds)
-    return np.maximum(predicted + np.minimum(low, -least), 0.0), predicted + np.maximum(high, least)
-
-
-def interval_of_one(
-    predicted_mpps: float, solo_mpps: float, floor: float, bounds: tuple[float, float]
-) -> tuple[float, float]:
-    """Return what :func:`ends_mpps` returns for one prediction, to the last bit, without arrays.
-
-    Examples
-    --------
-    >>> interval_of_one(9.0, 10.0, 0.025, (-1.0, 1.0))
-    (7.75, 10.25)
-    """
-    scale, least = solo_mpps * (floor + max(1.0 - predicted_mpps / solo_mpps, 0.0)), LEAST * solo_mpps
-    low = min(max(scale * bounds[0], -solo_mpps), solo_mpps)
-    high = min(max(scale * bounds[1], -solo_mpps), solo_mpps)
-    return max(predicted_mpps + min(low, -least), 0.0), predicted_mpps + max(high, least)
-
-
-def error_scale(predicted_mpps: Floats, solo_mpps: float | Floats, floor: float | Floats = FLOOR) -> Floats:
-    """Return the scale of errors [Mpps]: a floor plus the predicted loss, as errors grow with the slowdown.
-
-    Examples
-    --------
-    >>> error_scale(np.array([10.0, 5.0]), 10.0).tolist()
-    [0.2, 5.2]
-    """
-    loss: Floats = np.maximum(1.0 - np.asarray(predicted_mpps) / solo_mpps, 0.0)
-    scale: Floats = solo_mpps * (floor + loss)
-    return scale
+    scores = np.concatenate([-sizes[::-1], sizes])
+    return ConformalCalibration(scores, source, shape or _PROPORTIONAL)
 
 
 def calibrate(
@@ -325,8 +311,9 @@ def calibrate(
     """
     measured, predicted, solo = np.broadcast_arrays(measured_mpps, predicted_mpps, solo_mpps)
     usable = np.isfinite(predicted) & np.isfinite(measured)
-    errors = (measured[usable] - predicted[usable]) / error_scale(predicted[usable], np.array(solo[usable]))
-    return ConformalCalibration(np.sort(errors), source)
+    unsorted = ConformalCalibration(np.zeros(0), source)
+    scores = unsorted.standardised(measured[usable], predicted[usable], np.array(solo[usable]))
+    return ConformalCalibration(np.sort(scores), source)
 
 
 @lru_cache(maxsize=4096)

@@ -23,8 +23,9 @@ from slomo.vocabulary.display import html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
-#: 2: intervals know the sign of errors and the kind of neighbourhood. Files of version 1 read as before.
-SCHEMA_VERSION, OLDEST_READABLE = 2, 1
+#: 2: intervals know the sign of errors and the kind of neighbourhood; 3: and where on the curve errors are made. Files
+#: of earlier versions read as before.
+SCHEMA_VERSION, OLDEST_READABLE = 3, 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,8 @@ from slomo.equilibrium.competition import features_of_one
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
-from slomo.models.intervals import ConformalCalibration, ends_mpps, interval_of_one, scores_between
+from slomo.models.interval_ends import ends_mpps, interval_of_one
+from slomo.models.intervals import ConformalCalibration, scores_between
 from slomo.models.neighbourhood import UNKNOWN, kind_of
 from slomo.models.nf_model import NFModel
 from slomo.prediction.explanation import Explanation
@@ -113,7 +114,7 @@ def read(
         model=name,
         solo_mpps=subject.solo_mpps,
         throughput_mpps=mpps,
-        interval=interval_of_one(mpps, subject.solo_mpps, calibration.floor, (low[kind], high[kind])),
+        interval=interval_of_one(mpps, subject.solo_mpps, calibration.shape, (low[kind], high[kind])),
         coverage=manner.coverage,
         verdict=verdict,
         reasons=reasons,
@@ -138,7 +139,7 @@ def interval_mpps(
 
 def measured_alone_mpps(solo_mpps: Floats) -> tuple[Floats, Floats]:
     """Return both ends of the interval of an NF without neighbours [Mpps]: repeats of its run differ a little."""
-    return ends_mpps(solo_mpps, solo_mpps, 1.0, (np.zeros(1), np.zeros(1)))
+    return ends_mpps(solo_mpps, solo_mpps, (0.0, 0.0))
 
 
 def _kind(competitors: Sequence[Workload]) -> int:

@@ -1,8 +1,9 @@
-"""Fit where errors lie and how far they reach, per NF and kind of neighbourhood, from few mixes.
+"""Fit where errors lie and how far they reach, per NF, predicted loss and kind of neighbourhood, from few mixes.
 
-Every cell is drawn towards what its NF and its neighbourhood say together, and these towards all rows (a hierarchical
-mean in the manner of James and Stein, 1961), so that a cell of three rows is no cell of its own. The scores that remain
-are of rows whose run was left out of that, and are pooled over all NFs of a machine.
+Errors are first counted in what is usual at the predicted loss (`slomo.training.error_shape_fit`). Every cell is drawn
+towards what its NF and its neighbourhood say together, and these towards all rows (a hierarchical mean in the manner of
+James and Stein, 1961), so that a cell of three rows is no cell of its own. The scores that remain are of rows whose run
+was left out of all that, and are pooled over all NFs of a machine.
 """
 
 from collections.abc import Sequence
@@ -12,9 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.models.base import Floats
-from slomo.models.intervals import FLOOR, ConformalCalibration, error_scale
+from slomo.models.error_shape import ErrorShape, shapes_at
+from slomo.models.interval_ends import predicted_loss
+from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import NEIGHBOURHOODS, UNKNOWN
 from slomo.training.cross_validation import folds
+from slomo.training.error_shape_fit import fit_shapes
 
 #: What a cell is drawn towards counts as much as this many rows of its own. Chosen on calibration mixes.
 PRIOR_ROWS = 8.0
@@ -49,8 +53,22 @@ class HeldOutMixes:
 
     def predicted(self) -> "HeldOutMixes":
         """Return the rows with a prediction."""
-        rows = np.isfinite(self.measured_mpps) & np.isfinite(self.predicted_mpps)
-        return HeldOutMixes(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+        return self.rows(np.isfinite(self.measured_mpps) & np.isfinite(self.predicted_mpps))
+
+    def rows(self, chosen: NDArray[np.bool_]) -> "HeldOutMixes":
+        """Return some of the rows."""
+        return HeldOutMixes(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+
+    @property
+    def errors(self) -> Floats:
+        """Measured less predicted throughput, as a share of solo throughput."""
+        errors: Floats = (self.measured_mpps - self.predicted_mpps) / self.solo_mpps
+        return errors
+
+    @property
+    def loss(self) -> Floats:
+        """Predicted loss, as a share of solo throughput."""
+        return predicted_loss(self.predicted_mpps, self.solo_mpps)
 
 
 def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") -> list[ConformalCalibration]:
@@ -67,19 +85,42 @@ def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") ->
     (80, True)
     """
     mixes = mixes.predicted()
-    errors = (mixes.measured_mpps - mixes.predicted_mpps) / error_scale(mixes.predicted_mpps, mixes.solo_mpps, FLOOR)
     fold = folds(mixes.run, 0, _FOLDS)
-    scores = np.zeros(len(errors))
+    scores = np.zeros(len(fold))
     for number in np.unique(fold):
         out = fold == number
-        seen = ~out if not out.all() else out
-        centre, spread = _tables(errors[seen], mixes.owner[seen], mixes.kind[seen], owners)
-        at = mixes.owner[out], mixes.kind[out]
-        scores[out] = (errors[out] - centre[at]) / spread[at]
-    centre, spread = _tables(errors, mixes.owner, mixes.kind, owners)
-    order = np.argsort(scores, kind="stable")
-    ascending, kinds = scores[order], mixes.kind[order]
-    return [ConformalCalibration(ascending, source, FLOOR, centre[i], spread[i], kinds) for i in range(owners)]
+        usual = _usual(mixes.rows(~out if not out.all() else out), owners)
+        scores[out] = usual.scores(mixes.rows(out))
+    usual, order = _usual(mixes, owners), np.argsort(scores, kind="stable")
+    tables = zip(usual.shapes, usual.centre, usual.spread, strict=True)
+    return [ConformalCalibration(scores[order], source, *table, mixes.kind[order]) for table in tables]
+
+
+@dataclass(frozen=True, eq=False)
+class _Usual:
+    """Where errors lie and how far they reach: shapes by NF, centre and spread by NF and neighbourhood."""
+
+    shapes: list[ErrorShape]
+    centre: Floats
+    spread: Floats
+
+    def scores(self, mixes: HeldOutMixes) -> Floats:
+        """Return the standardised errors of mixes."""
+        at = mixes.owner, mixes.kind
+        scores: Floats = (_sized(mixes, self.shapes) - self.centre[at]) / self.spread[at]
+        return scores
+
+
+def _usual(mixes: HeldOutMixes, owners: int) -> _Usual:
+    shapes = fit_shapes(mixes.errors, mixes.loss, mixes.owner, owners)
+    return _Usual(shapes, *_tables(_sized(mixes, shapes), mixes.owner, mixes.kind, owners))
+
+
+def _sized(mixes: HeldOutMixes, shapes: list[ErrorShape]) -> Floats:
+    """Return errors away from their middle, in sizes."""
+    middle, size = shapes_at(shapes, mixes.owner, mixes.loss)
+    sized: Floats = (mixes.errors - middle) / size
+    return sized
 
 
 def _tables(errors: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], owners: int) -> tuple[Floats, Floats]:

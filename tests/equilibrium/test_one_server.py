@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from slomo.equilibrium import compiled_rounds
 from slomo.equilibrium.one_server import OneServer
 from slomo.equilibrium.server import Joint, solve_joint
-from slomo.models.intervals import ends_mpps, interval_of_one
+from slomo.models.error_shape import ErrorShape, shapes_at
+from slomo.models.interval_ends import ends_mpps, interval_of_one, predicted_loss
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +60,17 @@ def test_one_server_is_a_row_of_many(models, tenants, coverage):
     assert one.bound(prove=False) == (many.bound[0], many.proven[0])
 
 
-@given(st.floats(0.0, 12.0), st.floats(0.1, 10.0), st.floats(0.0, 0.1), st.tuples(*[st.floats(-9.0, 9.0)] * 2))
-def test_an_interval_without_arrays_has_the_same_bits(predicted, solo, floor, scores):
-    """Plain numbers and arrays agree, for predictions above solo as well."""
-    low, high = ends_mpps(np.array([predicted]), solo, floor, (np.array([scores[0]]), np.array([scores[1]])))
-    assert interval_of_one(predicted, solo, floor, scores) == (low[0], high[0])
+KNOTS = st.lists(st.tuples(st.floats(0.01, 1.0), st.floats(-0.1, 0.1), st.floats(1e-4, 0.3)), min_size=2, max_size=9)
+
+
+@given(st.floats(0.0, 12.0), st.floats(0.1, 10.0), KNOTS, st.tuples(*[st.floats(-9.0, 9.0)] * 2))
+def test_an_interval_without_arrays_has_the_same_bits(predicted, solo, knots, scores):
+    """Plain numbers and arrays of several NFs agree, for predictions above solo as well."""
+    steps, middle, size = (np.array(column) for column in zip(*knots, strict=True))
+    shape = ErrorShape(np.cumsum(steps) - steps[0], middle, size)
+    shapes = [ErrorShape(shape.loss[:2], middle[:2], size[:2]), shape]
+    at, reach = shapes_at(shapes, np.array([1, 0]), np.full(2, predicted_loss(np.array([predicted]), solo)))
+    for number, one in ((0, shape), (1, shapes[0])):
+        away = [at[number : number + 1] + reach[number : number + 1] * score for score in scores]
+        low, high = ends_mpps(np.array([predicted]), solo, (away[0], away[1]))
+        assert interval_of_one(predicted, solo, one, scores) == (low[0], high[0])

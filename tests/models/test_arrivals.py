@@ -8,7 +8,7 @@ import pytest
 from slomo.equilibrium.mixes import MixRows
 from slomo.equilibrium.server import solve_joint
 from slomo.errors import ConfigurationError, InvalidValueError
-from slomo.models.intervals import LEAST
+from slomo.models.interval_ends import LEAST
 from slomo.models.responses.arrivals import arrival_half_width_mpps, arrival_scores
 from slomo.models.responses.server_response import ServerResponse
 from slomo.training.server_response_fit import widened

@@ -11,7 +11,7 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
-from slomo.models.intervals import LEAST
+from slomo.models.interval_ends import LEAST
 
 #: Calibration looks at NFs at most this busy: closer to saturation their own speed shows as well.
 BUSIEST = 0.95

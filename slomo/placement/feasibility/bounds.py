@@ -9,7 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.models.intervals import ConformalCalibration, ends_mpps
+from slomo.models.error_shape import shapes_at
+from slomo.models.interval_ends import ends_mpps, predicted_loss
+from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import within
 
 Floats = NDArray[np.float64]
@@ -48,11 +50,10 @@ def lower_mpps(
     level : float
         Confidence of each bound, above 0 and below 1.
     """
-    floors = np.array([calibration.floor for calibration in calibrations])
     scores = np.array([calibration.lower_scores(level) for calibration in calibrations])
     nobody = members < 0
     who = np.where(nobody, 0, members)
-    low = scores[who, within(members)]
-    bounds = (low, np.full(low.shape, np.inf))
-    bound_mpps, _ = ends_mpps(mpps, solo_mpps[who], floors[who], bounds)
+    solo = solo_mpps[who]
+    middle, size = shapes_at([each.shape for each in calibrations], who, predicted_loss(mpps, solo))
+    bound_mpps, _ = ends_mpps(mpps, solo, (middle + size * scores[who, within(members)], np.inf))
     return np.where(nobody, 0.0, bound_mpps)

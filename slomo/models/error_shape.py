@@ -1,0 +1,148 @@
+"""Where the errors of one NF lie and how far they reach, over the loss that is predicted for it.
+
+Near no loss there is little room for errors, and near the worst loss an NF can have, too: its throughput is flat at
+both ends of its curve and steep between them, where a competition judged a little wrong costs most. A model may also be
+off to one side in one part of the curve. Both are piecewise linear functions of the predicted loss, whose numbers
+training takes from calibration mixes (`slomo.training.error_shape_fit`); scores are what is left of errors beside them
+(normalised conformal scores: Papadopoulos et al. 2008; Lei et al., JASA 113, 2018, section 5.2).
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import ConfigurationError
+from slomo.models.base import Floats
+from slomo.models.checked_json import array
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorShape:
+    """A piecewise linear function of the predicted loss, going on beyond its ends.
+
+    Attributes
+    ----------
+    loss : ndarray, shape (knots,)
+        Predicted losses as shares of solo throughput, ascending.
+    middle : ndarray, shape (knots,)
+        Where errors lie there, as shares of solo throughput; above 0 where more is measured than predicted.
+    size : ndarray, shape (knots,)
+        What a score of 1 stands for there, above 0.
+
+    Examples
+    --------
+    >>> shape = ErrorShape(np.array([0.0, 0.2, 1.0]), np.array([0.0, 0.01, 0.01]), np.array([0.01, 0.05, 0.05]))
+    >>> shape.at_one(0.1)
+    (0.005, 0.03)
+    """
+
+    loss: Floats
+    middle: Floats
+    size: Floats
+
+    def at_one(self, loss: float) -> tuple[float, float]:
+        """Return middle and size at one predicted loss: the bits that :func:`shapes_at` gives."""
+        inner, start, middle, size = self.segments
+        piece = bisect_right(inner, loss)
+        away = loss - start[piece]
+        return middle[piece][0] + away * middle[piece][1], size[piece][0] + away * size[piece][1]
+
+    def at(self, loss: Floats) -> tuple[Floats, Floats]:
+        """Return middle and size at every predicted loss."""
+        loss = np.asarray(loss, dtype=float)
+        return shapes_at((self,), np.zeros(loss.shape, dtype=np.int64), loss)
+
+    @cached_property
+    def segments(self) -> tuple[list[float], list[float], list[list[float]], list[list[float]]]:
+        """Inner knots, where each piece starts, and start and slope of middle and of size on it."""
+        width = np.diff(self.loss)
+        lines = [np.column_stack([y[:-1], np.diff(y) / width]).tolist() for y in (self.middle, self.size)]
+        return self.loss[1:-1].tolist(), self.loss[:-1].tolist(), lines[0], lines[1]
+
+    def wider(self, factor: float) -> "ErrorShape":
+        """Return the shape of errors that reach this many times as far."""
+        return ErrorShape(self.loss, self.middle, self.size * factor)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {name: getattr(self, name).tolist() for name in ("loss", "middle", "size")}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ErrorShape":
+        """Rebuild from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            For knots that do not ascend, tables of different lengths, or sizes that are not above 0.
+        """
+        loss, middle, size = (array(data, name, 1) for name in ("loss", "middle", "size"))
+        if not (len(loss) >= 2 and loss.shape == middle.shape == size.shape and (np.diff(loss) > 0).all()):
+            raise ConfigurationError(
+                f"an error's shape of {len(loss)} losses, {len(middle)} middles and {len(size)} sizes; needed as many "
+                "of each, two or more, over ascending losses",
+                hint="train the model again",
+            )
+        if (size <= 0).any():
+            raise ConfigurationError(f"an error's size is {size.min()}, needed above 0", hint="train the model again")
+        return cls(loss, middle, size)
+
+
+def proportional(floor: float) -> ErrorShape:
+    """Return errors as large as a floor plus the predicted loss, on both sides alike: what few errors tell.
+
+    Examples
+    --------
+    >>> proportional(0.02).at_one(0.5)
+    (0.0, 0.52)
+    """
+    return ErrorShape(np.array([0.0, 1.0]), np.zeros(2), np.array([floor, 1.0 + floor]))
+
+
+#: Of an NF that runs alone.
+NO_ERRORS = proportional(1.0)
+
+
+def shapes_at(shapes: Sequence[ErrorShape], who: NDArray[np.int64], loss: Floats) -> tuple[Floats, Floats]:
+    """Return middle and size of errors of many predictions, each of one of several NFs.
+
+    Parameters
+    ----------
+    shapes : sequence of ErrorShape
+        One per NF.
+    who : ndarray of int
+        Which NF each prediction is of.
+    loss : ndarray, of the same shape
+        Predicted losses.
+
+    Examples
+    --------
+    >>> shapes_at([proportional(0.02)], np.array([0, 0]), np.array([0.0, 0.25]))[1].tolist()
+    [0.02, 0.27]
+    """
+    inner, start, middle, size = _laid_out(tuple(shapes))
+    piece = (loss[..., None] >= inner[who]).sum(axis=-1)
+    away = loss - start[who, piece]
+    return (
+        middle[who, piece, 0] + away * middle[who, piece, 1],
+        size[who, piece, 0] + away * size[who, piece, 1],
+    )
+
+
+@lru_cache(maxsize=256)
+def _laid_out(shapes: tuple[ErrorShape, ...]) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the segments of all shapes as tables; one with fewer knots has none beyond its last piece."""
+    most = max(len(shape.loss) for shape in shapes) - 1
+    inner, start = np.full((len(shapes), most - 1), np.inf), np.zeros((len(shapes), most))
+    lines = np.zeros((2, len(shapes), most, 2))
+    for number, shape in enumerate(shapes):
+        own, begins, *pieces = shape.segments
+        inner[number, : len(own)], start[number, : len(begins)] = own, begins
+        for side, table in enumerate(pieces):
+            lines[side, number, : len(table)] = table
+    return inner, start, lines[0], lines[1]

@@ -1,0 +1,51 @@
+"""From a prediction and how far errors reach to the ends of its interval: of arrays, and of one to the same bits."""
+
+import numpy as np
+
+from slomo.models.base import Floats
+from slomo.models.error_shape import ErrorShape
+
+#: No bound is nearer to a prediction than this share of solo throughput: repeats of one run differ by as much (median).
+LEAST = 5e-4
+
+
+def predicted_loss(predicted_mpps: Floats, solo_mpps: float | Floats) -> Floats:
+    """Return predicted losses as shares of solo throughput, at least 0.
+
+    Examples
+    --------
+    >>> predicted_loss(np.array([10.5, 5.0]), 10.0).tolist()
+    [0.0, 0.5]
+    """
+    loss: Floats = np.maximum(1.0 - np.asarray(predicted_mpps, dtype=float) / solo_mpps, 0.0)
+    return loss
+
+
+def ends_mpps(
+    predicted_mpps: Floats, solo_mpps: float | Floats, away: tuple[Floats | float, Floats | float]
+) -> tuple[Floats, Floats]:
+    """Return both ends [Mpps] of intervals from how far they are away, as shares of solo throughput.
+
+    Never of no width, never below 0, and never further away than solo throughput.
+    """
+    predicted = np.asarray(predicted_mpps, dtype=float)
+    low, high = (np.clip(np.asarray(side), -1.0, 1.0) for side in away)
+    below, above = solo_mpps * np.minimum(low, -LEAST), solo_mpps * np.maximum(high, LEAST)
+    return np.maximum(predicted + below, 0.0), predicted + above
+
+
+def interval_of_one(
+    predicted_mpps: float, solo_mpps: float, shape: ErrorShape, bounds: tuple[float, float]
+) -> tuple[float, float]:
+    """Return what :func:`ends_mpps` returns for one prediction and the scores at its ends, to the last bit, no arrays.
+
+    Examples
+    --------
+    >>> from slomo.models.error_shape import proportional
+    >>> interval_of_one(9.0, 10.0, proportional(0.025), (-1.0, 1.0))
+    (7.75, 10.25)
+    """
+    middle, size = shape.at_one(max(1.0 - predicted_mpps / solo_mpps, 0.0))
+    low = min(max(middle + size * bounds[0], -1.0), -LEAST)
+    high = max(min(middle + size * bounds[1], 1.0), LEAST)
+    return max(predicted_mpps + solo_mpps * low, 0.0), predicted_mpps + solo_mpps * high
