@@ -47,10 +47,10 @@ class ErrorShape:
 
     def at_one(self, loss: float) -> tuple[float, float]:
         """Return middle and size at one predicted loss: the bits that :func:`shapes_at` gives."""
-        inner, start, middle, size = self.segments
-        piece = bisect_right(inner, loss)
-        away = loss - start[piece]
-        return middle[piece][0] + away * middle[piece][1], size[piece][0] + away * size[piece][1]
+        inner, pieces = self.segments
+        start, middle, middle_slope, size, size_slope = pieces[bisect_right(inner, loss)]
+        away = loss - start
+        return middle + away * middle_slope, size + away * size_slope
 
     def at(self, loss: Floats) -> tuple[Floats, Floats]:
         """Return middle and size at every predicted loss."""
@@ -58,11 +58,11 @@ class ErrorShape:
         return shapes_at((self,), np.zeros(loss.shape, dtype=np.int64), loss)
 
     @cached_property
-    def segments(self) -> tuple[list[float], list[float], list[list[float]], list[list[float]]]:
-        """Inner knots, where each piece starts, and start and slope of middle and of size on it."""
+    def segments(self) -> tuple[list[float], list[list[float]]]:
+        """Inner knots; and of each piece where it starts, and start and slope of middle and of size on it."""
         width = np.diff(self.loss)
-        lines = [np.column_stack([y[:-1], np.diff(y) / width]).tolist() for y in (self.middle, self.size)]
-        return self.loss[1:-1].tolist(), self.loss[:-1].tolist(), lines[0], lines[1]
+        lines = [side for y in (self.middle, self.size) for side in (y[:-1], np.diff(y) / width)]
+        return self.loss[1:-1].tolist(), np.column_stack([self.loss[:-1], *lines]).tolist()
 
     def wider(self, factor: float) -> "ErrorShape":
         """Return the shape of errors that reach this many times as far."""
@@ -125,24 +125,18 @@ def shapes_at(shapes: Sequence[ErrorShape], who: NDArray[np.int64], loss: Floats
     >>> shapes_at([proportional(0.02)], np.array([0, 0]), np.array([0.0, 0.25]))[1].tolist()
     [0.02, 0.27]
     """
-    inner, start, middle, size = _laid_out(tuple(shapes))
-    piece = (loss[..., None] >= inner[who]).sum(axis=-1)
-    away = loss - start[who, piece]
-    return (
-        middle[who, piece, 0] + away * middle[who, piece, 1],
-        size[who, piece, 0] + away * size[who, piece, 1],
-    )
+    inner, pieces = _laid_out(tuple(shapes))
+    start, middle, middle_slope, size, size_slope = pieces[:, who, (loss[..., None] >= inner[who]).sum(axis=-1)]
+    away = loss - start
+    return middle + away * middle_slope, size + away * size_slope
 
 
 @lru_cache(maxsize=256)
-def _laid_out(shapes: tuple[ErrorShape, ...]) -> tuple[Floats, Floats, Floats, Floats]:
+def _laid_out(shapes: tuple[ErrorShape, ...]) -> tuple[Floats, Floats]:
     """Return the segments of all shapes as tables; one with fewer knots has none beyond its last piece."""
     most = max(len(shape.loss) for shape in shapes) - 1
-    inner, start = np.full((len(shapes), most - 1), np.inf), np.zeros((len(shapes), most))
-    lines = np.zeros((2, len(shapes), most, 2))
+    inner, pieces = np.full((len(shapes), most - 1), np.inf), np.zeros((5, len(shapes), most))
     for number, shape in enumerate(shapes):
-        own, begins, *pieces = shape.segments
-        inner[number, : len(own)], start[number, : len(begins)] = own, begins
-        for side, table in enumerate(pieces):
-            lines[side, number, : len(table)] = table
-    return inner, start, lines[0], lines[1]
+        own, lines = shape.segments
+        inner[number, : len(own)], pieces[:, number, : len(lines)] = own, np.transpose(lines)
+    return inner, pieces

@@ -11,7 +11,8 @@ from slomo.equilibrium.memo import JointMemo
 from slomo.equilibrium.server import TRIES, joint_vectors, solve_joint
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.applicability import Verdict, applicability
-from slomo.models.intervals import LEAST, symmetric
+from slomo.models.interval_ends import LEAST
+from slomo.models.intervals import symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.server_response import ServerResponse
 from slomo.prediction.predictor import Predictor
