@@ -3,7 +3,7 @@
 Near no loss there is little room for errors, and near the worst loss an NF can have, too: its throughput is flat at
 both ends of its curve and steep between them, where a competition judged a little wrong costs most. A model may also be
 off to one side in one part of the curve. Both are piecewise linear functions of the predicted loss, whose numbers
-training takes from calibration mixes (`slomo.training.error_shape_fit`); scores are what is left of errors beside them
+training takes from calibration mixes (`slomo.training.conformal_fit`); scores are what is left of errors beside them
 (normalised conformal scores: Papadopoulos et al. 2008; Lei et al., JASA 113, 2018, section 5.2).
 """
 
