@@ -92,8 +92,8 @@ def shares_loop(system: "ChainSystem") -> "Callable[[ChainLook, GroupWeights | N
         if weights is None:
             return
         observations = [
-            NFObservation(stage.name, stage.core, seen.arrivals, seen.cost_cycles, stage.priority)
-            for stage, seen in zip(system.stages, look.stages, strict=True)
+            NFObservation(stage.name, core, seen.arrivals, seen.cost_cycles, stage.priority)
+            for stage, core, seen in zip(system.stages, look.cores, look.stages, strict=True)
         ]
         scale = cpu_shares if weights.tree.version == 1 else cpu_weights
         for name, weight in scale(observations).items():

@@ -6,9 +6,9 @@
 #define _GNU_SOURCE
 #include "chain.h"
 
+#include "chain_children.h"
 #include "chain_groups.h"
 #include "chain_report.h"
-#include "chain_stage.h"
 #include "clock.h"
 #include "message.h"
 
@@ -23,12 +23,12 @@
 
 #define MANAGER_PRIORITY 2 /* above the stages' 1 */
 #define TIMER_SLACK_NS 1000
-#define END_ROUNDS 1000
 
 struct manager {
 	struct chain_memory *memory;
 	struct chain_source *source;
 	struct chain_marks marks;
+	struct chain_children children;
 	struct chain_snapshot first, last;
 	struct chain_looks looks;
 	uint64_t begin, next_sample, next_observation, warm;
@@ -58,36 +58,6 @@ static void catch_signals(bool die_with_parent)
 	}
 }
 
-static void start_stage(struct chain_memory *memory, unsigned number, pid_t manager)
-{
-	pid_t pid = fork();
-
-	if (pid < 0)
-		fail(EXIT_TESTBED, "see `ulimit -u`", "a stage cannot start: %s", strerror(errno));
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() != manager)
-			_Exit(EXIT_TESTBED);
-		chain_groups_let_go();
-		chain_stage_run(memory, number);
-	}
-	memory->stages[number].pid = pid;
-}
-
-/* The exit code of a stage that ended before its time; 0 while all run. */
-static int ended_stage(void)
-{
-	int status;
-	pid_t pid = waitpid(-1, &status, WNOHANG);
-
-	if (pid <= 0)
-		return 0;
-	if (WIFEXITED(status))
-		return WEXITSTATUS(status) ? WEXITSTATUS(status) : EXIT_FAULT;
-	note("stage process %d was killed by signal %d", (int)pid, WTERMSIG(status));
-	return EXIT_TESTBED;
-}
-
 /* Close to the clock whatever else runs here; without the right to it, as the kernel sees fit. */
 static bool go_first(int cpu)
 {
@@ -108,7 +78,7 @@ static bool await_stages(struct manager *manager)
 
 	for (unsigned s = 0; s < manager->memory->plan->stage_count; s++)
 		while (!__atomic_load_n(&manager->memory->stages[s].ready, __ATOMIC_ACQUIRE)) {
-			manager->code = ended_stage();
+			manager->code = chain_children_ended(&manager->children);
 			if (manager->code || stop_requested)
 				return false;
 			nanosleep(&pause, NULL);
@@ -144,7 +114,7 @@ static void do_seldom(struct manager *manager, uint64_t now)
 		manager->next_observation += ticks(plan->observe_ms / 1e3);
 		chain_report_observation(&manager->looks, manager->memory, &manager->marks,
 					 (double)(now - manager->begin) / clock_hz());
-		manager->code = ended_stage();
+		manager->code = chain_children_ended(&manager->children);
 	}
 }
 
@@ -158,6 +128,7 @@ static void look(struct manager *manager)
 	chain_source_collect(manager->source);
 	chain_source_offer(manager->source, now, manager->memory->plan->pressure ? manager->marks.pressed : NONE);
 	chain_marks_wake(&manager->marks, manager->memory);
+	chain_children_move(&manager->children, (double)(now - manager->begin) * 1e3 / clock_hz());
 	do_seldom(manager, now);
 }
 
@@ -181,31 +152,10 @@ static void manage(struct manager *manager)
 	chain_snapshot_take(&manager->last, manager->memory, manager->source, &manager->marks);
 }
 
-/* Ask all stages to end, and kill those that do not. */
-static void end_stages(struct chain_memory *memory)
-{
-	const struct timespec pause = { 0, 1000000 };
-
-	memory->stop = 1;
-	for (unsigned round = 0; round < END_ROUNDS; round++) {
-		chain_marks_wake_all(memory);
-		while (waitpid(-1, NULL, WNOHANG) > 0)
-			;
-		if (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
-			return;
-		nanosleep(&pause, NULL);
-	}
-	for (unsigned s = 0; s < memory->plan->stage_count; s++)
-		kill(memory->stages[s].pid, SIGKILL);
-	while (waitpid(-1, NULL, 0) > 0)
-		;
-}
-
 int chain_run(const struct options *options)
 {
 	struct chain_plan *plan = chain_plan_read(options->chain);
 	static struct manager manager;
-	pid_t self = getpid();
 	bool first;
 
 	catch_signals(options->die_with_parent);
@@ -213,8 +163,7 @@ int chain_run(const struct options *options)
 	manager.memory = chain_memory_create(plan);
 	manager.marks = chain_marks_of(plan);
 	chain_groups_make(plan);
-	for (unsigned s = 0; s < plan->stage_count; s++)
-		start_stage(manager.memory, s, self);
+	chain_children_start(&manager.children, manager.memory, plan);
 	manager.source = chain_source_create(manager.memory);
 	first = go_first(plan->manager_cpu);
 	if (await_stages(&manager)) {
@@ -223,7 +172,7 @@ int chain_run(const struct options *options)
 		if (!manager.code)
 			chain_report_end(manager.memory, &manager.first, &manager.last);
 	}
-	end_stages(manager.memory);
+	chain_children_end(&manager.children);
 	chain_groups_remove(plan);
 	return manager.code ? manager.code : ferror(stdout) ? EXIT_TESTBED : 0;
 }

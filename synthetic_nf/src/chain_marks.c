@@ -62,7 +62,7 @@ void chain_marks_update(struct chain_marks *marks, struct chain_memory *memory, 
 	}
 }
 
-static void wake(struct stage_state *stage)
+void chain_marks_wake_one(struct stage_state *stage)
 {
 	__atomic_store_n(&stage->asleep, 0, __ATOMIC_SEQ_CST);
 	syscall(SYS_futex, &stage->asleep, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -83,7 +83,7 @@ void chain_marks_wake(struct chain_marks *marks, struct chain_memory *memory)
 		struct stage_state *stage = &memory->stages[s];
 
 		if (__atomic_load_n(&stage->asleep, __ATOMIC_SEQ_CST) && has_work(marks, memory, stage)) {
-			wake(stage);
+			chain_marks_wake_one(stage);
 			marks->wakes++;
 		}
 	}
@@ -92,5 +92,5 @@ void chain_marks_wake(struct chain_marks *marks, struct chain_memory *memory)
 void chain_marks_wake_all(struct chain_memory *memory)
 {
 	for (unsigned s = 0; s < memory->plan->stage_count; s++)
-		wake(&memory->stages[s]);
+		chain_marks_wake_one(&memory->stages[s]);
 }

@@ -21,6 +21,8 @@ void chain_marks_update(struct chain_marks *marks, struct chain_memory *memory, 
 /* Wake every stage that sleeps and has something to do. */
 void chain_marks_wake(struct chain_marks *marks, struct chain_memory *memory);
 
+void chain_marks_wake_one(struct stage_state *stage);
+
 /* Wake all, so that they see the end. */
 void chain_marks_wake_all(struct chain_memory *memory);
 

@@ -56,6 +56,10 @@ struct stage_state {
 	uint64_t samples_taken;
 	struct cost_sample samples[SAMPLES];
 	uint32_t ready;
+	/* While it moves: the heir is ready, the old process is to leave, and has left. */
+	uint32_t heir_ready, leave, left;
+	uint64_t left_ticks, taken_over_ticks;
+	uint64_t before_ns, before_voluntary, before_involuntary; /* of the processes that left */
 	int scheduler_error; /* errno of what the kernel said to its scheduler */
 	pid_t pid;
 	struct chain_ring *returned; /* buffers that it drops */

@@ -69,7 +69,7 @@ static unsigned stage_number(const struct chain_plan *plan, const char *name)
 	for (unsigned i = 0; i < plan->stage_count; i++)
 		if (strcmp(plan->stages[i].name, name) == 0)
 			return i;
-	fail(EXIT_USAGE, HINT, "a chain has a stage '%s', which there is not", name);
+	fail(EXIT_USAGE, HINT, "the plan names a stage '%s', which there is not", name);
 }
 
 static void read_path(struct chain_plan *plan, struct plan_chain *chain, char *text)
@@ -107,6 +107,21 @@ static void read_chain(struct chain_plan *plan, struct words *words)
 	plan->chain_count++;
 }
 
+static void read_move(struct chain_plan *plan, const struct words *words)
+{
+	struct plan_move *move = &plan->moves[plan->move_count];
+
+	if (plan->move_count == MOVES_MOST || words->count != 5)
+		fail(EXIT_USAGE, HINT, "a move needs stage, CPU, node and time, and there may be %d", MOVES_MOST);
+	move->stage = stage_number(plan, words->at[1]);
+	move->cpu = (int)number_of("a move's CPU", words->at[2], 0, 4095);
+	move->node = strcmp(words->at[3], "-") == 0 ? -1 : (int)number_of("a move's node", words->at[3], 0, NODES_MOST - 1);
+	move->at_ms = number_of("a move's time", words->at[4], 0, 1e12);
+	if (plan->move_count && move->at_ms < move[-1].at_ms)
+		fail(EXIT_USAGE, HINT, "moves must stand in the order of their time");
+	plan->move_count++;
+}
+
 static void read_number(struct chain_plan *plan, const struct words *words)
 {
 	for (size_t i = 0; i < sizeof(NUMBERS) / sizeof(NUMBERS[0]); i++)
@@ -129,6 +144,8 @@ static void read_statement(struct chain_plan *plan, struct words *words)
 		read_stage(plan, words);
 	else if (strcmp(what, "chain") == 0)
 		read_chain(plan, words);
+	else if (strcmp(what, "move") == 0)
+		read_move(plan, words);
 	else if (strcmp(what, "ring") == 0)
 		plan->ring = (uint32_t)number_of(what, words->at[1], 2, 1 << 20);
 	else if (strcmp(what, "buffer") == 0)

@@ -13,6 +13,7 @@
  *   group PATH                 a control group to be made, and removed however the run ends
  *   stage NAME CPU SCHEDULER GROUP|- FLAGS...
  *   chain NAME MPPS FLOWS SIZES STAGE,STAGE,...
+ *   move STAGE CPU NODE|- MS   start the stage anew on a CPU, its memory on a node, and hand its rings over; after it is named
  */
 #ifndef SLOMO_CHAIN_PLAN_H
 #define SLOMO_CHAIN_PLAN_H
@@ -24,6 +25,8 @@
 #define HOPS_MOST 8 /* stages of one chain */
 #define GROUPS_MOST (STAGES_MOST + 2)
 #define SIZES_MOST 8
+#define MOVES_MOST 16
+#define NODES_MOST 1024
 #define PLAN_NAME_BYTES 32
 #define PLAN_PATH_BYTES 256
 
@@ -45,6 +48,12 @@ struct plan_chain {
 	unsigned length;
 };
 
+struct plan_move {
+	unsigned stage;
+	int cpu, node; /* a node below 0: wherever the kernel puts it */
+	double at_ms;  /* since the first packet */
+};
+
 struct chain_plan {
 	uint32_t ring, buffer_bytes;
 	double high, low, wait_us;
@@ -57,6 +66,8 @@ struct chain_plan {
 	unsigned chain_count;
 	char groups[GROUPS_MOST][PLAN_PATH_BYTES];
 	unsigned group_count;
+	struct plan_move moves[MOVES_MOST]; /* in the order of their time */
+	unsigned move_count;
 };
 
 /* Read a plan, or the file behind '@'; ends the process (code 2) where it is wrong. */

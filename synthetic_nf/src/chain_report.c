@@ -52,13 +52,13 @@ static uint64_t processor_ns_of(pid_t pid)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void read_switches(pid_t pid, struct stage_totals *totals)
+static void read_switches(const struct stage_state *stage, struct stage_totals *totals)
 {
 	char path[64], line[128];
 	unsigned long long number;
 	FILE *stream;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)stage->pid);
 	stream = fopen(path, "r");
 	while (stream && fgets(line, sizeof(line), stream)) {
 		if (sscanf(line, "voluntary_ctxt_switches: %llu", &number) == 1)
@@ -68,6 +68,8 @@ static void read_switches(pid_t pid, struct stage_totals *totals)
 	}
 	if (stream)
 		fclose(stream);
+	totals->voluntary += stage->before_voluntary;
+	totals->involuntary += stage->before_involuntary;
 }
 
 static void count_stage(const struct stage_state *stage, struct stage_totals *totals)
@@ -81,7 +83,7 @@ static void count_stage(const struct stage_state *stage, struct stage_totals *to
 	totals->refused = counter_read(&stage->refused);
 	totals->sleeps = counter_read(&stage->sleeps);
 	totals->samples = counter_read(&stage->samples_taken);
-	totals->processor_ns = processor_ns_of(stage->pid);
+	totals->processor_ns = processor_ns_of(stage->pid) + stage->before_ns;
 }
 
 void chain_snapshot_take(struct chain_snapshot *snapshot, const struct chain_memory *memory, const struct chain_source *source,
@@ -95,7 +97,7 @@ void chain_snapshot_take(struct chain_snapshot *snapshot, const struct chain_mem
 	snapshot->wakes = marks->wakes;
 	for (unsigned s = 0; s < plan->stage_count; s++) {
 		count_stage(&memory->stages[s], &snapshot->stages[s]);
-		read_switches(memory->stages[s].pid, &snapshot->stages[s]);
+		read_switches(&memory->stages[s], &snapshot->stages[s]);
 	}
 	for (unsigned c = 0; c < plan->chain_count; c++) {
 		struct chain_totals *totals = &snapshot->chains[c];

@@ -11,16 +11,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define ROUND_ROBIN_PRIORITY 1
+#define TAKE_OVER_PAUSE_NS 20000
+#define WORD_BITS (8 * sizeof(unsigned long))
 
 struct stage {
 	struct chain_memory *memory;
@@ -65,6 +69,7 @@ static void take_place(const struct stage *stage)
 	if (sched_setaffinity(0, sizeof(set), &set) != 0)
 		fail(EXIT_TESTBED, "`nproc` says how many there are", "stage '%s' cannot run on CPU %d: %s", plan->name, plan->cpu,
 		     strerror(errno));
+	sched_setscheduler(0, SCHED_OTHER, &parameter); /* a manager's priority would keep its child out of a group */
 	join_group(plan);
 	if (strcmp(plan->scheduler, "batch") == 0)
 		policy = SCHED_BATCH;
@@ -168,7 +173,7 @@ static bool something_to_do(const struct stage *stage)
 	for (unsigned h = 0; h < stage->state->hop_count; h++)
 		if (hop_may_run(stage->memory->plan, stage->state->hops[h], stage->most_behind))
 			return true;
-	return stage->memory->stop;
+	return stage->memory->stop || __atomic_load_n(&stage->state->leave, __ATOMIC_ACQUIRE);
 }
 
 /* Sleep until the manager finds something for us. It clears the word; a look in between keeps a wake-up from being lost. */
@@ -190,7 +195,7 @@ static void serve(struct stage *stage)
 {
 	const struct chain_plan *plan = stage->memory->plan;
 
-	while (!stage->memory->stop) {
+	while (!stage->memory->stop && !__atomic_load_n(&stage->state->leave, __ATOMIC_ACQUIRE)) {
 		bool idle = true;
 
 		for (unsigned h = 0; h < stage->state->hop_count; h++)
@@ -202,7 +207,47 @@ static void serve(struct stage *stage)
 	}
 }
 
-_Noreturn void chain_stage_run(struct chain_memory *memory, unsigned number)
+/* All memory that is not there yet comes from one node. */
+static void keep_memory_on(const struct stage *stage, int node)
+{
+	unsigned long mask[NODES_MOST / WORD_BITS] = { 0 };
+
+	if (node < 0)
+		return;
+	mask[(unsigned)node / WORD_BITS] = 1ul << ((unsigned)node % WORD_BITS);
+	if (syscall(SYS_set_mempolicy, MPOL_BIND, mask, NODES_MOST + 1) != 0)
+		fail(EXIT_TESTBED, "`numactl --hardware` says which nodes there are", "stage '%s' cannot have its memory on node %d: %s",
+		     stage->plan->name, node, strerror(errno));
+}
+
+/* Wait until the process before us has handed on what it held; its rings are as it left them. */
+static void take_over(const struct stage *stage)
+{
+	const struct timespec pause = { 0, TAKE_OVER_PAUSE_NS };
+
+	__atomic_store_n(&stage->state->heir_ready, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&stage->state->left, __ATOMIC_ACQUIRE) && !stage->memory->stop)
+		nanosleep(&pause, NULL);
+	stage->state->taken_over_ticks = clock_ticks();
+	__atomic_store_n(&stage->state->leave, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&stage->state->left, 0, __ATOMIC_RELEASE);
+}
+
+static void hand_over(struct stage_state *state)
+{
+	struct timespec now;
+	struct rusage usage;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	getrusage(RUSAGE_SELF, &usage);
+	state->before_ns += (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	state->before_voluntary += (uint64_t)usage.ru_nvcsw;
+	state->before_involuntary += (uint64_t)usage.ru_nivcsw;
+	state->left_ticks = clock_ticks();
+	__atomic_store_n(&state->left, 1, __ATOMIC_RELEASE);
+}
+
+_Noreturn void chain_stage_run(struct chain_memory *memory, unsigned number, const struct plan_move *move)
 {
 	const struct chain_plan *plan = memory->plan;
 	struct stage stage = { .memory = memory, .plan = &plan->stages[number], .state = &memory->stages[number] };
@@ -216,14 +261,21 @@ _Noreturn void chain_stage_run(struct chain_memory *memory, unsigned number)
 	stage.room = (uint32_t)(memory->buffer_stride - sizeof(struct chain_buffer));
 	stage.most_behind = plan->ring - 1 > stage.burst ? plan->ring - 1 - stage.burst : 0;
 	take_place(&stage);
+	if (move)
+		keep_memory_on(&stage, move->node);
 	platform_start(options);
 	platform_hide();
 	stage.mbufs = stage.nf.nf->needs_mbufs;
 	if (stage.mbufs)
 		chain_mbufs_take();
 	stage.nf.nf->start(&stage.nf);
-	__atomic_store_n(&stage.state->ready, 1, __ATOMIC_RELEASE);
+	if (move)
+		take_over(&stage);
+	else
+		__atomic_store_n(&stage.state->ready, 1, __ATOMIC_RELEASE);
 	serve(&stage);
+	if (!memory->stop)
+		hand_over(stage.state);
 	platform_stop();
 	_Exit(0);
 }

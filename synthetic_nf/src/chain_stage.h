@@ -4,8 +4,11 @@
 
 #include "chain_memory.h"
 
-/* Run stage `number` until the manager says stop; called in a process of its own, which it ends. */
-_Noreturn void chain_stage_run(struct chain_memory *memory, unsigned number);
+/*
+ * Run stage `number` until the manager says stop; called in a process of its own, which it ends. With a move it makes
+ * itself ready first and takes over from the process that runs the stage.
+ */
+_Noreturn void chain_stage_run(struct chain_memory *memory, unsigned number, const struct plan_move *move);
 
 /*
  * Whether a hop may be worked on: not held, something waits, and there is room for a burst behind it (local

@@ -29,6 +29,12 @@ def command() -> None:
 @click.option(
     "--build", type=click.Choice(["portable", "dpdk"]), default="portable", show_default=True, help="Of slomo-nf."
 )
+@click.option(
+    "--move",
+    multiple=True,
+    metavar="STAGE=CPU[:NODE]@S",
+    help="Move a stage to a CPU and memory node at a time [s], without loss; repeatable.",
+)
 @json_option
 def run(
     document: str,
@@ -38,6 +44,7 @@ def run(
     seconds: float,
     manager_core: int | None,
     build: str,
+    move: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Run chains as processes on this machine, and say what got through.
@@ -48,11 +55,15 @@ def run(
     """
     from dataclasses import asdict
 
+    from slomo.testbed.host.chains.moves import parse_move
     from slomo.testbed.host.chains.plan import ChainRunSettings
     from slomo.workflow.chain import run_chains_on_host
 
     chosen = ChainRunSettings(
-        seconds=seconds, manager_core=manager_core, build="dpdk" if build == "dpdk" else "portable"
+        seconds=seconds,
+        manager_core=manager_core,
+        build="dpdk" if build == "dpdk" else "portable",
+        moves=tuple(map(parse_move, move)),
     )
     result = run_chains_on_host(document, policy, scheduler=scheduler, without=without, settings=chosen)
     for text in result.notes:
@@ -85,6 +96,12 @@ def _print(result: "HostChainResult") -> None:
             for s in result.stages
         ],
     )
+    for moved in result.moves:
+        pages = ", ".join(f"{count} on node {node}" for node, count in sorted(moved.pages.items()))
+        note(
+            f"{moved.stage} moved to core {moved.core} at {moved.at_s:g} s: ready after {moved.prepared_ms:.1f} ms, "
+            f"rings unserved for {moved.handover_us:.0f} us; its pages: {pages or 'not told'}"
+        )
     note(
         f"wasted work {100 * result.wasted:.1f} %, Jain's index {result.fairness:.3f}, "
         f"control {100 * result.control_share:.2f} % of a core, {result.weight_writes} weights written"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from slomo.errors import TestbedError
+from slomo.testbed.host.chains.moves import MoveOutcome
 
 
 class StageLook(NamedTuple):
@@ -30,11 +31,12 @@ class StageLook(NamedTuple):
 
 
 class ChainLook(NamedTuple):
-    """All stages at one moment, in the order of the plan; time since the first packet [s]."""
+    """All stages at one moment, in the order of the plan, with their cores; time since the first packet [s]."""
 
     time_s: float
     stages: tuple[StageLook, ...]
     stopped: tuple[bool, ...]
+    cores: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ class HostChainResult:
         How often a weight changed.
     notes : tuple of str
         What could not be had, and what to grant.
+    moves : tuple of MoveOutcome
+        Stages that moved.
     """
 
     seconds: float
@@ -109,6 +113,7 @@ class HostChainResult:
     control_share: float = 0.0
     weight_writes: int = 0
     notes: tuple[str, ...] = ()
+    moves: tuple[MoveOutcome, ...] = ()
 
     @property
     def delivered_mpps(self) -> float:
@@ -139,7 +144,7 @@ def parse_line(text: str) -> dict[str, Any] | None:
     return line if isinstance(line, dict) and "event" in line else None
 
 
-def look_of(line: dict[str, Any]) -> ChainLook:
+def look_of(line: dict[str, Any], cores: tuple[int, ...] = ()) -> ChainLook:
     """Return a look from its line.
 
     Examples
@@ -148,7 +153,7 @@ def look_of(line: dict[str, Any]) -> ChainLook:
     550
     """
     stages = tuple(StageLook(arrivals, cost or None, lost, served) for arrivals, cost, lost, served in line["stages"])
-    return ChainLook(line["time_s"], stages, tuple(map(bool, line["stopped"])))
+    return ChainLook(line["time_s"], stages, tuple(map(bool, line["stopped"])), cores)
 
 
 def result_of(line: dict[str, Any]) -> HostChainResult:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from slomo.errors import InvalidValueError
+from slomo.testbed.host.chains.moves import StageMove, require_movable
 from slomo.testbed.host.chains.stage_flags import stage_flags
 from slomo.testbed.host.cores import available_cores
 from slomo.vocabulary.machine import load_machine
@@ -45,6 +46,8 @@ class ChainRunSettings:
         Which build of the native program.
     looks : bool
         Whether somebody wants to see the stages every 10 ms.
+    moves : tuple of StageMove
+        Stages that move meanwhile.
     """
 
     scheduler: Scheduler = "normal"
@@ -58,6 +61,7 @@ class ChainRunSettings:
     manager_core: int | None = None
     build: Literal["portable", "dpdk"] = "portable"
     looks: bool = False
+    moves: tuple[StageMove, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.0 < self.seconds < float("inf"):
@@ -94,6 +98,7 @@ def render_plan(
     chain web 1 1024 64 nat
     """
     require_runnable(system)
+    require_movable(settings.moves, tuple(stage.name for stage in system.stages))
     manager = settings.manager_core if settings.manager_core is not None else manager_core(system)
     look_ms = LOOK_MS if settings.looks else 1000.0
     lines = [
@@ -120,6 +125,9 @@ def render_plan(
         rate = offered_mpps(chain, system)
         path = ",".join(chain.stages)
         lines.append(f"chain {chain.name} {rate:g} {settings.flow_count} {chain.packet_size_b} {path}")
+    for move in sorted(settings.moves, key=lambda move: move.at_s):
+        node = "-" if move.node is None else move.node
+        lines.append(f"move {move.stage} {move.core} {node} {1e3 * move.at_s:g}")
     return "\n".join(lines)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from slomo.errors import TestbedError, UsageError
 from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.chains.looks import ChainLook, HostChainResult, look_of, parse_line, result_of
+from slomo.testbed.host.chains.moves import MoveOutcome, outcome_of
 from slomo.testbed.host.chains.plan import ChainRunSettings, render_plan
 from slomo.testbed.host.chains.processor_groups import (
     GroupWeights,
@@ -120,7 +121,9 @@ class _Run:
         self._weights: GroupWeights | None = None
         self._begun_s = self._control_s = 0.0
         self._done = threading.Event()
+        self._cores = {stage.name: stage.core for stage in system.stages}
         self.notes: list[str] = []
+        self.moves: list[MoveOutcome] = []
         self.last: dict[str, Any] | None = None
         self.problem: BaseException | None = None
 
@@ -139,7 +142,13 @@ class _Run:
     def _handle(self, line: dict[str, Any]) -> None:
         if line["event"] == "observe":
             if self._watch is not None:
-                self._watch(look_of(line), self._weights)
+                self._watch(look_of(line, tuple(self._cores.values())), self._weights)
+        elif line["event"] == "moved":
+            self.moves.append(outcome_of(line))
+            self._cores[line["stage"]] = line["cpu"]
+        elif line["event"] == "stayed":
+            where = f"core {line['cpu']}" + (f", node {line['node']}" if line["node"] >= 0 else "")
+            self.notes.append(f"stage '{line['stage']}' stayed where it was: it could not start on {where}")
         elif line["event"] == "ready":
             self._begin(line)
         elif line["event"] == "end":
@@ -176,7 +185,12 @@ class _Run:
         chain_result = result_of(self.last)
         whole_s = chain_result.seconds + self._settings.warm_up_ms / 1e3
         changes = 0 if self._weights is None else self._weights.changes
-        return replace(chain_result, control_share=self._control_s / whole_s, weight_writes=changes)
+        return replace(
+            chain_result,
+            control_share=self._control_s / whole_s,
+            weight_writes=changes,
+            moves=tuple(self.moves),
+        )
 
     def close(self) -> None:
         """Let the groups' files go."""
