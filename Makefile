@@ -4,6 +4,7 @@
 #   make test    set up, then style, types, floors and every test; changes no package of the machine
 #   make native  install what the native network functions are built from (DPDK; Debian, root): their tests run then
 #   make kube-tools   build the Kubernetes scheduler that a test runs (20 minutes, needs Go; once)
+#   make numa-guest   enforce plans in an emulated machine with two memory nodes (Debian's kernel and QEMU; root; 2 minutes)
 #   make bench   the benchmarks, side by side with the alternatives: hours (make bench QUICK=1: less of each)
 #   make clean   remove what make made
 
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: kube-tools demo test lint types floors unit native bench datasets docs clean
+.PHONY: numa-guest kube-tools demo test lint types floors unit native bench datasets docs clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/slomo demo --out demo-output
@@ -61,6 +62,12 @@ bench: $(VENV)/.dev
 
 kube-tools: $(VENV)/bin/python
 	$(BIN)/python deploy/kube-tools/build.py $(HOME)/.cache/slomo/kube
+
+GUEST := $(HOME)/.cache/slomo/guest
+numa-guest: $(VENV)/.runtime
+	apt-get install -y -qq qemu-system-x86 cpio
+	mkdir -p $(GUEST) && cd $(GUEST) && rm -rf *.deb kernel && apt-get download $$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends/ {print $$2}') && dpkg -x linux-image-*.deb kernel
+	$(BIN)/python deploy/numa-guest/boot.py $(GUEST)/kernel/boot/vmlinuz-*
 
 datasets: $(VENV)/.runtime
 	$(BIN)/python datasets/make.py

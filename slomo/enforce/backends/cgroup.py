@@ -172,7 +172,9 @@ class CgroupBackend:
             return self._text(rest) if (self.root / rest).exists() else None
         if kind == "enabled":
             controller, _, folder = rest.partition(":")
-            return PRESENT if controller in self._text(f"{folder}/cgroup.subtree_control").split() else None
+            control = str(Path(folder) / "cgroup.subtree_control")
+            enabled = self._text(control).split() if (self.root / control).exists() else []  # a group not made yet
+            return PRESENT if controller in enabled else None
         controller, _, pid = rest.partition(":")
         return self._group_of(controller, pid)
 
