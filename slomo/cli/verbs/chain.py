@@ -41,11 +41,9 @@ def run(
     policy: str,
     scheduler: str | None,
     without: tuple[str, ...],
-    seconds: float,
-    manager_core: int | None,
-    build: str,
     move: tuple[str, ...],
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Run chains as processes on this machine, and say what got through.
 
@@ -59,12 +57,7 @@ def run(
     from slomo.testbed.host.chains.plan import ChainRunSettings
     from slomo.workflow.chain import run_chains_on_host
 
-    chosen = ChainRunSettings(
-        seconds=seconds,
-        manager_core=manager_core,
-        build="dpdk" if build == "dpdk" else "portable",
-        moves=tuple(map(parse_move, move)),
-    )
+    chosen = ChainRunSettings(moves=tuple(map(parse_move, move)), **given)
     result = run_chains_on_host(document, policy, scheduler=scheduler, without=without, settings=chosen)
     for text in result.notes:
         note(text)
