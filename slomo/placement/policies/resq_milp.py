@@ -191,7 +191,7 @@ def least_servers(host: Host, terms: Sequence[Term]) -> float:
     --------
     >>> curve = InstanceProfile("m", "lpm", 4.0, ((1, 2.0), (4, 4.0)))
     >>> least_servers(Host("m", 4, 8), [Term(str(n), curve, 3.8, 2) for n in range(5)])
-    3.0
+    2.0
     """
     kinds = Counter((term.profile, term.needed_mpps, term.instances) for term in terms)
     needs = {kind: _least_ways(host, *kind) for kind in kinds}
