@@ -131,15 +131,17 @@ def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) 
     costs = board.costs(ways, shares)
     latency = _latencies(costs, board.remote_ns > 0.0, curve)
     age: Floats | None = None
-    for _ in range(_ROUNDS if cache.is_shared or board.crowded else 0):
+    moves = (cache.is_shared | board.is_crowded)[:, None]  # what has settled stays: a batch answers as one does
+    for _ in range(_ROUNDS):
+        if not moves.any():
+            break
         filled, age = cache.filled(board, costs, latency, age)
         fresh, apart = _DAMPING * ways + (1.0 - _DAMPING) * filled, board.shares(costs, latency, shares)
-        moved = max(float(np.abs(fresh - ways).max()), float(np.abs(apart - shares).max()))
-        ways, shares = fresh, apart
+        moved = np.maximum(np.abs(fresh - ways), np.abs(apart - shares)).max(axis=1, keepdims=True)
+        ways, shares = np.where(moves, fresh, ways), np.where(moves, apart, shares)
+        moves &= moved >= _SETTLED_WAYS
         costs = board.costs(ways, shares)
         latency = _latencies(costs, board.remote_ns > 0.0, curve, latency)
-        if moved < _SETTLED_WAYS:
-            break
     latency = _latencies(costs, board.remote_ns > 0.0, curve)
     return _parted(costs, ways, shares, latency)
 
@@ -164,7 +166,7 @@ class _Board:
         self.remote_ns = np.array([[part.seat.remote_ns for part in parts] for parts in settings])
         self.remote_us = np.array([[_remote_us(part) for part in parts] for parts in settings])
         self.groups = [_groups(parts) for parts in settings]
-        self.crowded = any(self.groups)
+        self.is_crowded = np.array([bool(groups) for groups in self.groups])
 
     def costs(self, ways: Floats, shares: Floats) -> "_Costs":
         """Interpolate every tenant's table at the ways it holds; a part of a core takes as much longer."""
@@ -186,7 +188,7 @@ class _Board:
 
     def shares(self, costs: "_Costs", latency_ns: Floats, shares: Floats) -> Floats:
         """Divide shared cores as a fair scheduler does, by what each tenant would take of a whole one."""
-        if not self.crowded:
+        if not self.is_crowded.any():
             return shares
         whole_us = shares / costs.capacity(latency_ns)
         fresh = np.ones_like(shares)
@@ -279,9 +281,9 @@ class _Cache:
         return cls(inside, together.astype(float), inside.sum(axis=2), is_apart)
 
     @property
-    def is_shared(self) -> bool:
-        """Whether any way may be filled by two."""
-        return bool((self.inside.sum(axis=1) > 1.0).any())
+    def is_shared(self) -> NDArray[np.bool_]:
+        """Of which settings any way may be filled by two."""
+        return np.asarray((self.inside.sum(axis=1) > 1.0).any(axis=1))
 
     def filled(
         self, board: _Board, costs: "_Costs", latency: Floats, last: Floats | None
