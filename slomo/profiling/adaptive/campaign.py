@@ -19,6 +19,7 @@ from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.designs import MOST_INSTANCES
 from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
 from slomo.records.dataset import ProfileDataset
+from slomo.records.proved_zeros import with_proved_zeros
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.machine import Machine
@@ -149,7 +150,9 @@ def run_adaptive(
             records = [record for design in designs for record in design.records()] + campaign.run_besides()
         except KeyboardInterrupt:  # during a run or between two, while the next ones are chosen
             raise KeyboardInterrupt(campaign.farewell()) from None
-        dataset = ProfileDataset.from_records(records, opened.settings()["environment"], limit=sure.dispersion_limit)
+        dataset = ProfileDataset.from_records(
+            with_proved_zeros(records), opened.settings()["environment"], limit=sure.dispersion_limit
+        )
         return AdaptiveResult(dataset, tuple(design.outcome() for design in designs))
 
 

@@ -24,6 +24,7 @@ from slomo.profiling.campaign.solo_reference import stability, with_common_solo
 from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
 from slomo.records.dataset import ProfileDataset
+from slomo.records.proved_zeros import with_proved_zeros
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
 
@@ -258,7 +259,7 @@ def _dataset(
     stored_records = dict(store.records())
     keys = [colocation.key for colocation in plan.colocations]
     raw = [stored_records[key, replicate] for key in keys for replicate in schedule.used(key)]
-    records, steady = with_common_solo(raw), stability(raw)
+    records, steady = with_common_solo(with_proved_zeros(raw)), stability(raw)
     environment = store.settings()["environment"] | ({"stability": steady} if steady else {})
     dataset = ProfileDataset.from_records(records, environment, limit=plan.dispersion_limit)
     if not failed:

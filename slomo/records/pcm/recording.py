@@ -29,6 +29,8 @@ _TIME_TOLERANCE = 0.05
 _LATENCY_NS = (5.0, 20_000.0)
 #: Metrics that cannot be zero throughout on a machine that executes instructions.
 _NEVER_ZERO = ("IPC", "INST", "EXEC", "FREQ", "AFREQ", "L2MISS", "L3OCC", "READ", "WRITE")
+#: What may truly round to 0 throughout -> a counter of the same kind that must have been read beside it.
+_MAY_BE_ZERO = {"LMB": "L3OCC", "RMB": "L3OCC", "L3MISS": "L2MISS", "L3MPI": "L2MISS"}
 #: pcm-memory's columns (rates already, in MB/s = 1e6 bytes per second), the preferred one first.
 _MEMORY_COLUMNS = {
     "READ": ("MemRead(MB/s)", "DRAMRead", "Read"),
@@ -96,6 +98,15 @@ class PcmRecording:
     def system(self) -> MetricVector:
         """Return the median over kept samples of the whole system's metrics; MissingMetricError as for :meth:`core`."""
         return self._vector(self._unit(Scope.SYSTEM, -1))
+
+    def zero_throughout(self, scope: Scope) -> tuple[str, ...]:
+        """Return metrics that are missing because all samples read 0 though counters of their kind were read.
+
+        Small amounts round to 0 as counters do that cannot be read: another recording must tell.
+        """
+        units = [unit for unit in self._units(scope) if self._kept[unit].any()]
+        blanked = [name for name in _MAY_BE_ZERO if any(f"{name} ({unit})" in self.unavailable for unit in units)]
+        return tuple(name for name in blanked if any(self._vector(unit).get(_MAY_BE_ZERO[name]) for unit in units))
 
     def frame(self, scope: str) -> pd.DataFrame:
         """Return the kept samples of ``'core'``, ``'socket'`` or ``'system'`` in the vocabulary's units.

@@ -196,6 +196,8 @@ class Experiment:
         windows, seen = self._watched(tenants, lambda: [taker.take(tenants)[0] for _ in range(count)])
         if self._bench.reader is None:
             seen = ObservedPressure((own,))
+        else:
+            self._details["beside"] = seen.details
         rates = [window.rate_mpps for window in windows]
         summary = summarise(rates)
         self._bench.solo_mpps.setdefault(tenants[0].workload.key, []).append(summary.median)

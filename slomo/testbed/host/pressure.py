@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from slomo.records.proved_zeros import ZERO_THROUGHOUT
 from slomo.testbed.host.cores import socket_of
 from slomo.testbed.host.counters.base import CounterReader, CounterSample
 from slomo.testbed.host.tenant import HostTenant, Window
@@ -59,9 +60,10 @@ def observe_counters(
     sample = reader.stop()
     socket = sample.sockets.get(socket_of(cores[0]), NOTHING_SOCKET)
     own = tuple(core_vector(sample, tenant) for tenant in tenants)
-    return windows, ObservedPressure(
-        own, socket, sample.system, {"source": reader.name, "duration_s": sample.duration_s}
-    )
+    details: dict[str, Any] = {"source": reader.name, "duration_s": sample.duration_s}
+    if sample.zero_throughout:
+        details[ZERO_THROUGHOUT] = {scope: list(names) for scope, names in sample.zero_throughout.items()}
+    return windows, ObservedPressure(own, socket, sample.system, details)
 
 
 def core_vector(sample: CounterSample, tenant: HostTenant) -> MetricVector:

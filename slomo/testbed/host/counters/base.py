@@ -25,12 +25,16 @@ class CounterSample:
         Of the whole machine.
     duration_s : float
         Time between start and stop [s].
+    zero_throughout : mapping of str to sequence of str
+        Scope -> metrics left out because they read 0 throughout: either not read, or less than the tool's rounding
+        (`slomo.records.proved_zeros`).
     """
 
     cores: Mapping[int, MetricVector] = field(default_factory=dict)
     sockets: Mapping[int, MetricVector] = field(default_factory=dict)
     system: MetricVector | None = None
     duration_s: float = 0.0
+    zero_throughout: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -80,6 +80,7 @@ class CombinedReader:
             _merged([sample.sockets for sample in samples]),
             next((sample.system for sample in samples if sample.system is not None), None),
             max((sample.duration_s for sample in samples), default=0.0),
+            next((sample.zero_throughout for sample in samples if sample.zero_throughout), {}),
         )
 
     def _used(self) -> tuple[CounterReader, ...]:

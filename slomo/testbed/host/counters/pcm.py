@@ -170,7 +170,13 @@ def sample_of(recording: PcmRecording, cores: Sequence[int]) -> CounterSample:
         sockets={socket: _vector(recording.socket, socket, Scope.SOCKET) for socket in recording.sockets},
         system=_system(recording.system),
         duration_s=float(np.nansum(recording.interval.seconds[1:])),
+        zero_throughout=_zeros(recording),
     )
+
+
+def _zeros(recording: PcmRecording) -> dict[str, list[str]]:
+    read = {scope.value: list(recording.zero_throughout(scope)) for scope in (Scope.CORE, Scope.SOCKET)}
+    return {scope: names for scope, names in read.items() if names}
 
 
 def _vector(read: Callable[[int], MetricVector], number: int, scope: Scope) -> MetricVector:

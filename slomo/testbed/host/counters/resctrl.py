@@ -22,6 +22,7 @@ from slomo.vocabulary.vector import MetricVector
 _CPU = Path("/sys/devices/system/cpu")
 _OCCUPANCY, _TOTAL, _LOCAL = "llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"
 _SNAPSHOTS, _BETWEEN_S = 3, 0.02
+_READINGS = 4
 
 Counts = Mapping[str, Mapping[int, int | None]]
 
@@ -96,7 +97,7 @@ class ResctrlReader:
         duration_s = time.monotonic() - self._began_s
         try:
             for group in self._groups.values():
-                if not (self.tree.root / group).is_dir():
+                if not self.tree.files.is_directory(group):
                     raise TestbedError(
                         f"counters vanished: resctrl group '{group}' was removed while it was needed",
                         hint="let nobody else unmount or clean resctrl during a campaign",
@@ -136,7 +137,18 @@ class ResctrlReader:
         return (*self.tree.control_groups(), *self._groups.values())
 
     def _counts(self, group: str) -> Counts:
-        return {file: self.tree.counters(group, file) for file in (_TOTAL, _LOCAL)}
+        return {file: self._counted(group, file) for file in (_TOTAL, _LOCAL)}
+
+    def _counted(self, group: str, file: str) -> dict[int, int | None]:
+        """Return a counter; where the hardware says `Unavailable`, as at first on AMD, the next reading counts."""
+        counts = self.tree.counters(group, file)
+        for _ in range(_READINGS - 1):
+            if None not in counts.values():
+                break
+            time.sleep(_BETWEEN_S)
+            again = self.tree.counters(group, file)
+            counts = {domain: again.get(domain) if count is None else count for domain, count in counts.items()}
+        return counts
 
     def _occupancy(self) -> dict[str, dict[int, float | None]]:
         """Return the median of a few readings: occupancy is a level, not a count."""
@@ -150,7 +162,7 @@ class ResctrlReader:
         }
 
     def _features(self) -> tuple[str, ...]:
-        self.tree.require("monitoring (info/L3_MON)", (self.tree.root / "info/L3_MON/mon_features").exists())
+        self.tree.require("monitoring (info/L3_MON)", self.tree.exists("info/L3_MON/mon_features"))
         return tuple(self.tree.read("info/L3_MON/mon_features").split())
 
     def _end(self) -> None:
