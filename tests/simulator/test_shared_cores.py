@@ -5,6 +5,7 @@ import pytest
 
 from slomo.control.back_pressure import BackPressure, PressureSettings, QueueObservation, press_back
 from slomo.errors import InvalidValueError, UnknownNameError, UnsupportedPredictionError
+from slomo.simulator.compilation import kernel
 from slomo.simulator.engine import Tenant, simulate
 from slomo.simulator.programs.program import Program
 from slomo.simulator.sharing import state as h
@@ -19,6 +20,11 @@ from slomo.vocabulary.service_chains import ChainSystem, parse_chains
 from slomo.vocabulary.workload import Workload
 
 MACHINE = load_machine("e5-2620v4")
+
+
+@kernel
+def scan_once(sharing: h.Sharing) -> None:
+    scan(sharing)
 
 
 def play(text: str | ChainSystem, kind: str = "cfs", *, pressure: bool = False, **more: object) -> ChainSimulation:
@@ -223,7 +229,7 @@ def test_the_manager_presses_back_by_the_controllers_rules() -> None:
             for stage, row in zip(system.stages, sharing.stages, strict=True)
         }
         marks, before = press_back(system.paths, queues, before, settings)
-        scan(sharing)
+        scan_once(sharing)
         for row, chain in zip(sharing.chains, system.chains, strict=True):
             assert bool(row[h.J_DROPPING]) == (chain.name in marks.dropping)
         for row, stage in zip(sharing.stages, system.stages, strict=True):

@@ -6,6 +6,7 @@ partitions that were not profiled.
 
 import itertools
 import json
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -95,12 +96,19 @@ class PartitionKnowledge:
             memory = MemoryTraffic(tuple(data["memory"]["latency_ns"]), tuple(data["memory"]["traffic_gb_s"]))
             by_key = {response.workload: response for response in responses}
             profile = PartitionProfile(str(data["machine"]), by_key, memory, int(data["runs"]))
-            own, shared = (tuple(float(error) for error in data[name]) for name in ("errors", "shared_errors"))
-            return cls(profile, own, shared)
+            return cls(profile, _errors_of(data["errors"]), _errors_of(data["shared_errors"]))
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ConfigurationError(
                 f"{path}: is no profile over partitions", hint="make one: slomo whatif --save"
             ) from None
+
+
+def _errors_of(numbers: Sequence[float]) -> tuple[float, ...]:
+    """Return calibration errors read from a file: at least one, all finite."""
+    errors = tuple(float(number) for number in numbers)
+    if not errors or not all(map(math.isfinite, errors)):
+        raise ValueError("no errors to rank")
+    return errors
 
 
 def learn_partitions(
