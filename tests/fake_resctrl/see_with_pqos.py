@@ -1,9 +1,12 @@
-"""Mount the emulated tree behind FUSE, apply a plan through the file system, and read it with the real pqos.
+"""Mount the emulated tree behind FUSE, and let the real pqos work on it.
 
-Run in a mount namespace of its own (unshare -m), as root; needs pqos, /dev/fuse and fusepy. Says why where it cannot.
+Without an argument: apply a plan through the file system, and read it with pqos. ``drive``: allocate and monitor
+through pqos, and print as JSON what it says. Run in a mount namespace of its own (unshare -m), as root; needs pqos,
+/dev/fuse and fusepy. Says why where it cannot.
 """
 
 import errno
+import json
 import os
 import shutil
 import stat
@@ -11,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -70,8 +74,8 @@ def serve() -> None:
     FUSE(Tree(), str(ROOT), foreground=True, nothreads=True, direct_io=True, fsname="resctrl")
 
 
-def main() -> int:
-    """Set, look with pqos, undo, look again."""
+def main(look: Callable[[Path], int]) -> int:
+    """Mount, look, unmount."""
     for needed, there in (("pqos", shutil.which("pqos")), ("/dev/fuse", Path("/dev/fuse").exists())):
         if not there:
             print(f"skipped: no {needed}")
@@ -101,13 +105,14 @@ def main() -> int:
             if (ROOT / "cpus").exists():
                 break
             time.sleep(0.1)
-        return _look(folder)
+        return look(folder)
     finally:
         subprocess.run(["umount", str(ROOT)], check=False)
         server.wait(timeout=20)
 
 
 def _look(folder: Path) -> int:
+    """Set, look with pqos, undo, look again."""
     from slomo.enforce import EnforcementPlan, MemoryBandwidth, TenantSetting, apply, undo
     from slomo.enforce.backends.resctrl import ResctrlBackend
 
@@ -134,8 +139,42 @@ def _look(folder: Path) -> int:
     return 0 if same and not missing else 1
 
 
+def _drive(_: Path) -> int:
+    """Allocate and monitor through pqos; print its answers, the classes meanwhile and afterwards, and a sample."""
+    from slomo.testbed.host.counters.pqos import PqosReader
+    from slomo.testbed.host.isolation.cat import Partition, PqosAllocator
+    from slomo.testbed.host.isolation.pqos_state import parse_pqos_state
+    from slomo.vocabulary.colocation import Isolation
+
+    def said(*words: str) -> str:
+        return subprocess.run(["pqos", "-I", *words], capture_output=True, text=True, check=False).stdout
+
+    said("-s")  # makes its classes, and complains that there are none
+    asked = (["-s"], ["-e", "llc:1=0x5"], ["-e", "llc:1=0x7;mba:1=50"], ["-a", "core:1=1"], ["-a", "core:1=77"])
+    answers = {" ".join(words): said(*words) for words in (*asked, ["-e", "llc:1=0x7ff;mba:1=100"], ["-a", "core:0=1"])}
+    before = parse_pqos_state(said("-s"))
+    with PqosAllocator(operating_system=True).apply([Partition((1,), Isolation(0x3, 50))]):
+        during = parse_pqos_state(said("-s"))
+    reader = PqosReader(operating_system=True, has_pmu=False, interval_s=0.2)
+    answers["-m"] = said(*reader._words([0, 1])[2:], "-t", "1")
+    reader.start([0, 1])
+    sample = reader.stop()
+    moved = during.class_of[1]
+    print(
+        json.dumps(
+            {
+                "answers": answers,
+                "during": [moved, during.classes[moved]],
+                "undone": parse_pqos_state(said("-s")) == before,
+                "metrics": sorted(sample.cores[0]),
+            }
+        )
+    )
+    return 0
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["serve"]:
         serve()
     else:
-        sys.exit(main())
+        sys.exit(main(_drive if sys.argv[1:] == ["drive"] else _look))

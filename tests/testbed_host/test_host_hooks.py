@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -83,10 +84,23 @@ def test_a_generator_tells_the_throughput(fake: Maker, bed: Beds) -> None:
     assert testbed.environment() != bed(fake("one", **FROM_GENERATOR)).environment()
 
 
-def test_a_missing_generator_is_told(fake: Maker, bed: Beds) -> None:
-    """A network function that is read by a generator does not run without one."""
+def test_a_generator_sends_to_a_function_that_counts_itself(fake: Maker, bed: Beds) -> None:
+    """`traffic: {generator: true}`: it sends while the NF runs, whose own count is the throughput."""
+    generator = _Generator()
+    nf = fake("one", traffic={"generator": True})
+
+    record = bed(nf, generator=generator).run(Colocation("test-host", Workload("one")))
+
+    assert record.target.throughput_mpps == pytest.approx(5.0, rel=0.01)  # what the stand-in counts itself
+    assert generator.sent
+    assert not generator.sending
+
+
+@pytest.mark.parametrize("section", [FROM_GENERATOR, {"traffic": {"generator": True}}], ids=["read", "fed"])
+def test_a_missing_generator_is_told(fake: Maker, bed: Beds, section: dict[str, Any]) -> None:
+    """A network function that is read by a generator, or gets its packets from one, does not run without."""
     with pytest.raises(ConfigurationError, match="none is attached"):
-        bed(fake("one", **FROM_GENERATOR)).run(Colocation("test-host", Workload("one")))
+        bed(fake("one", **section)).run(Colocation("test-host", Workload("one")))
 
 
 def test_tenants_get_their_part_of_the_cache(fake: Maker, bed: Beds) -> None:

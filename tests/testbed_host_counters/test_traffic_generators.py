@@ -1,6 +1,7 @@
 """Traffic generators: the commands they run, the numbers they tell, what they refuse, here and over SSH."""
 
 import json
+import math
 import re
 import socket
 import threading
@@ -157,9 +158,9 @@ _BEFORE, _AFTER = WRAP.split("{body}")
 class Pktgen:
     """Answers as Pktgen 23.06.1 did: what was recorded of it, and Lua's own complaint about functions it lacks."""
 
-    def __init__(self, silent: bool = False) -> None:
+    def __init__(self, silent: bool = False, looks_down: float = 0) -> None:
         self.heard: list[str] = []
-        self.silent = silent
+        self.silent, self.looks_down = silent, looks_down
         self._answers: dict[str, deque[str]] = {}
         for exchange in RECORDED:
             self._answers.setdefault(exchange["sent"], deque()).append(exchange["answered"])
@@ -186,6 +187,9 @@ class Pktgen:
             return
 
     def _answer(self, body: str) -> str:
+        if "linkState" in body and self.looks_down > 0:
+            self.looks_down -= 1
+            return "<--Down-->\n@@END@@\n"
         answers = self._answers.get(body)
         if answers:
             return answers.popleft() if len(answers) > 1 else answers[0]
@@ -246,12 +250,34 @@ def test_functions_that_pktgen_lacks_are_refused_by_the_stand_in(pktgen: Pktgen)
         lua.close()
 
 
+def test_pktgen_waits_for_its_port() -> None:
+    """Nothing is sent before the NF at the other end has opened its port; one that never does is told."""
+    server = Pktgen(looks_down=3)
+    try:
+        generator = PktgenGenerator(port=server.port)
+        generator.start(FLOWS)
+        generator.stop()
+        server.looks_down = math.inf
+        with pytest.raises(TestbedError, match=r"is down \('<--Down-->'\) and did not come up within 0.2 s"):
+            PktgenGenerator(port=server.port, patience_s=0.2).start(FLOWS)
+    finally:
+        server.close()
+
+    assert len([line for line in server.heard if "linkState" in line]) >= 5
+
+
+def test_pktgen_has_a_flow_per_buffer(pktgen: Pktgen) -> None:
+    """The real one sent 24576 of 100000 flows and said nothing: more than it tells to have are refused."""
+    with pytest.raises(InvalidValueError, match="at most 24576 flows, one per buffer, 24577 were asked for"):
+        PktgenGenerator(port=pktgen.port).start(Traffic(flow_count=24_577))
+
+
 def test_pktgen_refuses_more_than_the_link_carries(pktgen: Pktgen) -> None:
     """An offered load above line rate is an error, and the socket is free again."""
     generator = PktgenGenerator(port=pktgen.port)
 
     with pytest.raises(InvalidValueError, match="the link carries 10 Gbit/s"):
-        generator.start(Traffic(offered_mpps=20.0))
+        generator.start(Traffic(flow_count=1000, offered_mpps=20.0))
 
     assert generator.available() == (True, f"1 ports at 127.0.0.1:{pktgen.port}")
 
@@ -282,6 +308,8 @@ def test_no_pktgen_at_all_is_told() -> None:
 
     assert not usable
     assert "no Pktgen answers" in why
+    with pytest.raises(TestbedError, match="no Pktgen answers"):
+        PktgenGenerator(port=9, patience_s=0.1).start(FLOWS)
 
 
 class _Made(dict[str, Any]):

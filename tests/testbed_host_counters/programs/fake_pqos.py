@@ -1,6 +1,7 @@
 """Stands in for `pqos`: monitors in CSV, and keeps classes and associations in a file named by FAKE_STATE.
 
 What stands in the file that FAKE_TOLD names is printed as what it monitors.
+What it prints is shaped as pqos 4.5.0 was recorded to print (``pqos-4.5.0.json``; a test compares).
 """
 
 # ruff: noqa: T201
@@ -48,7 +49,7 @@ def show(state: dict[str, dict[str, int]]) -> int:
         print(f"    MBA COS{number} => {percent}% available")
     print("Core information for socket 0:")
     for core, number in state["cores"].items():
-        print(f"    Core {core}, L2ID {core}, L3ID 0 => COS{number}, RMID0")
+        print(f"    Core {core}, L2ID {core}, L3ID 0 => COS{number}")
     return 0
 
 
@@ -59,11 +60,14 @@ def define(state: dict[str, dict[str, int]], text: str) -> int:
         if kind == "llc":
             mask = int(value, 16)
             if "101" in f"{mask:b}":
-                print(f"ERROR: L3 COS{number} bit mask is not contiguous!\nAllocation configuration error!")
+                print(f"ERROR: L3 COS{number} bit mask is not contiguous!\nSOCKET 0 L3CA COS{number} - FAILED!")
+                print("Allocation configuration error!")
                 return 1
             state["masks"][number] = mask
+            print(f"SOCKET 0 L3CA COS{number} => MASK {mask:#x}")
         else:
             state["mba"][number] = int(value)
+            print(f"SOCKET 0 MBA COS{number} => {value}% requested, {value}% applied")
     print("Allocation configuration altered.")
     return 0
 
@@ -73,7 +77,7 @@ def associate(state: dict[str, dict[str, int]], text: str) -> int:
     for part in text.split(";"):
         number, cores = part.removeprefix("core:").split("=")
         if int(number) == int(os.environ.get("FAKE_REFUSES", "-1")):
-            print("Allocation association error!")
+            print("Core number or class id is out of bounds!\nAllocation association error!")
             return 1
         state["cores"] |= dict.fromkeys(cores.split(","), int(number))
     print("Allocation configuration altered.")

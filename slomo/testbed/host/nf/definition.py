@@ -107,6 +107,8 @@ class HostDefinition:
         Variables added; values may hold placeholders.
     working_directory, pcap : str or None
         Where it starts, and a capture of one's own.
+    generator : bool
+        Whether the traffic generator sends to it, wherever its throughput is read.
     cores : int
         Cores one instance occupies.
     polling : bool
@@ -134,6 +136,7 @@ class HostDefinition:
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: str | None = None
     pcap: str | None = None
+    generator: bool = False
     cores: int = 1
     polling: bool = True
     ready: ReadySignal = field(default_factory=ReadySignal)
@@ -145,6 +148,8 @@ class HostDefinition:
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that change with the definition."""
         stated = {**self.__dict__, "stop_signal": self.stop_signal.name}
+        if not self.generator:  # fingerprints of before stay
+            del stated["generator"]
         return hashlib.sha256(canonical_json(_plain(stated)).encode()).hexdigest()[:16]
 
     def configured(self, workload: Workload) -> dict[str, Setting]:
@@ -199,6 +204,7 @@ def parse_host(
         environment={name: str(value) for name, value in data.get("environment", {}).items()},
         working_directory=data.get("working_directory"),
         pcap=data.get("traffic", {}).get("pcap"),
+        generator=data.get("traffic", {}).get("generator", False) or throughput["source"] == "generator",
         cores=data.get("cores", 1),
         polling=data.get("polling", True),
         ready=_ready(data.get("ready", {}), where, lines or {}),

@@ -93,17 +93,12 @@ class Readout:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         source = self._source
-        if source.source == "generator":
-            if generator is None:
-                raise ConfigurationError(
-                    f"network function '{definition.nf}': its throughput comes from a generator, and none is attached",
-                    hint="give one: HostTestbed(generator=make_generator('pktgen')), or read another source",
-                )
-            self._generator = generator
-            generator.start()
-            self._poll(generator.received)
-            return
-        if source.source in ("json-lines", "regex"):
+        if definition.generator:
+            self._generator = _required(generator, definition.nf)
+            self._generator.start()
+        if self._generator is not None and source.source == "generator":
+            self._poll(self._generator.received)
+        elif source.source in ("json-lines", "regex"):
             take = (
                 _json_taker(source, self.readings)
                 if source.source == "json-lines"
@@ -157,6 +152,15 @@ class Readout:
                 _add(self.readings, self._source, time.monotonic(), value)
 
         self._run(loop)
+
+
+def _required(generator: GeneratorSource | None, nf: str) -> GeneratorSource:
+    if generator is None:
+        raise ConfigurationError(
+            f"network function '{nf}': its packets come from a generator, and none is attached",
+            hint="name one in the host file (`generator: {name: pktgen}`), or HostTestbed(generator=...)",
+        )
+    return generator
 
 
 def _add(

@@ -1,10 +1,12 @@
 """Pktgen-DPDK as traffic generator, driven through its remote Lua socket.
 
 Pktgen's Lua functions as release 23.06.1 has them, tried against it: `set`, `range.*`, `set_range`, `start`, `stop`,
-`portStats`. Flows are a range of destination addresses, rates percent of the link's speed.
+`portStats`, `linkState`. Flows are a range of destination addresses, rates percent of the link's speed. Packets of a
+range are made once, one per buffer: there are no more flows than Pktgen has buffers (`maxMbufsPerPort`).
 """
 
 import re
+import time
 
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.testbed.host.traffic.base import TrafficStatistics, require_uniform
@@ -14,7 +16,7 @@ from slomo.vocabulary.workload import Traffic
 _GAP_B = 20  # preamble and gap of every frame on the wire
 _TOTALS = ("opackets", "ipackets")
 _RATES = ("pkts_tx", "pkts_rx")
-_MOST_FLOWS = 1 << 24  # addresses of 10.0.0.0/8
+_LOOK_S = 0.1
 
 
 class PktgenGenerator:
@@ -28,6 +30,8 @@ class PktgenGenerator:
         Pktgen's ports that send and receive.
     limit_s : float
         How long an answer may take [s].
+    patience_s : float
+        How long its port may take to come up [s]: it does when the NF at the other end opens its own.
 
     Examples
     --------
@@ -38,9 +42,16 @@ class PktgenGenerator:
     name = "pktgen"
 
     def __init__(
-        self, host: str = "127.0.0.1", port: int = 22022, *, sends: int = 0, receives: int = 0, limit_s: float = 5.0
+        self,
+        host: str = "127.0.0.1",
+        port: int = 22022,
+        *,
+        sends: int = 0,
+        receives: int = 0,
+        limit_s: float = 5.0,
+        patience_s: float = 10.0,
     ) -> None:
-        self.host, self.port, self.limit_s = host, port, limit_s
+        self.host, self.port, self.limit_s, self.patience_s = host, port, limit_s, patience_s
         self.sends, self.receives = int(sends), int(receives)
         self._socket: LuaSocket | None = None
 
@@ -58,15 +69,14 @@ class PktgenGenerator:
             lua.close()
 
     def start(self, traffic: Traffic) -> None:
-        """Set traffic up, and send; see `TrafficGenerator.start`."""
+        """Wait for the link, set traffic up, and send; see `TrafficGenerator.start`."""
         require_uniform(traffic, self.name)
-        if traffic.flow_count > _MOST_FLOWS:
-            raise InvalidValueError(f"Pktgen makes at most {_MOST_FLOWS} flows, {traffic.flow_count} were asked for")
         if self._socket is not None:
             raise TestbedError("traffic generator 'pktgen' sends already", hint="call `stop` first")
-        self._socket = LuaSocket(self.host, self.port, self.limit_s)
+        self._socket, link_mbps = self._connected()
         try:
-            percent = self._percent(traffic)
+            self._require_flows(traffic.flow_count)
+            percent = _percent(traffic, link_mbps)
             self._socket.ask(f"pktgen.stop('{self.sends}'); pktgen.clr()")
             self._socket.ask("; ".join(_settings(self.sends, traffic, percent)))
             self._socket.ask(f"pktgen.start('{self.sends}')")
@@ -102,23 +112,66 @@ class PktgenGenerator:
                 hint="check `sends` and `receives` against its ports",
             ) from None
 
-    def _percent(self, traffic: Traffic) -> float:
-        if traffic.offered_mpps is None:
-            return 100.0
+    def _connected(self) -> tuple[LuaSocket, int]:
+        """Return a connection, and the speed of the link once that is up [Mbit/s].
+
+        Over ``net_virtio_user`` Pktgen answers nobody before an NF meets it at its socket, so both are waited for.
+        """
+        deadline_s = time.monotonic() + self.patience_s
+        while True:
+            late = time.monotonic() > deadline_s
+            lua = self._connection(late)
+            if lua is not None:
+                try:
+                    state = " ".join(lua.ask(f"W(pktgen.linkState('{self.sends}')[{self.sends}])"))
+                    if match := re.search(r"UP-(\d+)", state):
+                        return lua, int(match[1])
+                    if late:
+                        raise _down(self.sends, state, self.patience_s)
+                except BaseException:
+                    lua.close()
+                    raise
+                lua.close()
+            time.sleep(_LOOK_S)
+
+    def _connection(self, late: bool) -> LuaSocket | None:
+        try:
+            return LuaSocket(self.host, self.port, self.limit_s)
+        except TestbedError:
+            if late:
+                raise
+            return None
+
+    def _require_flows(self, flow_count: int) -> None:
         assert self._socket is not None
-        state = " ".join(self._socket.ask(f"W(pktgen.linkState('{self.sends}')[{self.sends}])"))
-        match = re.search(r"UP-(\d+)", state)
-        if match is None:
-            raise TestbedError(f"port {self.sends} of Pktgen is down ('{state}')", hint="check cable and driver")
-        needed_mbps = traffic.offered_mpps * (traffic.packet_size_b + _GAP_B) * 8
-        percent = 100.0 * needed_mbps / int(match[1])
-        if percent > 100.0:
+        most = int(self._socket.ask("W(pktgen.info.maxMbufsPerPort)")[0])
+        if flow_count > most:
             raise InvalidValueError(
-                f"{traffic.offered_mpps:g} Mpps of {traffic.packet_size_b} bytes are {needed_mbps / 1e3:.1f} Gbit/s, "
-                f"the link carries {int(match[1]) / 1e3:g} Gbit/s",
-                hint="offer less, or saturate the link by leaving the rate out",
+                f"Pktgen makes at most {most} flows, one per buffer, {flow_count} were asked for",
+                hint="use fewer flows, or 'pcap', which replays up to 65535",
             )
-        return percent
+
+
+def _percent(traffic: Traffic, link_mbps: int) -> float:
+    """Return the share of the link's speed that the offered load takes [%]."""
+    if traffic.offered_mpps is None:
+        return 100.0
+    needed_mbps = traffic.offered_mpps * (traffic.packet_size_b + _GAP_B) * 8
+    percent = 100.0 * needed_mbps / link_mbps
+    if percent > 100.0:
+        raise InvalidValueError(
+            f"{traffic.offered_mpps:g} Mpps of {traffic.packet_size_b} bytes are {needed_mbps / 1e3:.1f} Gbit/s, "
+            f"the link carries {link_mbps / 1e3:g} Gbit/s",
+            hint="offer less, or saturate the link by leaving the rate out",
+        )
+    return percent
+
+
+def _down(port: int, state: str, patience_s: float) -> TestbedError:
+    return TestbedError(
+        f"port {port} of Pktgen is down ('{state}') and did not come up within {patience_s:g} s",
+        hint="check cable and driver, and that the NF opens the port at the other end",
+    )
 
 
 def _settings(port: int, traffic: Traffic, percent: float) -> list[str]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
-from slomo.testbed.host.processes.tool import run_tool
+from slomo.testbed.host.processes.tool import Finished, run_tool
 
 _HOST = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9_.:-]*")
-_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR")
+_OF_SSH = 255  # exit code of ssh's and scp's own failures; others are the remote command's
 _LONGEST_RUN_S = 24 * 3600
 
 
@@ -63,13 +64,22 @@ class Place:
         if self.host is None:
             return str(file)
         path = f"/tmp/{file.name}"  # noqa: S108  (on the other machine, whose other places we do not know)
-        finished = run_tool([self.scp, "-q", *_OPTIONS, str(file), f"{self.host}:{path}"], 300.0)
+        finished = run_tool([self.scp, *_OPTIONS, str(file), f"{self.host}:{path}"], 300.0)
         if finished.code != 0:
-            raise TestbedError(
+            raise self.unreachable(finished) or TestbedError(
                 f"'{file.name}' cannot be copied to '{self.host}': {finished.last_words()}",
                 hint=f"try by hand: ssh {self.host} true",
             )
         return path
+
+    def unreachable(self, finished: Finished) -> TestbedError | None:
+        """Return the error to raise where SSH itself failed, not what it was to run; None otherwise."""
+        if self.host is None or finished.code != _OF_SSH:
+            return None
+        return TestbedError(
+            f"'{self.host}' cannot be reached over SSH, or the connection broke: {finished.last_words()}",
+            hint=f"`ssh {self.host} true` must work without a question: its key in ~/.ssh/known_hosts, yours there",
+        )
 
     def can_run(self, command: str) -> tuple[bool, str]:
         """Return whether a command is found at this place, and why not."""
@@ -79,5 +89,7 @@ class Place:
             return False, problem.message
         if finished.code == 0:
             return True, finished.stdout.strip().splitlines()[-1] if finished.stdout.strip() else command
+        if (broken := self.unreachable(finished)) is not None:
+            return False, broken.message
         where = self.host or "this machine"
         return False, f"'{command}' is not found on {where}: {finished.last_words()}"

@@ -113,7 +113,7 @@ class TestpmdGenerator:
         if not self._running.wait(lambda: self._counts() is not None, _READY_LIMIT_S):
             finished = self._running.stop()
             self.stop()
-            raise TestbedError(
+            raise self.place.unreachable(finished) or TestbedError(
                 f"traffic generator '{self.name}' did not start (exit code {finished.code}): {finished.last_words(4)}",
                 hint=package_hint(_COMMAND) if finished.code == 127 else f"try by hand: {' '.join(finished.words)}",
             )
@@ -122,14 +122,22 @@ class TestpmdGenerator:
         """Return testpmd's counts of now, from another machine of a second ago; see `TrafficGenerator.statistics`."""
         counts = self._counts()
         if self._running is None or not self._running.alive or counts is None:
-            last = f": {self._running.stop().last_words()}" if self._running else ""
-            raise TestbedError(f"traffic generator '{self.name}' does not run{last}", hint="call `start` first")
+            raise self._not_running()
         fresh = self._counts_of_now()
         return TrafficStatistics(
             sent_packets=fresh.get("opackets", counts["TX-packets"]),
             received_packets=fresh.get("ipackets", counts["RX-packets"]),
             sent_mpps=counts.get("Tx-pps", 0) / 1e6,
             received_mpps=counts.get("Rx-pps", 0) / 1e6,
+        )
+
+    def _not_running(self) -> TestbedError:
+        if self._running is None:
+            return TestbedError(f"traffic generator '{self.name}' does not run", hint="call `start` first")
+        finished = self._running.stop()
+        return self.place.unreachable(finished) or TestbedError(
+            f"traffic generator '{self.name}' ended while it sent (exit code {finished.code}): {finished.last_words()}",
+            hint=f"try by hand: {' '.join(finished.words)}",
         )
 
     def stop(self) -> None:
