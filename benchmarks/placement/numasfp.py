@@ -12,18 +12,22 @@ from the paper, which measured it on OpenNetVM (`measured`): 22 % for a remote c
 A move costs `--move-s` of a chain's service.
 
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4 --nf ip-router@256B ...   (see FUNCTIONS)
+    slomo profile ip-router@256B ... --machine e5-2620v4 --plan resource-table --out DIR/resource-table.json
     python benchmarks/placement/numasfp.py DIR
 """
 
 import argparse
 import json
 import sys
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from slomo.models.library import ModelLibrary
-from slomo.placement.chains.registry import chain_policy_names
+from slomo.placement.chains.registry import allocates, chain_policy_names
+from slomo.placement.chains.resource_table import ResourceTable, load_resource_table
+from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.problem.cluster import Cluster
-from slomo.placement.problem.way_profiles import load_profiles
 from slomo.placement.workloads import numasfp_chains
 from slomo.workflow.place_chains import place_chains
 from slomo.workflow.run_chains import ACCESSES, judge_chains
@@ -32,50 +36,76 @@ FUNCTIONS = ("ip-router", "flowstats", "stateless-firewall", "maglev", "l2fwd")
 MACHINE = "e5-2620v4"
 #: Share by which NUMASFP is ahead [%].
 PAPER = {"octans": 16, "node-balance": 25, "node-first": 23}
+#: Label -> policy, whether chains have ways and bandwidth of their own, whether the table's throttles are applied. The
+#: paper's rivals share the cache; in the second half they are given by the table, too, what only `numasfp` has there.
+VARIANTS = (
+    {name: (name, allocates(name), True) for name in chain_policy_names()}
+    | {"numasfp, ways only": ("numasfp", True, False), "numasfp, nothing of its own": ("numasfp", False, False)}
+    | {f"{name}, ways only": (name, True, False) for name in chain_policy_names() if not allocates(name)}
+    | {f"{name}, ways and bandwidth": (name, True, True) for name in chain_policy_names() if not allocates(name)}
+)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path, help="models of FUNCTIONS at the packet size")
+    parser.add_argument("directory", type=Path, help="models and resource table of FUNCTIONS at the packet size")
     parser.add_argument("--intervals", type=int, default=12)
     parser.add_argument("--servers", type=int, default=4)
     parser.add_argument("--packet", type=int, default=256, metavar="B", help="frame size")
     parser.add_argument("--change", choices=["drift", "jump"], default="drift", help="how rates change")
     parser.add_argument("--handover", choices=["simulated", "measured"], default="simulated")
     parser.add_argument("--move-s", type=float, default=0.1, help="for which a chain whose stage moves serves nothing")
+    parser.add_argument("--variant", choices=list(VARIANTS), action="append", help="repeatable; all by default")
     parser.add_argument("--accesses", type=int, default=ACCESSES, help="of each simulation")
     parser.add_argument("--seed", type=int, action="append", help="of the draw of chains, repeatable; 0 by default")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     given = parser.parse_args()
-    library = ModelLibrary.load(given.directory / "models")
-    profiles = load_profiles(given.directory / "profiles.json")
-    judged: dict[str, list] = {}
-    for policy in chain_policy_names():
-        for seed in given.seed or [0]:
-            judged.setdefault(policy, []).append(run(policy, library, profiles, given, seed))
-        anat = " ".join(f"{100 * item.anat:.1f}" for item in judged[policy])
-        print(f"{policy}: ANAT {anat}", file=sys.stderr, flush=True)
-    mean = {policy: sum(item.anat for item in items) / len(items) for policy, items in judged.items()}
-    print(f"{'policy':14}{'ANAT %':>8}{'moves':>7}{'numasfp ahead by %':>20}{'paper':>7}")
-    for policy, items in judged.items():
-        ahead = 100 * (mean["numasfp"] / mean[policy] - 1)
-        moves = sum(item.migrations for item in items)
-        print(f"{policy:14}{100 * mean[policy]:8.1f}{moves:7d}{ahead:20.1f}{PAPER.get(policy, '-'):>7}")
+    judged = {label: [run(label, given, seed) for seed in given.seed or [0]] for label in given.variant or VARIANTS}
+    show(judged)
     if given.json:
-        text = json.dumps({policy: [item.to_dict() for item in items] for policy, items in judged.items()}, indent=1)
+        text = json.dumps({label: [item.to_dict() for item in items] for label, items in judged.items()}, indent=1)
         given.json.write_text(text + "\n")
     return 0
 
 
-def run(policy: str, library: ModelLibrary, profiles: tuple, given: argparse.Namespace, seed: int):
+def run(label: str, given: argparse.Namespace, seed: int) -> Judgement:
     """Place and judge one draw of chains."""
+    policy, allocate, throttled = VARIANTS[label]
     chains = numasfp_chains(
         5 * given.servers, intervals=given.intervals, seed=seed, nfs=FUNCTIONS, change=given.change,
         packet_size_b=given.packet,
     )  # fmt: skip
-    cluster = Cluster.uniform(MACHINE, given.servers)
-    placed = place_chains(cluster, chains, policy, library, profiles=profiles, handover=given.handover)
-    return judge_chains(placed, handover=given.handover, move_s=given.move_s, accesses=given.accesses, seed=0)
+    library, table = sources(given.directory, throttled=throttled)
+    placed = place_chains(
+        Cluster.uniform(MACHINE, given.servers), chains, policy, library, needs=table, allocate=allocate,
+        handover=given.handover,
+    )  # fmt: skip
+    judgement = judge_chains(placed, handover=given.handover, move_s=given.move_s, accesses=given.accesses, seed=0)
+    own = sum(len(parts.ways) for parts in placed.plan.parts) / sum(len(seats) for seats in placed.plan.seats)
+    held = f", {100 * own:.0f} % of chains with ways of their own" if own else ""
+    print(f"{label}, seed {seed}: ANAT {100 * judgement.anat:.1f}{held}", file=sys.stderr, flush=True)
+    return judgement
+
+
+@lru_cache
+def sources(directory: Path, *, throttled: bool) -> tuple[ModelLibrary, ResourceTable]:
+    """Return the models and the resource table, without its throttles where nobody is to be throttled."""
+    table = load_resource_table(directory / "resource-table.json")
+    rows = table.rows if throttled else [replace(row, memory_percent=100) for row in table.rows]
+    return ModelLibrary.load(directory / "models"), ResourceTable(table.machine, rows)
+
+
+def show(judged: dict[str, list[Judgement]]) -> None:
+    """Print the mean ANAT, moves, and by how much and in how many draws `numasfp` is ahead."""
+    print(f"{'policy':30}{'ANAT %':>8}{'moves':>7}{'numasfp ahead by %':>20}{'in draws':>9}{'paper':>7}")
+    ours = [item.anat for item in judged.get("numasfp", [])]
+    for label, items in judged.items():
+        theirs = [item.anat for item in items]
+        ahead = f"{100 * (sum(ours) / sum(theirs) - 1):.1f}" if ours else "-"
+        won = sum(mine > other for mine, other in zip(ours, theirs, strict=False))
+        moves = sum(item.migrations for item in items)
+        mean = 100 * sum(theirs) / len(theirs)
+        print(f"{label:30}{mean:8.1f}{moves:7d}{ahead:>20}{won:9d}{PAPER.get(label, '-'):>7}")
 
 
 if __name__ == "__main__":

@@ -8,15 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
+from slomo.placement.chains.allocation import Parts, lookup_table
 from slomo.placement.chains.judges import Judges, Keeps
 from slomo.placement.chains.nodes import Node, handover_keeps
-from slomo.placement.chains.numasfp import lookup_table
 from slomo.placement.chains.planner import plan_chains
 from slomo.placement.chains.predicted import node_rates
 from slomo.placement.chains.registry import goes_by_predictions
+from slomo.placement.chains.resource_table import ResourceTable
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
+from slomo.vocabulary.colocation import Isolation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.workflow.chains.handover import handover_kept
 
@@ -60,16 +63,21 @@ class PlacedChains:
         decisions = []
         servers = {server.name: server for server in self.cluster.servers}
         for name, chains in self.plan.servers.items():
-            seats, ways = self.plan.seats[interval], self.plan.ways[interval]
-            cores, masks = (
-                core_numbers(chains, seats, servers[name]),
-                way_masks(chains, seats, ways, servers[name].ways),
-            )
+            seats = self.plan.seats[interval]
+            cores = core_numbers(chains, seats, servers[name])
+            isolated = isolations(chains, seats, self.plan.parts[interval], servers[name].ways)
             for item in chains:
-                places = zip(item.request.chain, cores[item.request.id], seats[item.request.id], strict=True)
+                places = zip(item.request.chain, cores[item.request.id], isolated[item.request.id], strict=True)
                 where = tuple(
-                    Assignment(name, socket, core, workload.key, llc_way_mask=mask_of(masks, item.request.id, node))
-                    for workload, (socket, core), node in places
+                    Assignment(
+                        name,
+                        socket,
+                        core,
+                        workload.key,
+                        llc_way_mask=apart.llc_way_mask,
+                        memory_bandwidth_percent=apart.memory_bandwidth_percent,
+                    )
+                    for workload, (socket, core), apart in places
                 )
                 decisions.append(Decision(item.request.id, True, self.plan.policy, "", where, (_reason(name, where),)))
         for name in self.plan.unplaced:
@@ -90,7 +98,8 @@ def place_chains(
     library: "ModelLibrary | None" = None,
     *,
     model: str = DEFAULT_MODEL,
-    profiles: "Sequence[InstanceProfile]" = (),
+    needs: "Sequence[InstanceProfile] | ResourceTable" = (),
+    allocate: bool | None = None,
     handover: Handover = "simulated",
 ) -> PlacedChains:
     """Place chains on the NUMA nodes of servers, interval by interval.
@@ -107,8 +116,11 @@ def place_chains(
         Trained models: `slomo-numa` predicts with them, `numasfp`'s lookup table is made of them.
     model : str
         Sensitivity model.
-    profiles : sequence of InstanceProfile
-        Throughput over cache ways, for `numasfp`'s lookup table.
+    needs : sequence of InstanceProfile, or ResourceTable
+        What `numasfp`'s lookup table is made of: throughput over cache ways, beside the models, or the table as it was
+        measured, with throttles.
+    allocate : bool, optional
+        Whether chains get ways and bandwidth of their own by that table; by default under `numasfp` alone.
     handover : {"simulated", "measured"}
         What `slomo-numa` takes hand-overs between nodes to cost: what a lone chain loses when it is simulated packet by
         packet, or what NUMASFP measured.
@@ -118,19 +130,26 @@ def place_chains(
     UnknownNameError
         For another policy, or a network function without a model where `slomo-numa` predicts.
     InvalidValueError
-        Where a policy has too little to go by.
+        Where a policy has too little to go by, or the table is another machine's.
     """
+    table = needs if isinstance(needs, ResourceTable) else None
+    if table is not None and {*cluster.machines} != {table.machine}:
+        raise InvalidValueError(
+            f"resource table of '{table.machine}' for servers of {', '.join(cluster.machines)}",
+            hint="profile one on that machine",
+        )
+    profiles = () if isinstance(needs, ResourceTable) else needs
     estimates = ThroughputEstimates(library if library is not None else ModelLibrary([]), model, 0.5, profiles)
     if goes_by_predictions(policy):
         estimates.check_names([item.request for item in chains], cluster.machines)
     judges_by_machine = {
-        name: _judges(estimates, machine, predicts=goes_by_predictions(policy), handover=handover)
+        name: _judges(estimates, machine, table, predicts=goes_by_predictions(policy), handover=handover)
         for name, machine in cluster.machine_types.items()
     }
     nodes = {server.name: _nodes(server) for server in cluster.servers}
     judges = {server.name: judges_by_machine[server.machine_type.name] for server in cluster.servers}
     times: list[float] = []
-    plan = plan_chains(policy, nodes, chains, judges, clock=_Clock(times))
+    plan = plan_chains(policy, nodes, chains, judges, allocate=allocate, clock=_Clock(times))
     return PlacedChains(plan, cluster, tuple(times))
 
 
@@ -147,19 +166,18 @@ class _Clock:
 
 
 def _nodes(server: "Server") -> "tuple[Node, ...]":
-
     return (Node(server.cores, server.ways),) * server.used_sockets
 
 
 def _judges(
     estimates: "ThroughputEstimates",
     machine: "Machine",
+    measured: "ResourceTable | None",
     *,
     predicts: bool,
     handover: Handover,
 ) -> "Judges":
-
-    table = lookup_table(estimates, machine)
+    table = lookup_table(estimates, machine, measured)
     if not predicts:
         return Judges(table)
     return Judges(table, node_rates(estimates, machine.name), keeps_by(handover, machine))
@@ -190,7 +208,23 @@ def core_numbers(
     return stage_cores
 
 
-def way_masks(
+def isolations(
+    chains: "Sequence[RatedChain]", seats: Mapping[str, tuple[int, ...]], parts: Parts, most: int
+) -> dict[str, tuple[Isolation, ...]]:
+    """Return how each stage of each chain is kept apart on a server of `most` cache ways."""
+    masks = _way_masks(chains, seats, parts.ways, most)
+    isolated = {}
+    for item in chains:
+        name, nodes = item.request.id, seats[item.request.id]
+        throttles: Sequence[int | None] = parts.throttles.get(name) or (None,) * len(nodes)
+        isolated[name] = tuple(
+            Isolation(masks.get(name, masks.get(str(node))), percent)
+            for node, percent in zip(nodes, throttles, strict=True)
+        )
+    return isolated
+
+
+def _way_masks(
     chains: "Sequence[RatedChain]", seats: Mapping[str, tuple[int, ...]], ways: Mapping[str, int], most: int
 ) -> dict[str, int]:
     """Return way masks: of chains that own ways by id, of the rest of a node by its number."""
@@ -202,8 +236,3 @@ def way_masks(
             masks[item.request.id] = ((1 << count) - 1) << used.get(node, 0)
             used[node] = used.get(node, 0) + count
     return masks | {str(node): ((1 << most) - 1) & ~((1 << taken) - 1) for node, taken in used.items()}
-
-
-def mask_of(masks: Mapping[str, int], chain: str, node: int) -> int | None:
-    """Return the ways a stage may fill: its chain's, else what is left of its node, else (None) all."""
-    return masks.get(chain, masks.get(str(node)))

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from slomo.placement.chains.allocation import Parts
 from slomo.placement.over_time.judge import TOLERANCE
 from slomo.placement.over_time.judgement import Judgement, Violation
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation, Isolation
-from slomo.workflow.place_chains import Handover, PlacedChains, core_numbers, keeps_by, mask_of, way_masks
+from slomo.workflow.place_chains import Handover, PlacedChains, core_numbers, isolations, keeps_by
 
 if TYPE_CHECKING:
     from slomo.placement.problem.chain import RatedChain
@@ -72,7 +73,7 @@ def judge_chains(
         moved = [owner for owner in seats if interval and plan.seats[interval - 1].get(owner) != seats[owner]]
         lasts = dict.fromkeys(moved, max(1.0 - move_s / INTERVAL_S, 0.0))
         for name, chains in plan.servers.items():
-            rates = runner.run(name, chains, interval, seats, plan.ways[interval] if plan.ways else {})
+            rates = runner.run(name, chains, interval, seats, plan.parts[interval] if plan.parts else Parts())
             rates = {owner: rate * lasts.get(owner, 1.0) for owner, rate in rates.items()}
             offered += sum(runner.offered_mpps(name, item, interval) for item in chains)
             served += sum(rates.values())
@@ -131,13 +132,13 @@ class _Runner:
         chains: "Sequence[RatedChain]",
         interval: int,
         seats: Mapping[str, tuple[int, ...]],
-        ways: Mapping[str, int],
+        parts: Parts,
     ) -> dict[str, float]:
         """Simulate one server for one interval; return the throughput of every chain [Mpps]."""
         server = self._servers[name]
         kept = keeps_by(self._handover, server.machine_type, self._own)
         keeps = {item.request.id: kept(item, seats[item.request.id]) for item in chains}
-        stages = self._stages(name, chains, interval, seats, ways, keeps)
+        stages = self._stages(name, chains, interval, seats, parts, keeps)
         rates = self._apart(server.machine_type, stages)
         slowest_mpps: dict[str, float] = {}
         for stage, rate in zip(stages, rates, strict=True):
@@ -153,20 +154,18 @@ class _Runner:
         chains: "Sequence[RatedChain]",
         interval: int,
         seats: Mapping[str, tuple[int, ...]],
-        ways: Mapping[str, int],
+        parts: Parts,
         keeps: Mapping[str, float],
     ) -> "list[_Stage]":
         server = self._servers[name]
-        cores, masks = core_numbers(chains, seats, server), way_masks(chains, seats, ways, server.ways)
+        cores, isolated = core_numbers(chains, seats, server), isolations(chains, seats, parts, server.ways)
         stages = []
         for item in chains:
             # a chain that loses a share to hand-overs must work as if it were offered as much more
             offered = round(self.offered_mpps(name, item, interval) / keeps[item.request.id], 4)
-            places = zip(item.request.chain, cores[item.request.id], seats[item.request.id], strict=True)
-            for workload, (socket, core), node in places:
-                loaded = workload.offered(offered)
-                mask = mask_of(masks, item.request.id, node)
-                stages.append(_Stage(item.request.id, loaded, socket, core, mask))
+            places = zip(item.request.chain, cores[item.request.id], isolated[item.request.id], strict=True)
+            for workload, (socket, core), apart in places:
+                stages.append(_Stage(item.request.id, workload.offered(offered), socket, core, apart))
         return stages
 
     def _apart(self, machine: "Machine", stages: "Sequence[_Stage]") -> list[float]:
@@ -187,7 +186,7 @@ class _Runner:
             machine.name,
             None,
             tuple(stage.workload for stage in stages),
-            tuple(Isolation(stage.mask) for stage in stages),
+            tuple(stage.apart for stage in stages),
             tuple(stage.socket for stage in stages),
             machine.nic_socket,
         )
@@ -213,10 +212,10 @@ def _rate(stage: "_Stage", mpps: float, duration_us: float) -> float:
 
 @dataclass(frozen=True)
 class _Stage:
-    """A stage of a chain, where it runs, and the cache ways it may fill."""
+    """A stage of a chain, where it runs, and how it is kept apart."""
 
     owner: str
     workload: "Workload"
     socket: int
     core: int
-    mask: int | None
+    apart: Isolation

@@ -6,17 +6,26 @@ from dataclasses import replace
 
 import pytest
 
+from slomo.enforce.plan import plan_from_decision
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
 from slomo.placement.chains.judges import Judges
 from slomo.placement.chains.nodes import Need, Node, crossings, handover_keeps, migrations
 from slomo.placement.chains.planner import place_chains, plan_chains
 from slomo.placement.chains.predicted import best_nodes
 from slomo.placement.chains.registry import chain_policy_names, places_afresh
+from slomo.placement.chains.resource_table import (
+    ResourceRow,
+    ResourceTable,
+    load_resource_table,
+    save_resource_table,
+)
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.documents import parse_chains
 from slomo.placement.problem.request import SLO, Request
 from slomo.placement.workloads import numasfp_chains
+from slomo.vocabulary.machine import load_machine
+from slomo.workflow.place_chains import isolations
 from slomo.workflow.place_chains import place_chains as place_on_nodes
 from slomo.workflow.run_chains import judge_chains
 
@@ -146,16 +155,85 @@ def test_chains_are_spread_over_servers_and_what_finds_no_core_is_named() -> Non
     assert plan.migrations == 0
 
 
-def test_numasfp_allocates_ways_where_they_suffice() -> None:
-    """Chains of a node get the ways the table says; where they need too many, the cache stays shared."""
+def planned(need):
+    """Plan five chains on one server by `numasfp` with what each needs; return the plan and its only parts."""
     chains = [chain(f"c{i}", 9.0 - i) for i in range(5)]
-    few = plan_chains("numasfp", {"one": NODES}, chains, {"one": Judges(lambda item, mpps: Need(3, 5, 0.0))})
-    many = plan_chains("numasfp", {"one": NODES}, chains, {"one": Judges(lambda item, mpps: Need(3, 40, 0.0))})
-    whole = {name for name, seats in few.seats[0].items() if len(set(seats)) == 1}
+    plan = plan_chains("numasfp", {"one": NODES}, chains, {"one": Judges(lambda item, mpps: need)})
+    return plan, plan.parts[0]
 
-    assert few.ways == (dict.fromkeys(whole, 5),)
+
+def test_numasfp_allocates_ways_where_they_suffice() -> None:
+    """Chains get no fewer ways than the table says, and what is left; where they need too many, the cache is shared."""
+    few, parts = planned(Need(3, 5, 0.0))
+    whole = {name for name, seats in few.seats[0].items() if len(set(seats)) == 1}
+    _, none = planned(Need(3, 40, 0.0))
+
     assert len(whole) == 4
-    assert many.ways == ({},)
+    assert parts.ways.keys() == whole
+    assert all(ways in (7, 8) for ways in parts.ways.values())  # 18 less what the split chain's stages share
+    assert parts.throttles == {}
+    assert (dict(none.ways), dict(none.throttles)) == ({}, {})
+
+
+def test_numasfp_hands_out_memory_bandwidth_while_the_node_has_some() -> None:
+    """Each stage gets its throttle of the table; where chains need more bandwidth than a node has, nobody does."""
+    few, parts = planned(Need(3, 5, 30.0, (10, 20, 90)))
+    _, none = planned(Need(3, 5, 60.0, (10, 20, 90)))
+    isolated = isolations(few.servers["one"], few.seats[0], parts, 18)
+    stages = {name: [part.memory_bandwidth_percent for part in each] for name, each in isolated.items()}
+    split = next(name for name, seats in few.seats[0].items() if len(set(seats)) > 1)
+
+    assert set(parts.throttles.values()) == {(10, 20, 90)}
+    assert stages.pop(split) == [None] * 3
+    assert all(each == [10, 20, 90] for each in stages.values())
+    assert (dict(none.ways), dict(none.throttles)) == ({}, {})
+
+
+def test_rivals_may_be_given_what_numasfp_allocates() -> None:
+    """With `allocate` the chains of a static policy have ways and throttles of their own, too."""
+    judges = {"one": Judges(lambda item, mpps: Need(3, 5, 30.0, (10, 20, 90)))}
+    plans = [plan_chains("octans", {"one": NODES}, [chain("a", 9.0)], judges, allocate=flag) for flag in (None, True)]
+
+    assert [dict(plan.parts[0].ways) for plan in plans] == [{}, {"a": 18}]
+    assert dict(plans[1].parts[0].throttles) == {"a": (10, 20, 90)}
+
+
+ROWS = (ResourceRow("lpm@64B,100000f", 1.0, 1.5, 1, 3, 20, 1.0), ResourceRow("lpm@64B,100000f", 9.0, 13.4, 3, 1, 90))
+L2FWD = ResourceRow("l2fwd@64B,100000f", 10.0, 14.9, 1, 1, 10, 0.5)
+
+
+def test_a_measured_table_is_what_numasfp_goes_by(tmp_path) -> None:
+    """Ways and throttles come from the file, beyond what one core serves from its most; what it lacks is refused."""
+    table = load_resource_table(save_resource_table(ResourceTable(MACHINE, (*ROWS, L2FWD)), tmp_path / "t.json"))
+    chains = [RatedChain(Request("a", ("lpm", "l2fwd")), (9.0,))]
+    cluster = Cluster.uniform(MACHINE, 1)
+    placed = place_on_nodes(cluster, chains, "numasfp", needs=table)
+    where = placed.decisions()[0].assignments
+
+    assert [item.memory_bandwidth_percent for item in where] == [20, 10]
+    assert {item.llc_way_mask for item in where} == {(1 << cluster.servers[0].ways) - 1}
+    enforced = plan_from_decision(placed.decisions(), where[0].server, load_machine(MACHINE)).tenants
+    assert [item.memory_bandwidth.value for item in enforced if item.memory_bandwidth] == [20, 10]
+    with pytest.raises(InvalidValueError, match="resource table of 'silver-4110'"):
+        place_on_nodes(cluster, chains, "numasfp", needs=ResourceTable("silver-4110", ROWS))
+    with pytest.raises(UnknownNameError, match="in the resource table of 'e5-2620v4'"):
+        place_on_nodes(cluster, chains, "numasfp", needs=ResourceTable(MACHINE, ROWS))
+    (tmp_path / "bad.json").write_text("[]")
+    with pytest.raises(ConfigurationError, match="holds no resource table"):
+        load_resource_table(tmp_path / "bad.json")
+
+
+def test_the_judge_throttles_who_is_throttled() -> None:
+    """A chain whose stages are throttled to a tenth serves less than one with all of the bandwidth."""
+    chains = [RatedChain(Request("a", ("lpm", "stats")), (10.0,))]
+    rows = [ResourceRow(f"{nf}@64B,100000f", 10.0, 14.9, 1, 9, 10) for nf in ("lpm", "stats")]
+    strict, loose = ([replace(row, memory_percent=percent) for row in rows] for percent in (10, 100))
+    cluster = Cluster.uniform(MACHINE, 1)
+    tables = (ResourceTable(MACHINE, each) for each in (strict, loose))
+    placed = [place_on_nodes(cluster, chains, "numasfp", needs=table) for table in tables]
+    served = [judge_chains(each, accesses=30_000).anat for each in placed]
+
+    assert served[0] < 0.7 * served[1]
 
 
 def test_rates_are_read_with_requests_and_must_be_there() -> None:

@@ -71,6 +71,10 @@ _model = click.option(
 _profiles = click.option(
     "--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways, from `slomo place profiles`."
 )
+_table = click.option(
+    "--resource-table", metavar="FILE", type=click.Path(),
+    help="What each NF needs at a rate, from `slomo profile --plan resource-table`, for policy numasfp.",
+)  # fmt: skip
 _cluster = click.argument("cluster", type=click.Path())
 _requests = click.argument("requests", type=click.Path())
 
@@ -92,6 +96,7 @@ def command() -> None:
 @method_option
 @confidence_option
 @_profiles
+@_table
 @click.option(
     "--fallback", type=click.Choice(["refuse", "alone", "worst-case"]), default="refuse", show_default=True,
     help="What to do with a network function that has no model on a machine.",
@@ -127,6 +132,7 @@ def batch(
     if are_for_chains([given["policy"]]):
         batch_chains(as_json=as_json, check=check, snapshot=snapshot, **given)
         return
+    _refuse_table(given)
     placer, requests = _placed(**given)
     placed = {request.id for request in placer.requests}
     decisions = [placer.decision(item.id) if item.id in placed else placer.what_if(item) for item in requests]
@@ -148,6 +154,13 @@ def batch(
             emit_table(("memory", "entries"), list(placer.stats().items()))
     if len(placed) < len(requests):
         raise click.exceptions.Exit(5)
+
+
+def _refuse_table(given: dict[str, Any]) -> None:
+    from slomo.errors import UsageError
+
+    if given["resource_table"] is not None:
+        raise UsageError("--resource-table is for policies of chains on NUMA nodes", hint="--policy numasfp")
 
 
 def _placed(
@@ -202,6 +215,7 @@ def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> No
 @method_option
 @confidence_option
 @_profiles
+@_table
 @click.option(
     "--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with tables and figures."
 )
@@ -217,6 +231,7 @@ def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **give
     if are_for_chains(policies):
         judgements = [judge_on_nodes(place_on_nodes(policy, given), given) for policy in policies]
     else:
+        _refuse_table(given)
         judgements = _compared(policies, given)
     if report is not None:
         from slomo.report.placement_figures import comparison_page

@@ -54,17 +54,21 @@ def are_for_chains(policies: Sequence[str]) -> bool:
 def place_on_nodes(policy: str, given: dict[str, Any]) -> "PlacedChains":
     """Place the chains of the requests file on NUMA nodes."""
     from slomo.placement.chains.registry import goes_by_predictions
+    from slomo.placement.chains.resource_table import load_resource_table
     from slomo.placement.problem.documents import read_chains, read_cluster
     from slomo.placement.problem.way_profiles import load_profiles
     from slomo.workflow.place_chains import place_chains
 
     cluster, chains = read_cluster(given["cluster"]), read_chains(given["requests"])
     chosen = settings(models=given["models"], model=given["model"])
-    library = _library(chosen.models) if policy == "numasfp" or goes_by_predictions(policy) else None
+    needs_models = goes_by_predictions(policy) or (policy == "numasfp" and given["resource_table"] is None)
+    library = _library(chosen.models) if needs_models else None
     handover: Handover = given["handover"]
     curves = () if given["profiles"] is None else load_profiles(given["profiles"])
     _check_names(chains, given["nf_files"], () if library is None else library, curves)
-    return place_chains(cluster, chains, policy, library, model=chosen.model, profiles=curves, handover=handover)
+    path = given["resource_table"]
+    needs = curves if path is None else load_resource_table(path)
+    return place_chains(cluster, chains, policy, library, model=chosen.model, needs=needs, handover=handover)
 
 
 def _check_names(

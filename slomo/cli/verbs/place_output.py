@@ -52,17 +52,22 @@ def _unless_said(ctx: click.Context, _: click.Parameter, value: float) -> float:
 
 
 def show_decisions(decisions: "Sequence[Decision]") -> None:
-    """Print where everything is, and why what is refused is refused."""
+    """Print where everything is, cache ways and throttles where there are any, and why what is refused is refused."""
+    placed = [item for decision in decisions for item in decision.assignments]
+    partitioned = any(item.llc_way_mask is not None for item in placed)
+    throttled = any(item.memory_bandwidth_percent is not None for item in placed)
     rows: list[tuple[object, ...]] = []
+    extra = ["LLC ways"] * partitioned + ["memory bandwidth [%]"] * throttled
     for decision in decisions:
         if not decision.accepted:
-            rows.append((decision.request, "refused", None, None, None, None))
+            rows.append((decision.request, "refused", *(None,) * (4 + len(extra))))
         for item in decision.assignments:
-            nf = item.workload.split("@")[0]
-            rows.append(
-                (decision.request, nf, f"{item.server}/{item.socket}", item.seat, item.needed_mpps, item.predicted_mpps)
-            )
-    emit_table(("request", "network function", "server/socket", "core", "needed [Mpps]", "predicted [Mpps]"), rows)
+            nf, where = item.workload.split("@")[0], f"{item.server}/{item.socket}"
+            row = (decision.request, nf, where, item.seat, item.needed_mpps, item.predicted_mpps)
+            mask = None if item.llc_way_mask is None else f"{item.llc_way_mask:#x}"
+            rows.append((*row, *[mask] * partitioned, *[item.memory_bandwidth_percent] * throttled))
+    headers = ("request", "network function", "server/socket", "core", "needed [Mpps]", "predicted [Mpps]", *extra)
+    emit_table(headers, rows)
     for decision in decisions:
         if decision.refused is not None:
             note(f"refused: {decision.request}: {decision.refused.text}")

@@ -233,8 +233,7 @@ def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
 
 def _show_resource_table(out: str | None, as_json: bool, **given: Any) -> None:
     """Measure NUMASFP's lookup table, print it, and write it as JSON where `out` says."""
-    import json
-
+    from slomo.placement.chains.resource_table import ResourceTable, save_resource_table
     from slomo.workflow.chains.resource_table import resource_table
     from slomo.workflow.names import workloads_of
 
@@ -242,14 +241,14 @@ def _show_resource_table(out: str | None, as_json: bool, **given: Any) -> None:
     workloads = workloads_of(arguments["network_functions"])
     rates = [float(rate) for rate in range(1, 11)]
     rows = resource_table(arguments["testbed"], arguments["machine"], workloads, rates, seed=arguments["seed"])
-    document = {"machine": arguments["machine"].name, "rows": [row.to_dict() for row in rows]}
+    table = ResourceTable(arguments["machine"].name, rows)
     if out is not None:
-        Path(out).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        save_resource_table(table, out)
     if as_json:
-        emit_json(document)
+        emit_json(table.to_dict())
         return
-    headers = ("nf", "Gbit/s", "Mpps", "cores", "LLC ways", "memory bandwidth [%]")
-    emit_table(headers, [(r.workload, r.gbps, r.mpps, r.cores, r.ways, r.memory_percent) for r in rows])
+    headers = ("nf", "Gbit/s", "Mpps", "cores", "LLC ways", "memory bandwidth [%]", "moved [GB/s]")
+    emit_table(headers, [(r.workload, r.gbps, r.mpps, r.cores, r.ways, r.memory_percent, r.memory_gb_s) for r in rows])
 
 
 def _check_place(out: str) -> None:

@@ -23,11 +23,14 @@ class Need:
         Cache ways.
     memory_percent : float
         Share of a node's memory bandwidth [%].
+    throttles : tuple of int
+        Memory bandwidth throttle (MBA) of each stage [%]; empty where the table has none.
     """
 
     cores: int
     ways: int
     memory_percent: float
+    throttles: tuple[int, ...] = ()
 
 
 #: Chain, offered rate [Mpps] -> need.

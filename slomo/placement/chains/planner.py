@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slomo.errors import InvalidValueError
+from slomo.placement.chains.allocation import Parts, allocated
 from slomo.placement.chains.judges import Judges
 from slomo.placement.chains.nodes import Node, Nodes, migrations
-from slomo.placement.chains.numasfp import allocated
-from slomo.placement.chains.registry import chain_policy, places_afresh
+from slomo.placement.chains.registry import allocates, chain_policy, places_afresh
 from slomo.placement.problem.chain import RatedChain
 
 
@@ -73,15 +73,15 @@ class ChainPlan:
         Per interval, the node of each stage of each chain.
     unplaced : tuple of str
         Chains for which no server has cores left.
-    ways : tuple of mapping
-        Per interval, the cache ways that chains have to themselves, under policies that allocate the cache.
+    parts : tuple of Parts
+        Per interval, the cache ways and memory bandwidth that chains have to themselves, under policies that allocate.
     """
 
     policy: str
     servers: Mapping[str, tuple[RatedChain, ...]]
     seats: tuple[Nodes, ...]
     unplaced: tuple[str, ...] = ()
-    ways: tuple[Mapping[str, int], ...] = ()
+    parts: tuple[Parts, ...] = ()
 
     @property
     def migrations(self) -> int:
@@ -95,6 +95,7 @@ def plan_chains(
     chains: Sequence[RatedChain],
     judges: Mapping[str, Judges],
     *,
+    allocate: bool | None = None,
     clock: Callable[[], None] | None = None,
 ) -> ChainPlan:
     """Spread chains over servers, each on the first with cores left, and place them on nodes for every interval.
@@ -109,6 +110,8 @@ def plan_chains(
         In the order in which they come.
     judges : mapping of str to Judges
         What the policy goes by, per server.
+    allocate : bool, optional
+        Whether chains get ways and bandwidth to themselves by the table; as the policy does by default.
     clock : callable, optional
         Called after every interval is planned.
 
@@ -121,20 +124,21 @@ def plan_chains(
     shares, unplaced = _spread(servers, chains)
     count = min((len(item.gbps) for item in chains), default=0)
     seats: list[Nodes] = []
-    ways: list[dict[str, int]] = []
+    parts: list[Parts] = []
+    divides = allocates(policy) if allocate is None else allocate
     for interval in range(count):
         now: dict[str, tuple[int, ...]] = {}
-        own: dict[str, int] = {}
+        own = Parts()
         for name, mine in shares.items():
             before = {item.request.id: seats[-1][item.request.id] for item in mine} if seats else None
             now |= place_chains(policy, mine, interval, servers[name], judges[name], before)
-            if policy == "numasfp":
+            if divides:
                 own |= allocated(mine, interval, now, servers[name], judges[name].table)
         seats.append(now)
-        ways.append(own)
+        parts.append(own)
         if clock is not None:
             clock()
-    return ChainPlan(policy, {name: tuple(mine) for name, mine in shares.items()}, tuple(seats), unplaced, tuple(ways))
+    return ChainPlan(policy, {name: tuple(mine) for name, mine in shares.items()}, tuple(seats), unplaced, tuple(parts))
 
 
 def _spread(

@@ -13,10 +13,11 @@ class _Home:
     function: str
     afresh: bool = False
     predicts: bool = False
+    allocates: bool = False
 
 
 _HOMES = {
-    "numasfp": _Home("numasfp", "numasfp", afresh=True),
+    "numasfp": _Home("numasfp", "numasfp", afresh=True, allocates=True),
     "octans": _Home("static", "octans"),
     "octans-predicted": _Home("predicted", "slomo_numa", predicts=True),
     "node-first": _Home("static", "node_first"),
@@ -56,6 +57,17 @@ def goes_by_predictions(name: str) -> bool:
     (True, False)
     """
     return _home(name).predicts
+
+
+def allocates(name: str) -> bool:
+    """Return whether a policy gives chains cache ways and memory bandwidth to themselves.
+
+    Examples
+    --------
+    >>> allocates("numasfp"), allocates("slomo-numa")
+    (True, False)
+    """
+    return _home(name).allocates
 
 
 def chain_policy(name: str) -> ChainPolicy:

@@ -29,6 +29,8 @@ class Assignment:
         Predicted throughput and its interval [Mpps]; None under policies that predict nothing.
     llc_way_mask : int or None
         Cache ways it may fill (Intel CAT); None means all.
+    memory_bandwidth_percent : int or None
+        Memory bandwidth throttle (Intel MBA) [%]; None means none.
     buffers : int or None
         Packet buffers it may have, so that all on the socket fit the space devices fill (ResQ section 4.3).
     memory_node : int or None
@@ -49,6 +51,7 @@ class Assignment:
     buffers: int | None = None
     memory_node: int | None = None
     thread: int = 0
+    memory_bandwidth_percent: int | None = None
 
     @property
     def seat(self) -> str:
@@ -62,9 +65,9 @@ class Assignment:
         return f"{self.core}.{self.thread}" if self.thread else str(self.core)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping; the first hyper-thread goes without saying."""
-        fields = asdict(self)
-        return {name: value for name, value in fields.items() if name != "thread" or value}
+        """Return a JSON-ready mapping; the first hyper-thread and no throttle go without saying."""
+        unsaid = ("thread", "memory_bandwidth_percent")
+        return {name: value for name, value in asdict(self).items() if name not in unsaid or value}
 
 
 @dataclass(frozen=True)

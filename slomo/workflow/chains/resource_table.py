@@ -2,18 +2,21 @@
 
 NUMASFP (COMSNETS'22), "VNF profiler": VNF x traffic rate -> cores, LLC ways, percent of memory bandwidth. Ways and
 percent are the least with which the rate is served, each found by bisection, for more of either never serves less.
+Beyond what one core serves there is a row at just that, for stages that have one core only.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from slomo.errors import InvalidValueError
+from slomo.placement.chains.resource_table import ResourceRow
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.workload import Workload
 
 if TYPE_CHECKING:
+    from slomo.records.run import Phase
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
 
@@ -21,36 +24,6 @@ if TYPE_CHECKING:
 SERVED = 0.97
 #: Steps of Intel's memory bandwidth allocation [%] (Intel SDM 3B, 17.19.7).
 THROTTLES = tuple(range(10, 101, 10))
-
-
-@dataclass(frozen=True)
-class ResourceRow:
-    """What one network function needs at one rate.
-
-    Attributes
-    ----------
-    workload : str
-        Workload key.
-    gbps, mpps : float
-        The rate, with preamble and gap [Gbit/s], and in packets [Mpps].
-    cores : int
-        Instances, each with a core and the same part of the rate.
-    ways : int
-        LLC ways of each.
-    memory_percent : int
-        Memory bandwidth throttle of each (MBA) [%].
-    """
-
-    workload: str
-    gbps: float
-    mpps: float
-    cores: int
-    ways: int
-    memory_percent: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return asdict(self)
 
 
 def resource_table(
@@ -74,7 +47,7 @@ def resource_table(
     Returns
     -------
     tuple of ResourceRow
-        By network function, then by rate.
+        By network function, then by rate; where rates take several cores, with the most one core serves among them.
 
     Raises
     ------
@@ -92,25 +65,51 @@ def resource_table(
 def _rows(
     testbed: "Testbed", machine: "Machine", workload: Workload, rates_gbps: Sequence[float], seed: int
 ) -> list[ResourceRow]:
-    def served(offered: float | None, ways: int, percent: int) -> float:
-        loaded = workload.offered(offered)
-        isolation = (Isolation((1 << ways) - 1, percent),)
-        record = testbed.run(Colocation(machine.name, loaded, (), isolation), seed=seed)
-        assert record.beside is not None
-        return record.beside.tenants[0].throughput_mpps
+    bench = _NeedsBench(testbed, machine, workload, seed)
+    possible = bench.served(None, bench.most_ways, 100)
+    per_mpps = 8e-3 * (workload.traffic.packet_size_b + 20)  # preamble and gap go with each frame
+    rates = [(rate, rate / per_mpps) for rate in rates_gbps]
+    if any(mpps > possible for _, mpps in rates):
+        rates = sorted([*rates, (round(possible * per_mpps, 2), possible)])
+    return [bench.row(rate, mpps, max(1, math.ceil(mpps / possible))) for rate, mpps in rates]
 
-    most = machine.llc_ways - machine.ddio_ways
-    possible = served(None, most, 100)
-    rows = []
-    for rate in rates_gbps:
-        mpps = rate * 1e3 / (8.0 * (workload.traffic.packet_size_b + 20))
-        cores = max(1, math.ceil(mpps / possible))
+
+@dataclass(frozen=True)
+class _NeedsBench:
+    """One network function alone on a machine."""
+
+    testbed: "Testbed"
+    machine: "Machine"
+    workload: Workload
+    seed: int
+
+    @property
+    def most_ways(self) -> int:
+        """Ways that devices do not fill."""
+        return self.machine.llc_ways - self.machine.ddio_ways
+
+    def row(self, gbps: float, mpps: float, cores: int) -> ResourceRow:
+        """Find the fewest ways, then the strongest throttle, with which each of some instances serves its part."""
         each = round(mpps / cores, 4)
         enough = SERVED * each
-        ways = _least(range(1, most + 1), lambda count: served(each, count, 100) >= enough)  # noqa: B023 - used at once
-        percent = _least(THROTTLES, lambda share: served(each, ways, share) >= enough)  # noqa: B023
-        rows.append(ResourceRow(workload.key, rate, mpps, cores, ways, percent))
-    return rows
+        ways = _least(range(1, self.most_ways + 1), lambda count: self.served(each, count, 100) >= enough)
+        percent = _least(THROTTLES, lambda share: self.served(each, ways, share) >= enough)
+        return ResourceRow(self.workload.key, gbps, mpps, cores, ways, percent, self._moved_gb_s(each, ways, percent))
+
+    def served(self, offered: float | None, ways: int, percent: int) -> float:
+        """Return the throughput with some ways and a throttle [Mpps]."""
+        return self._run(offered, ways, percent).tenants[0].throughput_mpps
+
+    def _moved_gb_s(self, offered: float, ways: int, percent: int) -> float:
+        moved = self._run(offered, ways, percent).socket
+        return round((moved.get("READ", 0.0) or 0.0) + (moved.get("WRITE", 0.0) or 0.0), 3)
+
+    def _run(self, offered: float | None, ways: int, percent: int) -> "Phase":
+        isolation = (Isolation((1 << ways) - 1, percent),)
+        colocation = Colocation(self.machine.name, self.workload.offered(offered), (), isolation)
+        phase = self.testbed.run(colocation, seed=self.seed).beside
+        assert phase is not None, "BUG: a run of a target has a phase of its own"
+        return phase
 
 
 def _least(choices: Sequence[int], serves: Callable[[int], bool]) -> int:

@@ -1,0 +1,125 @@
+"""NUMASFP's lookup table as a document: what a network function needs to serve a traffic rate.
+
+NUMASFP (COMSNETS'22), "VNF profiler": VNF x traffic rate -> cores, LLC ways, memory bandwidth. `slomo profile --plan
+resource-table` measures it (`slomo.workflow.chains.resource_table`), policy `numasfp` places and allocates by it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import ConfigurationError, UnknownNameError
+from slomo.files.durable import write_durably
+from slomo.placement.feasibility.kinds import without_load
+from slomo.placement.problem.checks import check_version
+from slomo.vocabulary.documents import read_document
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ResourceRow:
+    """What one network function needs at one rate.
+
+    Attributes
+    ----------
+    workload : str
+        Workload key.
+    gbps, mpps : float
+        The rate, with preamble and gap [Gbit/s], and in packets [Mpps].
+    cores : int
+        Instances, each with a core and the same part of the rate.
+    ways : int
+        LLC ways of each.
+    memory_percent : int
+        Memory bandwidth throttle of each (MBA) [%].
+    memory_gb_s : float
+        What each then moves to and from memory [GB/s].
+    """
+
+    workload: str
+    gbps: float
+    mpps: float
+    cores: int
+    ways: int
+    memory_percent: int
+    memory_gb_s: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping."""
+        return asdict(self)
+
+
+class ResourceTable:
+    """Rows of one machine type.
+
+    Parameters
+    ----------
+    machine : str
+        Machine type.
+    rows : iterable of ResourceRow
+        In any order.
+
+    Examples
+    --------
+    >>> rows = (ResourceRow("lpm", 1.0, 0.5, 1, 2, 10), ResourceRow("lpm", 4.0, 2.0, 1, 6, 40))
+    >>> table = ResourceTable("e5-2620v4", (*rows, ResourceRow("lpm", 8.0, 4.0, 2, 6, 40)))
+    >>> [table.row("lpm", mpps).ways for mpps in (0.4, 0.6, 9.0)]
+    [2, 6, 6]
+    """
+
+    def __init__(self, machine: str, rows: Iterable[ResourceRow]) -> None:
+        self.machine, self.rows = machine, tuple(rows)
+        self._by_nf: dict[str, list[ResourceRow]] = {}
+        for row in sorted(self.rows, key=lambda each: each.mpps):
+            if row.cores == 1:  # a stage has one core: beyond what that serves it needs what its most needs
+                self._by_nf.setdefault(without_load(row.workload), []).append(row)
+
+    def row(self, workload: str, mpps: float) -> ResourceRow:
+        """Return the first row of one core whose rate is not below `mpps` [Mpps], else the last.
+
+        Raises
+        ------
+        UnknownNameError
+            For a network function that the table does not have.
+        """
+        key = without_load(workload)
+        if key not in self._by_nf:
+            raise UnknownNameError(f"network function in the resource table of '{self.machine}'", key, self._by_nf)
+        rows = self._by_nf[key]
+        return next((row for row in rows if row.mpps >= mpps), rows[-1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        rows = [row.to_dict() for row in self.rows]
+        return {"schema_version": SCHEMA_VERSION, "machine": self.machine, "rows": rows}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ResourceTable":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        return cls(str(data["machine"]), (ResourceRow(**row) for row in data["rows"]))
+
+
+def save_resource_table(table: ResourceTable, path: str | Path) -> Path:
+    """Write a table as JSON; return the path."""
+    return write_durably(path, json.dumps(table.to_dict(), indent=1) + "\n")
+
+
+def load_resource_table(path: str | Path) -> ResourceTable:
+    """Read a table.
+
+    Raises
+    ------
+    ConfigurationError
+        For a file that holds none, or another schema version.
+    """
+    try:
+        data = json.loads(read_document(Path(path)))
+        check_version("resource table", data)
+        return ResourceTable.from_dict(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise ConfigurationError(
+            f"{path}: holds no resource table: {problem}", hint="slomo profile NF... --plan resource-table --out FILE"
+        ) from None
