@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.equilibrium.judgement import Standing, judged, moved_beside, moved_by_each
 from slomo.equilibrium.settling import LaidOutNFs, laid_out_nfs
 from slomo.equilibrium.tables import read_mpps
 from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.models.applicability import Verdict
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
 from slomo.models.nf_model import NFModel
@@ -80,7 +82,11 @@ def solve_divided(models: Sequence[NFModel], masks: Sequence[int], ways: int) ->
             break
     felt = walls.felt(vector)
     mpps = read_mpps(bench.responses, who, felt, np.full(len(who), len(who) - 1.0))
-    codes = np.array([bench.responses[w].applicability.codes(felt[[i]])[0] for i, w in enumerate(who)], dtype=np.int8)
+    each = moved_by_each(bench.models, who[np.newaxis], Standing(felt[np.newaxis], np.ones((1, len(who)))))
+    verdicts = [
+        judged(bench.responses[w], felt[i], moved_beside(each, i)[0].tolist())[0] for i, w in enumerate(who.tolist())
+    ]
+    codes = np.array([list(Verdict).index(verdict) for verdict in verdicts], dtype=np.int8)
     return Divided(mpps, codes, moved <= _TOLERANCE * _DAMPING)
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from slomo.equilibrium.judgement import moved_by_each
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest
 from slomo.equilibrium.server import bounds, joint_vectors
 from slomo.equilibrium.settling import laid_out_nfs
@@ -63,6 +64,18 @@ class OneServer:
         pressure: Floats = self.pressure[0, self.place[number]]
         return pressure
 
+    def may_move_more(self, number: int) -> bool:
+        """Return whether an NF's neighbours might move more past the cache than was measured beside it.
+
+        Only then is it worth asking what they do move: :attr:`moved` costs half as much as the rounds.
+        """
+        place = self.place[number]
+        own = self.models[place].response
+        others = [model.response for i, model in enumerate(self.models) if i != place]
+        assert own is not None
+        every = zip(*[other.moves_at_most for other in others if other is not None], strict=True)
+        return any(sum(each) > limit for each, limit in zip(every, own.most_moved.limits, strict=True))
+
     def possible_mpps(self, number: int) -> float:
         """Return what an NF could serve there, whatever it is offered [Mpps]."""
         return self._possible(self.place[number])
@@ -109,6 +122,11 @@ class OneServer:
         names = tuple(dict.fromkeys(name for response in responses for name in response.profile.metric_names))
         vectors: Floats = joint_vectors(self._bench.models, self._members, self, names)[0]
         return names, vectors
+
+    @cached_property
+    def moved(self) -> Floats:
+        """What every NF moves past the cache, in canonical order, shape ``(1, NFs, amounts)``."""
+        return moved_by_each(self._bench.models, self._members, self)
 
     def _commonest_beside(self, place: int) -> int:
         """Return how many neighbours are of the commonest kind."""

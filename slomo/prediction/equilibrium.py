@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from slomo.compose.composition import Composition
 from slomo.compose.operators import rule_of
 from slomo.compose.saturation import at_limit
+from slomo.equilibrium.judgement import judged, moved_beside
 from slomo.equilibrium.one_server import OneServer
 from slomo.models.applicability import Verdict
 from slomo.models.nf_model import NFModel
@@ -109,10 +110,10 @@ class Solved:
         rest, here = self.at[number]
         profiled = self.server.tenants[number].model.response
         assert profiled is not None
-        if len(rest.models) == 1 or profiled.applicability.covers(rest.felt(here).tolist()):
+        if len(rest.models) == 1:
             return Verdict.SUPPORTED, ()
-        verdicts, reasons = profiled.applicability.check(rest.felt(here)[np.newaxis])
-        return verdicts[0], reasons[0]
+        moved = moved_beside(rest.moved, rest.place[here])[0].tolist() if rest.may_move_more(here) else ()
+        return judged(profiled, rest.felt(here), moved)
 
     def _pressure(self, number: int, subject: NFModel) -> Composition:
         """Return what the tenant feels from the others, as a value for people."""

@@ -23,6 +23,7 @@ from slomo.models.intervals import calibrate
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import BUSIEST, arrival_scores
+from slomo.models.responses.moved import most_moved
 from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
 from slomo.training.calibration import ENOUGH_IN_ALL, calibrated_on, mix_rows
 from slomo.training.cross_validation import folds, held_out
@@ -75,6 +76,7 @@ def fit_server_response(subject: Subject, seed: int) -> ServerResponse | None:
         calibration=calibrate(mpps, guess, subject.solo_mpps, "cross-validation"),
         applicability=applicability(names, pressure),
         full_kib=_full_kib(subject, names, pressure, own),
+        most_moved=most_moved(subject.beside_names, subject.beside[whole]),
     )
 
 

@@ -7,6 +7,7 @@ socket less the target's core), and is what `slomo.equilibrium.server` solves fo
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from slomo.models.base import Floats, SensitivityModel
 from slomo.models.checked_json import array, finite, mapping
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
 from slomo.models.intervals import ConformalCalibration
+from slomo.models.responses.moved import MostMoved, moved_in
 from slomo.models.responses.sensitivity import sensitivity_from_dict
 
 #: Feature beside the pressures: one neighbour has fewer accesses in flight than several that make the same pressure.
@@ -46,6 +48,8 @@ class ServerResponse:
         What all NFs together hold, at the least, where they ask for more than the cache has [KiB]; 0 where not known.
     arrivals : ndarray, shape (n,)
         Scores of served against offered load (`slomo.models.responses.arrivals`); none without mixes at reduced load.
+    most_moved : MostMoved
+        What neighbours moved past the cache at the most; models of earlier versions do not know.
     """
 
     profile: ContentiousnessProfile
@@ -57,11 +61,17 @@ class ServerResponse:
     applicability: Applicability
     full_kib: float = 0.0
     arrivals: Floats = field(default_factory=lambda: np.zeros(0))
+    most_moved: MostMoved = field(default_factory=MostMoved)
 
     @property
     def pressure_names(self) -> tuple[str, ...]:
         """Metrics of the pressure, in order."""
         return self.profile.pressure_names
+
+    @cached_property
+    def moves_at_most(self) -> tuple[float, ...]:
+        """The most that it moves itself of `slomo.models.responses.moved.MOVED`, whatever the pressure."""
+        return tuple(moved_in(self.profile.metric_names, self.profile.high).tolist())
 
     def rows_mpps(self, pressure: Floats, neighbours: Floats) -> Floats:
         """Return throughput [Mpps], shape ``(n,)``; pressures have shape ``(n, pressures)``, neighbours ``(n,)``."""
@@ -92,6 +102,7 @@ class ServerResponse:
             "applicability": self.applicability.to_dict(),
             "full_kib": self.full_kib,
             "arrivals": self.arrivals.tolist(),
+            "most_moved": self.most_moved.to_dict(),
         }
 
     @classmethod
@@ -121,4 +132,5 @@ class ServerResponse:
                 "scores of arrivals must be positive and in ascending order", hint="train the model again"
             )
         full_kib = finite(data, "full_kib") if "full_kib" in data else 0.0
-        return cls(profile, speed, slowest, fastest, sensitivity, calibration, applicability, full_kib, arrivals)
+        moved = MostMoved.from_dict(mapping(data, "most_moved") if "most_moved" in data else {})
+        return cls(profile, speed, slowest, fastest, sensitivity, calibration, applicability, full_kib, arrivals, moved)

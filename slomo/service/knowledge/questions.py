@@ -20,11 +20,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.equilibrium.judgement import Standing, codes_of_first, judged, moved_beside, moved_by_each
 from slomo.equilibrium.memo import JointMemo
 from slomo.equilibrium.server import Joint
 from slomo.errors import InvalidValueError, SlomoError
 from slomo.models.library import ModelLibrary
-from slomo.models.nf_model import NFModel
 from slomo.prediction.equilibrium import NAME
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.result import SCHEMA_VERSION, label
@@ -314,7 +314,7 @@ class _PlainMachine:
         flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(mixes)), dtype=np.int64, count=int(sizes.sum()))
         members[:, 1:][np.arange(members.shape[1] - 1) < sizes[:, np.newaxis]] = flat
         joint = self._memo(coverage).solve(members)
-        return _Solved(members, joint, self._codes(members, joint), self._solo[members[:, 0]])
+        return _Solved(members, joint, codes_of_first(self.models, members, joint), self._solo[members[:, 0]])
 
     def all_mixes(self, chunk: int) -> Iterator[list[tuple[int, ...]]]:
         """Yield all mixes of what is numbered here, small ones first, in lists."""
@@ -348,7 +348,7 @@ class _PlainMachine:
             "slowdown": 1.0 - mpps / solo if solo > 0.0 else None,
             "interval": [float(joint.low_mpps[row, 0]), float(joint.high_mpps[row, 0])],
             "verdict": VERDICTS[code],
-            "reasons": list(self._reasons(members[0], joint.pressure[row, 0])) if code else [],
+            "reasons": list(self._reasons(members, solved, row)) if code else [],
             "carrier": None,
             "explanation": None,
             "composition": None,
@@ -378,18 +378,10 @@ class _PlainMachine:
             self._memos[coverage] = JointMemo(self.models, coverage=coverage, most=MOST_MIXES)
         return self._memos[coverage]
 
-    def _codes(self, members: NDArray[np.int64], joint: Joint) -> NDArray[np.int8]:
-        """Judge every target by the pressure it feels; alone, it is a measurement."""
-        codes = np.zeros(len(members), dtype=np.int8)
-        has_company = (members[:, 1:] >= 0).any(axis=1)
-        for number in np.unique(members[:, 0]).tolist():
-            rows = np.flatnonzero((members[:, 0] == number) & has_company)
-            response = self.models[number].response
-            if len(rows) and response is not None:
-                codes[rows] = response.applicability.codes(joint.pressure[rows, 0])
-        return codes
-
-    def _reasons(self, number: int, pressure: NDArray[np.float64]) -> tuple[str, ...]:
-        model: NFModel = self.models[number]
-        assert model.response is not None
-        return model.response.applicability.check(pressure[np.newaxis])[1][0]
+    def _reasons(self, members: list[int], solved: _Solved, row: int) -> tuple[str, ...]:
+        """Say why the answer about the first of some NFs is not supported."""
+        response, joint = self.models[members[0]].response, solved.joint
+        assert response is not None
+        standing = Standing(joint.pressure[[row]], joint.load[[row]])
+        moved = moved_beside(moved_by_each(self.models, solved.members[[row]], standing), 0)[0]
+        return judged(response, joint.pressure[row, 0], moved.tolist())[1]

@@ -1,0 +1,89 @@
+"""Whether a profile saw what an NF feels at a server's fixed point, and as much as its neighbours move.
+
+The rounds read what the shared cache feels. Packet buffers that fall out of it show elsewhere: in lines that devices
+move, and in what is written to memory (leaky DMA; ResQ, NSDI'18, section 4.2). Neighbours that move more of these than
+any competitor of the profile make the answer an extrapolation, whatever the pressure is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.equilibrium.rounds import in_order
+from slomo.equilibrium.server import AtRest, joint_vectors
+from slomo.models.applicability import Verdict
+from slomo.models.base import Floats
+from slomo.models.nf_model import NFModel
+from slomo.models.responses.moved import MOVED, moved_in
+from slomo.models.responses.server_response import ServerResponse
+
+_NAMES = tuple(name for amount in MOVED for name in amount.metrics)
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """Servers as far as the vectors of their NFs follow from it; as `slomo.equilibrium.server.Joint` has them."""
+
+    pressure: Floats
+    load: Floats
+
+
+def moved_by_each(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest) -> Floats:
+    """Return how much of each of :data:`MOVED` every NF moves, shape ``(servers, places, amounts)``; unknown is 0."""
+    return moved_in(_NAMES, joint_vectors(models, members, at_rest, _NAMES))
+
+
+def moved_beside(each: Floats, place: int) -> Floats:
+    """Return what everybody but the NF at `place` moves together, shape ``(servers, amounts)``, in whatever order."""
+    others = np.sort(np.delete(each, place, axis=1), axis=1)
+    total: Floats = in_order(others)[:, 0]
+    return total
+
+
+def judged(response: ServerResponse, felt: Floats, moved: Sequence[float]) -> tuple[Verdict, tuple[str, ...]]:
+    """Return the verdict on one NF with neighbours, and why.
+
+    Parameters
+    ----------
+    response : ServerResponse
+        Of the NF.
+    felt : ndarray, shape (pressures,)
+        Pressure on it.
+    moved : sequence of float
+        What its neighbours move together, by :data:`MOVED`; empty where that cannot be more than was measured.
+    """
+    verdict = Verdict.SUPPORTED
+    reasons: tuple[str, ...] = ()
+    if not response.applicability.covers(felt.tolist()):
+        verdicts, why = response.applicability.check(felt[np.newaxis])
+        verdict, reasons = verdicts[0], why[0]
+    more = response.most_moved.exceeded(moved) if moved else ()
+    return Verdict.EXTRAPOLATED if more and verdict is Verdict.SUPPORTED else verdict, (*reasons, *more)
+
+
+def codes_of_first(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest) -> NDArray[np.int8]:
+    """Return 0, 1 or 2 (supported, extrapolated, unsupported) for the NF in the first place of every server.
+
+    Alone, it is a measurement. The verdicts are those of :func:`judged`.
+    """
+    codes = np.zeros(len(members), dtype=np.int8)
+    company = (members[:, 1:] >= 0).any(axis=1)
+    own_most = np.array([*(_own_most(model) for model in models), (0.0,) * len(MOVED)])
+    for number in np.unique(members[:, 0]).tolist():
+        rows, response = np.flatnonzero((members[:, 0] == number) & company), models[number].response
+        if not len(rows) or response is None:
+            continue
+        codes[rows] = response.applicability.codes(at_rest.pressure[rows, 0])
+        limit = np.array(response.most_moved.limits)
+        doubtful = rows[(own_most[members[rows, 1:]].sum(axis=1) > limit).any(axis=1)]
+        if len(doubtful):
+            there = Standing(at_rest.pressure[doubtful], at_rest.load[doubtful])
+            moved = moved_beside(moved_by_each(models, members[doubtful], there), 0)
+            codes[doubtful] = np.maximum(codes[doubtful], (moved > limit).any(axis=1))
+    return codes
+
+
+def _own_most(model: NFModel) -> tuple[float, ...]:
+    return (0.0,) * len(MOVED) if model.response is None else model.response.moves_at_most

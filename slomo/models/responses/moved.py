@@ -1,0 +1,100 @@
+"""What NFs move past the shared cache, which none of the equilibrium's pressures counts, and how much a profile saw.
+
+Lines that devices read and write (DDIO; ResQ, NSDI'18, section 4.2), and what is written to memory: by cores, and by
+devices whose buffers no longer fit in the cache.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from slomo.models.applicability import SLACK
+from slomo.models.base import Floats
+from slomo.models.checked_json import finite
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Something that is moved: the metrics that add up to it, its unit, and its name for people."""
+
+    metrics: tuple[str, ...]
+    unit: str
+    label: str
+
+
+MOVED = (
+    Amount(("WRITE",), "GB/s", "written to memory"),
+    Amount(("PCIEHIT", "PCIEMISS"), "M lines/s", "moved by devices"),
+)
+
+
+def moved_in(names: Sequence[str], vectors: Floats) -> Floats:
+    """Return the amounts of :data:`MOVED` in vectors of the metrics `names`; a metric that is missing adds nothing.
+
+    Examples
+    --------
+    >>> moved_in(("PCIEMISS", "WRITE", "PCIEHIT"), np.array([[1.0, 4.0, 2.0], [np.nan, 5.0, np.nan]])).tolist()
+    [[4.0, 3.0], [5.0, 0.0]]
+    """
+    reported = np.nan_to_num(vectors)
+    columns = [[names.index(name) for name in amount.metrics if name in names] for amount in MOVED]
+    return np.stack([reported[..., each].sum(axis=-1) for each in columns], axis=-1)
+
+
+@dataclass(frozen=True)
+class MostMoved:
+    """The most that running neighbours moved together while an NF was profiled.
+
+    Attributes
+    ----------
+    amounts : tuple of float
+        One per :data:`MOVED`; infinite where it was not measured, and so is not judged.
+
+    Examples
+    --------
+    >>> MostMoved((4.5, 136.0)).exceeded((9.0, 100.0))
+    ('neighbours have 9 GB/s written to memory; the profile covers up to 4.5',)
+    """
+
+    amounts: tuple[float, ...] = (np.inf,) * len(MOVED)
+
+    @cached_property
+    def limits(self) -> tuple[float, ...]:
+        """What is beyond the amounts by more than a counter's noise."""
+        return tuple([(1.0 + SLACK) * amount for amount in self.amounts])
+
+    def exceeded(self, moved: Sequence[float]) -> tuple[str, ...]:
+        """Say what of `moved`, one number per :data:`MOVED`, is more than was measured."""
+        every = zip(MOVED, self.amounts, self.limits, moved, strict=True)
+        return tuple(
+            f"neighbours have {value:.4g} {amount.unit} {amount.label}; the profile covers up to {most:.4g}"
+            for amount, most, limit, value in every
+            if value > limit
+        )
+
+    def to_dict(self) -> dict[str, float]:
+        """Return what was measured, by the metrics that add up to it."""
+        stated = zip(MOVED, self.amounts, strict=True)
+        return {"+".join(amount.metrics): value for amount, value in stated if np.isfinite(value)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "MostMoved":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        names = ["+".join(amount.metrics) for amount in MOVED]
+        return cls(tuple(finite(data, name) if name in data else np.inf for name in names))
+
+
+def most_moved(names: Sequence[str], beside: Floats) -> MostMoved:
+    """Return the most in measured vectors of neighbours, shape ``(n, len(names))``.
+
+    Examples
+    --------
+    >>> most_moved(("WRITE",), np.array([[1.0], [3.0]])).amounts
+    (3.0, inf)
+    """
+    whole = moved_in(names, beside).max(axis=0).tolist()
+    complete = [all(name in names for name in amount.metrics) for amount in MOVED]
+    return MostMoved(tuple(value if measured else np.inf for value, measured in zip(whole, complete, strict=True)))

@@ -1,0 +1,101 @@
+"""Whether neighbours move more past the cache than a profile saw: one server and arrays say the same, and say why."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slomo.equilibrium.divided import solve_divided
+from slomo.equilibrium.judgement import codes_of_first, moved_beside, moved_by_each
+from slomo.equilibrium.one_server import OneServer
+from slomo.equilibrium.server import solve_joint
+from slomo.models.applicability import Verdict
+from slomo.models.library import ModelLibrary
+from slomo.models.responses.moved import MostMoved, most_moved
+from slomo.models.responses.server_response import ServerResponse
+from slomo.prediction.predictor import Predictor
+
+
+def profiled_beside(library: ModelLibrary, write_gb_s: float) -> ModelLibrary:
+    """Return models whose competitors wrote at most so much."""
+    return ModelLibrary(
+        [
+            replace(model, response=replace(model.response, most_moved=MostMoved((write_gb_s, np.inf))))
+            for model in library.values()
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def narrow(toy_library):
+    """Return the toy's models, profiled beside competitors that hardly wrote."""
+    return profiled_beside(toy_library, 0.7)
+
+
+def mixes():
+    """Return random servers of the toy's three network functions."""
+    members = np.random.default_rng(4).integers(-1, 3, (60, 6))
+    members[:, 0] = np.abs(members[:, 0])
+    return members
+
+
+def test_a_profile_knows_what_its_competitors_moved(toy_library):
+    """Training keeps the most that neighbours wrote; what the toy does not count (devices) is not judged."""
+    wrote, devices = next(iter(toy_library.values())).response.most_moved.amounts
+    assert 0.0 < wrote < np.inf == devices
+
+
+def test_one_server_is_judged_as_a_row_of_many(narrow):
+    """The verdict of every question is the code of the same server in an array, and both occur."""
+    models, members = list(narrow.values()), mixes()
+    codes = codes_of_first(models, members, solve_joint(models, members))
+    predictor, answers = Predictor(narrow, narrow.machines[0]), []
+    for row in members.tolist():
+        names = [models[number].workload.nf for number in row if number >= 0]
+        answers.append(list(Verdict).index(predictor.predict(names[0], names[1:]).verdict))
+    assert answers == codes.tolist()
+    assert {0, 1} <= set(answers)
+
+
+def test_amounts_are_the_same_bits_one_by_one(narrow):
+    """Whatever the order of neighbours, and whoever else is asked about."""
+    models, members = list(narrow.values()), mixes()
+    whole = moved_beside(moved_by_each(models, members, solve_joint(models, members)), 0)
+    for row, amounts in zip(members.tolist(), whole, strict=True):
+        numbers = [number for number in row if number >= 0]
+        one = OneServer([models[number] for number in numbers], [None] * len(numbers))
+        assert moved_beside(one.moved, one.place[0])[0].tolist() == amounts.tolist()
+        limits = np.array(models[numbers[0]].response.most_moved.limits)
+        assert one.may_move_more(0) or not (amounts > limits).any()
+
+
+def test_the_reason_names_what_is_moved(narrow):
+    """Written past what the profile saw: extrapolated, with both numbers."""
+    names = [model.workload.nf for model in narrow.values()]
+    prediction = Predictor(narrow, narrow.machines[0]).predict(names[0], names * 2)
+    assert prediction.verdict is Verdict.EXTRAPOLATED
+    assert any("written to memory; the profile covers up to 0.7" in reason for reason in prediction.reasons)
+
+
+def test_behind_walls_it_is_judged_too(narrow, toy_library):
+    """A divided cache does not hide what is written."""
+    codes = [
+        solve_divided([library[key] for key in library] * 2, [(1 << 20) - 1] * 6, 20).codes
+        for library in (narrow, toy_library)
+    ]
+    assert (codes[0] >= codes[1]).all()
+    assert (codes[0] == 1).any()
+
+
+def test_models_keep_it_and_those_of_before_do_not_know(toy_library):
+    """It is stored with the model; without it nothing is judged."""
+    response = next(iter(toy_library.values())).response
+    document = response.to_dict()
+    assert ServerResponse.from_dict(document).most_moved == response.most_moved
+    del document["most_moved"]
+    assert ServerResponse.from_dict(document).most_moved == MostMoved()
+
+
+def test_a_metric_that_makes_half_an_amount_is_no_measurement():
+    """Device lines need hits and misses."""
+    assert most_moved(("PCIEHIT", "WRITE"), np.ones((2, 2))).amounts == (1.0, np.inf)
