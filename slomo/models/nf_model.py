@@ -14,6 +14,7 @@ from slomo.models.applicability import Applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
+from slomo.models.noise import Noise
 from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.server_response import ServerResponse
@@ -86,6 +87,14 @@ class NFModel:
     def knows_pressure(self) -> bool:
         """Whether it was profiled under pressure; a solo run alone says nothing about neighbours."""
         return self.response is not None or any(family.composition != "none" for family in self.sensitivity.values())
+
+    @property
+    def noise(self) -> Noise | None:
+        """How noisy its rows are; None where no replicates tell."""
+        stated, rows = self.manifest.get("noise"), self.manifest.get("rows", {})
+        if not stated:
+            return None
+        return Noise(float(stated["row"]), float(stated["next_measurement"]), int(rows.get("fitted", 1)))
 
     def named(self, name: str) -> str:
         """Return the family that a name stands for: itself, or the one that was chosen for the default.

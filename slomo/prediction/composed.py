@@ -122,6 +122,7 @@ def read(
         if manner.explain
         else None,
         composition=composition,
+        noise=subject.noise,
     )
 
 
@@ -167,6 +168,7 @@ def _alone(case: Case) -> Prediction:
         verdict=Verdict.SUPPORTED,
         explanation=Explanation(0.0, {}, 0.0) if manner.explain else None,
         composition=compose([], subject.capacities, manner.compat) if reads and manner.explain else None,
+        noise=subject.noise,
     )
 
 

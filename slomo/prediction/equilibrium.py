@@ -104,6 +104,7 @@ class Solved:
             reasons=reasons,
             explanation=self._explanation(number, subject) if shown else None,
             composition=self._pressure(number, subject) if shown else None,
+            noise=subject.noise,
         )
 
     def _judged(self, number: int) -> tuple[Verdict, tuple[str, ...]]:

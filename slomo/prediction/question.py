@@ -276,6 +276,7 @@ class Answers:
             vector=solved.vector(number) if solved is not None and at_rest else None,
             verdict=prediction.verdict,
             reasons=prediction.reasons,
+            noise=prediction.noise,
         )
 
     def possible_mpps(self, number: int) -> float:

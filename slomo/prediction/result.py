@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from slomo.compose.composition import Composition
 from slomo.errors import ConfigurationError
 from slomo.models.applicability import Verdict
+from slomo.models.noise import Noise
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.latency_result import LatencyPrediction
 from slomo.vocabulary.display import html_table
@@ -39,7 +40,8 @@ class Prediction:
     solo_mpps, throughput_mpps : float
         Throughput alone and predicted [Mpps].
     interval : tuple of float
-        Where the throughput lies with probability `coverage` [Mpps].
+        Where the next measurement of the throughput, made like those of the profile, lies with probability `coverage`
+        [Mpps]; :attr:`mean_interval` is where the mean of many lies.
     coverage : float
         Nominal coverage of the interval, 0 to 1.
     verdict : Verdict
@@ -52,6 +54,8 @@ class Prediction:
         The vector the model read; None where it reads none.
     latency : LatencyPrediction or None
         How long packets stay at the offered load asked about; None where none was.
+    noise : Noise or None
+        Noise of measurements, as replicates of the profile tell; None where they do not.
 
     Examples
     --------
@@ -73,6 +77,15 @@ class Prediction:
     explanation: Explanation | None = None
     composition: Composition | None = None
     latency: LatencyPrediction | None = None
+    noise: Noise | None = None
+
+    @property
+    def mean_interval(self) -> tuple[float, float]:
+        """Where the mean of many measurements lies with probability `coverage` [Mpps].
+
+        The interval without the noise of one measurement; the interval itself where no replicates tell that noise.
+        """
+        return mean_interval(self.noise, self.throughput_mpps, self.solo_mpps, self.interval, self.coverage)
 
     @property
     def slowdown(self) -> float:
@@ -100,6 +113,8 @@ class Prediction:
             "throughput_mpps": self.throughput_mpps,
             "slowdown": _plain(self.slowdown),
             "interval": list(self.interval),
+            "mean_interval": list(self.mean_interval),
+            "noise": None if self.noise is None else self.noise.to_dict(),
             "coverage": self.coverage,
             "verdict": str(self.verdict),
             "reasons": list(self.reasons),
@@ -141,6 +156,7 @@ class Prediction:
             explanation=None if explanation is None else Explanation.from_dict(explanation),
             composition=None if composition is None else Composition.from_dict(composition),
             latency=None if latency is None else LatencyPrediction.from_dict(latency),
+            noise=None if data.get("noise") is None else Noise(**data["noise"]),
         )
 
     def __repr__(self) -> str:
@@ -158,6 +174,7 @@ class Prediction:
             "throughput": f"{self.throughput_mpps:.3g} Mpps (alone {self.solo_mpps:.3g} Mpps)",
             "slowdown": f"{100 * self.slowdown:.1f} %",
             f"{100 * self.coverage:g} % interval": f"{self.interval[0]:.3g} to {self.interval[1]:.3g} Mpps",
+            "of the mean": "{:.3g} to {:.3g} Mpps".format(*self.mean_interval) if self.noise else "the same",
             "verdict": "; ".join([str(self.verdict), *self.reasons]),
             "carried by": "-" if carrier is None else f"{carrier[0]} ({100 * carrier[1]:.0f} % of the loss)",
         }
@@ -232,6 +249,13 @@ class PredictionBatch:
         caption = f"{len(self)} predictions on {self.machine}, model {self.model}"
         interval = f"{100 * self.coverage:g} % interval [Mpps]"
         return html_table(caption, ("target", "beside", "throughput [Mpps]", interval, "slowdown"), rows)
+
+
+def mean_interval(
+    noise: Noise | None, mpps: float, solo_mpps: float, interval: tuple[float, float], coverage: float
+) -> tuple[float, float]:
+    """Return the interval of the mean [Mpps]; that of the next measurement where its noise is not known."""
+    return interval if noise is None else noise.of_mean(mpps, solo_mpps, interval, coverage)
 
 
 def label(workload: Workload) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from slomo.models.applicability import Verdict
+from slomo.models.noise import Noise
 from slomo.prediction.manner import Manner
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.tenants import TenantModels
@@ -41,6 +42,8 @@ class TenantPrediction:
         Whether what was measured supports this.
     reasons : tuple of str
         What speaks against it.
+    noise : Noise or None
+        Noise of measurements, as replicates of the profile tell.
     """
 
     workload: Workload
@@ -52,6 +55,7 @@ class TenantPrediction:
     vector: MetricVector | None
     verdict: Verdict
     reasons: tuple[str, ...] = ()
+    noise: Noise | None = None
 
     @property
     def slowdown(self) -> float:
@@ -153,6 +157,7 @@ class ServerPrediction:
             coverage=self.coverage,
             verdict=tenant.verdict,
             reasons=tenant.reasons,
+            noise=tenant.noise,
         )
 
     def to_dict(self) -> dict[str, Any]:

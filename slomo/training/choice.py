@@ -22,6 +22,8 @@ from slomo.vocabulary.defaults import PUBLISHED_MODEL
 ORDER = ("slomo-smooth", "slomo-xgb", "slomo-gp", PUBLISHED_MODEL)
 #: Never chosen where there is anything else: baselines.
 BASELINES = ("dobrescu", "bubbleup", "dobrescu-curve", "bubbleup-curve", "mean", "none")
+#: Where rows are noisy, all families compete, baselines and the mean among them, but the one that learns nothing.
+NEVER_BY_NOISE = ("none",)
 #: What an estimate is drawn towards counts as much as this many mixes of its own.
 PRIOR_MIXES = 20.0
 #: A family this much worse than the best is materially worse, unless it is within so much of solo throughput [%].
@@ -42,7 +44,7 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
     names = list(dict.fromkeys(name for model in models for name in candidates(model)))
     solo = np.array([model.solo_mpps for model in models])
     away = {name: 100.0 * np.abs(predict_mixes(models, rows, name) - rows.mpps) / solo[rows.target] for name in names}
-    surely = noise_aware_defaults(models, BASELINES)
+    surely = noise_aware_defaults(models, NEVER_BY_NOISE)
     result = []
     for number, model in enumerate(models):
         own = rows.target == number

@@ -59,11 +59,15 @@ def test_a_monotone_family_goes_first_unless_it_is_materially_worse(trained) -> 
 
 
 def test_noisy_rows_choose_who_surely_gains_on_the_mean(trained, toy_profile) -> None:
-    """Where replicates say that rows are noisy, the mean answers unless a family gains more than its error."""
+    """Where replicates say that rows are noisy, the mean answers unless any family, baselines too, surely gains."""
     models = list(trained.values())
     rows = mix_rows(toy_profile, models, models[0].machine)
-    for gain, answers in ((0.5, "mean"), (2.0, "slomo-gp")):
-        told = {"noise": {"row": 0.05}, "against_mean": {"slomo-gp": {"gain": gain, "standard_error": 1.0}}}
+    cases = (("slomo-gp", 0.5, "mean"), ("slomo-gp", 2.0, "slomo-gp"), ("dobrescu", 2.0, "dobrescu"))
+    for family, gain, answers in cases:
+        told = {
+            "noise": {"row": 0.05, "next_measurement": 0.07},
+            "against_mean": {family: {"gain": gain, "standard_error": 1.0}},
+        }
         noisy = replace(models[0], manifest={**models[0].manifest, **told})
         first, *others = with_choice([noisy, *models[1:]], rows)
         assert first.chosen == first.manifest["default"]["family"] == answers

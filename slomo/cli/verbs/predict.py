@@ -295,8 +295,13 @@ def _text(prediction: "Prediction") -> str:
     low, high = prediction.interval
     lines = [f"{label(prediction.target)} beside {beside or given} on {prediction.machine}, model {prediction.model}"]
     lines.append(f"  alone       {prediction.solo_mpps:.3f} Mpps")
-    interval = f"{100 * prediction.coverage:g} % interval {low:.3f} to {high:.3f}"
-    lines.append(f"  predicted   {prediction.throughput_mpps:.3f} Mpps  ({interval})")
+    known = prediction.noise is not None
+    share, of = f"{100 * prediction.coverage:g} % interval", "the next measurement" if known else "measurement and mean"
+    lines.append(f"  predicted   {prediction.throughput_mpps:.3f} Mpps  ({share} {low:.3f} to {high:.3f}, of {of})")
+    if prediction.noise is not None:
+        low, high = prediction.mean_interval
+        one = f"one scatters by {100 * prediction.noise.next_measurement:.1f} %"
+        lines.append(f"  mean        {low:.3f} to {high:.3f} Mpps  ({share} of the mean of many; {one})")
     lines.append(f"  slowdown    {100 * prediction.slowdown:.1f} %")
     if prediction.carrier is not None:
         lines.append(f"  carried by  {prediction.carrier[0]} ({100 * prediction.carrier[1]:.0f} % of the loss)")

@@ -27,7 +27,7 @@ from slomo.errors import InvalidValueError, SlomoError
 from slomo.models.library import ModelLibrary
 from slomo.prediction.equilibrium import NAME
 from slomo.prediction.predictor import Predictor
-from slomo.prediction.result import SCHEMA_VERSION, label
+from slomo.prediction.result import SCHEMA_VERSION, label, mean_interval
 from slomo.prediction.tenants import check_cores, tenant_of
 from slomo.service.door.bodies import QuestionBody, Questions
 from slomo.vocabulary.defaults import DEFAULT_MODEL
@@ -234,9 +234,7 @@ class ServiceAnswers:
                 return _encode({**self.of_library(question), "fingerprint": self.fingerprint})
             except SlomoError as error:
                 return error
-        return _encode(
-            {**machine.document(solved, row), "coverage": question.coverage, "fingerprint": self.fingerprint}
-        )
+        return _encode({**machine.document(solved, row, question.coverage), "fingerprint": self.fingerprint})
 
     def of_library(self, question: QuestionBody) -> dict[str, Any]:
         """Answer in any way the library can: loads, explanations, traffic never profiled.
@@ -332,11 +330,12 @@ class _PlainMachine:
         self._memo(coverage).solve(members)
         return time.perf_counter() - begun
 
-    def document(self, solved: _Solved, row: int) -> dict[str, Any]:
+    def document(self, solved: _Solved, row: int, coverage: float) -> dict[str, Any]:
         """Return one prediction as the library writes it."""
         members = [number for number in solved.members[row].tolist() if number >= 0]
         joint, code, solo = solved.joint, int(solved.codes[row]), float(solved.solo_mpps[row])
         mpps = float(joint.throughput_mpps[row, 0])
+        interval, noise = (float(joint.low_mpps[row, 0]), float(joint.high_mpps[row, 0])), self.models[members[0]].noise
         return {
             "schema_version": SCHEMA_VERSION,
             "target": self._labels[members[0]],
@@ -346,7 +345,10 @@ class _PlainMachine:
             "solo_mpps": solo,
             "throughput_mpps": mpps,
             "slowdown": 1.0 - mpps / solo if solo > 0.0 else None,
-            "interval": [float(joint.low_mpps[row, 0]), float(joint.high_mpps[row, 0])],
+            "interval": list(interval),
+            "mean_interval": list(mean_interval(noise, mpps, solo, interval, coverage)),
+            "noise": None if noise is None else noise.to_dict(),
+            "coverage": coverage,
             "verdict": VERDICTS[code],
             "reasons": list(self._reasons(members, solved, row)) if code else [],
             "carrier": None,

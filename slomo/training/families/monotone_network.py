@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
 from slomo.models.functions.monotone import MonotoneSensitivity, sigmoid
+from slomo.training.families.weighted import WeightedFamily
 from slomo.training.features import pressures_and_traffic, typical_values
 
 #: Slopes of about this size, over features from 0 to 1, count as much in the penalty as a height of the spread.
@@ -89,17 +90,20 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> "MonotoneNetwork":
+    def fit(self, X: Any, y: Any, row_weights: Any = None) -> "MonotoneNetwork":
         """Fit response `y` over vectors `X`, shape ``(n, features)``."""
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
-        y = y.astype(np.float64)
+        y, weights = y.astype(np.float64), _per_row(len(y), row_weights)
         self.start_, span = X.min(axis=0), np.ptp(X, axis=0)
         self.width_ = np.where(span > 1e-12 * np.maximum(np.abs(self.start_), 1e-300), span, 1.0)
         rows = (X - self.start_) / self.width_
         free = np.zeros(X.shape[1], dtype=bool)
         free[list(self.free)] = True
         with threadpool_limits(1):  # the same numbers everywhere; and small matrices are slower on several threads
-            each = [self._fitted(rows, y, free, np.random.default_rng([self.seed, k])) for k in range(self.networks)]
+            each = [
+                self._fitted(rows, (y, weights), free, np.random.default_rng([self.seed, k]))
+                for k in range(self.networks)
+            ]
         self.units_ = Units(
             np.concatenate([item.slope for item in each]),
             np.concatenate([item.offset for item in each]),
@@ -108,7 +112,10 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self
 
-    def _fitted(self, rows: Floats, y: Floats, free: NDArray[np.bool_], generator: np.random.Generator) -> Units:
+    def _fitted(
+        self, rows: Floats, responses: tuple[Floats, Floats], free: NDArray[np.bool_], generator: np.random.Generator
+    ) -> Units:
+        y, weights = responses
         count, features = self.units, rows.shape[1]
         center, spread = float(y.mean()), float(y.std()) or 1.0
         slope = generator.exponential(_USUAL_SLOPE, (count, features)) * (generator.random((count, features)) < 0.5)
@@ -119,7 +126,7 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             np.full(count, _softplus_inverse(np.array(2.0 / count))),
             np.ones(1),
         ]
-        problem = _Problem(rows, (y - center) / spread, free, count, self.penalty)
+        problem = _Problem(rows, (y - center) / spread, weights, free, count, self.penalty)
         options = {"maxiter": self.steps, "maxcor": 20}
         numbers = minimize(problem, np.concatenate(start), jac=True, method="L-BFGS-B", options=options).x
         units = problem.units(numbers)
@@ -139,6 +146,7 @@ class _Problem:
 
     rows: Floats
     response: Floats
+    weights: Floats
     free: NDArray[np.bool_]
     count: int
     penalty: float
@@ -159,13 +167,22 @@ class _Problem:
         on = sigmoid(self.rows @ units.slope.T + units.offset)
         error = units.top - on @ units.height - self.response
         slope_penalty = self.penalty / _USUAL_SLOPE**2
-        value = float(error @ error) / n + slope_penalty * float((units.slope**2).sum())
+        value = float((self.weights * error) @ error) / n + slope_penalty * float((units.slope**2).sum())
         value += self.penalty * float((units.height**2).sum())
-        outer = 2.0 * error / n
+        outer = 2.0 * self.weights * error / n
         inner = -(outer[:, None] * units.height) * on * (1.0 - on)
         by_slope = (inner.T @ self.rows + 2.0 * slope_penalty * units.slope) * np.where(self.free, 1.0, sigmoid(raw))
         by_height = (2.0 * self.penalty * units.height - on.T @ outer) * sigmoid(raw_height)
         return value, np.concatenate([by_slope.ravel(), inner.sum(axis=0), by_height, [outer.sum()]])
+
+
+def _per_row(count: int, weights: Any) -> Floats:
+    """Return how much each row counts, 1 on average."""
+    if weights is None:
+        return np.ones(count)
+    given = np.asarray(weights, dtype=np.float64)
+    answer: Floats = given / given.mean()
+    return answer
 
 
 def _softplus(values: Floats) -> Floats:
@@ -179,7 +196,7 @@ def _softplus_inverse(values: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class MonotoneFamily:
+class MonotoneFamily(WeightedFamily[MonotoneSensitivity]):
     """The registry's ``slomo-smooth``."""
 
     name: str = "slomo-smooth"
@@ -189,14 +206,21 @@ class MonotoneFamily:
         """Return the pressures that add up, and all traffic attributes."""
         return pressures_and_traffic(self.name, available)
 
-    def fit(
-        self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
+    def fit_weighted(
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,
+        seed: int,
+        weights: Floats | None,
     ) -> MonotoneSensitivity:
-        """Fit one NF; see `ModelFamily.fit`."""
+        """Fit one NF to rows that count by their weights, alike without."""
         typical = typical_values(vectors)
         free = [i for i, name in enumerate(names) if name.startswith(TRAFFIC_PREFIX)]
         scaled = np.log1p(np.maximum(vectors, 0.0) / typical)
-        fitted = MonotoneNetwork(free, seed=seed).fit(scaled, mpps / solo_mpps)
+        fitted = MonotoneNetwork(free, seed=seed).fit(scaled, mpps / solo_mpps, weights)
         return MonotoneSensitivity(
             name=self.name,
             feature_names=names,

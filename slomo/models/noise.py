@@ -1,0 +1,66 @@
+"""How much of an interval is the noise of one measurement, and how much is not knowing the mean.
+
+Errors of held-out rows are errors of the model plus the noise of the row. Their variances add, so taking the noise that
+replicates tell out of an interval of the next measurement leaves that of the mean of many (a deconvolution of widths;
+exact for normal errors).
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any
+
+from slomo.models.interval_ends import LEAST
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What replicates tell of measurements' noise.
+
+    Attributes
+    ----------
+    row : float
+        Standard deviation of a row's throughput (the mean of its replicates), relative.
+    next_measurement : float
+        The same of one run.
+    rows : int
+        Rows that models were fitted to.
+
+    Examples
+    --------
+    >>> noise = Noise(0.03, 0.042, 100)
+    >>> [round(end, 2) for end in noise.of_mean(8.0, 10.0, (7.5, 8.5), 0.9)]
+    [7.69, 8.31]
+    """
+
+    row: float
+    next_measurement: float
+    rows: int
+
+    def of_mean(
+        self, predicted_mpps: float, solo_mpps: float, interval: tuple[float, float], coverage: float
+    ) -> tuple[float, float]:
+        """Return where the mean of many measurements lies [Mpps], from the interval of the next one.
+
+        Never nearer to the prediction than the mean of so many rows is known, and never further away than `interval`.
+        """
+        reach = _normal(coverage) * self.row * predicted_mpps
+        least = max(reach / math.sqrt(max(self.rows, 1)), LEAST * solo_mpps)
+        below, above = (
+            max(math.sqrt(max(side**2 - reach**2, 0.0)), least) for side in _sides(predicted_mpps, interval)
+        )
+        return max(predicted_mpps - below, interval[0]), min(predicted_mpps + above, interval[1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping; its keys are this class's fields."""
+        return {"row": self.row, "next_measurement": self.next_measurement, "rows": self.rows}
+
+
+def _sides(predicted_mpps: float, interval: tuple[float, float]) -> tuple[float, float]:
+    return predicted_mpps - interval[0], interval[1] - predicted_mpps
+
+
+@lru_cache(maxsize=64)
+def _normal(coverage: float) -> float:
+    return NormalDist().inv_cdf((1.0 + coverage) / 2.0)
