@@ -17,12 +17,15 @@ from slomo.errors import (
 )
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.host.machine.this_machine import this_machine
+from slomo.testbed.host.nf.definition import host_definition
+from slomo.testbed.host.probe import procedure
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.choice import CandidateTrial, choose
 from slomo.testbed.host.probe.felt import extra_time
 from slomo.testbed.host.probe.reading import ProbedPressure
 from slomo.testbed.host.probe.reporters import bubbles, candidates, never_hits
 from slomo.testbed.host.probe.sentinel import DriftWatch, Look, sentinel_programs
+from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.traffic.pcap import cached_pcap, count_frames, write_pcap
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.knobs import knobs
@@ -140,6 +143,18 @@ def test_a_calibration_of_another_cache_is_refused() -> None:
     with pytest.raises(UnstableMeasurementError, match="calibrated for another machine") as told:
         watch.around(machine.run, "a run")
     assert told.value.exit_code == 4
+
+
+def test_reporters_that_feel_nothing_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no candidate loses anything beside the strongest competitors, calibration ends with exit code 4 and why."""
+    monkeypatch.setattr(procedure, "_cache", lambda *_: 4.0)
+    monkeypatch.setattr(procedure, "_trials", lambda *_: [])
+    monkeypatch.setattr(procedure.Sentinel, "look", lambda _: Look({"cache": 1.0}))
+    scope = procedure.CalibrationScope(2.0, 32.0, "test")
+    with pytest.raises(UnstableMeasurementError, match=r"no reporter feels anything .* 4\.0 MiB") as told:
+        procedure.calibrate(host_definition("synthetic"), (0, 1), HostSettings(), scope)
+    assert told.value.exit_code == 4
+    assert "slomo doctor" in str(told.value.hint)
 
 
 def test_datasets_of_equivalents_are_refused() -> None:

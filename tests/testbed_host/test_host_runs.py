@@ -1,16 +1,18 @@
 """Runs on this machine with a stand-in for network functions."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from slomo.errors import InvalidValueError, TestbedError, UnknownNameError
+from slomo.errors import InvalidValueError, TestbedError, UnknownNameError, UnstableMeasurementError
 from slomo.records.measurement import summarise
 from slomo.records.run import RunRecord
 from slomo.testbed import base
 from slomo.testbed.host.cores import available_cores
 from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.metrics import Scope
@@ -40,6 +42,17 @@ def test_a_pair_runs_in_two_phases(fake: Maker, bed: Beds) -> None:
     assert record.target.latency_p50_us == pytest.approx(2.0)
     assert len(record.beside.tenants) == 2  # type: ignore[union-attr]
     assert RunRecord.from_dict(record.to_dict()) == record
+
+
+def test_a_target_that_never_gets_its_core_is_unstable(fake: Maker, bed: Beds, quick: HostSettings) -> None:
+    """A polling function without 95 % of its core in any window ends the run with that share, exit code 4."""
+    strict = replace(quick, minimum_cpu_share=0.95, attempts=1, window_s=0.1)
+    testbed = bed(fake("one", polling=True), fake("two"), settings=strict)
+    with pytest.raises(
+        UnstableMeasurementError, match=r"'one' got \d+% of its cores in \d+ windows .* needed 95%"
+    ) as told:
+        testbed.run(Colocation("test-host", Workload("one"), (Workload("two"),)))
+    assert told.value.exit_code == 4
 
 
 def test_the_provenance_says_what_ran(fake: Maker, bed: Beds) -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
-from slomo.errors import TestbedError
+from slomo.errors import TestbedError, UnstableMeasurementError
 from slomo.testbed.host.doctor import counting, equipment, tuning
 from slomo.testbed.host.doctor.check import Check, Status, System
 from slomo.testbed.host.doctor.diagnosis import Diagnosis, diagnose, this_system, version_of
+from slomo.testbed.host.doctor.drift import MachineDrift
 from slomo.testbed.host.doctor.machine_file import machine_of, machine_text, write_machine
 from slomo.testbed.host.doctor.memory import MemoryCurve, measure_memory
 from slomo.testbed.host.machine.cache_levels import CacheLevels, find_levels
+from slomo.testbed.host.probe.sentinel import Look
 from slomo.vocabulary.machine import load_machine
 
 Host = Callable[..., System]
@@ -196,13 +198,39 @@ def test_a_host_without_shared_cache_is_told_apart(host: Host) -> None:
     bare = MemoryCurve((1.0, 256.0), (5.0, 150.0), 5.0, None, 150.0, 2.0, 30.0)
 
     machine, origins = machine_of(this_system(), bare)
-    cache_check = next(
-        check for check in diagnose(host(), measure=lambda *_: bare).checks if check.name == "effective cache"
-    )
+    checks = diagnose(host(), measure=lambda *_: bare, watch=lambda *_: _moving(1.0, 1.0)).checks
+    cache_check = next(check for check in checks if check.name == "effective cache")
 
     assert (machine.dram_local_ns, origins["dram_local_ns"]) == (150.0, "measured")
     assert machine.llc_mib <= 2.0
     assert "no shared cache" in cache_check.finding
+
+
+def _moving(*cache_rates: float) -> MachineDrift:
+    """Return a machine whose cache's program ran at these speeds."""
+    return MachineDrift(tuple(Look({"cache": rate, "memory": 1.0, "stream": 2.0}) for rate in cache_rates))
+
+
+def test_the_doctor_states_how_far_the_machine_moves(host: Host) -> None:
+    """Steady is ok, a tenth or more between looks a warning; numbers as a dataset's `stability` states them."""
+    for rates, status in (((1.0, 1.02, 0.99), Status.OK), ((1.0, 0.7, 1.0), Status.WARN)):
+        diagnosis = diagnose(host(), measure=lambda *_: CURVE, watch=lambda *_, rates=rates: _moving(*rates))
+        check = next(check for check in diagnosis.checks if check.name == "drift")
+        assert check.status is status
+        assert "3 looks" in check.finding
+    assert diagnosis.to_dict()["drift"]["fastest_over_slowest"]["cache"] == pytest.approx(1.4286)
+    assert diagnosis.to_dict()["drift"]["largest_change"] == pytest.approx(0.4286)
+
+
+def test_a_machine_that_cannot_be_watched_is_a_warning(host: Host) -> None:
+    """A sentinel that does not get its core leaves the rest of the diagnosis standing."""
+
+    def busy(*_: object) -> MachineDrift:
+        raise UnstableMeasurementError("'synthetic' got 40% of its cores", hint="end what else runs")
+
+    diagnosis = diagnose(host(), measure=lambda *_: CURVE, watch=busy)
+    assert diagnosis.drift is None
+    assert diagnosis.checks[-1].remedy == "end what else runs"
 
 
 def test_the_machine_written_is_one_the_simulator_takes(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`slomo doctor`: what this host can measure, and what would disturb it.
 
-Looks, measures the memory for some seconds, changes nothing. Exit code 1 where network functions cannot be measured.
+Looks, measures the memory and how far the machine moves for some seconds, changes nothing. Exit code 1 where network
+functions cannot be measured.
 """
 
 from pathlib import Path
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Leave out what takes seconds: cache size, latency curve, bandwidth.")
+@click.option(
+    "--quick", is_flag=True, help="Leave out what takes seconds: cache size, latency curve, bandwidth, drift."
+)
 @click.option(
     "--machine",
     "machine_file",

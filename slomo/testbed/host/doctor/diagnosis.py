@@ -12,14 +12,18 @@ from slomo.errors import SlomoError
 from slomo.testbed.host.cores import available_cores
 from slomo.testbed.host.doctor import counting, equipment, tuning
 from slomo.testbed.host.doctor.check import Check, Status, System, ok, warn
+from slomo.testbed.host.doctor.drift import MachineDrift, watch_drift
 from slomo.testbed.host.doctor.memory import MemoryCurve, measure_memory
 from slomo.testbed.host.machine.this_machine import cache_mib
 from slomo.testbed.host.processes.tool import is_installed, run_tool
+from slomo.testbed.host.settings import HostSettings
 
 _VERSION_LIMIT_S = 5.0
 _MUCH_LESS = 0.75
+_TYPICAL_LLC_MIB = 32.0
 
 Measure = Callable[[Sequence[int], float, float | None], MemoryCurve]
+Watch = Callable[[Sequence[int], float, float], MachineDrift]
 
 
 @dataclass(frozen=True)
@@ -32,10 +36,13 @@ class Diagnosis:
         Findings in order.
     curve : MemoryCurve or None
         Memory as measured; None where it was left out or could not be.
+    drift : MachineDrift or None
+        How far the machine moved by itself; None where it was not watched or could not be.
     """
 
     checks: tuple[Check, ...]
     curve: MemoryCurve | None
+    drift: MachineDrift | None = None
 
     @property
     def status(self) -> Status:
@@ -55,6 +62,7 @@ class Diagnosis:
             "status": str(self.status),
             "checks": [check.to_dict() for check in self.checks],
             "memory": None if self.curve is None else self.curve.to_dict(),
+            "drift": None if self.drift is None else self.drift.to_dict(),
         }
 
 
@@ -63,7 +71,13 @@ def this_system(root: Path = Path("/")) -> System:
     return System(root, available_cores(), version_of)
 
 
-def diagnose(system: System | None = None, *, quick: bool = False, measure: Measure = measure_memory) -> Diagnosis:
+def diagnose(
+    system: System | None = None,
+    *,
+    quick: bool = False,
+    measure: Measure = measure_memory,
+    watch: Watch = watch_drift,
+) -> Diagnosis:
     """Look at a host.
 
     Parameters
@@ -71,9 +85,11 @@ def diagnose(system: System | None = None, *, quick: bool = False, measure: Meas
     system : System, optional
         This host if not given.
     quick : bool
-        Leave out what takes seconds: the memory.
+        Leave out what takes seconds: memory and drift.
     measure : callable
         Measures the memory.
+    watch : callable
+        Watches how far the machine moves; it is not asked where the memory cannot be measured.
 
     Examples
     --------
@@ -82,11 +98,14 @@ def diagnose(system: System | None = None, *, quick: bool = False, measure: Meas
     """
     host = system or this_system()
     checks = [check for room in (counting, tuning, equipment) for check in room.checks(host)]
-    curve = None
+    curve = drift = None
     if not quick:
         curve, memory_checks = _memory(host, measure)
         checks += memory_checks
-    return Diagnosis(tuple(checks), curve)
+    if curve is not None:
+        drift, check = _drift(host, curve, watch)
+        checks.append(check)
+    return Diagnosis(tuple(checks), curve, drift)
 
 
 def version_of(words: tuple[str, ...]) -> str | None:
@@ -120,6 +139,16 @@ def _memory(system: System, measure: Measure) -> tuple[MemoryCurve | None, list[
         finding = f"'{problem.filename}': {problem.strerror}"
         return None, [warn("memory", "latency curve", finding, "set XDG_CACHE_HOME to a folder you may write to")]
     return curve, [_cache(curve, stated), _latency(curve), _bandwidth(curve)]
+
+
+def _drift(system: System, curve: MemoryCurve, watch: Watch) -> tuple[MachineDrift | None, Check]:
+    l2_mib = (cache_mib(2) or (1.0, 0))[0]
+    llc_mib = curve.llc_mib or (cache_mib(3) or (_TYPICAL_LLC_MIB, 0))[0]
+    try:
+        drift = watch(system.cores, l2_mib, llc_mib)
+    except SlomoError as problem:
+        return None, warn("memory", "drift", problem.message, problem.hint or "stop other tasks")
+    return drift, drift.check(HostSettings().drift_limit)
 
 
 def _cache(curve: MemoryCurve, stated_mib: float | None) -> Check:

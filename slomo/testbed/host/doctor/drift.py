@@ -1,0 +1,98 @@
+"""How far this machine moves by itself: the sentinel of campaigns, looking a few times over some seconds.
+
+What a dataset states of its campaign (`stability`), stated before there is one.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from slomo.testbed.host.doctor.check import Check, ok, warn
+from slomo.testbed.host.nf.definition import host_definition
+from slomo.testbed.host.probe.sentinel import INTERVAL_S, Look, Sentinel, factor, sentinel_programs
+from slomo.testbed.host.probe.standing import StandingPrograms, quickened
+from slomo.testbed.host.settings import HostSettings
+
+_LOOKS, _PAUSE_S = 8, 0.4
+
+
+@dataclass(frozen=True)
+class MachineDrift:
+    """What the sentinel saw.
+
+    Attributes
+    ----------
+    looks : tuple of Look
+        In order, two or more.
+
+    Examples
+    --------
+    >>> drift = MachineDrift((Look({"cache": 2.0, "stream": 1.0}), Look({"cache": 1.6, "stream": 1.02})))
+    >>> drift.to_dict()["largest_change"], drift.spans
+    (0.25, {'cache': 1.25, 'stream': 1.02})
+    """
+
+    looks: tuple[Look, ...]
+
+    @property
+    def spans(self) -> dict[str, float]:
+        """Fastest over slowest speed of each program."""
+        names = [name for name in self.looks[0].rates if all(look.rates.get(name, 0.0) > 0.0 for look in self.looks)]
+        seen = {name: [look.rates[name] for look in self.looks] for name in names}
+        return {name: round(max(rates) / min(rates), 4) for name, rates in seen.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping, with the names of a dataset's `stability`."""
+        changes = [factor(one.change(other)[1]) - 1.0 for one, other in pairwise(self.looks)]
+        return {
+            "looks": len(self.looks),
+            "median_change": round(statistics.median(changes), 4),
+            "largest_change": round(max(changes), 4),
+            "fastest_over_slowest": self.spans,
+        }
+
+    def check(self, limit: float) -> Check:
+        """Return the finding: a warning where a program moved by more than `limit`."""
+        told = ", ".join(f"{name} {100 * (span - 1):.0f} %" for name, span in self.spans.items())
+        finding = f"{told} from slowest to fastest over {len(self.looks)} looks"
+        if max(self.spans.values(), default=1.0) <= 1.0 + limit:
+            return ok("memory", "drift", finding)
+        remedy = (
+            "stop other tasks, then `slomo doctor` again; campaigns repeat what moves by more than the sentinel does"
+        )
+        return warn("memory", "drift", finding, remedy)
+
+
+def watch_drift(
+    cores: Sequence[int], l2_mib: float, llc_mib: float, sleep: Callable[[float], None] = time.sleep
+) -> MachineDrift:
+    """Let the sentinel look at the machine; some five seconds.
+
+    Parameters
+    ----------
+    cores : sequence of int
+        CPUs that may be used; the first one is.
+    l2_mib, llc_mib : float
+        Private and shared cache [MiB].
+
+    Raises
+    ------
+    UnstableMeasurementError
+        If it does not get its core.
+    TestbedError
+        If its programs cannot be built or started.
+    """
+    standing = StandingPrograms(quickened(host_definition("synthetic"), INTERVAL_S), cores[0])
+    try:
+        sentinel = Sentinel(standing, sentinel_programs(l2_mib, llc_mib), HostSettings())
+        sentinel.look()  # programs that have just started are slower
+        looks = []
+        for number in range(_LOOKS):
+            sleep(_PAUSE_S if number else 0.0)
+            looks.append(sentinel.look())
+    finally:
+        standing.close()
+    return MachineDrift(tuple(looks))
