@@ -14,7 +14,7 @@ from slomo.models.applicability import Applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
-from slomo.models.noise import Noise
+from slomo.models.noise import MeasurementNoise
 from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.server_response import ServerResponse
@@ -89,12 +89,12 @@ class NFModel:
         return self.response is not None or any(family.composition != "none" for family in self.sensitivity.values())
 
     @property
-    def noise(self) -> Noise | None:
+    def noise(self) -> MeasurementNoise | None:
         """How noisy its rows are; None where no replicates tell."""
         stated, rows = self.manifest.get("noise"), self.manifest.get("rows", {})
         if not stated:
             return None
-        return Noise(float(stated["row"]), float(stated["next_measurement"]), int(rows.get("fitted", 1)))
+        return MeasurementNoise(float(stated["row"]), float(stated["next_measurement"]), int(rows.get("fitted", 1)))
 
     def named(self, name: str) -> str:
         """Return the family that a name stands for: itself, or the one that was chosen for the default.

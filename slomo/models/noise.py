@@ -15,7 +15,7 @@ from slomo.models.interval_ends import LEAST
 
 
 @dataclass(frozen=True)
-class Noise:
+class MeasurementNoise:
     """What replicates tell of measurements' noise.
 
     Attributes
@@ -29,7 +29,7 @@ class Noise:
 
     Examples
     --------
-    >>> noise = Noise(0.03, 0.042, 100)
+    >>> noise = MeasurementNoise(0.03, 0.042, 100)
     >>> [round(end, 2) for end in noise.of_mean(8.0, 10.0, (7.5, 8.5), 0.9)]
     [7.69, 8.31]
     """

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from slomo.compose.composition import Composition
 from slomo.errors import ConfigurationError
 from slomo.models.applicability import Verdict
-from slomo.models.noise import Noise
+from slomo.models.noise import MeasurementNoise
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.latency_result import LatencyPrediction
 from slomo.vocabulary.display import html_table
@@ -54,7 +54,7 @@ class Prediction:
         The vector the model read; None where it reads none.
     latency : LatencyPrediction or None
         How long packets stay at the offered load asked about; None where none was.
-    noise : Noise or None
+    noise : MeasurementNoise or None
         Noise of measurements, as replicates of the profile tell; None where they do not.
 
     Examples
@@ -77,7 +77,7 @@ class Prediction:
     explanation: Explanation | None = None
     composition: Composition | None = None
     latency: LatencyPrediction | None = None
-    noise: Noise | None = None
+    noise: MeasurementNoise | None = None
 
     @property
     def mean_interval(self) -> tuple[float, float]:
@@ -156,7 +156,7 @@ class Prediction:
             explanation=None if explanation is None else Explanation.from_dict(explanation),
             composition=None if composition is None else Composition.from_dict(composition),
             latency=None if latency is None else LatencyPrediction.from_dict(latency),
-            noise=None if data.get("noise") is None else Noise(**data["noise"]),
+            noise=None if data.get("noise") is None else MeasurementNoise(**data["noise"]),
         )
 
     def __repr__(self) -> str:
@@ -252,7 +252,7 @@ class PredictionBatch:
 
 
 def mean_interval(
-    noise: Noise | None, mpps: float, solo_mpps: float, interval: tuple[float, float], coverage: float
+    noise: MeasurementNoise | None, mpps: float, solo_mpps: float, interval: tuple[float, float], coverage: float
 ) -> tuple[float, float]:
     """Return the interval of the mean [Mpps]; that of the next measurement where its noise is not known."""
     return interval if noise is None else noise.of_mean(mpps, solo_mpps, interval, coverage)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from slomo.models.applicability import Verdict
-from slomo.models.noise import Noise
+from slomo.models.noise import MeasurementNoise
 from slomo.prediction.manner import Manner
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.tenants import TenantModels
@@ -42,7 +42,7 @@ class TenantPrediction:
         Whether what was measured supports this.
     reasons : tuple of str
         What speaks against it.
-    noise : Noise or None
+    noise : MeasurementNoise or None
         Noise of measurements, as replicates of the profile tell.
     """
 
@@ -55,7 +55,7 @@ class TenantPrediction:
     vector: MetricVector | None
     verdict: Verdict
     reasons: tuple[str, ...] = ()
-    noise: Noise | None = None
+    noise: MeasurementNoise | None = None
 
     @property
     def slowdown(self) -> float:

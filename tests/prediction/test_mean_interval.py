@@ -8,7 +8,7 @@ import pytest
 from slomo.cli.verbs.predict import _text
 from slomo.models.intervals import calibrate
 from slomo.models.library import ModelLibrary
-from slomo.models.noise import Noise
+from slomo.models.noise import MeasurementNoise
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.result import Prediction
 from slomo.training.cross_validation import folds, held_out
@@ -48,7 +48,7 @@ def test_every_way_tells_the_noise(toy_library: ModelLibrary, method: str) -> No
 
 def test_bounds_of_the_mean_interval() -> None:
     """It has a width even where the noise explains everything, and never leaves the interval it comes from."""
-    noise = Noise(0.1, 0.1, 25)
+    noise = MeasurementNoise(0.1, 0.1, 25)
     low, high = noise.of_mean(5.0, 10.0, (4.9, 5.6), 0.9)
     assert 4.9 == low < 5.0 < high <= 5.6
     assert high - 5.0 == pytest.approx(1.645 * 0.1 * 5.0 / 5.0, rel=1e-3)
@@ -71,7 +71,7 @@ def test_intervals_of_both_kinds_hold() -> None:
         calibration = calibrate(measured, held_out(fit, folds(np.arange(30), 0)), 4.0, "cross-validation")
         predicted = family.fit(_NAMES, vectors, measured, solo_mpps=4.0, seed=0).predict_mpps(unseen)
         ends = np.transpose(calibration.interval_mpps(predicted, 4.0, 0.9)).tolist()
-        noise = Noise(0.05, 0.05, 30)
+        noise = MeasurementNoise(0.05, 0.05, 30)
         means = [noise.of_mean(mpps, 4.0, tuple(end), 0.9) for mpps, end in zip(predicted.tolist(), ends, strict=True)]
         inside += [low <= value <= high for (low, high), value in zip(ends, later, strict=True)]
         mean_inside += [low <= value <= high for (low, high), value in zip(means, new, strict=True)]

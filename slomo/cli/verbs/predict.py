@@ -295,8 +295,8 @@ def _text(prediction: "Prediction") -> str:
     low, high = prediction.interval
     lines = [f"{label(prediction.target)} beside {beside or given} on {prediction.machine}, model {prediction.model}"]
     lines.append(f"  alone       {prediction.solo_mpps:.3f} Mpps")
-    known = prediction.noise is not None
-    share, of = f"{100 * prediction.coverage:g} % interval", "the next measurement" if known else "measurement and mean"
+    share = f"{100 * prediction.coverage:g} % interval"
+    of = "measurement and mean" if prediction.noise is None else "the next measurement"
     lines.append(f"  predicted   {prediction.throughput_mpps:.3f} Mpps  ({share} {low:.3f} to {high:.3f}, of {of})")
     if prediction.noise is not None:
         low, high = prediction.mean_interval

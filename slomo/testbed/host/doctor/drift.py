@@ -56,14 +56,14 @@ class MachineDrift:
 
     def check(self, limit: float) -> Check:
         """Return the finding: a warning where a program moved by more than `limit`."""
+        again = "stop other tasks, then `slomo doctor` again"
+        if not self.spans:
+            return warn("memory", "drift", "the sentinel hardly ran", again)
         told = ", ".join(f"{name} {100 * (span - 1):.0f} %" for name, span in self.spans.items())
         finding = f"{told} from slowest to fastest over {len(self.looks)} looks"
-        if max(self.spans.values(), default=1.0) <= 1.0 + limit:
+        if max(self.spans.values()) <= 1.0 + limit:
             return ok("memory", "drift", finding)
-        remedy = (
-            "stop other tasks, then `slomo doctor` again; campaigns repeat what moves by more than the sentinel does"
-        )
-        return warn("memory", "drift", finding, remedy)
+        return warn("memory", "drift", finding, f"{again}; campaigns repeat runs during which it moves")
 
 
 def watch_drift(
