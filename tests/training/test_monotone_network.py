@@ -61,9 +61,10 @@ def test_it_learns_slopes_from_fewer_rows_than_trees() -> None:
 
 
 def test_the_gradient_is_right() -> None:
-    """The analytic gradient of what is minimised is that of finite differences."""
+    """The analytic gradient of what is minimised, rows weighed, is that of finite differences."""
     draw = np.random.default_rng(0)
-    problem = _Problem(draw.random((20, 3)), draw.normal(size=20), np.array([False, True, False]), 4, 1e-2)
+    told = draw.random((20, 3)), draw.normal(size=20), draw.uniform(0.2, 2.0, 20)
+    problem = _Problem(*told, np.array([False, True, False]), 4, 1e-2)
     at = draw.normal(size=4 * 3 + 2 * 4 + 1)
     gradient = problem(at)[1]
     for i in range(len(at)):
