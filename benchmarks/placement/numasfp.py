@@ -9,7 +9,7 @@ are overloaded, and the faster of two chains has no more to gain from the better
 
 What handing packets between nodes costs is simulated packet by packet (`--handover simulated`, the default), or taken
 from the paper, which measured it on OpenNetVM (`measured`): 22 % for a remote chain, 52 % where the stages alternate.
-A move costs `--move-s` of a chain's service.
+What a move costs is simulated, too (hand-over, cold cache, remote memory), or `--move-s` of a chain's service.
 
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4 --nf ip-router@256B ...   (see FUNCTIONS)
     slomo profile ip-router@256B ... --machine e5-2620v4 --plan resource-table --out DIR/resource-table.json
@@ -54,7 +54,7 @@ def main() -> int:
     parser.add_argument("--packet", type=int, default=256, metavar="B", help="frame size")
     parser.add_argument("--change", choices=["drift", "jump"], default="drift", help="how rates change")
     parser.add_argument("--handover", choices=["simulated", "measured"], default="simulated")
-    parser.add_argument("--move-s", type=float, default=0.1, help="for which a chain whose stage moves serves nothing")
+    parser.add_argument("--move-s", type=float, help="for which a chain whose stage moves serves nothing; simulated")
     parser.add_argument("--variant", choices=list(VARIANTS), action="append", help="repeatable; all by default")
     parser.add_argument("--accesses", type=int, default=ACCESSES, help="of each simulation")
     parser.add_argument("--seed", type=int, action="append", help="of the draw of chains, repeatable; 0 by default")
@@ -80,7 +80,7 @@ def run(label: str, given: argparse.Namespace, seed: int) -> Judgement:
         Cluster.uniform(MACHINE, given.servers), chains, policy, library, needs=table, allocate=allocate,
         handover=given.handover,
     )  # fmt: skip
-    judgement = judge_chains(placed, handover=given.handover, move_s=given.move_s, accesses=given.accesses, seed=0)
+    judgement = judge_chains(placed, handover=given.handover, move=given.move_s, accesses=given.accesses, seed=0)
     own = sum(len(parts.ways) for parts in placed.plan.parts) / sum(len(seats) for seats in placed.plan.seats)
     held = f", {100 * own:.0f} % of chains with ways of their own" if own else ""
     print(f"{label}, seed {seed}: ANAT {100 * judgement.anat:.1f}{held}", file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
 """NUMA: moves tenants, their memory with them, between the nodes of a server as loads change.
 
 NUMASFP (COMSNETS'22) places anew in every interval by the rates of now and migrates by cpuset. Here the loop asks for
-the nodes at which most is predicted to be served (`slomo.placement.chains.predicted`), and moves only where that is
-worth it.
+the nodes at which most is predicted to be served (`slomo.placement.chains.predicted`), and moves only where what that
+gains over a horizon exceeds what the moves cost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,10 @@ from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.equilibrium.partition import Part, solve_partitions
 from slomo.errors import InvalidValueError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
-from slomo.placement.chains.judges import Mix
-from slomo.placement.chains.nodes import Node, Nodes
-from slomo.placement.chains.predicted import MOST_CHAINS, best_nodes, served_at
+from slomo.placement.chains.judges import Judges, Mix
+from slomo.placement.chains.moves import INTERVAL_S
+from slomo.placement.chains.nodes import Need, Node, Nodes
+from slomo.placement.chains.predicted import best_nodes, served_at
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.request import Request
 from slomo.vocabulary.machine import Machine
@@ -24,6 +25,8 @@ from slomo.vocabulary.workload import Workload
 
 #: A move must be predicted to serve so much more; loads that move by less than this ask no question.
 GAIN, STEADY = 0.02, 0.05
+#: Loads are taken to last as long as NUMASFP's intervals [s].
+HORIZON_S = INTERVAL_S
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,15 @@ class NumaTenant:
         Where it runs at first.
     far : float
         Share of its throughput alone that it keeps on a node without the NIC, above 0.
+    move_s : float
+        Service that a move costs it, as a time in which nothing is served [s] (`MoveCost.lost_s`).
     """
 
     workload: Workload
     response: PartitionResponse
     core: int
     far: float = 1.0
+    move_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -67,24 +73,35 @@ class NumaController:
     machine : Machine
         With more than one socket.
     tenants : mapping of str to NumaTenant
-        At most ten.
+        By name.
     memory : MemoryTraffic
         Of a socket.
+    horizon_s : float
+        How long the loads of now are taken to last [s]: what moving gains in that time must exceed what it costs.
 
     Raises
     ------
     InvalidValueError
-        For a machine of one socket, or more than ten tenants.
+        For a machine of one socket, or a horizon that is not above 0.
     """
 
     name = "numa"
 
-    def __init__(self, server: str, machine: Machine, tenants: Mapping[str, NumaTenant], memory: MemoryTraffic) -> None:
-        if machine.sockets < 2 or len(tenants) > MOST_CHAINS:
+    def __init__(
+        self,
+        server: str,
+        machine: Machine,
+        tenants: Mapping[str, NumaTenant],
+        memory: MemoryTraffic,
+        *,
+        horizon_s: float = HORIZON_S,
+    ) -> None:
+        if machine.sockets < 2 or not horizon_s > 0.0:
             raise InvalidValueError(
-                f"'{machine.name}' has {machine.sockets} sockets, {len(tenants)} tenants, needed two or more sockets "
-                f"and at most {MOST_CHAINS} tenants"
+                f"'{machine.name}' has {machine.sockets} sockets, the horizon is {horizon_s} s, needed two or more "
+                "sockets and a time above 0"
             )
+        self.horizon_s = horizon_s
         self.server, self.machine, self.tenants, self.memory = server, machine, dict(tenants), memory
         self._nodes = (Node(machine.cores_per_socket, machine.llc_ways),) * machine.sockets
         #: Node of placement -> socket: the NIC's is the first.
@@ -100,7 +117,7 @@ class NumaController:
             return ControlDecision(self._plan(state), state, escalated=observation.broken)
         chains = [self._rated(name, mpps) for name, mpps in loads.items()]
         before = {name: (self._node(state.cores[name]),) for name in loads}
-        best = best_nodes(chains, 0, self._nodes, self._rates, before, self._keeps)
+        best = best_nodes(chains, 0, self._nodes, Judges(_no_table, self._rates, self._keeps, self._moving), before)
         choices = [tuple(nodes[name] for name in loads) for nodes in (before, best)]
         now_mpps, then_mpps = served_at(chains, 0, choices, self._rates, self._keeps)
         state = replace(state, loads_mpps=loads)
@@ -109,7 +126,9 @@ class NumaController:
             return ControlDecision(self._plan(state), state, told, escalated=observation.broken)
         fresh = replace(state, cores=self._seated(state.cores, best), moved=True)
         movers = [name for name in loads if fresh.cores[name] != state.cores[name]]
-        why = f"move {', '.join(movers)}: {then_mpps:.2f} instead of {now_mpps:.2f} Mpps predicted"
+        lost = sum(self.tenants[name].move_s * loads[name] for name in movers)
+        rates = f"{then_mpps:.2f} instead of {now_mpps:.2f} Mpps predicted"
+        why = f"move {', '.join(movers)}: {rates}, {lost:.2g} M packets lost by moving"
         return ControlDecision(self._plan(fresh), fresh, (why,))
 
     def _loads(self, observation: MachineReading) -> dict[str, float]:
@@ -131,6 +150,9 @@ class NumaController:
 
     def _keeps(self, chain: RatedChain, seats: Sequence[int]) -> float:
         return self.tenants[chain.request.id].far if any(seats) else 1.0
+
+    def _moving(self, chain: RatedChain, before: Sequence[int], after: Sequence[int]) -> float:
+        return min(self.tenants[chain.request.id].move_s / self.horizon_s, 1.0) if before != after else 0.0
 
     def _rates(self, mixes: Sequence[Mix]) -> list[tuple[float, ...]]:
         """Return what the tenants of nodes do beside each other, with all ways open; one that was solved is known."""
@@ -174,3 +196,7 @@ class NumaController:
                 for name, core in state.cores.items()
             ),
         )
+
+
+def _no_table(chain: RatedChain, mpps: float) -> Need:
+    raise AssertionError(f"BUG: nodes of '{chain.request.id}' are chosen by predictions, not by a table at {mpps} Mpps")

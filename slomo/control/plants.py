@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from slomo.control.moving import PaidMoves
 from slomo.control.observation import MachineReading, TenantReading
 from slomo.enforce.backends.simulated import SimulatedBackend, SimulatedServer
 from slomo.enforce.backends.simulated_cores import SimulatedCores, SimulatedCoresBackend
@@ -39,6 +40,8 @@ class SimulatedPlant(SimulatedTime):
         Called with server and time before each observation, to change loads.
     seed : int
         Of the simulations.
+    moves : PaidMoves, optional
+        What tenants pay that change nodes; nothing by default.
 
     Examples
     --------
@@ -57,8 +60,10 @@ class SimulatedPlant(SimulatedTime):
         loads: Callable[[SimulatedServer, float], None] | None = None,
         *,
         seed: int = 0,
+        moves: PaidMoves | None = None,
     ) -> None:
         super().__init__()
+        self._moves = moves
         self.server, self.targets_mpps, self.backend = server, dict(targets_mpps), SimulatedBackend(server)
         self._loads, self._seed, self._runs = loads, seed, 0
 
@@ -74,13 +79,15 @@ class SimulatedPlant(SimulatedTime):
         if self._loads is not None:
             self._loads(self.server, self.time_s)
         self._runs += 1
-        result = self.server.simulate(self._seed + self._runs, times=times)
+        seed = self._seed + self._runs
+        result = self.server.simulate(seed, times=times)
+        kept = {} if self._moves is None else self._moves.kept(self.time_s, result, seed)
         readings = {}
         for occupant, tenant in zip(self.server.occupants.values(), result.tenants, strict=True):
             # What arrived in this time, as a NIC counts it: the rate asked for says less of a short time.
             offered = None if occupant.workload.traffic.offered_mpps is None else tenant.arrived_mpps
             readings[occupant.name] = TenantReading(
-                tenant.throughput_mpps,
+                tenant.throughput_mpps * kept.get(occupant.name, 1.0),
                 self.targets_mpps.get(occupant.name),
                 offered,
                 tenant.vector.get("L3OCC"),

@@ -12,6 +12,7 @@ from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.placement.chains.allocation import Parts, lookup_table
 from slomo.placement.chains.judges import Judges, Keeps
+from slomo.placement.chains.moves import MoveCost
 from slomo.placement.chains.nodes import Node, handover_keeps
 from slomo.placement.chains.planner import plan_chains
 from slomo.placement.chains.predicted import node_rates
@@ -22,6 +23,7 @@ from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.vocabulary.colocation import Isolation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.workflow.chains.handover import handover_kept
+from slomo.workflow.chains.moving import moving_costs
 
 if TYPE_CHECKING:
     from slomo.placement.chains.planner import ChainPlan
@@ -180,7 +182,8 @@ def _judges(
     table = lookup_table(estimates, machine, measured)
     if not predicts:
         return Judges(table)
-    return Judges(table, node_rates(estimates, machine.name), keeps_by(handover, machine))
+    moving = moving_costs(machine, MoveCost())
+    return Judges(table, node_rates(estimates, machine.name), keeps_by(handover, machine), moving)
 
 
 def keeps_by(handover: Handover, machine: "Machine", own: "Sequence[NetworkFunction]" = ()) -> Keeps:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slomo.placement.chains.allocation import Parts
+from slomo.placement.chains.moves import INTERVAL_S, MoveCost
 from slomo.placement.over_time.judge import TOLERANCE
 from slomo.placement.over_time.judgement import Judgement, Violation
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.workflow.chains.moving import moving_costs
 from slomo.workflow.place_chains import Handover, PlacedChains, core_numbers, isolations, keeps_by
 
 if TYPE_CHECKING:
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Standard deviations of the number of arrivals within which a stage serves all it is offered.
 _DEVIATIONS = 2.0
-#: Length of an interval, NUMASFP's [s].
-INTERVAL_S = 10.0
 #: Line accesses of each simulation.
 ACCESSES = 400_000
 
@@ -38,7 +38,7 @@ def judge_chains(
     handover: Handover = "simulated",
     own: "Sequence[NetworkFunction]" = (),
     accesses: int = ACCESSES,
-    move_s: float = 0.0,
+    move: MoveCost | float | None = None,
     seed: int = 0,
 ) -> "Judgement":
     """Run every server in every interval on the simulator.
@@ -54,8 +54,9 @@ def judge_chains(
         Network functions of one's own.
     accesses : int
         Line accesses of each simulation.
-    move_s : float
-        Time for which a chain serves nothing when stages of it change nodes [s]; intervals last ten seconds.
+    move : MoveCost or float, optional
+        What stages pay that change nodes: hand-over, cold cache and remote memory as simulated by default; a number is
+        the time for which the whole chain then serves nothing [s]. Intervals last ten seconds.
     seed : int
         Of the simulations.
 
@@ -70,11 +71,11 @@ def judge_chains(
     violations: dict[str, Violation] = {}
     for interval, seats in enumerate(plan.seats):
         served = offered = 0.0
-        moved = [owner for owner in seats if interval and plan.seats[interval - 1].get(owner) != seats[owner]]
-        lasts = dict.fromkeys(moved, max(1.0 - move_s / INTERVAL_S, 0.0))
+        before = plan.seats[interval - 1] if interval else seats
         for name, chains in plan.servers.items():
             rates = runner.run(name, chains, interval, seats, plan.parts[interval] if plan.parts else Parts())
-            rates = {owner: rate * lasts.get(owner, 1.0) for owner, rate in rates.items()}
+            lost = {item.request.id: runner.lost(name, item, before, seats, move) for item in chains}
+            rates = {owner: rate * (1.0 - lost[owner]) for owner, rate in rates.items()}
             offered += sum(runner.offered_mpps(name, item, interval) for item in chains)
             served += sum(rates.values())
             for item in chains:
@@ -125,6 +126,22 @@ class _Runner:
         """Return what reaches the chain [Mpps]: its rate, at most the line's."""
         size_b = item.request.chain[0].traffic.packet_size_b
         return min(item.offered_mpps(interval), self._servers[server].machine_type.line_rate_mpps(size_b))
+
+    def lost(
+        self,
+        name: str,
+        item: "RatedChain",
+        before: Mapping[str, tuple[int, ...]],
+        now: Mapping[str, tuple[int, ...]],
+        move: MoveCost | float | None,
+    ) -> float:
+        """Return the share of an interval's service that moving costs a chain."""
+        here, there = before.get(item.request.id, now[item.request.id]), now[item.request.id]
+        if here == there:
+            return 0.0
+        if isinstance(move, float | int):
+            return min(move / INTERVAL_S, 1.0)
+        return moving_costs(self._servers[name].machine_type, move or MoveCost(), self._own)(item, here, there)
 
     def run(
         self,

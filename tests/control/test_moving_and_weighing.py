@@ -7,6 +7,7 @@ import pytest
 
 from slomo.control.cpu_shares import SharesController
 from slomo.control.loop import ControlLoop, Step
+from slomo.control.moving import PaidMoves
 from slomo.control.numa import NumaController, NumaTenant
 from slomo.control.observation import MachineReading, Patience, TenantReading
 from slomo.control.plants import SharedCoresPlant, SimulatedPlant
@@ -15,6 +16,7 @@ from slomo.enforce.backends.simulated_cores import SimulatedCores
 from slomo.enforce.receipt import open_receipts
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.placement.chains.moves import MoveCost, Mover
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.control import control_from, read_control_file
@@ -71,6 +73,53 @@ def test_nobody_moves_to_a_node_where_the_way_to_the_nic_costs_more() -> None:
     assert controller.decide(seen, None).plan is None
     with pytest.raises(InvalidValueError, match="1 sockets"):
         NumaController("s", replace(MACHINE, sockets=1), controller.tenants, controller.memory)
+
+
+def moved_by(lost_s: float, horizon_s: float) -> bool:
+    """Return whether the controller moves any of six streams where a move costs each so much service."""
+    server, free = streams(6)
+    tenants = {name: replace(tenant, move_s=lost_s) for name, tenant in free.tenants.items()}
+    controller = NumaController("s", MACHINE, tenants, free.memory, horizon_s=horizon_s)
+    seen = MachineReading(0.0, {name: TenantReading(0.1) for name in server.occupants})
+    decision = controller.decide(seen, None)
+    if decision.plan is not None:
+        assert "M packets lost" in decision.reasons[0]
+    return decision.plan is not None
+
+
+def test_streams_move_only_where_a_horizon_pays_for_it() -> None:
+    """The longest pause worth its gain grows with the horizon: twice as long, twice the pause."""
+    assert moved_by(0.0, 10.0)
+    assert not moved_by(10.0, 10.0)
+    worth_s = next(tenths / 10 for tenths in range(100, 0, -1) if moved_by(tenths / 10, 10.0))
+    assert 0.0 < worth_s < 10.0
+    assert moved_by(2 * worth_s, 20.0)
+    assert not moved_by(2 * (worth_s + 0.1), 20.0)
+    with pytest.raises(InvalidValueError, match="the horizon is 0 s"):
+        moved_by(0.0, 0)
+
+
+def test_a_tenant_that_moves_pays_for_it() -> None:
+    """A pause of 0.1 s takes a tenth of a window of a second; pages that follow in 1.5 s cost that long."""
+    server, _ = streams(2)
+    free = SimulatedPlant(server, {})
+    paid = SimulatedPlant(server, {}, moves=PaidMoves(server, {"s0": Mover(1500.0)}, MoveCost(0.1, 2**20 * 1e-6)))
+    shares = []
+    for second in range(4):
+        if second == 1:
+            server.knobs["core:s0"] = "8"
+        here, there = (plant.observe().tenants["s0"].throughput_mpps for plant in (free, paid))
+        shares.append(there / here)
+        free.wait(1.0)
+        paid.wait(1.0)
+    server.knobs["node:s0"] = "0"
+    remote = free.observe().tenants["s0"].throughput_mpps / here
+
+    assert remote < 0.95
+    assert shares[0] == shares[3] == 1.0
+    assert shares[1] == pytest.approx(0.9 * remote, rel=0.03)
+    assert shares[2] == pytest.approx(0.5 + 0.5 * remote, rel=0.03)
+    assert server.knobs["core:s0"] == "8"
 
 
 def jain(step: Step) -> float:

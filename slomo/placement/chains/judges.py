@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from slomo.placement.chains.moves import Moving
 from slomo.placement.chains.nodes import Node, Nodes, Table
 from slomo.placement.problem.chain import RatedChain
 
@@ -28,11 +29,14 @@ class Judges:
         What the stages of a node serve beside each other; `slomo-numa` needs it.
     keeps : callable or None
         Share that a chain keeps of its throughput, given the nodes of its stages.
+    moving : callable or None
+        Share of an interval's service that moving costs a chain; nothing where None.
     """
 
     table: Table
     estimate: Estimate | None = None
     keeps: Keeps | None = None
+    moving: Moving | None = None
 
 
 #: Chains of one server, interval, nodes (the NIC's first), judges, nodes before -> node of each stage.

@@ -8,15 +8,16 @@ Asked once, for the first interval, it is `octans-predicted`: Octans (TPDS'21), 
 it predicts chains to lose and keeps them; its own model of that loss is not rebuilt, these predictions stand in for it.
 """
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.placement.chains.judges import Estimate, Judges, Keeps, Mix
-from slomo.placement.chains.nodes import Node, Nodes, by_rate, filled, migrations
+from slomo.placement.chains.nodes import Node, Nodes, by_rate, filled, migrations, most_free
+from slomo.placement.chains.search import MOST_WAYS, Choice, climbed, every_choice
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
 from slomo.prediction.batch import predict_places
@@ -26,10 +27,6 @@ from slomo.prediction.tenants import TenantModel
 if TYPE_CHECKING:
     from slomo.models.nf_model import NFModel
 
-_Choice = tuple[tuple[int, ...], ...]
-#: More chains on one server than this are too many to try all ways.
-MOST_CHAINS = 10
-
 
 def slomo_numa(
     chains: Sequence[RatedChain],
@@ -38,7 +35,36 @@ def slomo_numa(
     judges: Judges,
     before: Nodes | None,
 ) -> dict[str, tuple[int, ...]]:
-    """Choose nodes by the judges' predictions, see :func:`best_nodes`.
+    """Choose nodes by the judges' predictions, see :func:`best_nodes`."""
+    return best_nodes(chains, interval, nodes, judges, before)
+
+
+def best_nodes(
+    chains: Sequence[RatedChain],
+    interval: int,
+    nodes: Sequence[Node],
+    judges: Judges,
+    before: Nodes | None = None,
+) -> dict[str, tuple[int, ...]]:
+    """Choose the nodes at which all chains together are predicted to serve most; among equals, fewest stages move.
+
+    Chains stay whole where that is possible; else one of them is split. What a move costs is taken off what is served.
+    Up to 1024 ways to put them all are looked at; of more, climbs take single moves and exchanges from where the
+    chains were, from the fastest first, and from evenly divided (`slomo.placement.chains.search`).
+
+    Parameters
+    ----------
+    chains : sequence of RatedChain
+        Chains of this server.
+    interval : int
+        Which interval, from 0.
+    nodes : sequence of Node
+        The NIC's first.
+    judges : Judges
+        What the stages of nodes serve beside each other under their loads, what chains keep for hand-overs (all by
+        default) and lose by moves (nothing by default).
+    before : mapping, optional
+        Where the chains were.
 
     Raises
     ------
@@ -47,51 +73,55 @@ def slomo_numa(
     """
     if judges.estimate is None:
         raise InvalidValueError("policy 'slomo-numa' has no predictions", hint="give trained models")
-    return best_nodes(chains, interval, nodes, judges.estimate, before, judges.keeps)
-
-
-def best_nodes(
-    chains: Sequence[RatedChain],
-    interval: int,
-    nodes: Sequence[Node],
-    estimate: Estimate,
-    before: Nodes | None = None,
-    keeps: Keeps | None = None,
-) -> dict[str, tuple[int, ...]]:
-    """Choose the nodes at which all chains together are predicted to serve most; among equals, fewest stages move.
-
-    Chains stay whole where that is possible; else one of them is split.
-
-    Parameters
-    ----------
-    chains : sequence of RatedChain
-        Chains of this server, ten at most.
-    interval : int
-        Which interval, from 0.
-    nodes : sequence of Node
-        The NIC's first.
-    estimate : callable
-        What the stages of nodes serve beside each other under their loads.
-    before : mapping, optional
-        Where the chains were.
-    keeps : callable, optional
-        Share that a chain keeps of its throughput, given its nodes; all by default.
-
-    Raises
-    ------
-    InvalidValueError
-        For more than ten chains on one server.
-    """
-    if len(chains) > MOST_CHAINS:
-        raise InvalidValueError(f"{len(chains)} chains on one server, needed at most {MOST_CHAINS}")
-    choices = list(_choices([len(item.request.chain) for item in chains], nodes))
+    worth = _Worth(chains, interval, judges, before or {})
+    lengths = [len(item.request.chain) for item in chains]
+    if len(nodes) ** len(chains) > MOST_WAYS:
+        choice = climbed(_starts(chains, interval, nodes, before), nodes, worth)
+        return {item.request.id: seats for item, seats in zip(chains, choice, strict=True)}
+    choices = every_choice(lengths, nodes)
     if not choices:
         return filled(by_rate(chains, interval), nodes)
-    served = served_at(chains, interval, choices, estimate, keeps or _all_kept)
-    placed = [{item.request.id: seats for item, seats in zip(chains, choice, strict=True)} for choice in choices]
-    moved = [migrations(before or {}, each) for each in placed]
-    best = max(range(len(choices)), key=lambda number: (round(served[number], 6), -moved[number]))
-    return placed[best]
+    values = worth(choices)
+    best = choices[max(range(len(choices)), key=lambda number: values[number])]
+    return {item.request.id: seats for item, seats in zip(chains, best, strict=True)}
+
+
+def _starts(chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], before: Nodes | None) -> list[Choice]:
+    names, free = [item.request.id for item in chains], [node.cores for node in nodes]
+    fastest = filled(by_rate(chains, interval), nodes, whole=True)
+    even = {item.request.id: most_free(len(item.request.chain), free) for item in by_rate(chains, interval)}
+    known = [before] if before is not None and all(name in before for name in names) else []
+    return [tuple(seats[name] for name in names) for seats in (*known, fastest, even)]
+
+
+@dataclass(frozen=True)
+class _Worth:
+    """What choices of nodes are worth: what is served, less what moving costs [Mpps]; among equals, fewest moves."""
+
+    chains: Sequence[RatedChain]
+    interval: int
+    judges: Judges
+    before: Nodes
+
+    def __call__(self, choices: Sequence[Choice]) -> list[float]:
+        """Return the worth of each."""
+        assert self.judges.estimate is not None, "BUG: looked at before"
+        keeps = self.judges.keeps or _all_kept
+        served = served_at(self.chains, self.interval, choices, self.judges.estimate, keeps)
+        pairs = zip(served, choices, strict=True)
+        return [round(mpps - self._lost(choice), 6) - self._moved(choice) for mpps, choice in pairs]
+
+    def _lost(self, choice: Choice) -> float:
+        lost_mpps, moving = 0.0, self.judges.moving
+        for item, seats in zip(self.chains, choice, strict=True):
+            here = self.before.get(item.request.id, seats)
+            if moving is not None and here != seats:
+                lost_mpps += item.offered_mpps(self.interval) * moving(item, here, seats)
+        return lost_mpps
+
+    def _moved(self, choice: Choice) -> float:
+        after = {item.request.id: seats for item, seats in zip(self.chains, choice, strict=True)}
+        return 1e-9 * migrations(self.before, after)
 
 
 def _all_kept(chain: RatedChain, seats: Sequence[int]) -> float:
@@ -99,34 +129,8 @@ def _all_kept(chain: RatedChain, seats: Sequence[int]) -> float:
     return 1.0
 
 
-def _choices(lengths: Sequence[int], nodes: Sequence[Node]) -> Iterator[_Choice]:
-    """Yield the ways to seat chains whole; where there are none, those that split one chain once."""
-    numbers = range(len(nodes))
-    whole = [[(node,) * length for node in numbers] for length in lengths]
-    any_whole = False
-    for choice in itertools.product(*whole):
-        if _fits(choice, nodes):
-            any_whole = True
-            yield choice
-    if any_whole:
-        return
-    for place, length in enumerate(lengths):
-        cut = [
-            (first,) * at + (second,) * (length - at)
-            for at in range(1, length)
-            for first, second in itertools.permutations(numbers, 2)
-        ]
-        yield from (
-            choice for choice in itertools.product(*whole[:place], cut, *whole[place + 1 :]) if _fits(choice, nodes)
-        )
-
-
-def _fits(choice: Sequence[Sequence[int]], nodes: Sequence[Node]) -> bool:
-    return all(sum(seats.count(number) for seats in choice) <= node.cores for number, node in enumerate(nodes))
-
-
 def served_at(
-    chains: Sequence[RatedChain], interval: int, choices: Sequence[_Choice], estimate: Estimate, keeps: Keeps
+    chains: Sequence[RatedChain], interval: int, choices: Sequence[Choice], estimate: Estimate, keeps: Keeps
 ) -> list[float]:
     """Return what all chains together are predicted to serve under each choice of nodes [Mpps], in one question."""
     offered = [chain.offered_mpps(interval) for chain in chains]

@@ -6,17 +6,20 @@ from slomo.control.cpu_shares import SharesController
 from slomo.control.guard import GuardController
 from slomo.control.loop import Plant
 from slomo.control.max_min import MaxMinController
+from slomo.control.moving import PaidMoves
 from slomo.control.numa import NumaController, NumaTenant
 from slomo.control.observation import Controller
 from slomo.control.plants import SharedCoresPlant, SimulatedPlant
 from slomo.control.situation import Situation
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.backends.simulated_cores import SimulatedCores
+from slomo.placement.chains.moves import MoveCost
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.service_chains import ChainSystem
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.partition_profile import PartitionProfile, profile_partitions
+from slomo.workflow.chains.moving import mover_of
 
 #: Name, workload, promised share of solo throughput.
 Promised = tuple[str, Workload, float | None]
@@ -50,7 +53,9 @@ def simulated_loop(
         return SharedCoresPlant(SimulatedCores(tenants), seed=seed), SharesController(name, seats), {}
     server = SimulatedServer(machine, [Occupant(tenant, workload) for tenant, workload, _ in tenants])
     targets = {tenant: share * solo_mpps(machine, workload) for tenant, workload, share in tenants if share is not None}
-    return SimulatedPlant(server, targets, seed=seed), _controller(name, server, controller, seed), targets
+    movers = {tenant: mover_of(machine, workload.saturated) for tenant, workload, _ in tenants if controller == "numa"}
+    plant = SimulatedPlant(server, targets, seed=seed, moves=PaidMoves(server, movers))
+    return plant, _controller(name, server, controller, seed), targets
 
 
 def solo_mpps(machine: Machine, workload: Workload, core: int | None = None) -> float:
@@ -86,7 +91,11 @@ def _numa(
     }
     tenants = {
         tenant: NumaTenant(
-            workload, profile.responses[workload.key], int(server.knobs[f"core:{tenant}"] or 0), far[workload.key]
+            workload,
+            profile.responses[workload.key],
+            int(server.knobs[f"core:{tenant}"] or 0),
+            far[workload.key],
+            MoveCost().lost_s(mover_of(machine, workload)),
         )
         for tenant, workload in saturated.items()
     }

@@ -1,0 +1,93 @@
+"""What tenants of a simulated server pay when their cores change nodes: a pause, then remote memory until it follows.
+
+Windows of the simulator are milliseconds, those of a loop seconds: the pause is a stated time of no service, spread
+over the window it falls in; the time with remote memory is simulated, and counts for its share of the window.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from slomo.enforce.backends.simulated import SimulatedServer
+from slomo.placement.chains.moves import MoveCost, Mover
+from slomo.simulator.result import SimulationResult
+
+
+class PaidMoves:
+    """Notices who changed nodes between two looks.
+
+    Parameters
+    ----------
+    server : SimulatedServer
+        Whose tenants move.
+    movers : mapping of str to Mover
+        What moving has to move of each tenant; those that are not in it move for nothing.
+    cost : MoveCost, optional
+        Of a move.
+    """
+
+    def __init__(self, server: SimulatedServer, movers: Mapping[str, Mover], cost: MoveCost | None = None) -> None:
+        self._server, self._movers, self._cost = server, dict(movers), cost or MoveCost()
+        self._sockets, self._time_s = self._seats(), 0.0
+        #: Tenant -> node that its pages are still on, and for how long from the last look [s].
+        self._behind: dict[str, tuple[int, float]] = {}
+
+    def kept(self, time_s: float, beside: SimulationResult, seed: int) -> dict[str, float]:
+        """Return the share that each mover keeps of what it serves once all is where it belongs, since the last look.
+
+        Parameters
+        ----------
+        time_s : float
+            When this look ends [s]; moves are taken to have been made right after the last one.
+        beside : SimulationResult
+            What all do with their memory where it belongs.
+        seed : int
+            Of the simulation with memory where it still is.
+        """
+        window_s, self._time_s = time_s - self._time_s, time_s
+        if window_s <= 0.0:
+            return {}
+        pauses = self._departed()
+        away = self._away(beside, seed)
+        kept = {}
+        for name in {**pauses, **self._behind}:
+            remote = min(self._behind[name][1] / window_s, 1.0) if name in self._behind else 0.0
+            kept[name] = max(1.0 - pauses.get(name, 0.0) / window_s, 0.0) * (1.0 - remote * (1.0 - away.get(name, 1.0)))
+        self._behind = {
+            name: (node, left_s - window_s) for name, (node, left_s) in self._behind.items() if left_s > window_s
+        }
+        return kept
+
+    def _departed(self) -> dict[str, float]:
+        """Return the pause of each tenant whose node changed [s], and note where its pages are."""
+        before, self._sockets = self._sockets, self._seats()
+        pauses = {}
+        for name, socket in self._sockets.items():
+            if name in self._movers and before.get(name, socket) != socket:
+                mover = self._movers[name]
+                pauses[name] = self._cost.pause_s(mover)
+                self._behind[name] = (before[name], self._cost.copy_s(mover))
+        return pauses
+
+    def _away(self, beside: SimulationResult, seed: int) -> dict[str, float]:
+        """Return the share that tenants keep while the pages of movers are behind."""
+        if not self._behind:
+            return {}
+        with self._pages_behind():
+            result = self._server.simulate(seed)
+        pairs = zip(self._server.occupants, result.tenants, beside.tenants, strict=True)
+        return {name: min(now.throughput_mpps / then.throughput_mpps, 1.0) for name, now, then in pairs}
+
+    @contextmanager
+    def _pages_behind(self) -> Iterator[None]:
+        knobs = {f"node:{name}": str(node) for name, (node, _) in self._behind.items() if name in self._sockets}
+        with self._server.lock:
+            held = {knob: self._server.knobs[knob] for knob in knobs}
+            self._server.knobs.update(knobs)
+            try:
+                yield
+            finally:
+                self._server.knobs.update(held)
+
+    def _seats(self) -> dict[str, int]:
+        cores = {name: int(self._server.knobs[f"core:{name}"] or 0) for name in self._server.occupants}
+        return {name: self._server.machine.socket_of(core) for name, core in cores.items()}

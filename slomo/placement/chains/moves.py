@@ -1,0 +1,97 @@
+"""What it costs to move a network function to another NUMA node: a pause, a cold cache, and pages that follow later.
+
+NUMASFP (COMSNETS'22) migrates by cpuset and sees "minimal performance impact in the immediate second". Here the parts
+are named: rings are unserved while they are handed over (make before break, `slomo chain run --move`: 0.4 and 3.4 ms in
+an emulated machine of two nodes), what the last-level cache held is read from memory again, line by line, and memory is
+remote until the kernel has copied its pages.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slomo.errors import InvalidValueError
+from slomo.placement.problem.chain import RatedChain
+from slomo.vocabulary.machine import Machine
+
+LINE_B = 64
+#: Length of an interval of placement, NUMASFP's [s].
+INTERVAL_S = 10.0
+#: A chain, the nodes of its stages before and after -> share of an interval's service that moving costs it, 0 to 1.
+Moving = Callable[[RatedChain, Sequence[int], Sequence[int]], float]
+
+
+@dataclass(frozen=True)
+class Mover:
+    """What moving has to move of a network function.
+
+    Attributes
+    ----------
+    memory_mib : float
+        Its tables [MiB].
+    refill_s : float
+        Time it takes to read what the cache held again [s], see :func:`refill_s`.
+    away : float
+        Share of its throughput that it keeps while its memory is on the node it left, 0 to 1.
+    """
+
+    memory_mib: float
+    refill_s: float = 0.0
+    away: float = 1.0
+
+
+@dataclass(frozen=True)
+class MoveCost:
+    """What a move takes of the machine.
+
+    Attributes
+    ----------
+    handover_s : float
+        Time for which nobody serves its rings [s]; the longer of the two that were measured by default.
+    copy_gb_s : float
+        Rate at which the kernel copies pages to the new node [GB/s]; the default, some 8 us for 4 KiB, is assumed.
+
+    Raises
+    ------
+    InvalidValueError
+        For a negative time, or a rate that is not above 0.
+
+    Examples
+    --------
+    >>> cost, mover = MoveCost(handover_s=0.002, copy_gb_s=1.0), Mover(memory_mib=100.0, refill_s=0.003, away=0.9)
+    >>> round(cost.copy_s(mover), 4), round(cost.lost_s(mover), 4)
+    (0.1049, 0.0155)
+    """
+
+    handover_s: float = 0.0034
+    copy_gb_s: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (0.0 <= self.handover_s < float("inf") and 0.0 < self.copy_gb_s < float("inf")):
+            raise InvalidValueError(
+                f"a move with {self.handover_s} s of hand-over and pages at {self.copy_gb_s} GB/s, "
+                "needed a time from 0 and a rate above 0"
+            )
+
+    def pause_s(self, mover: Mover) -> float:
+        """Return the time at once in which nothing is served: hand-over and a cold cache [s]."""
+        return self.handover_s + mover.refill_s
+
+    def copy_s(self, mover: Mover) -> float:
+        """Return how long its memory is remote [s]."""
+        return mover.memory_mib * 2**20 / (self.copy_gb_s * 1e9)
+
+    def lost_s(self, mover: Mover) -> float:
+        """Return the service that a move costs, as a time in which nothing is served [s]."""
+        return self.pause_s(mover) + (1.0 - mover.away) * self.copy_s(mover)
+
+
+def refill_s(machine: Machine, held_kib: float) -> float:
+    """Return the time in which what the last-level cache held is read from memory again, line by line [s].
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.machine import load_machine
+    >>> 0.0005 < refill_s(load_machine("e5-2620v4"), 1024.0) < 0.002
+    True
+    """
+    return held_kib * 1024 / LINE_B * max(machine.dram_local_ns - machine.llc_hit_ns, 0.0) * 1e-9

@@ -1,0 +1,91 @@
+"""Ways to seat chains on nodes: all of them for few chains, for many those that one move or one exchange leads to."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+from slomo.placement.chains.nodes import Node
+
+#: The node of each stage of each chain.
+Choice = tuple[tuple[int, ...], ...]
+#: Choices -> what each is worth; more is better.
+Worth = Callable[[Sequence[Choice]], Sequence[float]]
+#: Up to so many ways to seat chains whole, all are looked at.
+MOST_WAYS = 1024
+#: A climb ends after so many steps, wherever it is then.
+MOST_STEPS = 40
+
+
+def every_choice(lengths: Sequence[int], nodes: Sequence[Node]) -> list[Choice]:
+    """Return all ways to seat chains whole; where there are none, those that split one chain once."""
+    whole = [[(node,) * length for node in range(len(nodes))] for length in lengths]
+    fitting = [choice for choice in itertools.product(*whole) if fits(choice, nodes)]
+    return fitting or list(_splitting(whole, lengths, nodes))
+
+
+def _splitting(
+    whole: Sequence[Sequence[tuple[int, ...]]], lengths: Sequence[int], nodes: Sequence[Node]
+) -> Iterator[Choice]:
+    for place, length in enumerate(lengths):
+        cut = [
+            (first,) * at + (second,) * (length - at)
+            for at in range(1, length)
+            for first, second in itertools.permutations(range(len(nodes)), 2)
+        ]
+        choices = itertools.product(*whole[:place], cut, *whole[place + 1 :])
+        yield from (choice for choice in choices if fits(choice, nodes))
+
+
+def fits(choice: Choice, nodes: Sequence[Node]) -> bool:
+    """Say whether every stage finds a core."""
+    return all(sum(seats.count(number) for seats in choice) <= node.cores for number, node in enumerate(nodes))
+
+
+def climbed(starts: Sequence[Choice], nodes: Sequence[Node], worth: Worth) -> Choice:
+    """Return the best choice that steps lead to, each to the best of all choices that differ by one move or exchange.
+
+    A climb begins at each start and ends where no step gains, after `MOST_STEPS` at most: with n stages on two nodes
+    that is up to n + n * n / 4 choices a step.
+
+    Parameters
+    ----------
+    starts : sequence of Choice
+        One or more that fit; the first wins among equals.
+    nodes : sequence of Node
+        The NIC's first.
+    worth : callable
+        What choices are worth.
+
+    Examples
+    --------
+    >>> two = (Node(2, 20), Node(2, 20))
+    >>> climbed([((0,), (0,), (1,))], two, lambda choices: [sum(map(sum, choice)) for choice in choices])
+    ((1,), (0,), (1,))
+    """
+    ends = [_climb(start, nodes, worth) for start in dict.fromkeys(starts)]
+    return max(ends, key=lambda end: end[1])[0]
+
+
+def _climb(here: Choice, nodes: Sequence[Node], worth: Worth) -> tuple[Choice, float]:
+    """Return where a climb ends, and what that is worth."""
+    value = worth([here])[0]
+    for _ in range(MOST_STEPS):
+        near = [choice for choice in dict.fromkeys(_near(here, len(nodes))) if fits(choice, nodes)]
+        values = worth(near) if near else []
+        best = max(range(len(near)), key=lambda place: values[place], default=-1)
+        if best < 0 or values[best] <= value:
+            break
+        here, value = near[best], values[best]
+    return here, value
+
+
+def _near(choice: Choice, nodes: int) -> Iterator[Choice]:
+    """Yield what moving one chain whole, or exchanging the seats of two as long, makes of a choice."""
+    for place, seats in enumerate(choice):
+        for node in range(nodes):
+            if seats != (node,) * len(seats):
+                yield (*choice[:place], (node,) * len(seats), *choice[place + 1 :])
+    for one, other in itertools.combinations(range(len(choice)), 2):
+        if choice[one] != choice[other] and len(choice[one]) == len(choice[other]):
+            swapped = list(choice)
+            swapped[one], swapped[other] = choice[other], choice[one]
+            yield tuple(swapped)
