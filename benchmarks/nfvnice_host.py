@@ -17,28 +17,15 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from slomo.compose.resources import core_share_ns
-from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.chains.looks import HostChainResult
 from slomo.testbed.host.chains.plan import ChainRunSettings
-from slomo.testbed.host.processes.marker import new_mark
-from slomo.testbed.host.processes.process import ManagedProcess
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
-from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.chain import run_chains_on_host
 
 CORE = max(os.sched_getaffinity(0))
 CAPACITY = 2048
 LINE_RATE_MPPS = 14.88  # 10 Gbit/s of 64 B, as in the paper
-GOAL_GAIN, GOAL_WASTED, GOAL_JAIN, GOAL_OVERHEAD, GOAL_ERROR = 1.2, 0.05, 0.99, 0.01, 0.08
-#: Functions of a microsecond and more per packet: quicker ones empty their ring within a slice of the scheduler; then
-#: what arrives meanwhile says what they serve, not their share of the core.
-NEIGHBOURS = (
-    "synthetic(data_size_mib=4, reads_per_packet=200)",
-    "firewall(rules=500)",
-    "dpi(patterns=3000)",
-    "synthetic(data_size_mib=1, reads_per_packet=400)",
-)
+GOAL_GAIN, GOAL_WASTED, GOAL_JAIN, GOAL_OVERHEAD, GOAL_KEPT = 1.2, 0.05, 0.99, 0.01, 0.95
 
 
 @dataclass(frozen=True)
@@ -201,67 +188,9 @@ def show_shared(given: argparse.Namespace) -> None:
             pairs = zip(beside, by_itself, strict=True)
             kept = [one.chains[0].delivered_mpps / other.chains[0].delivered_mpps for one, other in pairs]
             wasted = statistics.median(result.wasted for result in beside)
-            print(f"{way.name:14s} cheap, offered {rate} Mpps, keeps {spread(kept)} of alone, wasted {wasted:.1%}")
-
-
-def show_neighbour(given: argparse.Namespace) -> None:
-    """Two functions on one core, then four, beside a stream on the other core: predicted from each alone beside it."""
-    print("\n# Functions that share a core by load and cost, beside a noisy neighbour: predicted against measured")
-    words = [str(slomo_nf_binary()), "--data-size-mib", "64", "--pattern", "sequential", "--reads-per-packet", "4096"]
-    other = min(os.sched_getaffinity(0))
-    neighbour = ManagedProcess("neighbour", [*words, "--die-with-parent"], [other], new_mark())
-    neighbour.listen()
-    try:
-        for names in (NEIGHBOURS[:2], NEIGHBOURS):
-            predict_and_measure(names, given)
-    finally:
-        neighbour.stop()
-
-
-def predict_and_measure(names: Sequence[str], given: argparse.Namespace) -> None:
-    """Run functions alone and together in turn, since the machine drifts; say what shares of a core predict."""
-    alone: dict[str, list[float]] = {name: [] for name in names}
-    mixes: dict[str, list[HostChainResult]] = {"cfs": [], "nfvnice": []}
-    for _ in range(given.rounds):
-        for name in names:
-            alone[name].append(per_core_mpps(one_run(functions_of((name,)), "cfs", given)))
-        for policy, results in mixes.items():
-            results.append(one_run(functions_of(names), policy, given))
-    own_ns = {name: 1e3 / statistics.median(rates) for name, rates in alone.items()}
-    noise = statistics.median(abs(rate * own_ns[name] / 1e3 - 1.0) for name, rates in alone.items() for rate in rates)
-    total_ns = sum(own_ns.values())
-    # cfs gives each as much of the core; nfvnice shares by load and cost, and all are offered as much
-    shares = {"cfs": dict.fromkeys(names, 1 / len(names)), "nfvnice": {n: t / total_ns for n, t in own_ns.items()}}
-    print(", ".join(names))
-    for policy, results in mixes.items():
-        predicted = [1e3 / core_share_ns(own_ns[name], shares[policy][name]) for name in names]
-        measured = [statistics.median(r.chains[i].delivered_mpps for r in results) for i in range(len(names))]
-        errors = [abs(guess / value - 1.0) for guess, value in zip(predicted, measured, strict=True)]
-        error = statistics.mean(errors)
-        good = verdict(error <= max(GOAL_ERROR, 2.0 * noise))
-        print(
-            f"  {policy:8s} predicted {numbers(predicted)}, measured {numbers(measured)} Mpps: mean error {error:.1%}"
-        )
-        print(
-            f"           largest {max(errors):.1%}, noise {noise:.1%}  {good} goal {GOAL_ERROR:.0%} or twice the noise"
-        )
-
-
-def per_core_mpps(result: HostChainResult) -> float:
-    """Return what a function alone would serve of a whole core; it waits where the source is slower than it."""
-    return result.delivered_mpps / result.stages[0].processor_share
-
-
-def functions_of(names: Sequence[str]) -> ChainSystem:
-    """Return functions side by side, each offered more than a core can serve."""
-    stages = tuple(ChainStage(f"nf{i}", CORE, workload=parse_workload(name)) for i, name in enumerate(names))
-    chains = tuple(ServiceChain(s.name, (s.name,), mpps=LINE_RATE_MPPS) for s in stages)
-    return ChainSystem(stages, chains, queue_capacity=CAPACITY)
-
-
-def one_run(system: ChainSystem, policy: str, given: argparse.Namespace) -> HostChainResult:
-    settings = ChainRunSettings(seconds=given.seconds, build=given.build, flow_count=65536)
-    return run_chains_on_host(system, policy, settings=settings)
+            goal = f"  {verdict(statistics.median(kept) >= GOAL_KEPT)} goal {GOAL_KEPT}" if way == NICE[0] else ""
+            told = f"{way.name:14s} cheap, offered {rate} Mpps, keeps {spread(kept)} of alone, wasted {wasted:.1%}"
+            print(told + goal)
 
 
 def show_overhead(given: argparse.Namespace) -> None:
@@ -292,9 +221,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--build", choices=["portable", "dpdk"], default="portable")
     parser.add_argument("--quick", action="store_true", help="two rounds of a fifth of a second")
-    parser.add_argument(
-        "--only", choices=["functions", "chain", "orders", "shared", "neighbour", "overhead"], action="append"
-    )
+    parser.add_argument("--only", choices=["functions", "chain", "orders", "shared", "overhead"], action="append")
     given = parser.parse_args()
     if given.quick:
         given.rounds, given.seconds = 2, 0.2
@@ -304,7 +231,6 @@ def main() -> int:
         "orders": lambda: show_orders(given),
         "functions": lambda: show_functions(given),
         "shared": lambda: show_shared(given),
-        "neighbour": lambda: show_neighbour(given),
         "overhead": lambda: show_overhead(given),
     }
     load = os.getloadavg()[0]

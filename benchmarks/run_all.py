@@ -82,6 +82,7 @@ FEWER = {
     "service.py": "speed",
     "service_robust.py": "memory",
     "shared_cores.py": "--mixes 2",
+    "shared_cores_host.py": "--rounds 2 --mixes 1",
     "traffic.py": "--nf lpm --runs 8 --points 4",
     "whatif.py": "10 e5-2620v4",
 }

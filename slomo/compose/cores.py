@@ -13,6 +13,12 @@ from slomo.compose.resources import core_share_ns
 from slomo.errors import InvalidValueError
 
 _NS_PER_PACKET_AT_1_MPPS = 1e3
+#: CFS lets everybody run once in 6 ms, or in 0.75 ms each where they are many, times 1 + log2 of the processors, which
+#: count up to eight (kernel/sched/fair.c, sched_latency and sched_min_granularity).
+CFS_PERIOD_MS, CFS_LEAST_MS = 24.0, 3.0
+#: A turn lasts one slice or two, for who fell behind goes on when its slice is over.
+_SLICES_PER_TURN = 1.5
+_PHASES = 64
 
 
 @dataclass(frozen=True)
@@ -116,3 +122,44 @@ def shared_core_mpps(users: Sequence[CoreUser], switching: float = 0.0) -> tuple
         _NS_PER_PACKET_AT_1_MPPS / core_share_ns(user.time_ns, share) if share > 0.0 else 0.0
         for user, share in zip(users, core_shares(users, switching), strict=True)
     )
+
+
+def cut_turns(share: float, users: int, window_s: float, coverage: float = 0.9) -> float:
+    """Return how far a count may be off for the turns that its window cuts, relative to the count.
+
+    Parameters
+    ----------
+    share : float
+        The NF's share of the core, 0 to 1.
+    users : int
+        NFs on the core.
+    window_s : float
+        Length of the measurement [s], above 0.
+    coverage : float
+        Of the windows that begin at any time, so many are off by less.
+
+    Raises
+    ------
+    InvalidValueError
+        For a window that is not above 0.
+
+    Examples
+    --------
+    >>> round(cut_turns(0.5, 2, 0.24), 3), cut_turns(1.0, 1, 0.24)
+    (0.05, 0.0)
+
+    Notes
+    -----
+    In every period the NF runs once. Whole periods count as they should; of the rest, of any length and phase, the NF
+    has more or less than its share.
+    """
+    if not window_s > 0.0:
+        raise InvalidValueError(f"a measurement of {window_s:g} s, needed above 0")
+    if not 0.0 < share < 1.0:
+        return 0.0
+    period_ms = _SLICES_PER_TURN * max(CFS_PERIOD_MS, CFS_LEAST_MS * users)
+    phase, rest = np.meshgrid(*[(np.arange(_PHASES) + 0.5) / _PHASES] * 2)
+    end = phase + rest
+    ran = np.minimum(end, share) + np.maximum(end - 1.0, 0.0).clip(max=share) - np.minimum(phase, share)
+    off_ms = period_ms * float(np.quantile(np.abs(ran - share * rest), coverage))
+    return off_ms / (1e3 * share * window_s)

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from slomo.compose.cores import CoreUser, shared_core_mpps
+from slomo.compose.cores import CoreUser, cut_turns, shared_core_mpps
 from slomo.equilibrium.rounds import LEAST_LOAD
 from slomo.equilibrium.tables import kinds
 from slomo.models.applicability import Verdict
@@ -71,7 +71,8 @@ def on_shared_core(
     Returns
     -------
     Prediction
-        Its `solo_mpps` is that of a whole core, so that the slowdown contains the share.
+        Its `solo_mpps` is that of a whole core, so that the slowdown contains the share. Its interval speaks of the
+        core's time that the NF gets; of what is counted in a window of `how.window_s`, where that is given.
     """
     group, plain = range(partners + 1), replace(how, explain=False)
     own = [server.tenants[number].offered_mpps for number in group]
@@ -92,13 +93,14 @@ def on_shared_core(
     whole = _whole_core(answers, alone, possible[0], shares[0])
     ends = [_rates([max(mpps, 1e-9), *possible[1:]], own)[0] for mpps in whole.interval]
     names = ", ".join(label(workload) for workload in alone.competitors[:partners])
-    part = 100.0 * rates[0] / possible[0] if possible[0] > 0.0 else 0.0
+    part = rates[0] / possible[0] if possible[0] > 0.0 else 0.0
+    width = SHARE_ERROR if how.window_s is None else np.hypot(SHARE_ERROR, cut_turns(part, len(group), how.window_s))
     return replace(
         alone,
         throughput_mpps=rates[0],
-        interval=((1.0 - SHARE_ERROR) * ends[0], min((1.0 + SHARE_ERROR) * ends[1], whole.interval[1])),
+        interval=((1.0 - width) * ends[0], min((1.0 + width) * ends[1], whole.interval[1])),
         verdict=whole.verdict,
-        reasons=(*whole.reasons, f"shares its core with {names}: {part:.0f} % of the core's time"),
+        reasons=(*whole.reasons, f"shares its core with {names}: {100.0 * part:.0f} % of the core's time"),
         explanation=None,
         latency=None,
     )

@@ -79,6 +79,7 @@ static bool has_work(const struct chain_marks *marks, const struct chain_memory 
 
 void chain_marks_wake(struct chain_marks *marks, struct chain_memory *memory)
 {
+	marks->looks++;
 	for (unsigned s = 0; s < memory->plan->stage_count; s++) {
 		struct stage_state *stage = &memory->stages[s];
 

@@ -11,6 +11,7 @@ struct chain_marks {
 	uint64_t wait_ticks;
 	uint64_t presses;                        /* how often a chain was stopped */
 	uint64_t wakes;
+	uint64_t looks;                          /* how often all rings were looked at */
 };
 
 struct chain_marks chain_marks_of(const struct chain_plan *plan);

@@ -7,6 +7,7 @@
 
 #include "chain_plan.h"
 #include "chain_ring.h"
+#include "chain_turns.h"
 #include "histogram.h"
 
 #include <sys/types.h>
@@ -55,6 +56,7 @@ struct stage_state {
 	uint64_t sleeps;
 	uint64_t samples_taken;
 	struct cost_sample samples[SAMPLES];
+	struct turn_counts turns;
 	uint32_t ready;
 	/* While it moves: the heir is ready, the old process is to leave, and has left. */
 	uint32_t heir_ready, leave, left;

@@ -83,6 +83,10 @@ static void count_stage(const struct stage_state *stage, struct stage_totals *to
 	totals->refused = counter_read(&stage->refused);
 	totals->sleeps = counter_read(&stage->sleeps);
 	totals->samples = counter_read(&stage->samples_taken);
+	for (unsigned i = 0; i < TURN_BINS; i++) {
+		totals->turns.packets[i] = counter_read(&stage->turns.packets[i]);
+		totals->turns.ticks[i] = counter_read(&stage->turns.ticks[i]);
+	}
 	totals->processor_ns = processor_ns_of(stage->pid) + stage->before_ns;
 }
 
@@ -95,6 +99,7 @@ void chain_snapshot_take(struct chain_snapshot *snapshot, const struct chain_mem
 	snapshot->manager_ns = clock_thread_nanoseconds();
 	snapshot->presses = marks->presses;
 	snapshot->wakes = marks->wakes;
+	snapshot->looks = marks->looks;
 	for (unsigned s = 0; s < plan->stage_count; s++) {
 		count_stage(&memory->stages[s], &snapshot->stages[s]);
 		read_switches(&memory->stages[s], &snapshot->stages[s]);
@@ -154,13 +159,19 @@ static void print_look(const struct chain_memory *memory, const struct chain_loo
 
 	printf("{\"event\":\"observe\",\"time_s\":%.6f,\"stages\":[", time_s);
 	for (unsigned s = 0; s < plan->stage_count; s++)
-		printf("%s[%.0f,%llu,%llu,%llu]", s ? "," : "", looks->rates[s], LONG(costs[s]), LONG(looks->totals[s].lost),
-		       LONG(looks->totals[s].served));
+		printf("%s[%.0f,%llu,%llu,%llu,%.1f]", s ? "," : "", looks->rates[s], LONG(costs[s]), LONG(looks->totals[s].lost),
+		       LONG(looks->totals[s].served),
+		       looks->served[s] > 0 ? looks->busy[s] / looks->served[s] * clock_hz() / 1e9 : 0.0);
 	printf("],\"stopped\":[");
 	for (unsigned c = 0; c < plan->chain_count; c++)
 		printf("%s%d", c ? "," : "", marks->pressed[c]);
 	puts("]}");
 	fflush(stdout);
+}
+
+static void smooth(double *rate, double weight, uint64_t events, double elapsed_s)
+{
+	*rate += weight * ((double)events / elapsed_s - *rate);
 }
 
 void chain_report_observation(struct chain_looks *looks, const struct chain_memory *memory, const struct chain_marks *marks,
@@ -172,10 +183,12 @@ void chain_report_observation(struct chain_looks *looks, const struct chain_memo
 	uint64_t costs[STAGES_MOST], now = clock_ticks();
 
 	for (unsigned s = 0; s < plan->stage_count; s++) {
-		uint64_t before = looks->totals[s].offered;
+		struct stage_totals *totals = &looks->totals[s], before = *totals;
 
-		count_stage(&memory->stages[s], &looks->totals[s]);
-		looks->rates[s] += weight * ((double)(looks->totals[s].offered - before) / elapsed_s - looks->rates[s]);
+		count_stage(&memory->stages[s], totals);
+		smooth(&looks->rates[s], weight, totals->offered - before.offered, elapsed_s);
+		smooth(&looks->served[s], weight, totals->served - before.served, elapsed_s);
+		smooth(&looks->busy[s], weight, totals->processor_ns - before.processor_ns, elapsed_s);
 		costs[s] = cost_of(&memory->stages[s], now);
 		loads[s] = looks->rates[s] * (double)costs[s];
 	}
@@ -187,14 +200,24 @@ void chain_report_observation(struct chain_looks *looks, const struct chain_memo
 	print_look(memory, looks, marks, time_s, costs);
 }
 
+static void print_turns(const struct turn_counts *a, const struct turn_counts *b)
+{
+	printf(",\"turns_us\":[");
+	for (unsigned i = 0; i < TURN_BINS; i++)
+		printf("%s[%llu,%.1f]", i ? "," : "", LONG(b->packets[i] - a->packets[i]),
+		       (double)(b->ticks[i] - a->ticks[i]) * 1e6 / clock_hz());
+	printf("]}");
+}
+
 static void print_stage(const struct chain_memory *memory, unsigned s, const struct stage_totals *a, const struct stage_totals *b)
 {
 	printf("%s{\"name\":\"%s\",\"offered\":%llu,\"lost\":%llu,\"served\":%llu,\"refused\":%llu,\"sleeps\":%llu,\"samples\":%llu,"
-	       "\"processor_s\":%.6f,\"voluntary_switches\":%llu,\"involuntary_switches\":%llu,\"cost_cycles\":%llu}", s ? "," : "",
+	       "\"processor_s\":%.6f,\"voluntary_switches\":%llu,\"involuntary_switches\":%llu,\"cost_cycles\":%llu", s ? "," : "",
 	       memory->plan->stages[s].name, LONG(b->offered - a->offered), LONG(b->lost - a->lost), LONG(b->served - a->served),
 	       LONG(b->refused - a->refused), LONG(b->sleeps - a->sleeps), LONG(b->samples - a->samples),
 	       (double)(b->processor_ns - a->processor_ns) / 1e9, LONG(b->voluntary - a->voluntary),
 	       LONG(b->involuntary - a->involuntary), LONG(cost_of(&memory->stages[s], clock_ticks())));
+	print_turns(&a->turns, &b->turns);
 }
 
 static void print_chain(const struct chain_memory *memory, unsigned c, const struct chain_totals *a, const struct chain_totals *b)
@@ -214,9 +237,10 @@ static void print_chain(const struct chain_memory *memory, unsigned c, const str
 
 void chain_report_end(const struct chain_memory *memory, const struct chain_snapshot *from, const struct chain_snapshot *to)
 {
-	printf("{\"event\":\"end\",\"seconds\":%.6f,\"manager_s\":%.6f,\"presses\":%llu,\"wakes\":%llu,\"stages\":[",
+	printf("{\"event\":\"end\",\"seconds\":%.6f,\"manager_s\":%.6f,\"presses\":%llu,\"wakes\":%llu,\"looks\":%llu,"
+	       "\"stages\":[",
 	       (double)(to->nanoseconds - from->nanoseconds) / 1e9, (double)(to->manager_ns - from->manager_ns) / 1e9,
-	       LONG(to->presses - from->presses), LONG(to->wakes - from->wakes));
+	       LONG(to->presses - from->presses), LONG(to->wakes - from->wakes), LONG(to->looks - from->looks));
 	for (unsigned s = 0; s < memory->plan->stage_count; s++)
 		print_stage(memory, s, &from->stages[s], &to->stages[s]);
 	printf("],\"chains\":[");

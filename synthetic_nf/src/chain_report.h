@@ -7,6 +7,7 @@
 
 struct stage_totals {
 	uint64_t offered, lost, served, refused, sleeps, samples, processor_ns, voluntary, involuntary;
+	struct turn_counts turns;
 };
 
 struct chain_totals {
@@ -17,7 +18,7 @@ struct chain_totals {
 
 /* Everything that is counted, at one moment. */
 struct chain_snapshot {
-	uint64_t nanoseconds, manager_ns, presses, wakes;
+	uint64_t nanoseconds, manager_ns, presses, wakes, looks;
 	struct stage_totals stages[STAGES_MOST];
 	struct chain_totals chains[CHAINS_MOST];
 };
@@ -27,6 +28,7 @@ struct chain_looks {
 	double time_s, said_s;
 	struct stage_totals totals[STAGES_MOST];
 	double rates[STAGES_MOST]; /* arrivals per second, smoothed over 100 ms */
+	double served[STAGES_MOST], busy[STAGES_MOST]; /* packets, and nanoseconds of the processor, per second */
 	double said[STAGES_MOST];  /* loads: arrivals x cost */
 };
 

@@ -31,6 +31,7 @@ struct stage {
 	const struct plan_stage *plan;
 	struct stage_state *state;
 	struct nf_instance nf;
+	struct turn_watch turn;
 	uint32_t burst, most_behind, room;
 	bool mbufs;
 };
@@ -82,7 +83,7 @@ static void take_place(const struct stage *stage)
 }
 
 /* Hand on what was not refused; what does not fit is lost, and the work with it. */
-static void hand_on(const struct stage *stage, struct hop *hop, struct chain_buffer **buffers, const struct packet *packets,
+static void hand_on(struct stage *stage, struct hop *hop, struct chain_buffer **buffers, const struct packet *packets,
 		    uint32_t count)
 {
 	void *onward[BURST_MOST], *back[BURST_MOST];
@@ -104,6 +105,7 @@ static void hand_on(const struct stage *stage, struct hop *hop, struct chain_buf
 			buffer->queued_ticks = now;
 		onward[passed++] = buffer;
 	}
+	turn_add(&stage->turn, &stage->state->turns, now, count);
 	counter_add(&stage->state->refused, dropped);
 	put = chain_ring_put(hop->next, onward, passed);
 	if (!hop->last) {
@@ -202,8 +204,10 @@ static void serve(struct stage *stage)
 			if (hop_may_run(plan, stage->state->hops[h], stage->most_behind) &&
 			    work_and_sample(stage, stage->state->hops[h]))
 				idle = false;
-		if (idle)
+		if (idle) {
 			sleep_until_woken(stage);
+			turn_begin(&stage->turn, clock_ticks());
+		}
 	}
 }
 
@@ -273,6 +277,8 @@ _Noreturn void chain_stage_run(struct chain_memory *memory, unsigned number, con
 		take_over(&stage);
 	else
 		__atomic_store_n(&stage.state->ready, 1, __ATOMIC_RELEASE);
+	stage.turn.first = (uint64_t)(clock_hz() / TURN_FIRST_HZ);
+	turn_begin(&stage.turn, clock_ticks());
 	serve(&stage);
 	if (!memory->stop)
 		hand_over(stage.state);

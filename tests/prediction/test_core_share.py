@@ -3,7 +3,7 @@
 import pytest
 
 import slomo
-from slomo.compose.cores import CoreUser, core_shares, shared_core_mpps
+from slomo.compose.cores import CoreUser, core_shares, cut_turns, shared_core_mpps
 from slomo.errors import InvalidValueError, UnsupportedPredictionError
 
 MACHINE = "silver-4110"
@@ -60,3 +60,17 @@ def test_strict_refuses_on_a_shared_core_too(gap_library) -> None:
     options = {"machine": MACHINE, "model": "dobrescu", "shares_core_with": ["nat"], "strict": True}
     with pytest.raises(UnsupportedPredictionError):
         slomo.predict("lpm", ["snort"], gap_library, **options)
+
+
+def test_an_interval_knows_how_long_is_counted(library) -> None:
+    """A window cuts turns: the shorter it is, the wider the interval of what is counted; one NF alone has no turns."""
+    options = {"machine": MACHINE, "model": "slomo-xgb", "shares_core_with": ["nat"]}
+    endless, long, short = (
+        slomo.predict("nat", [], library, window_s=window_s, **options).interval for window_s in (None, 10.0, 0.1)
+    )
+
+    assert short[0] < long[0] <= endless[0]
+    assert short[1] > long[1] >= endless[1]
+    assert cut_turns(0.25, 4, 0.24) > cut_turns(0.25, 4, 2.4) > 0.0
+    with pytest.raises(InvalidValueError, match="a measurement of 0 s"):
+        cut_turns(0.5, 2, 0.0)

@@ -101,6 +101,43 @@ def _print(result: "HostChainResult") -> None:
     )
 
 
+@command.command("predict")
+@click.argument("document", metavar="CHAINS.yaml", type=click.Path())
+@click.option("--policy", metavar="NAME", default="cfs", show_default=True, help="cfs or nfvnice.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Measurements of each."
+)
+@click.option("--measure", is_flag=True, help="Run them together as well, and show what they served.")
+@json_option
+def predict(document: str, policy: str, rounds: int, measure: bool, as_json: bool) -> None:
+    """Predict functions that share a core of this machine, from each alone and beside a reporter.
+
+    Every chain has one stage, all on one core. Each function runs for two half seconds a round; how the scheduler takes
+    turns, rings that run empty and caches that are cold after a turn of the others are played from that.
+    """
+    from dataclasses import asdict
+
+    from slomo.workflow.chains.shared_core import forecast_core
+
+    stages = forecast_core(document, policy, rounds=rounds, measure=measure)
+    if as_json:
+        emit_json({"policy": policy, "stages": [asdict(stage) for stage in stages]})
+        return
+    emit_table(
+        ("stage", "predicted [Mpps]", "core share", "turns/s", *(("measured [Mpps]",) if measure else ())),
+        [
+            (
+                stage.name,
+                stage.predicted.mpps,
+                stage.predicted.share,
+                round(stage.predicted.turns_per_s),
+                *((stage.measured_mpps,) if measure else ()),
+            )
+            for stage in stages
+        ],
+    )
+
+
 @command.command("simulate")
 @click.argument("document", metavar="CHAINS.yaml", type=click.Path())
 @click.option("--policy", metavar="NAME", default="nfvnice", show_default=True, help="nfvnice, cfs, batch or rr.")

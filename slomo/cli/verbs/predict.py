@@ -67,6 +67,13 @@ if TYPE_CHECKING:
     "--offered", type=float, metavar="MPPS", help="What arrives at the target; latency is then predicted as well."
 )
 @click.option("--port-gbps", type=float, metavar="GBPS", help="Line rate of the one NIC port that all share.")
+@click.option(
+    "--window",
+    "window_s",
+    type=float,
+    metavar="S",
+    help="Length of the measurement that the interval is to hold for: arrivals vary, turns on a shared core are cut.",
+)
 @coverage_option
 @compat_option
 @click.option(
@@ -165,6 +172,7 @@ class PredictionAsked:
     traffic: tuple[str, ...]
     offered: float | None
     port_gbps: float | None
+    window_s: float | None
     method: Method
     compat: Compat | None
     nf_files: tuple[str, ...]
@@ -240,7 +248,7 @@ def _predicted(question: PredictionAsked) -> "Prediction":
         vector, traffic = _pairs("--vector", question.vector), _pairs("--traffic", question.traffic)
         return predict_vector(question.target, vector, library, traffic=traffic, **common)
     common |= {"shares_core_with": question.partners, "offered_mpps": question.offered}
-    common["port_gbps"] = question.port_gbps
+    common |= {"port_gbps": question.port_gbps, "window_s": question.window_s}
     return predict(question.target, question.beside, library, compat=question.compat, method=question.method, **common)
 
 

@@ -22,12 +22,15 @@ class StageLook(NamedTuple):
         Median cost of a packet over the last 100 ms [time-stamp cycles]; None without a sample.
     lost, served : int
         Packets since the start that found its ring full or its chain stopped, and that it worked on.
+    paid_cycles : float or None
+        Processor time over packets of the last 100 ms [time-stamp cycles]: cost with waking up and cold caches.
     """
 
     arrivals: float
     cost_cycles: float | None
     lost: int
     served: int
+    paid_cycles: float | None = None
 
 
 class ChainLook(NamedTuple):
@@ -54,6 +57,7 @@ class StageOutcome:
     voluntary_switches: int
     involuntary_switches: int
     cost_cycles: float
+    turns: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,8 @@ class HostChainResult:
         Outcomes.
     manager_share, control_share : float
         Processor time of the manager (traffic included) and of this process, of one core.
+    looks_per_s : float
+        How often the manager looked at the rings, and filled and emptied them.
     weight_writes : int
         How often a weight changed.
     notes : tuple of str
@@ -110,6 +116,7 @@ class HostChainResult:
     stages: tuple[StageOutcome, ...]
     chains: tuple[ChainOutcome, ...]
     manager_share: float
+    looks_per_s: float = 0.0
     control_share: float = 0.0
     weight_writes: int = 0
     notes: tuple[str, ...] = ()
@@ -149,10 +156,13 @@ def look_of(line: dict[str, Any], cores: tuple[int, ...] = ()) -> ChainLook:
 
     Examples
     --------
-    >>> look_of({"time_s": 0.01, "stages": [[5000, 550, 10, 40]], "stopped": [0]}).stages[0].cost_cycles
-    550
+    >>> look_of({"time_s": 0.01, "stages": [[5000, 550, 10, 40, 560.0]], "stopped": [0]}).stages[0].paid_cycles
+    560.0
     """
-    stages = tuple(StageLook(arrivals, cost or None, lost, served) for arrivals, cost, lost, served in line["stages"])
+    stages = tuple(
+        StageLook(arrivals, cost or None, lost, served, paid or None)
+        for arrivals, cost, lost, served, paid in line["stages"]
+    )
     return ChainLook(line["time_s"], stages, tuple(map(bool, line["stopped"])), cores)
 
 
@@ -172,6 +182,7 @@ def result_of(line: dict[str, Any]) -> HostChainResult:
         stages=tuple(_stage(item, seconds) for item in line["stages"]),
         chains=tuple(_chain(item, seconds) for item in line["chains"]),
         manager_share=float(line["manager_s"]) / seconds,
+        looks_per_s=line["looks"] / seconds,
     )
 
 
@@ -188,6 +199,7 @@ def _stage(item: dict[str, Any], seconds: float) -> StageOutcome:
         voluntary_switches=item["voluntary_switches"],
         involuntary_switches=item["involuntary_switches"],
         cost_cycles=float(item["cost_cycles"]),
+        turns=tuple((packets, us) for packets, us in item["turns_us"]),
     )
 
 

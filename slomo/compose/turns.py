@@ -1,0 +1,288 @@
+"""Turns on a core: what NFs that share it serve when each has a ring of packets and sleeps while that is empty.
+
+Shares of a core (`slomo.compose.cores`) describe NFs that never run out of packets. One that empties its ring within a
+turn is bound by what came meanwhile: a queue with vacations, whose vacations are the turns of the others, and theirs
+its own. So the scheduler's rules are played, event by event, a thousand turns to the second: Linux's since 6.6 (EEVDF,
+kernel/sched/fair.c; Stoica and Abdel-Wahab 1995). Whoever has had no more than its part (vruntime at or before the
+weighted mean) may run, the earliest deadline first; a turn ends with its slice, which is looked at by the tick or at a
+wake-up; a sleeper keeps what is owed to it, not what it owes, and preempts one that has had more than its part.
+
+After a turn of the others a cache is cold: packets cost more until it is filled again. What a turn of each evicts, and
+what that costs the next, is measured once (`slomo.workflow.chains.shared_core`).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slomo.errors import InvalidValueError
+
+#: Virtual times are sums of many: so much is no difference.
+_ROUNDING_US = 1e-6
+#: A clock that stands still ends nothing: so much passes at least, and so little is no packet.
+_STEP_US, _NO_PACKET = 1e-3, 1e-3
+
+
+@dataclass(frozen=True)
+class RingUser:
+    """An NF on a core that it shares, behind a ring.
+
+    Attributes
+    ----------
+    time_ns : float
+        Time per packet with warm caches [ns], above 0.
+    offered_mpps : float
+        What arrives [Mpps], 0 or more.
+    weight : float
+        Its weight on the core, above 0.
+    refill_us, refill_over_us : float
+        Extra time after its caches were evicted, and the time of its own over which that is spent [us].
+    evicts_over_us : float
+        Time of its own in which it evicts 63 % of what others had cached [us], above 0.
+
+    Raises
+    ------
+    InvalidValueError
+        For a value out of its range.
+    """
+
+    time_ns: float
+    offered_mpps: float
+    weight: float = 1.0
+    refill_us: float = 0.0
+    refill_over_us: float = 1.0
+    evicts_over_us: float = math.inf
+
+    def __post_init__(self) -> None:
+        above = (self.time_ns, self.weight, self.refill_over_us, self.evicts_over_us)
+        if not all(value > 0.0 for value in above) or self.offered_mpps < 0.0 or self.refill_us < 0.0:
+            raise InvalidValueError(
+                f"NF behind a ring: {self.time_ns:g} ns per packet, weight {self.weight:g}, "
+                f"{self.offered_mpps:g} Mpps, {self.refill_us:g} us cold, needed above 0, above 0, 0 or more, 0 or more"
+            )
+
+
+@dataclass(frozen=True)
+class TurnRules:
+    """Who fills the rings, and how the core is divided.
+
+    Attributes
+    ----------
+    ring : int
+        Packets that a ring holds.
+    pause_us, per_packet_us : float
+        The rings are filled each so many microseconds, and so many later per packet that was moved.
+    slice_us : float
+        After it a turn may end: 0.7 ms x (1 + log2 of the processors), `sysctl_sched_base_slice`.
+    tick_us : float
+        How often the kernel looks at the clock.
+    switch_us : float
+        What a switch costs by itself.
+    """
+
+    ring: int = 2047
+    pause_us: float = 60.0
+    per_packet_us: float = 0.06
+    slice_us: float = 1400.0
+    tick_us: float = 4000.0
+    switch_us: float = 2.0
+
+
+@dataclass(frozen=True)
+class RingOutcome:
+    """What an NF had of a shared core: rate [Mpps], share of the core, turns per second."""
+
+    mpps: float
+    share: float
+    turns_per_s: float
+
+
+@dataclass
+class _Runner:
+    """One NF as it is played; times [us], packets."""
+
+    user: RingUser
+    waiting: float = 0.0
+    virtual: float = 0.0
+    deadline: float = 0.0
+    owed: float = 0.0
+    queued: bool = False
+    leaving: bool = False
+    cold: float = 0.0
+    switching: float = 0.0
+    served: float = 0.0
+    time: float = 0.0
+    turns: int = 0
+
+    @property
+    def cost(self) -> float:
+        return self.user.time_ns / 1e3
+
+
+class _Core:
+    """A core, its NFs, and the clock."""
+
+    def __init__(self, users: Sequence[RingUser], rules: TurnRules) -> None:
+        self.rules, self.runners = rules, [_Runner(user) for user in users]
+        self.now = 0.0
+        self.next_tick, self.next_fill, self.last_fill = rules.tick_us, 0.0, 0.0
+        self.current: _Runner | None = None
+
+    def play(self, duration_us: float) -> None:
+        while self.now < duration_us:
+            until = min(self.now + max(self._left(), _STEP_US), self.next_tick, self.next_fill)
+            self._run(until - self.now)
+            self.now = until
+            if until == self.next_tick:
+                self._tick()
+            if until == self.next_fill:
+                self._fill()
+            if self.current is not None and self.current.waiting <= _NO_PACKET and self.current.switching <= 0.0:
+                self._sleep(self.current)
+
+    # time passes -----------------------------------------------------------------------------------------------------
+
+    def _left(self) -> float:
+        """Time until the ring of who runs is empty."""
+        one = self.current
+        if one is None:
+            return math.inf
+        work = one.waiting * one.cost
+        if one.cold <= 0.0:
+            return one.switching + work
+        return one.switching + work + one.cold * -math.expm1(-(work + one.cold) / one.user.refill_over_us)
+
+    def _run(self, span: float) -> None:
+        one = self.current
+        if one is None or span <= 0.0:
+            return
+        one.virtual += span / one.user.weight
+        one.time += span
+        for other in self.runners:
+            if other is not one:
+                other.cold += (other.user.refill_us - other.cold) * -math.expm1(-span / one.user.evicts_over_us)
+        work = span - min(span, one.switching)
+        one.switching -= span - work
+        spent = one.cold * -math.expm1(-work / one.user.refill_over_us)
+        done = min(one.waiting, max(work - spent, 0.0) / one.cost)
+        one.cold -= spent
+        one.waiting -= done
+        one.served += done
+
+    # the scheduler ---------------------------------------------------------------------------------------------------
+
+    def _mean(self) -> float:
+        weight = sum(r.user.weight for r in self.runners if r.queued)
+        return sum(r.user.weight * r.virtual for r in self.runners if r.queued) / weight if weight else 0.0
+
+    def _may_run(self, one: _Runner) -> bool:
+        return one.virtual <= self._mean() + _ROUNDING_US
+
+    def _earliest(self) -> _Runner | None:
+        queued = [r for r in self.runners if r.queued]
+        mean = self._mean() + _ROUNDING_US
+        return min((r for r in queued if r.virtual <= mean), key=lambda r: r.deadline, default=None)
+
+    def _choose(self) -> None:
+        """Give the core to whom it is due; who had gone to sleep owing time leaves the queue when its turn comes."""
+        while (one := self._earliest()) is not None and one.leaving:
+            one.queued = one.leaving = False
+            one.owed = 0.0
+        if one is not None and one is not self.current:
+            one.turns += 1
+            one.switching = self.rules.switch_us
+        self.current = one
+
+    def _slice_over(self, one: _Runner) -> bool:
+        if one.virtual < one.deadline:
+            return False
+        one.deadline = one.virtual + self.rules.slice_us / one.user.weight
+        return True
+
+    def _tick(self) -> None:
+        self.next_tick += self.rules.tick_us
+        if self.current is not None and self._slice_over(self.current):
+            self._choose()
+
+    def _sleep(self, one: _Runner) -> None:
+        self._slice_over(one)
+        if self._may_run(one):
+            one.owed = min(self._mean() - one.virtual, 2.0 * self.rules.slice_us / one.user.weight)
+            one.queued = False
+        else:
+            one.leaving = True
+        self.current = None
+        self._choose()
+
+    def _wake(self, one: _Runner) -> None:
+        if one.leaving:
+            one.leaving = False
+            one.virtual = max(one.virtual, self._mean())
+        else:
+            weight = sum(r.user.weight for r in self.runners if r.queued)
+            if weight:
+                one.virtual = self._mean() - one.owed * (weight + one.user.weight) / weight
+            one.deadline = one.virtual + self.rules.slice_us / one.user.weight
+            one.queued = True
+        runs = self.current
+        if runs is None:
+            return
+        if self._slice_over(runs) or (not self._may_run(runs) and self._earliest() is one):
+            self._choose()
+
+    # the rings -------------------------------------------------------------------------------------------------------
+
+    def _fill(self) -> None:
+        moved, since = 0.0, self.now - self.last_fill
+        for one in self.runners:
+            room = self.rules.ring - one.waiting
+            put = min(room, one.user.offered_mpps * since)
+            one.waiting += put
+            moved += put
+        self.last_fill, self.next_fill = self.now, self.now + self.rules.pause_us + self.rules.per_packet_us * moved
+        for one in self.runners:
+            if one.waiting > _NO_PACKET and one is not self.current and (not one.queued or one.leaving):
+                self._wake(one)
+        if self.current is None:
+            self._choose()
+
+
+def ring_turns(
+    users: Sequence[RingUser], rules: TurnRules | None = None, duration_ms: float = 600.0
+) -> tuple[RingOutcome, ...]:
+    """Return what each NF of a shared core serves, its share, and its turns.
+
+    Parameters
+    ----------
+    users : sequence of RingUser
+        Everybody on the core.
+    rules : TurnRules, optional
+        Source and scheduler.
+    duration_ms : float
+        How long is played [ms], above 0; the first sixth is left out.
+
+    Raises
+    ------
+    InvalidValueError
+        For a duration that is not above 0.
+
+    Examples
+    --------
+    A function of 1 us per packet beside one that empties its ring in a tenth of a millisecond:
+
+    >>> slow, quick = ring_turns([RingUser(1000.0, 14.88), RingUser(50.0, 14.88)])
+    >>> round(slow.share + quick.share, 2), quick.share < 0.5
+    (1.0, True)
+    """
+    if not duration_ms > 0.0:
+        raise InvalidValueError(f"a core played for {duration_ms:g} ms, needed above 0")
+    core = _Core(users, rules or TurnRules())
+    core.play(1e3 * duration_ms / 6.0)
+    before = [(r.served, r.time, r.turns) for r in core.runners]
+    begun = core.now
+    core.play(1e3 * duration_ms)
+    span = core.now - begun
+    return tuple(
+        RingOutcome((r.served - served) / span, (r.time - time) / span, 1e6 * (r.turns - turns) / span)
+        for r, (served, time, turns) in zip(core.runners, before, strict=True)
+    )

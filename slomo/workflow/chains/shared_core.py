@@ -1,0 +1,331 @@
+"""Network functions that share a core of this machine: each measured once, any mix of them predicted.
+
+Each is run alone, and beside a reporter that fills the private cache of its core: two short runs per function, from
+which `slomo.compose.turns` plays any mix of them under any load.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from slomo.compose.turns import RingOutcome, RingUser, TurnRules, ring_turns
+from slomo.errors import InvalidValueError, TestbedError, UnknownNameError
+from slomo.testbed.host.chains.cold_caches import Refill, evicts_over_us, refill_of
+from slomo.testbed.host.chains.looks import HostChainResult
+from slomo.testbed.host.chains.plan import ChainRunSettings, offered_mpps
+from slomo.testbed.host.machine.this_machine import cache_mib
+from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain, load_chains
+from slomo.vocabulary.workload import Workload
+from slomo.workflow.chain import run_chains_on_host
+
+if TYPE_CHECKING:
+    from slomo.vocabulary.service_chains import ChainSystem as System
+
+#: What saturates any function: 10 Gbit/s of 64 B.
+_SATURATING_MPPS = 14.88
+_L2, _L2_MIB, _REPORTER_READS = 2, 1.0, 100
+_WEIGHING_ROUNDS = 3
+#: kernel/sched/fair.c: the base slice, times 1 + log2 of at most eight processors.
+_BASE_SLICE_US, _MOST_PROCESSORS = 700.0, 8
+#: linux/time.h: CLOCK_MONOTONIC_COARSE, which moves with the tick.
+_COARSE_CLOCK = 6
+PREDICTED_POLICIES = ("cfs", "nfvnice")
+
+
+@dataclass(frozen=True)
+class FunctionReading:
+    """What one function was seen to do on a core: alone, and beside the reporter.
+
+    Attributes
+    ----------
+    time_ns : float
+        Time per packet alone, offered more than it can serve [ns].
+    refill : Refill
+        What cold caches cost it.
+    evicts_over_us : float
+        How fast it evicts others' lines [us].
+    """
+
+    time_ns: float
+    refill: Refill
+    evicts_over_us: float
+
+
+@dataclass(frozen=True)
+class CoreReadings:
+    """Readings of all functions of a core by stage, and who fills their rings."""
+
+    functions: Mapping[str, FunctionReading]
+    rules: TurnRules
+
+
+#: Runs a system under a policy on this machine.
+Runner = Callable[[ChainSystem, str], HostChainResult]
+
+
+def runner(seconds: float = 0.4, warm_up_ms: float = 150.0) -> Runner:
+    """Return what runs a system for a short time."""
+    settings = ChainRunSettings(seconds=seconds, warm_up_ms=warm_up_ms, flow_count=65536)
+    return lambda system, policy: run_chains_on_host(system, policy, settings=settings)
+
+
+def require_one_core(system: "System") -> int:
+    """Return the core that all stages share.
+
+    Raises
+    ------
+    InvalidValueError
+        For stages on several cores, or a chain of several stages: what they wait for is not played.
+    """
+    cores = sorted({stage.core for stage in system.stages})
+    longest = max(system.chains, key=lambda chain: len(chain.stages))
+    if len(cores) > 1 or len(longest.stages) > 1 or len(system.chains) != len(system.stages):
+        raise InvalidValueError(
+            f"stages on cores {', '.join(map(str, cores))}, chain '{longest.name}' of {len(longest.stages)} stages: "
+            "functions that share one core are predicted, each a chain of its own",
+            hint="slomo chain run measures chains of several stages, slomo chain simulate plays them",
+        )
+    return cores[0]
+
+
+def read_core(system: "System", run: Runner | None = None) -> CoreReadings:
+    """Measure each function of a core alone and beside the reporter.
+
+    Parameters
+    ----------
+    system : ChainSystem
+        Functions of one core, each a chain of its own.
+    run : callable, optional
+        Runs a system; short runs on this machine if left out.
+
+    Raises
+    ------
+    InvalidValueError
+        For what `require_one_core` refuses.
+    TestbedError
+        If a function does not start.
+    """
+    run = run or runner()
+    return readings_of(system, {what: run(alone, "cfs") for what, alone in reading_systems(system).items()})
+
+
+def reading_systems(system: "System") -> dict[str, ChainSystem]:
+    """Return what is to be run, in any order, to read a core: each function alone and beside the reporter, and that.
+
+    Raises
+    ------
+    InvalidValueError
+        For what `require_one_core` refuses.
+    """
+    reporter = _reporter(require_one_core(system))
+    like = replace(reporter, name="like")
+    return {
+        **{f"alone {stage.name}": _side_by_side(system, stage) for stage in system.stages},
+        **{f"beside {stage.name}": _side_by_side(system, stage, reporter) for stage in system.stages},
+        "like": _side_by_side(system, reporter, like),
+    }
+
+
+def readings_of(system: "System", results: Mapping[str, HostChainResult]) -> CoreReadings:
+    """Return the readings from the runs of `reading_systems`.
+
+    Raises
+    ------
+    TestbedError
+        Where a function served nothing.
+    """
+    like = results["like"]
+    full_us = sum(refill_of(stage).extra_us for stage in like.stages) / len(like.stages)
+    functions = {}
+    for name in (stage.name for stage in system.stages):
+        alone, beside = results[f"alone {name}"], results[f"beside {name}"]
+        one, reporter = beside.stages
+        if not alone.stages[0].served:
+            raise TestbedError(
+                f"stage '{name}' served no packet alone in {alone.seconds:g} s", hint="something else has its core"
+            )
+        functions[name] = FunctionReading(
+            1e9 * alone.stages[0].processor_share * alone.seconds / alone.stages[0].served,
+            refill_of(one),
+            evicts_over_us(one, reporter, full_us, beside.seconds),
+        )
+    alone_runs = [result for what, result in results.items() if not what.startswith("beside ")]
+    return CoreReadings(functions, rules_of(alone_runs, system.queue_capacity))
+
+
+def predict_core(system: "System", policy: str, readings: CoreReadings) -> tuple[RingOutcome, ...]:
+    """Predict what each function of a core serves, from readings of each.
+
+    Parameters
+    ----------
+    system : ChainSystem
+        Functions of one core, in any number and under any load.
+    policy : {'cfs', 'nfvnice'}
+        Equal shares (`shares:` of a stage where given), or by arrivals x cost x priority.
+    readings : CoreReadings
+        Of these functions at least.
+
+    Raises
+    ------
+    UnknownNameError
+        For a policy that is not predicted.
+    InvalidValueError
+        For what `require_one_core` refuses.
+    """
+    checked_policy(policy)
+    require_one_core(system)
+    offered = {chain.stages[0]: offered_mpps(chain, system) for chain in system.chains}
+    users = [_user(stage, offered[stage.name], readings) for stage in system.stages]
+    if policy == "cfs":
+        return ring_turns(users, readings.rules)
+    costs = [user.time_ns for user in users]
+    for _ in range(_WEIGHING_ROUNDS):
+        outcomes = ring_turns(_weighted(system, users, costs), readings.rules)
+        # what the controller sees: processor time over packets, waking up and cold caches included
+        costs = [1e3 * one.share / one.mpps if one.mpps else cost for one, cost in zip(outcomes, costs, strict=True)]
+    return outcomes
+
+
+@dataclass(frozen=True)
+class StageForecast:
+    """What a function of a shared core will serve, and what it served where that was measured [Mpps]."""
+
+    name: str
+    predicted: RingOutcome
+    measured_mpps: float | None = None
+
+
+def forecast_core(
+    system: "System | str", policy: str = "cfs", *, rounds: int = 3, measure: bool = False, run: Runner | None = None
+) -> tuple[StageForecast, ...]:
+    """Predict functions that share a core of this machine, each measured a few times alone and beside the reporter.
+
+    Parameters
+    ----------
+    system : ChainSystem or str
+        Functions of one core, each a chain of its own, or the document that says so.
+    policy : {'cfs', 'nfvnice'}
+        How the core is divided.
+    rounds : int
+        How often everything is measured, at least 1; medians are told.
+    measure : bool
+        Run them together as well, in turn with the rest.
+    run : callable, optional
+        Runs a system; short runs on this machine if left out.
+
+    Raises
+    ------
+    UnknownNameError
+        For a policy that is not predicted.
+    InvalidValueError
+        For chains of several stages or cores, or no round.
+    TestbedError
+        If a function does not start.
+    """
+    if rounds < 1:
+        raise InvalidValueError(f"{rounds} rounds, needed 1 or more")
+    checked_policy(policy)
+    system, run = load_chains(system) if isinstance(system, str) else system, run or runner()
+    require_one_core(system)
+    played, seen = [], []
+    for _ in range(rounds):
+        played.append(predict_core(system, policy, read_core(system, run)))
+        if measure:
+            by_stage = {chain.stages[0]: number for number, chain in enumerate(system.chains)}
+            result = run(system, policy)
+            seen.append([result.chains[by_stage[stage.name]].delivered_mpps for stage in system.stages])
+    return tuple(
+        StageForecast(stage.name, _median([one[number] for one in played]),
+                      median(one[number] for one in seen) if seen else None)
+        for number, stage in enumerate(system.stages)
+    )  # fmt: skip
+
+
+def _median(outcomes: Sequence[RingOutcome]) -> RingOutcome:
+    return RingOutcome(
+        median(one.mpps for one in outcomes),
+        median(one.share for one in outcomes),
+        median(one.turns_per_s for one in outcomes),
+    )
+
+
+def checked_policy(policy: str) -> str:
+    """Return the policy if it is predicted.
+
+    Raises
+    ------
+    UnknownNameError
+        If not.
+
+    Examples
+    --------
+    >>> checked_policy("cfs")
+    'cfs'
+    """
+    if policy not in PREDICTED_POLICIES:
+        raise UnknownNameError("policy that is predicted", policy, PREDICTED_POLICIES)
+    return policy
+
+
+def _weighted(system: "System", users: Sequence[RingUser], costs_ns: Sequence[float]) -> list[RingUser]:
+    loads = [
+        stage.priority * user.offered_mpps * cost
+        for stage, user, cost in zip(system.stages, users, costs_ns, strict=True)
+    ]
+    mean = sum(loads) / len(loads)
+    return [replace(user, weight=load / mean) for user, load in zip(users, loads, strict=True)]
+
+
+def _user(stage: ChainStage, offered: float, readings: CoreReadings) -> RingUser:
+    seen = readings.functions[stage.name]
+    return RingUser(
+        time_ns=seen.time_ns,
+        offered_mpps=offered,
+        weight=stage.shares / 1024.0,
+        refill_us=seen.refill.extra_us,
+        refill_over_us=seen.refill.over_us,
+        evicts_over_us=seen.evicts_over_us,
+    )
+
+
+def rules_of(runs: Sequence[HostChainResult], ring: int) -> TurnRules:
+    """Return how the rings were filled in some runs, and how this machine's scheduler takes turns.
+
+    The time between two looks of the manager grows with the packets that it moves: a line through the runs.
+    """
+    looks_us = np.array([1e6 / run.looks_per_s for run in runs])
+    moved = np.array([run.delivered_mpps for run in runs]) * looks_us
+    per_packet, pause = np.polyfit(moved, looks_us, 1) if np.ptp(moved) > 1.0 else (0.0, float(looks_us.mean()))
+    return TurnRules(
+        ring=ring - 1,
+        pause_us=max(float(pause), 1.0),
+        per_packet_us=max(float(per_packet), 0.0),
+        slice_us=_slice_us(),
+        tick_us=_tick_us(),
+    )
+
+
+def _slice_us() -> float:
+    return _BASE_SLICE_US * (1 + int(math.log2(min(os.cpu_count() or 1, _MOST_PROCESSORS))))
+
+
+def _tick_us() -> float:
+    return 1e6 * time.clock_getres(_COARSE_CLOCK)
+
+
+def _reporter(core: int) -> ChainStage:
+    private = cache_mib(_L2, core)
+    size = private[0] if private is not None else _L2_MIB
+    workload = Workload("synthetic", {"data_size_mib": size, "reads_per_packet": _REPORTER_READS})
+    return ChainStage("reporter", core, workload=workload)
+
+
+def _side_by_side(system: "System", *stages: ChainStage) -> ChainSystem:
+    chains = tuple(ServiceChain(stage.name, (stage.name,), mpps=_SATURATING_MPPS) for stage in stages)
+    return replace(system, stages=tuple(replace(stage, shares=1024) for stage in stages), chains=chains)
