@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slomo.errors import ConfigurationError, TestbedError
+from slomo.errors import ConfigurationError, MeasurementError, TestbedError
 from slomo.testbed.host.isolation.cat import Partition
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.testbed.host.traffic.base import TrafficStatistics
@@ -25,10 +25,10 @@ class _Generator:
 
     name = "made-up"
 
-    def __init__(self) -> None:
+    def __init__(self, step: int = 5000) -> None:
         self.sent: list[Traffic] = []
         self.sending = False
-        self._received = itertools.count(5000, 5000)
+        self._received = itertools.count(step, step)
 
     def available(self) -> tuple[bool, str]:
         return True, ""
@@ -94,6 +94,14 @@ def test_a_generator_sends_to_a_function_that_counts_itself(fake: Maker, bed: Be
     assert record.target.throughput_mpps == pytest.approx(5.0, rel=0.01)  # what the stand-in counts itself
     assert generator.sent
     assert not generator.sending
+
+
+def test_a_function_that_nobody_sends_to_is_told(fake: Maker, bed: Beds) -> None:
+    """A generator whose packets never arrive gives no throughput of 0."""
+    nf = fake("one", **{**FROM_GENERATOR, "steady": {"limit_s": 0.2, "stretch_s": 0.06}})
+
+    with pytest.raises(MeasurementError, match="served no packets in 4 windows"):
+        bed(nf, generator=_Generator(0)).run(Colocation("test-host", Workload("one")))
 
 
 @pytest.mark.parametrize("section", [FROM_GENERATOR, {"traffic": {"generator": True}}], ids=["read", "fed"])

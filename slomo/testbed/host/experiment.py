@@ -14,7 +14,7 @@ from slomo.records.rows import plan_of
 from slomo.records.run import Phase, TenantSample
 from slomo.records.schema import Plan
 from slomo.testbed.host.counters.base import CounterReader
-from slomo.testbed.host.interleaving import Paired, WindowTaker, alternate
+from slomo.testbed.host.interleaving import Paired, WindowTaker, alternate, require_served
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.pressure import NOTHING_CORE, ObservedPressure, as_core, observe_counters
 from slomo.testbed.host.probe.competitions import Probe
@@ -199,6 +199,7 @@ class Experiment:
         else:
             self._details["beside"] = seen.details
         rates = [window.rate_mpps for window in windows]
+        require_served(rates)
         summary = summarise(rates)
         self._bench.solo_mpps.setdefault(tenants[0].workload.key, []).append(summary.median)
         self._details["solo"] = {"mpps": rates, "dispersion": summary.dispersion, "rejected_windows": taker.rejected}

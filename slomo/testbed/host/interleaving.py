@@ -51,7 +51,8 @@ class Paired:
 
     @property
     def ratio(self) -> Summary:
-        """Median ratio with its dispersion."""
+        """Median ratio with its dispersion; raises where the target served nothing alone."""
+        require_served(self.solo_mpps)
         return summarise(self.ratios)
 
     @property
@@ -137,6 +138,25 @@ class WindowTaker:
             if window.cpu_share < self.settings.minimum_cpu_share
         }
         return not self.starved
+
+
+def require_served(solo_mpps: Sequence[float]) -> None:
+    """Raise where a target served nothing while it ran alone [Mpps].
+
+    Raises
+    ------
+    MeasurementError
+        With what may be in the way.
+
+    Examples
+    --------
+    >>> require_served([0.0, 0.2])
+    """
+    if not any(rate > 0.0 for rate in solo_mpps):
+        raise MeasurementError(
+            f"the target served no packets in {len(solo_mpps)} windows in which it ran alone",
+            hint="does anybody send to it? look at generator, link and addresses, or start its command by hand",
+        )
 
 
 def alternate(
