@@ -98,7 +98,7 @@ class RingOutcome:
 
 
 @dataclass
-class _Runner:
+class _RingServer:
     """One NF as it is played; times [us], packets."""
 
     user: RingUser
@@ -123,10 +123,10 @@ class _Core:
     """A core, its NFs, and the clock."""
 
     def __init__(self, users: Sequence[RingUser], rules: TurnRules) -> None:
-        self.rules, self.runners = rules, [_Runner(user) for user in users]
+        self.rules, self.runners = rules, [_RingServer(user) for user in users]
         self.now = 0.0
         self.next_tick, self.next_fill, self.last_fill = rules.tick_us, 0.0, 0.0
-        self.current: _Runner | None = None
+        self.current: _RingServer | None = None
 
     def play(self, duration_us: float) -> None:
         while self.now < duration_us:
@@ -175,10 +175,10 @@ class _Core:
         weight = sum(r.user.weight for r in self.runners if r.queued)
         return sum(r.user.weight * r.virtual for r in self.runners if r.queued) / weight if weight else 0.0
 
-    def _may_run(self, one: _Runner) -> bool:
+    def _may_run(self, one: _RingServer) -> bool:
         return one.virtual <= self._mean() + _ROUNDING_US
 
-    def _earliest(self) -> _Runner | None:
+    def _earliest(self) -> _RingServer | None:
         queued = [r for r in self.runners if r.queued]
         mean = self._mean() + _ROUNDING_US
         return min((r for r in queued if r.virtual <= mean), key=lambda r: r.deadline, default=None)
@@ -193,7 +193,7 @@ class _Core:
             one.switching = self.rules.switch_us
         self.current = one
 
-    def _slice_over(self, one: _Runner) -> bool:
+    def _slice_over(self, one: _RingServer) -> bool:
         if one.virtual < one.deadline:
             return False
         one.deadline = one.virtual + self.rules.slice_us / one.user.weight
@@ -204,7 +204,7 @@ class _Core:
         if self.current is not None and self._slice_over(self.current):
             self._choose()
 
-    def _sleep(self, one: _Runner) -> None:
+    def _sleep(self, one: _RingServer) -> None:
         self._slice_over(one)
         if self._may_run(one):
             one.owed = min(self._mean() - one.virtual, 2.0 * self.rules.slice_us / one.user.weight)
@@ -214,7 +214,7 @@ class _Core:
         self.current = None
         self._choose()
 
-    def _wake(self, one: _Runner) -> None:
+    def _wake(self, one: _RingServer) -> None:
         if one.leaving:
             one.leaving = False
             one.virtual = max(one.virtual, self._mean())
