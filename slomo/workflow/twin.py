@@ -1,18 +1,22 @@
 """A twin: a simulated network function fitted to a dozen measured runs, so that what-ifs need no machine.
 
-Simulation-based least squares over one structure's size, reads and parallelism (logarithms of them); the compute cycles
-follow from the solo speed. The machine is the dataset's, or the one that `slomo doctor --machine` wrote.
+Simulation-based least squares over the size, reads and parallelism of its data and the reads of some just beyond L2
+(logarithms of them); the compute cycles follow from the solo speed. What it keeps beside others tells how it suffers,
+its own counters, where the dataset has them, what it does to others. The machine is the dataset's, or the one that
+`slomo doctor --machine` wrote; its cache, bandwidth and latency can be fitted along.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.records.run import TenantSample
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
@@ -28,8 +32,14 @@ FEWEST_RUNS = 6
 DEFAULT_RUNS = 12
 #: Accesses per simulated run; a fit takes some hundred of them.
 _ACCESSES = 150_000
-_NAMES = ("size_mib", "reads", "mlp")
-_BOUNDS = np.log([[0.25, 0.5, 1.0], [128.0, 64.0, 10.0]])
+_NAMES = ("size_mib", "reads", "mlp", "near_reads")
+#: Of the machine, where it is fitted as well: how far what is stated may be off (standard deviation of a logarithm).
+#: What a virtual machine has of a cache changes most.
+_MACHINE_SPREAD = {"llc_mib": 0.5, "memory_peak_gb_s": 0.2, "dram_local_ns": 0.1}
+_BOUNDS = np.log([[0.25, 0.25, 1.0, 0.05], [128.0, 64.0, 10.0, 32.0]])
+_MOST_SPREADS = 3.0
+#: Beside the data that are fitted: some just beyond L2, of which only the reads are.
+_NEAR_OVER_L2 = 2.0
 #: Where the search begins, on every combination: size [MiB], reads per packet, loads in flight.
 _STARTS = ((1.0, 4.0, 12.0, 32.0), (2.0, 10.0), (1.0, 4.0))
 _STEP = 0.15  # of a logarithm: smaller ones drown in the simulator's own scatter
@@ -38,6 +48,9 @@ _FIRST_CYCLES = 300.0
 _Z90 = 1.645
 #: Shares of throughput are not known better than this.
 _LEAST_NOISE = 0.005
+#: Counters of the function itself that tell what it does to others; relative noise, and the share of L2's misses below
+#: which no amount of them matters.
+_OWN, _OWN_NOISE, _OWN_FLOOR = ("L2MISS", "L3MISS", "L3OCC"), 0.1, 0.05
 
 
 @dataclass(frozen=True)
@@ -47,7 +60,8 @@ class FittedParameter:
     Attributes
     ----------
     name : str
-        ``size_mib``, ``reads`` (per packet), ``mlp`` (loads in flight) or ``compute_cycles``.
+        ``size_mib``, ``reads`` (per packet), ``mlp`` (loads in flight), ``near_reads`` (of data just beyond L2), and
+        where the machine was fitted its ``llc_mib``, ``memory_peak_gb_s`` and ``dram_local_ns``.
     value, low, high : float
         Fitted, and where it may lie.
     """
@@ -72,17 +86,32 @@ class Twin:
         Measured runs it was fitted to.
     error_points : float
         Mean absolute error of the share of solo throughput on them [points].
+    lost_points : float
+        What the function lost in them on average [points]: below its noise they tell nothing.
+    noise_points : float
+        Noise of one run [points].
+    machine : Machine
+        What it was fitted on, with its own numbers fitted where that was asked for.
     """
 
     function: NetworkFunction
     parameters: tuple[FittedParameter, ...]
     runs: int
     error_points: float
+    lost_points: float
+    noise_points: float
+    machine: Machine
+
+    @property
+    def tells(self) -> bool:
+        """Whether the runs lost more than their noise: otherwise any function fits them."""
+        return self.lost_points > self.noise_points
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
         fitted = {item.name: {"value": item.value, "low": item.low, "high": item.high} for item in self.parameters}
-        stated = {"runs": self.runs, "error_points": self.error_points}
+        stated: dict[str, Any] = {"runs": self.runs, "error_points": self.error_points, "lost_points": self.lost_points}
+        stated |= {"noise_points": self.noise_points, "tells": self.tells, "machine": self.machine.to_dict()}
         return {"function": self.function.to_dict(), "parameters": fitted, **stated}
 
 
@@ -96,11 +125,14 @@ class _Measured:
     competitions: Sequence[tuple[Workload, ...]]
     shares: Floats
     noise: Floats
+    own: Mapping[str, Floats]
+    fits_machine: bool
 
 
 def fit_twin(
-    dataset: "ProfileDataset", nf: str, *, machine: str | Machine | None = None, runs: int = DEFAULT_RUNS
-) -> Twin:
+    dataset: "ProfileDataset", nf: str, *, machine: str | Machine | None = None, runs: int = DEFAULT_RUNS,
+    fit_machine: bool = False,
+) -> Twin:  # fmt: skip
     """Fit a simulated network function to the runs of a dataset.
 
     Parameters
@@ -113,6 +145,8 @@ def fit_twin(
         Name, YAML file, or the machine itself; the dataset's own by default.
     runs : int
         Runs beside the synthetic competitor to fit to, spread evenly over their slowdowns.
+    fit_machine : bool
+        Whether the machine's cache, memory bandwidth and latency are fitted as well, near what is stated of them.
 
     Raises
     ------
@@ -125,30 +159,47 @@ def fit_twin(
     """
     from scipy.optimize import least_squares  # heavy, and only needed here
 
-    measured = _measured(dataset, nf, machine, runs)
+    measured = _measured(dataset, nf, machine, runs, fit_machine)
+
+    @functools.cache
+    def remembered(values: tuple[float, ...]) -> Floats:
+        return _residuals(np.array(values), measured)
 
     def residuals(logarithms: Floats) -> Floats:
-        return _residuals(np.exp(logarithms), measured)
+        return remembered(tuple(np.exp(logarithms)))
 
-    start = min(_starts(), key=lambda point: float(np.square(_residuals(point, _few(measured))).sum()))
-    low, high = _BOUNDS
-    inside = np.clip(np.log(start), low + 1e-3, high - 1e-3)
+    bounds = _bounds(measured)
+    start = min(_starts(measured), key=lambda point: float(np.square(_residuals(point, _few(measured))).sum()))
     fitted = least_squares(
-        residuals, inside, bounds=(low, high), diff_step=_STEP, loss="soft_l1", max_nfev=_EVALUATIONS,
-        x_scale=1.0,
+        residuals, np.clip(np.log(start), bounds[0] + 1e-3, bounds[1] - 1e-3), bounds=(bounds[0], bounds[1]),
+        jac=lambda point: _slopes(residuals, point, bounds[1]), loss="soft_l1", max_nfev=_EVALUATIONS,
     )  # fmt: skip
-    values = np.exp(fitted.x)
-    errors = np.abs(_residuals(values, measured) * measured.noise)
-    function = _function(values, _cycles(values, measured), measured, nf)
-    spread = _spread(fitted.jac, fitted.fun)
+    return _twin(np.exp(fitted.x), _spread(fitted.jac, fitted.fun), measured, nf)
+
+
+def _twin(values: Floats, spread: Floats, measured: _Measured, nf: str) -> Twin:
+    there = _on(values, measured)
+    errors = np.abs(_residuals(values, measured)[: len(measured.shares)] * measured.noise)
+    stated = {name: getattr(measured.machine, name) for name in _MACHINE_SPREAD} if measured.fits_machine else {}
+    units = dict.fromkeys(_NAMES, 1.0) | stated
     parameters = tuple(
-        FittedParameter(name, float(value), float(value * math.exp(-s)), float(value * math.exp(s)))
-        for name, value, s in zip(_NAMES, values, _Z90 * spread, strict=True)
+        FittedParameter(name, value * unit, value * unit * math.exp(-s), value * unit * math.exp(s))
+        for (name, unit), value, s in zip(units.items(), map(float, values), _Z90 * spread, strict=True)
     )
-    return Twin(function, parameters, len(measured.shares), float(100.0 * errors.mean()))
+    return Twin(
+        _function(values, _cycles(values, there), there, nf),
+        parameters,
+        runs=len(measured.shares),
+        error_points=float(100.0 * errors.mean()),
+        lost_points=float(100.0 * (1.0 - measured.shares).mean()),
+        noise_points=float(100.0 * measured.noise.mean()),
+        machine=there.machine,
+    )
 
 
-def _measured(dataset: "ProfileDataset", nf: str, machine: str | Machine | None, runs: int) -> _Measured:
+def _measured(
+    dataset: "ProfileDataset", nf: str, machine: str | Machine | None, runs: int, fits_machine: bool
+) -> _Measured:
     if runs < FEWEST_RUNS:
         raise InvalidValueError(f"a twin is fitted to {runs} runs, needed {FEWEST_RUNS} or more")
     rows = dataset.select(target=nf)
@@ -173,7 +224,20 @@ def _measured(dataset: "ProfileDataset", nf: str, machine: str | Machine | None,
         competitions=[pressed.competitors(int(row)) for row in picked],
         shares=shares[picked],
         noise=np.maximum(np.median(noise), _LEAST_NOISE) * np.ones(len(picked)),
+        own=_own(rows.select(target=target, plan="solo"), pressed, picked),
+        fits_machine=fits_machine,
     )
+
+
+def _own(solo: "ProfileDataset", pressed: "ProfileDataset", picked: Floats) -> dict[str, Floats]:
+    """Return the function's own counters, solo first, then in the runs picked; those that are missing are left out."""
+    values: dict[str, Floats] = {}
+    for name in _OWN:
+        alone, beside = (part.frame[f"own.{name}"].to_numpy(dtype=float) for part in (solo, pressed))
+        told = np.append(np.median(alone) if len(alone) else np.nan, beside[picked])
+        if np.isfinite(told).all() and told.max() > 0.0:
+            values[name] = told
+    return values
 
 
 def _machine(dataset: "ProfileDataset", name: str, given: str | Machine | None) -> Machine:
@@ -185,48 +249,89 @@ def _machine(dataset: "ProfileDataset", name: str, given: str | Machine | None) 
 
 def _few(measured: _Measured) -> _Measured:
     """Return every third run: enough to tell good starts from bad ones."""
-    return _Measured(
-        measured.machine, measured.workload, measured.solo_mpps, measured.competitions[::3], measured.shares[::3],
-        measured.noise[::3],
-    )  # fmt: skip
+    own = {name: np.append(values[:1], values[1::3]) for name, values in measured.own.items()}
+    return replace(
+        measured,
+        competitions=measured.competitions[::3],
+        shares=measured.shares[::3],
+        noise=measured.noise[::3],
+        own=own,
+    )
 
 
-def _starts() -> list[Floats]:
+def _starts(measured: _Measured) -> list[Floats]:
     sizes, reads, parallel = _STARTS
-    return [np.array([size, read, mlp]) for size in sizes for read in reads for mlp in parallel]
+    stated = np.ones(len(_MACHINE_SPREAD) if measured.fits_machine else 0)
+    return [np.array([size, read, mlp, 1.0, *stated]) for size in sizes for read in reads for mlp in parallel]
+
+
+def _bounds(measured: _Measured) -> Floats:
+    if not measured.fits_machine:
+        return _BOUNDS
+    most = _MOST_SPREADS * np.array(list(_MACHINE_SPREAD.values()))
+    return np.concatenate([_BOUNDS, [-most, most]], axis=1)
+
+
+def _on(values: Floats, measured: _Measured) -> _Measured:
+    """Return what was measured, on the machine whose numbers are fitted as well."""
+    if not measured.fits_machine:
+        return measured
+    factors = zip(_MACHINE_SPREAD, map(float, values[len(_NAMES) :]), strict=True)
+    numbers = {name: round(getattr(measured.machine, name) * factor, 4) for name, factor in factors}
+    return replace(measured, machine=replace(measured.machine, **numbers))
 
 
 def _residuals(values: Floats, measured: _Measured) -> Floats:
-    """Return simulated less measured shares, in units of their noise."""
-    function = _function(values, _cycles(values, measured), measured, measured.workload.nf)
-    run = _runner(function, measured)
-    solo = run(())
-    shares = np.array([run(competitors) for competitors in measured.competitions]) / solo
-    answer: Floats = (shares - measured.shares) / measured.noise
+    """Return by how much shares, own counters and the machine (from what is stated) are off, in units of noise."""
+    there = _on(values, measured)
+    run = _runner(_function(values, _cycles(values, there), there, measured.workload.nf), there)
+    seen = [run(competitors) for competitors in ((), *measured.competitions)]
+    shares = np.array([sample.throughput_mpps for sample in seen[1:]]) / seen[0].throughput_mpps
+    parts = [(shares - measured.shares) / measured.noise]
+    for name, told in measured.own.items():
+        floor = _OWN_FLOOR * told.max()
+        simulated = np.array([sample.vector[name] for sample in seen])
+        parts.append(np.log((simulated + floor) / (told + floor)) / _OWN_NOISE)
+    if measured.fits_machine:
+        parts.append(np.log(values[len(_NAMES) :]) / np.array(list(_MACHINE_SPREAD.values())))
+    answer: Floats = np.concatenate(parts)
     return answer
+
+
+def _slopes(residuals: Callable[[Floats], Floats], point: Floats, highest: Floats) -> Floats:
+    """Return the Jacobian by steps of a stated size: scipy's are relative to a logarithm, which may be 0."""
+    steps = np.where(point + _STEP < highest, _STEP, -_STEP)
+    here = residuals(point)
+    columns = [
+        (residuals(point + step * axis) - here) / step for step, axis in zip(steps, np.eye(len(point)), strict=True)
+    ]
+    return np.stack(columns, axis=1)
 
 
 def _cycles(values: Floats, measured: _Measured) -> float:
     """Return the compute cycles with which the twin alone is as fast as the function; at least one."""
     function = _function(values, _FIRST_CYCLES, measured, measured.workload.nf)
-    missing_us = 1.0 / measured.solo_mpps - 1.0 / _runner(function, measured)(())
+    missing_us = 1.0 / measured.solo_mpps - 1.0 / _runner(function, measured)(()).throughput_mpps
     return max(1.0, _FIRST_CYCLES + missing_us * 1e3 * measured.machine.frequency_ghz)
 
 
-def _runner(function: NetworkFunction, measured: _Measured) -> Callable[[tuple[Workload, ...]], float]:
+def _runner(function: NetworkFunction, measured: _Measured) -> Callable[[tuple[Workload, ...]], TenantSample]:
     testbed = SimulatedTestbed(measured.machine, [function], accesses=_ACCESSES)
     twin = Workload(function.name, {}, measured.workload.traffic)
 
-    def run(competitors: tuple[Workload, ...]) -> float:
-        colocation = Colocation(measured.machine.name, twin, competitors)
-        return testbed.run(colocation, seed=1).target.throughput_mpps
+    def run(competitors: tuple[Workload, ...]) -> TenantSample:
+        return testbed.run(Colocation(measured.machine.name, twin, competitors), seed=1).target
 
     return run
 
 
 def _function(values: Floats, cycles: float, measured: _Measured, nf: str) -> NetworkFunction:
-    size, reads, mlp = (round(float(value), 4) for value in values)
-    structure = {"name": "data", "size_mib": size, "reads": reads, "mlp": mlp}
+    size, reads, mlp, near_reads = (round(float(value), 4) for value in values[: len(_NAMES)])
+    near_mib = round(_NEAR_OVER_L2 * measured.machine.l2_kib / 1024.0, 4)
+    structures = [
+        {"name": "data", "size_mib": size, "reads": reads, "mlp": mlp},
+        {"name": "near", "size_mib": near_mib, "reads": near_reads, "mlp": mlp},
+    ]
     return NetworkFunction(
         name=f"{nf.partition('(')[0].partition('@')[0]}-twin",
         description=f"twin of {measured.workload.nf}, fitted to {len(measured.shares)} measured runs",
@@ -236,7 +341,7 @@ def _function(values: Floats, cycles: float, measured: _Measured, nf: str) -> Ne
             "instructions": round(2.0 * cycles, 2),
             "packet": {"touch": "header", "written_lines": 1, "mlp": 6},
             "packet_buffers": 1024,
-            "structures": [structure],
+            "structures": structures,
         },
     )
 

@@ -51,22 +51,31 @@ def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
 @click.option("--nf", required=True, metavar="NAME", help="Network function of the dataset: name or workload key.")
 @click.option("--machine", metavar="NAME|FILE", help="Machine to simulate; the dataset's own if not given.")
 @click.option("--runs", type=int, default=12, show_default=True, help="Runs to fit to, spread over their slowdowns.")
+@click.option("--fit-machine", metavar="FILE", help="Fit cache, bandwidth and latency as well; write the machine here.")
 @click.option("--out", metavar="FILE", help="Where to write the twin; NAME-twin.yaml if not given.")
 @json_option
-def fit_network_function(dataset: str, nf: str, machine: str | None, runs: int, out: str | None, as_json: bool) -> None:
+def fit_network_function(
+    dataset: str, nf: str, machine: str | None, runs: int, fit_machine: str | None, out: str | None, as_json: bool
+) -> None:
     """Fit a simulated twin to measured runs of DATASET, and write it as a network function of its own.
 
     The file serves wherever one's own network functions do: simulated profiles, `place --check`, what-ifs.
     """
     from slomo.records.catalog import find_dataset
+    from slomo.testbed.host.doctor.machine_file import write_machine
     from slomo.vocabulary.documents import to_yaml
     from slomo.workflow.twin import fit_twin
 
-    twin = fit_twin(find_dataset(dataset), nf, machine=machine, runs=runs)
+    twin = fit_twin(find_dataset(dataset), nf, machine=machine, runs=runs, fit_machine=fit_machine is not None)
     place = Path(out or f"{twin.function.name}.yaml")
     place.write_text(
         to_yaml(twin.function.to_dict(), f"fitted by `slomo nf fit {dataset} --nf {nf}`"), encoding="utf-8"
     )
+    if fit_machine is not None:
+        write_machine(Path(fit_machine), twin.machine, {item.name: "fitted" for item in twin.parameters})
+    if not twin.tells:
+        lost, noise = f"{twin.lost_points:.1f} points lost on average", f"noise {twin.noise_points:.1f}"
+        note(f"{lost}, {noise}: nothing to tell, any function fits such runs")
     if as_json:
         emit_json({"file": str(place), **twin.to_dict()})
         return

@@ -59,6 +59,7 @@ class PcmTool(ProgramReader):
     name = "pcm"
     options: tuple[str, ...] = ("-f",)
     header_lines, fewest_samples = 2, 3
+    trial_lines = 1  # of a trial that read something
 
     def __init__(self, command: str | None = None, interval_s: float = 0.25) -> None:
         super().__init__(command or self.name)
@@ -129,7 +130,7 @@ class PcmTool(ProgramReader):
         try:
             finished = run_tool([*self._words(folder / "trial.csv"), "-i=1"], _TRIAL_LIMIT_S)
             file = folder / "trial.csv"
-            if finished.code != 0 or not file.exists() or file.stat().st_size == 0:
+            if finished.code != 0 or lines_in(file) < self.trial_lines:
                 return False, reason(finished)
         except TestbedError as problem:
             return False, problem.message
