@@ -90,8 +90,8 @@ def _starts(chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], 
     names, free = [item.request.id for item in chains], [node.cores for node in nodes]
     fastest = filled(by_rate(chains, interval), nodes, whole=True)
     even = {item.request.id: most_free(len(item.request.chain), free) for item in by_rate(chains, interval)}
-    known = [before] if before is not None and all(name in before for name in names) else []
-    return [tuple(seats[name] for name in names) for seats in (*known, fastest, even)]
+    standing = [before] if before is not None and all(name in before for name in names) else []
+    return [tuple(seats[name] for name in names) for seats in (*standing, fastest, even)]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +22,6 @@ from slomo.testbed.host.machine.this_machine import cache_mib
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain, load_chains
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.chain import run_chains_on_host
-
-if TYPE_CHECKING:
-    from slomo.vocabulary.service_chains import ChainSystem as System
 
 #: What saturates any function: 10 Gbit/s of 64 B.
 _SATURATING_MPPS = 14.88
@@ -75,7 +71,7 @@ def runner(seconds: float = 0.4, warm_up_ms: float = 150.0) -> Runner:
     return lambda system, policy: run_chains_on_host(system, policy, settings=settings)
 
 
-def require_one_core(system: "System") -> int:
+def require_one_core(system: ChainSystem) -> int:
     """Return the core that all stages share.
 
     Raises
@@ -94,7 +90,7 @@ def require_one_core(system: "System") -> int:
     return cores[0]
 
 
-def read_core(system: "System", run: Runner | None = None) -> CoreReadings:
+def read_core(system: ChainSystem, run: Runner | None = None) -> CoreReadings:
     """Measure each function of a core alone and beside the reporter.
 
     Parameters
@@ -115,7 +111,7 @@ def read_core(system: "System", run: Runner | None = None) -> CoreReadings:
     return readings_of(system, {what: run(alone, "cfs") for what, alone in reading_systems(system).items()})
 
 
-def reading_systems(system: "System") -> dict[str, ChainSystem]:
+def reading_systems(system: ChainSystem) -> dict[str, ChainSystem]:
     """Return what is to be run, in any order, to read a core: each function alone and beside the reporter, and that.
 
     Raises
@@ -132,7 +128,7 @@ def reading_systems(system: "System") -> dict[str, ChainSystem]:
     }
 
 
-def readings_of(system: "System", results: Mapping[str, HostChainResult]) -> CoreReadings:
+def readings_of(system: ChainSystem, results: Mapping[str, HostChainResult]) -> CoreReadings:
     """Return the readings from the runs of `reading_systems`.
 
     Raises
@@ -159,7 +155,7 @@ def readings_of(system: "System", results: Mapping[str, HostChainResult]) -> Cor
     return CoreReadings(functions, rules_of(alone_runs, system.queue_capacity))
 
 
-def predict_core(system: "System", policy: str, readings: CoreReadings) -> tuple[RingOutcome, ...]:
+def predict_core(system: ChainSystem, policy: str, readings: CoreReadings) -> tuple[RingOutcome, ...]:
     """Predict what each function of a core serves, from readings of each.
 
     Parameters
@@ -202,7 +198,7 @@ class StageForecast:
 
 
 def forecast_core(
-    system: "System | str", policy: str = "cfs", *, rounds: int = 3, measure: bool = False, run: Runner | None = None
+    system: ChainSystem | str, policy: str = "cfs", *, rounds: int = 3, measure: bool = False, run: Runner | None = None
 ) -> tuple[StageForecast, ...]:
     """Predict functions that share a core of this machine, each measured a few times alone and beside the reporter.
 
@@ -273,7 +269,7 @@ def checked_policy(policy: str) -> str:
     return policy
 
 
-def _weighted(system: "System", users: Sequence[RingUser], costs_ns: Sequence[float]) -> list[RingUser]:
+def _weighted(system: ChainSystem, users: Sequence[RingUser], costs_ns: Sequence[float]) -> list[RingUser]:
     loads = [
         stage.priority * user.offered_mpps * cost
         for stage, user, cost in zip(system.stages, users, costs_ns, strict=True)
@@ -326,6 +322,6 @@ def _reporter(core: int) -> ChainStage:
     return ChainStage("reporter", core, workload=workload)
 
 
-def _side_by_side(system: "System", *stages: ChainStage) -> ChainSystem:
+def _side_by_side(system: ChainSystem, *stages: ChainStage) -> ChainSystem:
     chains = tuple(ServiceChain(stage.name, (stage.name,), mpps=_SATURATING_MPPS) for stage in stages)
     return replace(system, stages=tuple(replace(stage, shares=1024) for stage in stages), chains=chains)
