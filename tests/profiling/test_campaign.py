@@ -326,6 +326,16 @@ def test_dry_run_counts_without_running(tmp_path):
     assert after.to_dict()["targets"] == {"lpm@64B,100000f": 6}
 
 
+def test_dry_run_lets_a_testbed_measure_nothing():
+    """A testbed that must calibrate before it can say what it is, is not asked: there is nothing to compare with."""
+
+    class Calibrating(ToyTestbed):
+        def environment(self):
+            raise AssertionError("it would run for a minute")
+
+    assert describe_campaign(toy_plan(), Calibrating()).pending == 4
+
+
 def test_dry_run_finds_impossible_plans():
     """What the testbed cannot run is said before anything runs."""
     plan = ExperimentPlan("big", (Colocation("e5-2620v4", Workload("lpm"), (Workload("stats"),) * 9),))

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from slomo.profiling.campaign.run import campaign_environment, worker_count
+from slomo.profiling.campaign.run import campaign_environment, check_plan, worker_count
 from slomo.profiling.campaign.schedule import Schedule
 from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.plan import ExperimentPlan
@@ -88,8 +88,11 @@ def describe_campaign(
       4 runs, 0 finished, 4 left, 2 at a time
       about 1 min
     """
-    with CampaignStore(store if store is not None and Path(store).exists() else None) as opened:
-        opened.bind(plan, campaign_environment(plan, testbed))
+    check_plan(plan, testbed)
+    exists = store is not None and Path(store).exists()
+    with CampaignStore(store if exists else None) as opened:
+        if exists:  # only then: a testbed may have to calibrate before it can say what it is
+            opened.bind(plan, campaign_environment(plan, testbed))
         schedule = Schedule(plan, opened.records())
         finished = len(opened)
         failures = tuple(f"{run}: {kind}: {message}" for run, kind, message in opened.failures())

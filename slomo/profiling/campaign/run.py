@@ -126,6 +126,20 @@ def worker_count(testbed: Testbed, jobs: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def check_plan(plan: ExperimentPlan, testbed: Testbed) -> None:
+    """Let a testbed that can tell beforehand (``check(colocation)``) say whether it can run a plan.
+
+    Raises
+    ------
+    UsageError
+        If it cannot.
+    """
+    check = getattr(testbed, "check", None)
+    if check is not None:
+        for colocation in plan.colocations:
+            check(colocation)
+
+
 def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, Any]:
     """Return what must be equal for the plan's runs to be one dataset: the testbed's environment and the seed.
 
@@ -134,12 +148,9 @@ def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, An
     Raises
     ------
     UsageError
-        If the testbed can tell beforehand (``check(colocation)``) that it cannot run the plan.
+        If the testbed can tell beforehand that it cannot run the plan.
     """
-    check = getattr(testbed, "check", None)
-    if check is not None:
-        for colocation in plan.colocations:
-            check(colocation)
+    check_plan(plan, testbed)
     stated = {**testbed.environment(), "seed": plan.seed}
     functions = stated.get("network_functions", {})
     used = {workload.nf for colocation in plan.colocations for workload in colocation.tenants}
