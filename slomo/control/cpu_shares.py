@@ -1,8 +1,8 @@
 """NFVnice's controller of CPU shares: what NFs of shared cores are given, from what is seen of them.
 
 NFVnice (SIGCOMM'17): an NF's share of its core is proportional to arrival rate x cost per packet, times its priority.
-The cost is the median of a window of samples, arrivals count what was dropped, too. Pure: observations in, weights out;
-the simulator and the processes of a real machine are told the same way.
+The cost is the median of a window of what is observed (single packets in the simulator, processor time over packets on
+a real machine), arrivals count what was dropped, too. Pure: observations in, weights out.
 """
 
 from collections import defaultdict

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from slomo.errors import InvalidValueError
 from slomo.placement.problem.chain import RatedChain
 from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.packet_buffers import LINE_B
 
-LINE_B = 64
 #: Length of an interval of placement, NUMASFP's [s].
 INTERVAL_S = 10.0
 #: A chain, the nodes of its stages before and after -> share of an interval's service that moving costs it, 0 to 1.
