@@ -96,14 +96,3 @@ def parse_quantity(text: str | float, unit: str) -> float:
     if match is None or not math.isfinite(float(match[1])):
         raise InvalidValueError(f"'{text}' is not a quantity in {unit}", hint=f"write for instance '12 {unit}'")
     return convert(float(match[1]), match[2] or unit, unit)
-
-
-def format_quantity(value: float, unit: str, digits: int = 3) -> str:
-    """Print a number with its unit, at most `digits` significant digits.
-
-    Examples
-    --------
-    >>> format_quantity(5.4752, "Mpps")
-    '5.48 Mpps'
-    """
-    return f"{value:.{digits}g} {unit}"

@@ -64,8 +64,6 @@ class ConformalCalibration:
     >>> low, high = calibration.interval_mpps(np.array([9.0]), 10.0, coverage=0.9)
     >>> low.round(3).tolist(), high.round(3).tolist()
     ([7.896], [10.104])
-    >>> calibration.lower_bound_mpps(np.array([9.0]), 10.0, confidence=0.95).round(3).tolist()
-    [7.896]
     """
 
     scores: Floats
@@ -111,28 +109,6 @@ class ConformalCalibration:
         low, high = self.bounds(coverage)
         below, above = self._away(predicted_mpps, solo_mpps, low[kind], high[kind])
         return ends_mpps(predicted_mpps, solo_mpps, (below, above))
-
-    def lower_bound_mpps(
-        self,
-        predicted_mpps: Floats,
-        solo_mpps: float | Floats,
-        confidence: float,
-        kind: NDArray[np.int64] | int = UNKNOWN,
-    ) -> Floats:
-        """Return what each NF serves at the least with probability `confidence` [Mpps], for promises; at least 0.
-
-        Parameters are those of :meth:`interval_mpps`. The lower end of an interval of coverage c is the bound of
-        confidence (1 + c) / 2.
-
-        Raises
-        ------
-        InvalidValueError
-            For a confidence outside 0 to 1.
-        """
-        _check(confidence, "confidence")
-        low = self.centre + self.spread * _below(self, 1.0 - confidence)
-        (below,) = self._away(predicted_mpps, solo_mpps, low[kind])
-        return ends_mpps(predicted_mpps, solo_mpps, (below, np.inf))[0]
 
     def _away(self, predicted_mpps: Floats, solo_mpps: float | Floats, *scores: Floats) -> tuple[Floats, ...]:
         """Return the errors that scores stand for, as shares of solo throughput."""
@@ -193,32 +169,6 @@ class ConformalCalibration:
         4
         """
         return max(math.ceil(coverage / (1.0 - coverage) - 1e-9) - self.count, 0)
-
-    def quantiles_mpps(self, predicted_mpps: float, solo_mpps: float, levels: Floats, kind: int = UNKNOWN) -> Floats:
-        """Return quantiles of the throughput that one prediction stands for [Mpps], to compose with other errors.
-
-        Parameters
-        ----------
-        predicted_mpps, solo_mpps : float
-            Prediction and solo throughput.
-        levels : ndarray, shape (n,)
-            Levels, each above 0 and below 1; beyond what the scores tell, the outermost score.
-        kind : int
-            Kind of neighbourhood.
-
-        Examples
-        --------
-        >>> calibration = ConformalCalibration(np.array([-1.0, 0.0, 1.0]), "mixes")
-        >>> calibration.quantiles_mpps(9.0, 10.0, np.array([0.5])).tolist()
-        [9.0]
-        """
-        if not self.count:
-            return predicted_mpps + (2.0 * np.asarray(levels) - 1.0) * solo_mpps
-        places = (np.arange(self.count) + 1.0) / (self.count + 1.0)
-        score = self.centre[kind] + self.spread[kind] * np.interp(levels, places, self.scores)
-        (away,) = self._away(np.array([predicted_mpps]), solo_mpps, score)
-        answer: Floats = np.maximum(predicted_mpps + solo_mpps * away, 0.0)
-        return answer
 
     def standardised(
         self,

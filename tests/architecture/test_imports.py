@@ -1,6 +1,9 @@
 """What import-linter cannot see: nobody goes through their own room's front."""
 
 import ast
+import subprocess
+import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -59,3 +62,22 @@ def test_nothing_is_pickled_or_evaluated(path: Path) -> None:
 def test_no_file_is_a_drawer() -> None:
     """No file is named after nothing in particular."""
     assert not [path for path in MODULES if path.stem in {"utils", "helpers", "common", "misc"}]
+
+
+def test_no_class_name_occurs_twice() -> None:
+    """A class is found by its name: no two of the package share one."""
+    homes = defaultdict(list)
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(path.relative_to(PACKAGE).as_posix())
+
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
+def test_importing_slomo_imports_nothing_else() -> None:
+    """`import slomo` loads no file of the package but its front door."""
+    program = "import sys, slomo; print(*sorted(name for name in sys.modules if name.startswith('slomo.')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == []

@@ -19,7 +19,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "msgspec": ("service/",),
     "filelock": ("files/lock.py",),
     "numba": ("simulator/", "models/functions/compilation.py"),
-    "optuna": ("profiling/adaptive/ask_tell.py",),
     "pandas": ("records/", "evaluation/", "profiling/plans/latency_plans.py"),
     "pyarrow": ("records/",),
     "pytest": ("testing/",),
@@ -56,9 +55,7 @@ DEFERRED = {
     "simulator/sharing/engine.py": "the kernel is compiled when it is first run",
 }
 #: Packages that take long to load, or are extras, and may be imported where they are used.
-LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "rich", "pyarrow", "numba", "jsonschema", "optuna", "pandas"} | {
-    "filelock"
-}
+LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "rich", "pyarrow", "numba", "jsonschema", "pandas"} | {"filelock"}
 
 #: Files that read YAML: rooms that answer questions load them only where a description is needed.
 DESCRIPTIONS = {"slomo.vocabulary.machine", "slomo.vocabulary.network_function"}

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slomo.control.back_pressure import BackPressure, PressureSettings, QueueObservation, press_back
 from slomo.control.cpu_shares import (
     CostWindow,
     NFObservation,
@@ -78,61 +77,3 @@ def test_shares_a_cgroup_does_not_take_are_refused(shares: float) -> None:
     """The limits of the kernel are named before anything is written."""
     with pytest.raises(InvalidValueError, match="a cgroup takes 2 to 262144"):
         checked_shares("nat", shares)
-
-
-CHAINS = {"cheap": ("nf1", "nf2", "nf4"), "costly": ("nf1", "nf3", "nf4")}
-
-
-def queues(**lengths: int) -> dict[str, QueueObservation]:
-    return {name: QueueObservation(lengths.get(name, 0), 100, 500.0) for name in ("nf1", "nf2", "nf3", "nf4")}
-
-
-def test_pressure_is_per_chain() -> None:
-    """Only the chain through the overloaded NF is dropped at its entry; the NF both share goes on."""
-    marks, _ = press_back(CHAINS, queues(nf3=90), BackPressure(), PressureSettings())
-
-    assert marks.dropping == {"costly"}
-    assert marks.yielding == frozenset()
-
-
-def test_upstream_of_a_shared_bottleneck_steps_aside() -> None:
-    """Where every chain through an NF ends in the overloaded one, its work would only wait."""
-    marks, _ = press_back(CHAINS, queues(nf4=90), BackPressure(), PressureSettings())
-
-    assert marks.dropping == {"cheap", "costly"}
-    assert marks.yielding == {"nf1", "nf2", "nf3"}
-
-
-def test_pressure_has_two_marks() -> None:
-    """Above the high mark it begins, between the marks it goes on, below the low mark it ends."""
-    settings = PressureSettings()
-    state = BackPressure()
-    seen = []
-    for length in (70, 81, 70, 60, 59, 70):
-        _, state = press_back(CHAINS, queues(nf3=length), state, settings)
-        seen.append("nf3" in state.overloaded)
-
-    assert seen == [False, True, True, True, False, False]
-
-
-def test_a_long_queue_that_moves_fast_is_no_overload() -> None:
-    """Above the high mark but waiting less than the threshold presses nobody back."""
-    fast = queues() | {"nf3": QueueObservation(95, 100, 50.0)}
-
-    assert press_back(CHAINS, fast, BackPressure(), PressureSettings())[0].dropping == frozenset()
-
-
-def test_the_first_nf_of_a_chain_needs_no_pressure() -> None:
-    """What waits for the first NF has cost nothing; its own queue drops it."""
-    assert press_back(CHAINS, queues(nf1=99), BackPressure(), PressureSettings())[0].dropping == frozenset()
-
-
-def test_marks_follow_the_smoothed_queue() -> None:
-    """One long moment marks nobody; a queue that stays long gets packets marked."""
-    settings = PressureSettings()
-    marks, state = press_back(CHAINS, queues(nf2=78), BackPressure(), settings)
-    assert marks.marking == frozenset()
-    for _ in range(40):
-        marks, state = press_back(CHAINS, queues(nf2=78), state, settings)
-
-    assert marks.marking == {"nf2"}

@@ -26,16 +26,16 @@ from slomo.profiling.campaign.store import CampaignStore, stored_records
 from slomo.profiling.plans.basic import mixes_plan
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.testbed.simulated import SimulatedTestbed
-from slomo.testbed.wrappers import FailingTestbed, NoisyTestbed
 from slomo.testing.builders import TOY_MACHINE, ToyTestbed, toy_plan
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Workload
+from tests.faulty_testbeds import FailingTestbed, NoisyTestbed
 
 #: A campaign in a process of its own, as a user would start it; the same command every time.
 PROGRAM = """
 import sys
 from slomo.profiling.campaign.run import run_campaign
-from slomo.testbed.wrappers import NoisyTestbed
+from tests.faulty_testbeds import NoisyTestbed
 from slomo.testing.builders import ToyTestbed, toy_plan
 
 store, out, delay = sys.argv[1], sys.argv[2], float(sys.argv[3])

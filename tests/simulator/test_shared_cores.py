@@ -1,9 +1,7 @@
 """Cores that NFs share, and chains of NFs: what the simulation must obey."""
 
-import numpy as np
 import pytest
 
-from slomo.control.back_pressure import BackPressure, PressureSettings, QueueObservation, press_back
 from slomo.errors import InvalidValueError, UnknownNameError, UnsupportedPredictionError
 from slomo.simulator.compilation import kernel
 from slomo.simulator.engine import Tenant, simulate
@@ -206,38 +204,42 @@ def test_writes_are_never_faster_than_the_device() -> None:
     assert play(text).chains["x"].throughput_mpps == pytest.approx(100 / 64, rel=0.03)
 
 
-def test_the_manager_presses_back_by_the_controllers_rules() -> None:
-    """Call by call, for rings of random lengths, the simulated manager marks what the pure controller does."""
-    text = """
-    queue: {capacity: 64}
-    stages: {n1: {cycles: 9, core: 0}, n2: {cycles: 9, core: 0}, n3: {cycles: 9, core: 1}, n4: {cycles: 9, core: 1}}
-    chains: {cheap: {stages: [n1, n2, n4], mpps: 1}, costly: {stages: [n1, n3, n4], mpps: 1}}
-    """
-    system, manager, settings = parse_chains(text), Manager(pressure=True), PressureSettings()
+QUEUES = """
+queue: {capacity: 128}
+stages: {n1: {cycles: 9, core: 0}, n2: {cycles: 9, core: 0}, n3: {cycles: 9, core: 1}, n4: {cycles: 9, core: 1}}
+chains: {cheap: {stages: [n1, n2, n4], mpps: 1}, costly: {stages: [n1, n3, n4], mpps: 1}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lengths", "waiting_us", "dropping", "yielding"),
+    [
+        ({"n3": (115,)}, 500.0, {"costly"}, set()),  # only the chain through the overloaded function is stopped
+        ({"n4": (115,)}, 500.0, {"cheap", "costly"}, {"n1", "n2", "n3"}),  # all work upstream would only wait
+        ({"n3": (120,)}, 50.0, set(), set()),  # a long queue that moves fast
+        ({"n1": (127,)}, 500.0, set(), set()),  # packets that wait for the first function have cost nothing
+        ({"n3": (90,)}, 500.0, set(), set()),  # below the high mark pressure does not begin
+        ({"n3": (104, 77)}, 500.0, {"costly"}, set()),  # between the marks it goes on
+        ({"n3": (104, 75)}, 500.0, set(), set()),  # below the low mark it ends
+    ],
+)
+def test_the_manager_presses_back(
+    lengths: dict[str, tuple[int, ...]], waiting_us: float, dropping: set[str], yielding: set[str]
+) -> None:
+    """The manager drops at the entry of chains through an overloaded ring, and stops who works for nothing."""
+    system = parse_chains(QUEUES)
     work = Program(9.0, 9.0, 64, 1, 1, 1.0, 32, 1, None, None, ())
     seats = [StageSeat(work, stage.core) for stage in system.stages]
-    _, sharing = build_shared(MACHINE, system, seats, Scheduler(), manager, seed=0)
-    rng, before = np.random.default_rng(3), BackPressure()
-    seen = set()
-    for _ in range(200):
-        now = float(sharing.settings[h.E_NEXT_SCAN])
-        sharing.stages[:, h.Q_TAIL] = sharing.stages[:, h.Q_HEAD] + rng.integers(0, 65, 4)
-        sharing.packet_times[:, 1] = now - 1e3 * rng.choice([50.0, 500.0])
-        waiting_us = (now - float(sharing.packet_times[0, 1])) / 1e3
-        queues = {
-            stage.name: QueueObservation(int(row[h.Q_TAIL] - row[h.Q_HEAD]), 64, waiting_us)
-            for stage, row in zip(system.stages, sharing.stages, strict=True)
-        }
-        marks, before = press_back(system.paths, queues, before, settings)
-        scan_once(sharing)
-        for row, chain in zip(sharing.chains, system.chains, strict=True):
-            assert bool(row[h.J_DROPPING]) == (chain.name in marks.dropping)
+    _, sharing = build_shared(MACHINE, system, seats, Scheduler(), Manager(pressure=True), seed=0)
+    for look in range(len(next(iter(lengths.values())))):
+        sharing.packet_times[:, 1] = float(sharing.settings[h.E_NEXT_SCAN]) - 1e3 * waiting_us
         for row, stage in zip(sharing.stages, system.stages, strict=True):
-            assert bool(row[h.Q_YIELD]) == (stage.name in marks.yielding)
-            assert bool(row[h.Q_MARK]) == (stage.name in marks.marking)
-        seen.add((marks.dropping, marks.yielding))
+            row[h.Q_TAIL] = row[h.Q_HEAD] + lengths.get(stage.name, (0,) * (look + 1))[look]
+        scan_once(sharing)
 
-    assert len(seen) >= 4
+    rows = zip(sharing.chains, system.chains, strict=True)
+    assert {chain.name for row, chain in rows if row[h.J_DROPPING]} == dropping
+    assert {stage.name for row, stage in zip(sharing.stages, system.stages, strict=True) if row[h.Q_YIELD]} == yielding
 
 
 @pytest.mark.parametrize(

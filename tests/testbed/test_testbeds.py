@@ -11,12 +11,12 @@ from slomo.records.dataset import ProfileDataset
 from slomo.testbed.registry import make_testbed
 from slomo.testbed.replay import ReplayTestbed
 from slomo.testbed.simulated import SimulatedTestbed
-from slomo.testbed.wrappers import FailingTestbed, NoisyTestbed
 from slomo.testing.builders import TOY_MACHINE, ToyTestbed, toy_plan
 from slomo.testing.testbed_contract import TestbedContract
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.network_function import NetworkFunction, load_network_function
 from slomo.vocabulary.workload import Traffic, Workload
+from tests.faulty_testbeds import FailingTestbed, NoisyTestbed
 
 MACHINE = "e5-2620v4"
 QUICK = {"accesses": 40_000}

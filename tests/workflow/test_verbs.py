@@ -9,11 +9,11 @@ from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
-from slomo.testbed.wrappers import FailingTestbed
 from slomo.workflow.campaign import PlanSettings, settings_of
 from slomo.workflow.drift import check_drift
 from slomo.workflow.place import check_model, compare, make_judge, place
 from slomo.workflow.profile import plan_experiments, profile
+from tests.faulty_testbeds import FailingTestbed
 
 MACHINE = "e5-2620v4"
 REQUESTS = [slomo.Request("edge", "lpm"), slomo.Request("watch", ["nat", "ids"])]

@@ -41,12 +41,6 @@ class Choice:
         self.coordinates = coordinates(self.points)
         self._start = int(np.random.default_rng(seed).integers(len(self.points)))
 
-    def add(self, point: Pressure) -> int:
-        """Take one setting more into the pool; return its number."""
-        self.points = (*self.points, point)
-        self.coordinates = np.vstack([self.coordinates, coordinates([point])])
-        return len(self.points) - 1
-
     def filling(self, count: int, taken: Sequence[int], worth: Floats | float = 1.0) -> list[int]:
         """Return up to `count` settings that lie farthest from those taken and from each other, times their worth."""
         chosen: list[int] = []

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.models.base import Floats
-from slomo.profiling.adaptive.ask_tell import AskTell
 from slomo.profiling.adaptive.choice import Choice
 from slomo.profiling.adaptive.contradictions import RESOURCES, contradictions
 from slomo.profiling.adaptive.noise import Noise, estimate_noise
@@ -41,8 +40,6 @@ WIDTH_PER_ERROR = 2.5
 #: Where noise is all that is left, held-out error comes this close to it.
 FLOOR_REACHED = 1.1
 _FEWEST_JUDGED = 12
-#: Proposals in a row that were measured before, after which whoever proposes is believed to have no more.
-_STALE = 50
 
 
 @dataclass
@@ -61,8 +58,6 @@ class AdaptiveDesign:
         Expected time of a co-location [s]; of two settings that teach the same the cheaper is asked for.
     pool : Design, optional
         Settings to choose from; those of the grid by default, whose pressure spans what network functions make.
-    proposals : AskTell, optional
-        Proposes the settings after the opening instead, for instance a sampler of Optuna.
 
     Examples
     --------
@@ -81,7 +76,6 @@ class AdaptiveDesign:
     settings: AdaptiveSettings = field(default_factory=AdaptiveSettings)
     cost_s: Callable[[Colocation], float] | None = None
     pool: Design = ()
-    proposals: AskTell | None = None
 
     def __post_init__(self) -> None:
         self._choice = Choice(self.pool or grid(instances=self.settings.instances), self.settings.seed)
@@ -91,7 +85,6 @@ class AdaptiveDesign:
         self._point_of = {self._place(point).key: number for number, point in enumerate(self._choice.points)}
         self._assessed: tuple[int, Assessment | None] = (-1, None)
         self._exhausted = False
-        self._foretold: set[int] = set()
 
     @property
     def colocations(self) -> tuple[Colocation, ...]:
@@ -191,9 +184,6 @@ class AdaptiveDesign:
         chosen = [self._again(key) for key in once[:count]]
         measured_points, shares = self._shares()
         committee = fit_committee(self._choice.coordinates[measured_points], shares, seed=self.settings.seed)
-        if self.proposals is not None:
-            self._tell_surprises(measured_points, shares)
-            return chosen + self._proposed(count - len(chosen))
         spread = committee.spread(self._choice.coordinates)
         doubt = {key: share for key, share in self._noise().doubt(self._throughputs()).items() if key not in once}
         taken = list(measured_points)
@@ -217,35 +207,6 @@ class AdaptiveDesign:
         if filling:
             return next(iter(self._choice.filling(1, taken, worth)), None)
         return self._choice.most_valuable(spread * worth, taken)
-
-    def _proposed(self, count: int) -> list[PlannedRun]:
-        """Return runs of settings that are proposed and were not measured, up to `count`."""
-        assert self.proposals is not None
-        chosen: list[PlannedRun] = []
-        for _ in range(_STALE * count):
-            point = self.proposals.ask()
-            place = self._place(point)
-            run = self._run(place, 0)
-            if run not in self._asked and run not in chosen:
-                if place.key not in self._point_of:
-                    self._point_of[place.key] = self._choice.add(point)
-                chosen.append(run)
-            if len(chosen) == count:
-                break
-        return chosen
-
-    def _tell_surprises(self, measured_points: NDArray[np.int64], shares: Floats) -> None:
-        """Tell whoever proposes how far each of the last proposals was from what a committee without them foretold."""
-        assert self.proposals is not None
-        new = np.array([number not in self._foretold for number in measured_points])
-        if self._foretold and new.any():
-            committee = fit_committee(
-                self._choice.coordinates[measured_points[~new]], shares[~new], seed=self.settings.seed
-            )
-            surprise = np.abs(committee.mean(self._choice.coordinates[measured_points[new]]) - shares[new])
-            for number, far in zip(measured_points[new].tolist(), surprise.tolist(), strict=True):
-                self.proposals.tell(self._choice.points[number], far)
-        self._foretold |= set(measured_points.tolist())
 
     def _again(self, key: str) -> PlannedRun:
         place = next(run.colocation for run in self._asked if run.colocation.key == key)

@@ -1,7 +1,7 @@
 """The manager's look at the rings: which stages are overloaded, whom that stops, and where packets are marked.
 
-NFVnice (SIGCOMM'17), section 3.3. The rules are those of `slomo.control.back_pressure`, which a test compares call by
-call; here they are played by the manager's thread every few microseconds, as it does beside real NFs.
+NFVnice (SIGCOMM'17), section 3.3. The manager's thread plays these rules every few microseconds, as it
+does beside real NFs (`synthetic_nf/src/`).
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
