@@ -1,8 +1,8 @@
-"""What would help: the smallest change of a socket's settings that keeps all promises.
+"""What would help: the settings of a socket that keep all promises and leave best effort the most.
 
 Candidates grow from one lever on one tenant (throttle who was promised nothing, give who suffers ways of its own, bring
-its memory home, raise its weight) to ways for everybody who was promised something; of those that suffice the one that
-changes fewest tenants wins, then the one that leaves the most throughput.
+its memory home, raise its weight) to ways for everybody who was promised something. Promises come first, then what is
+left to tenants without one, then few changes.
 """
 
 import itertools
@@ -15,14 +15,14 @@ from slomo.control.situation import Outlook, Setting, Situation, foresee, forese
 THROTTLES = (70.0, 50.0, 30.0, 20.0, 10.0)
 #: CPU weights that are tried for who suffers on a shared core, over what it has.
 WEIGHTS = (1.5, 2.0, 4.0, 8.0)
-#: A gain of room that is not worth a change.
+#: A gain of room that is not worth a change; best effort's welfare is compared in steps of it.
 HARDLY = 0.005
 #: Tenants without a promise that are throttled alone, and portions of the ways that are tried for who suffers.
 HEAVIEST, PORTIONS = 3, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 def advise(situation: Situation, margin: float = 0.02, limit: int = 400) -> Outlook | None:
-    """Return the smallest change after which every promise holds; None where none was found.
+    """Return the settings under which every promise holds and best effort has most; None where none was found.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def advise(situation: Situation, margin: float = 0.02, limit: int = 400) -> Outl
         return now
     tried = list(itertools.islice(candidates(situation, now), limit))
     kept = [outlook for outlook in foresee_many(situation, tried, margin) if outlook.kept]
-    return smallest(situation, kept) if kept else None
+    return preferred(situation, kept) if kept else None
 
 
 def best_effort(
@@ -62,33 +62,30 @@ def best_effort(
     tried = foresee_many(situation, list(itertools.islice(fresh, limit)), margin)
     enough = [outlook for outlook in tried if outlook.kept]
     if enough:
-        return smallest(situation, enough)
+        return preferred(situation, enough)
     best = min((now, *tried), key=lambda outlook: (len(outlook.broken), -outlook.spare))
     gained = best.spare - now.spare
     return best if len(best.broken) < len(now.broken) or gained > HARDLY else now
 
 
-def smallest(situation: Situation, enough: Iterable[Outlook]) -> Outlook:
-    """Return the one that changes fewest tenants, and of those the one that leaves the most throughput."""
-    return min(enough, key=lambda outlook: (_changed(situation, outlook), -welfare(situation, outlook)))
+def preferred(situation: Situation, enough: Iterable[Outlook]) -> Outlook:
+    """Return the one that leaves best effort most; of those that leave as much, the one that changes fewest tenants."""
 
+    def rank(outlook: Outlook) -> tuple[float, int, float]:
+        changed = sum(outlook.settings[name] != setting for name, setting in situation.settings.items())
+        left = welfare(situation, outlook)
+        return -round(left / HARDLY), changed, -left
 
-def _changed(situation: Situation, outlook: Outlook) -> int:
-    return sum(outlook.settings[name] != setting for name, setting in situation.settings.items())
+    return min(enough, key=rank)
 
 
 def welfare(situation: Situation, outlook: Outlook) -> float:
-    """Return the mean share of its solo throughput (or load) that a tenant has."""
+    """Return the mean share of its solo throughput (or load) that a tenant without a promise has; 1 without any."""
     shares = [
-        min(
-            1.0,
-            mpps
-            / min(
-                situation.responses[name].solo_mpps,
-                situation.offered_mpps.get(name, float("inf")),
-            ),
-        )
+        min(1.0, mpps / possible)
         for name, mpps in outlook.throughput_mpps.items()
+        if name not in situation.promised_mpps
+        and (possible := min(situation.responses[name].solo_mpps, situation.offered_mpps.get(name, float("inf")))) > 0.0
     ]
     return sum(shares) / len(shares) if shares else 1.0
 
