@@ -27,7 +27,7 @@ from slomo.control.situation import Setting, Situation
 from slomo.control.throttle import ThrottleController
 from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
-from slomo.testbed.host.cores import available_cores
+from slomo.host.cores import available_cores
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
 from slomo.testbed.simulated import SimulatedTestbed

@@ -21,10 +21,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from slomo.compose.resources import core_share_ns
+from slomo.host.marker import new_mark
+from slomo.host.process import ManagedProcess
 from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.chains.looks import HostChainResult
-from slomo.testbed.host.processes.marker import new_mark
-from slomo.testbed.host.processes.process import ManagedProcess
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
 from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.chains.shared_core import CoreReadings, predict_core, reading_systems, readings_of, runner

@@ -15,7 +15,7 @@ from typing import Any
 from slomo.enforce.change import Change
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import StoreError
-from slomo.testbed.host.build import cache_directory
+from slomo.host.places import cache_directory
 
 SCHEMA_VERSION = 1
 _LARGEST_B = 64 << 20

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
-from slomo.testbed.host.cores import available_cores
+from slomo.host.cores import available_cores
 
 LOOP = """
 machine: e5-2620v4

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slomo.host.resctrl_tree import ResctrlTree
+from slomo.host.tool import Finished
 from slomo.testbed.host.counters import pcm, perf, pqos, resctrl
 from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.counters.combined import CombinedReader
@@ -15,8 +17,6 @@ from slomo.testbed.host.counters.perf import PerfReader
 from slomo.testbed.host.counters.pqos import PqosReader
 from slomo.testbed.host.counters.program import ProgramReader
 from slomo.testbed.host.counters.resctrl import ResctrlReader
-from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree
-from slomo.testbed.host.processes.tool import Finished
 from slomo.testbed.simulated import SimulatedTestbed
 from tests.counter_noise.bed import Clock, CountedBed, CountingFiles
 from tests.counter_noise.told import Truth, pcm_csv, perf_lines, pqos_lines

@@ -13,7 +13,7 @@ from slomo.enforce.executor import apply, diff, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.enforce.receipt import Receipt, all_receipts, open_receipts
 from slomo.errors import InvalidValueError, StoreError, TestbedError
-from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree
+from slomo.host.resctrl_tree import ResctrlTree
 from tests.enforce.apply_and_die import main, plan
 from tests.fake_resctrl.files import ModelFiles, everything, fake_tree
 from tests.fake_resctrl.model import Flavour

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree
+from slomo.host.resctrl_tree import ResctrlTree
 from tests.fake_resctrl.model import Flavour, ResctrlModel
 
 

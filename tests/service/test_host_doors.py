@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 from slomo.control.pools.configuration import read_rmd_toml
 from slomo.control.pools.manager import PoolManager
 from slomo.enforce.backends.resctrl import ResctrlBackend
+from slomo.host.resctrl_tree import ResctrlTree
 from slomo.service.host.room import HostRoom
-from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree
 from tests.fake_resctrl.files import everything, fake_tree
 from tests.fake_resctrl.model import Flavour
 from tests.service.conftest import Started

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from slomo.testbed.host.orphans import marked_processes, run_directories
+from slomo.host.marker import boot_identity
+from slomo.host.orphans import marked_processes, run_directories
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.reporters import candidates
-from slomo.testbed.host.processes.marker import boot_identity
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.vocabulary.knobs import knobs

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
+from slomo.host.marker import RunMark, new_mark
 from slomo.testbed.host.chains.looks import parse_line, result_of
 from slomo.testbed.host.chains.plan import ChainRunSettings, render_plan
 from slomo.testbed.host.chains.processor_groups import (
@@ -17,7 +18,6 @@ from slomo.testbed.host.chains.processor_groups import (
 )
 from slomo.testbed.host.chains.run import scheduler_notes
 from slomo.testbed.host.chains.stage_flags import stage_flags
-from slomo.testbed.host.processes.marker import RunMark, new_mark
 from slomo.vocabulary.service_chains import ChainStage, ServiceChain, parse_chains
 from slomo.vocabulary.workload import Workload
 

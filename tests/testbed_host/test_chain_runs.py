@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from slomo.errors import InvalidValueError, TestbedError, UnknownNameError, UsageError
+from slomo.host.orphans import marked_processes
 from slomo.testbed.host.chains.plan import ChainRunSettings
 from slomo.testbed.host.chains.processor_groups import ProcessorTree, processor_tree
-from slomo.testbed.host.orphans import marked_processes
 from slomo.vocabulary.service_chains import ChainSystem, parse_chains
 from slomo.workflow.chain import run_chains_on_host
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
-from slomo.testbed.host.cores import assign_cores, parse_cpu_list
+from slomo.host.cores import assign_cores, parse_cpu_list
 from slomo.testbed.host.counters.registry import choose_reader
 from slomo.testbed.host.nf.command import Surroundings, command_words
 from slomo.testbed.host.nf.definition import host_definition, parse_host, runnable_names

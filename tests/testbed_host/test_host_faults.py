@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from slomo.errors import ConfigurationError, MeasurementError, SlomoError, TestbedError
-from slomo.testbed.host import orphans
-from slomo.testbed.host.processes.lock import HostLock
-from slomo.testbed.host.processes.marker import VARIABLE, RunMark, boot_identity, new_mark
-from slomo.testbed.host.processes.process import ManagedProcess
+from slomo.host import orphans
+from slomo.host.locks import MachineLock
+from slomo.host.marker import VARIABLE, RunMark, boot_identity, new_mark
+from slomo.host.process import ManagedProcess
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.vocabulary.colocation import Colocation
@@ -126,7 +126,7 @@ def test_one_campaign_per_host(fake: Maker, bed: Beds) -> None:
     """A second testbed is refused while the first holds the host, and served once it is closed."""
     first, second = bed(fake("one"), reporters=()), bed(fake("one"), reporters=())
     first.run(SOLO)
-    with pytest.raises(TestbedError, match=f"in use by another campaign \\(process {os.getpid()}\\)"):
+    with pytest.raises(TestbedError, match=f"this host is in use by another \\(process {os.getpid()}\\)"):
         second.run(SOLO)
     first.close()
     second.run(SOLO)
@@ -134,13 +134,14 @@ def test_one_campaign_per_host(fake: Maker, bed: Beds) -> None:
 
 def test_the_lock_leaves_no_file(tmp_path: Path) -> None:
     """A lock released is gone; one that cannot be made is explained."""
-    lock = HostLock(tmp_path / "lock")
+    lock = MachineLock("this host", tmp_path / "lock")
     lock.acquire()
     assert lock.held
     lock.release()
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
     with pytest.raises(TestbedError, match="cannot be opened"):
-        HostLock(tmp_path / "nowhere" / "lock").acquire()
+        MachineLock("this host", tmp_path / "file" / "lock").acquire()
 
 
 _VICTIM = """

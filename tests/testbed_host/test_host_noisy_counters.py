@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slomo.host.cores import available_cores
 from slomo.records.proved_zeros import ZERO_THROUGHOUT, with_proved_zeros
-from slomo.testbed.host.cores import available_cores
 from slomo.testbed.host.counters.pcm import PcmReader
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.vocabulary.colocation import Colocation

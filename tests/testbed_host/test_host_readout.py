@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slomo.errors import MeasurementError, TestbedError
+from slomo.host.marker import new_mark
+from slomo.host.process import ManagedProcess
 from slomo.testbed.host import telemetry
 from slomo.testbed.host.nf.control_socket import ControlSocket
 from slomo.testbed.host.nf.definition import Steadiness, parse_host
 from slomo.testbed.host.nf.readings import FunctionReadings
 from slomo.testbed.host.nf.readout import Readout
-from slomo.testbed.host.processes.marker import new_mark
-from slomo.testbed.host.processes.process import ManagedProcess
 from slomo.testbed.host.steady import summarise, wait_steady
 from slomo.testbed.host.telemetry import TelemetrySocket
 

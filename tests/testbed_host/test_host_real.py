@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from slomo.errors import TestbedError
+from slomo.host.cores import available_cores
 from slomo.testbed.host import build
-from slomo.testbed.host.cores import available_cores
 from slomo.testbed.host.nf.definition import host_definition, runnable_names
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.reporters import candidates

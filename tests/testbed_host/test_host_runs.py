@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from slomo.errors import InvalidValueError, TestbedError, UnknownNameError, UnstableMeasurementError
+from slomo.host.cores import available_cores
 from slomo.records.measurement import summarise
 from slomo.records.run import RunRecord
 from slomo.testbed import base
-from slomo.testbed.host.cores import available_cores
 from slomo.testbed.host.counters.base import CounterSample
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.testbed import HostTestbed

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from slomo.errors import TestbedError
+from slomo.host.tool import RunningTool
 from slomo.testbed.host.build import slomo_nf_binary
-from slomo.testbed.host.processes.tool import RunningTool
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.testbed.host.traffic.pktgen import PktgenGenerator
 from slomo.vocabulary.colocation import Colocation

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from slomo.errors import SlomoError, TestbedError
+from slomo.host.tool import run_tool
 from slomo.testbed.host.host_file import load_host
-from slomo.testbed.host.processes.tool import run_tool
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.testbed.host.traffic.place import Place
 from slomo.testbed.host.traffic.testpmd import TestpmdGenerator

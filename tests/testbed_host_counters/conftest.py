@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from slomo.testbed.host.cores import parse_cpu_list
-from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree, parse_schemata
-from slomo.testbed.host.orphans import marked_processes, run_directories
-from slomo.testbed.host.processes.marker import boot_identity
+from slomo.host.cores import parse_cpu_list
+from slomo.host.marker import boot_identity
+from slomo.host.orphans import marked_processes, run_directories
+from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "data"

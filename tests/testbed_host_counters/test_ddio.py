@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slomo.errors import InvalidValueError, TestbedError
-from slomo.testbed.host.isolation.ddio import REGISTER, DdioWays
+from slomo.host.ddio import REGISTER, DdioWays
 
 
 @pytest.fixture

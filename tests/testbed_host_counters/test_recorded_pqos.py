@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from slomo.host.pqos_state import parse_pqos_state
+from slomo.host.tool import run_tool
 from slomo.testbed.host.counters.pqos import polls_by_core
-from slomo.testbed.host.isolation.pqos_state import parse_pqos_state
-from slomo.testbed.host.processes.tool import run_tool
 
 RECORDED = json.loads(Path(__file__).with_name("pqos-4.5.0.json").read_text(encoding="utf-8"))["answers"]
 DRIVE = Path(__file__).resolve().parents[1] / "fake_resctrl" / "see_with_pqos.py"

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slomo.errors import InvalidValueError, TestbedError
+from slomo.host.marker import RunMark
+from slomo.host.resctrl_tree import ResctrlTree
 from slomo.testbed.host.counters.resctrl import ResctrlReader
 from slomo.testbed.host.isolation.cat import Partition, PqosAllocator, ResctrlAllocator, choose_allocator
 from slomo.testbed.host.isolation.resctrl_orphans import remove_orphaned_groups
-from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree
-from slomo.testbed.host.processes.marker import RunMark
 from slomo.vocabulary.colocation import Isolation
 
 Texts = Callable[[Path], dict[str, str]]
@@ -234,7 +234,7 @@ def test_pqos_refusing_a_core_takes_everything_back(
 def test_a_host_that_cannot_partition_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways are named with their reasons."""
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr("slomo.testbed.host.isolation.resctrl_tree.ROOT", Path("/no/such/tree"))
+    monkeypatch.setattr("slomo.host.resctrl_tree.ROOT", Path("/no/such/tree"))
     if ResctrlAllocator().available()[0]:
         pytest.skip("this host has resctrl")
 

@@ -122,7 +122,7 @@ def test_commands_travel_over_ssh_word_by_word(tmp_path: Path) -> None:
     ssh = tmp_path / "ssh"
     ssh.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n', encoding="ascii")
     ssh.chmod(0o755)
-    from slomo.testbed.host.processes.tool import run_tool
+    from slomo.host.tool import run_tool
 
     words = Place("lab@gen1", ssh=str(ssh)).words(["printf", "%s|", "a b", "$HOME", "'x;y'"])
 

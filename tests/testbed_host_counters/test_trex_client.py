@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slomo.testbed.host.processes.tool import run_tool
+from slomo.host.tool import run_tool
 
 PROGRAM = Path(__file__).parent / "programs" / "ask_trex.py"
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from slomo.errors import ConfigurationError
-from slomo.testbed.host.cores import parse_cpu_list
+from slomo.host.cores import parse_cpu_list
 from slomo.vocabulary.documents import read_document
 
 MBA_MODES = ("none", "percentage", "mbps")

@@ -7,10 +7,11 @@ import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from slomo.enforce.backends.host_lock import host_lock, this_place
 from slomo.enforce.change import VanishedError, Wish
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import TestbedError
+from slomo.host.locks import MachineLock
+from slomo.host.places import this_place
 
 _LIMIT_S = 5.0
 _LARGEST_B = 1 << 16
@@ -35,9 +36,9 @@ class BuffersBackend:
         """Return this host and boot."""
         return this_place("control sockets")
 
-    def lock(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[object]:
         """Hold this host's lock."""
-        return host_lock("buffers of this host's network functions")
+        return MachineLock("buffers of this host's network functions")
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the handlers of tenants whose buffers were decided.

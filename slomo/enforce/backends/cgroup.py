@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from slomo.enforce.backends.host_lock import host_lock, this_place
 from slomo.enforce.change import PRESENT, VanishedError, Wish
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
-from slomo.testbed.host.cores import format_cpu_list, parse_cpu_list
+from slomo.host.cores import format_cpu_list, parse_cpu_list
+from slomo.host.locks import MachineLock
+from slomo.host.places import this_place
 
 PARENT = "slomo"
 PERIOD_US = 100_000
@@ -72,9 +73,9 @@ class CgroupBackend:
         """Return the hierarchy on this boot."""
         return this_place(str(self.root))
 
-    def lock(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[object]:
         """Hold this host's lock of the hierarchy."""
-        return host_lock(f"control groups on '{self.root}'")
+        return MachineLock(f"control groups on '{self.root}'")
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return groups, their files, and their members.

@@ -6,12 +6,13 @@ Knobs: ``llc@0:1`` and ``mba@0:1`` (socket 0, class 1), ``core:3`` (its class). 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from slomo.enforce.backends.host_lock import host_lock, this_place
 from slomo.enforce.change import Wish
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
-from slomo.testbed.host.isolation.pqos_state import PqosState, parse_pqos_state, run_pqos
-from slomo.testbed.host.processes.tool import is_installed, package_hint
+from slomo.host.locks import MachineLock
+from slomo.host.places import this_place
+from slomo.host.pqos_state import PqosState, parse_pqos_state, run_pqos
+from slomo.host.tool import is_installed, package_hint
 
 
 class PqosBackend:
@@ -47,9 +48,9 @@ class PqosBackend:
         """Return this host and boot."""
         return this_place("pqos")
 
-    def lock(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[object]:
         """Hold this host's lock."""
-        return host_lock("pqos")
+        return MachineLock("pqos")
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return classes' settings, then the cores that use them.

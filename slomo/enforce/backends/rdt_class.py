@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 
-from slomo.enforce.backends.host_lock import host_lock
 from slomo.enforce.change import Wish
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
-from slomo.testbed.host.build import cache_directory
+from slomo.host.locks import MachineLock
+from slomo.host.places import cache_directory
 
 ANNOTATION = "rdt.resources.beta.kubernetes.io/pod"
 CLASSES_FILE, PODS_FILE, NODE_FILE = "rdt-classes.yaml", "pod-annotations.json", "koordinator-node-slo.json"
@@ -59,9 +59,9 @@ class RdtClassBackend:
         """Return the folder: files outlive a boot."""
         return str(self.folder)
 
-    def lock(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[object]:
         """Hold this folder's lock."""
-        return host_lock(f"classes in '{self.folder}'")
+        return MachineLock(f"classes in '{self.folder}'")
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the files' texts.

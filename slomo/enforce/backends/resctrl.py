@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from slomo.enforce.backends.host_lock import host_lock, this_place
 from slomo.enforce.backends.resctrl_facts import ResctrlFacts, read_facts, unlimited
 from slomo.enforce.change import PRESENT, VanishedError, Wish
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
-from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree, parse_schemata
+from slomo.host.locks import MachineLock
+from slomo.host.places import this_place
+from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
 
 PREFIX = "slomo-"
 #: A freed RMID lingers until its lines have left the cache; making a group is tried again for so long [s].
@@ -64,9 +65,9 @@ class ResctrlBackend:
         """Return the tree on this boot: its settings end with it."""
         return this_place(str(self.tree.root))
 
-    def lock(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[object]:
         """Hold this host's lock of the tree."""
-        return host_lock(f"resctrl on '{self.tree.root}'")
+        return MachineLock(f"resctrl on '{self.tree.root}'")
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return groups, then their settings, then who is in them, then devices' ways.

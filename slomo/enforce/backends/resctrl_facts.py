@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from slomo.enforce.plan import MemoryBandwidth
 from slomo.errors import TestbedError
-from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree, parse_schemata
+from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
 
 #: Highest value of AMD's MB and SMBA: unlimited.
 UNLIMITED_AMD = 2048

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from slomo.enforce.backends.host_lock import host_lock, this_place
 from slomo.enforce.change import VanishedError, Wish
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
-from slomo.testbed.host.cores import format_cpu_list, parse_cpu_list
+from slomo.host.cores import format_cpu_list, parse_cpu_list
+from slomo.host.locks import MachineLock
+from slomo.host.places import this_place
 
 _POLICIES = {
     "normal": os.SCHED_OTHER,
@@ -48,9 +49,9 @@ class SchedulerBackend:
         """Return this host and boot."""
         return this_place("scheduler")
 
-    def lock(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[object]:
         """Hold this host's lock."""
-        return host_lock("the scheduler of this host")
+        return MachineLock("the scheduler of this host")
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return policy and CPUs of every thread there is now.

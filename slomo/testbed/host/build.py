@@ -11,20 +11,10 @@ from importlib import resources
 from pathlib import Path
 
 from slomo.errors import TestbedError
+from slomo.host.places import cache_directory
 
 _LIMIT_S = 600.0
 _OVERRIDES = {"portable": "SLOMO_NF_PORTABLE", "dpdk": "SLOMO_NF_DPDK"}
-
-
-def cache_directory() -> Path:
-    """Return where things are kept that can be made again.
-
-    Examples
-    --------
-    >>> cache_directory().name
-    'slomo'
-    """
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "slomo"
 
 
 def slomo_nf_binary(build: str = "portable") -> Path:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from slomo.host.cores import socket_of
 from slomo.records.proved_zeros import ZERO_THROUGHOUT
-from slomo.testbed.host.cores import socket_of
 from slomo.testbed.host.counters.base import CounterReader, CounterSample
 from slomo.testbed.host.tenant import HostTenant, Window
 from slomo.vocabulary.metrics import Scope

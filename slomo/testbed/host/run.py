@@ -10,11 +10,11 @@ from pathlib import Path
 from types import TracebackType
 
 from slomo.errors import TestbedError
-from slomo.testbed.host.build import cache_directory
+from slomo.host.marker import new_mark
+from slomo.host.orphans import kill_marked, remove_files_of, run_directories
+from slomo.host.places import cache_directory
 from slomo.testbed.host.nf.command import Surroundings
 from slomo.testbed.host.nf.definition import HostDefinition
-from slomo.testbed.host.orphans import kill_marked, remove_files_of, run_directories
-from slomo.testbed.host.processes.marker import new_mark
 from slomo.testbed.host.tenant import HostTenant, make_directory, needs_pcap, needs_port
 from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.testbed.host.traffic.pcap import cached_pcap, require_frames

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slomo.errors import TestbedError
+from slomo.host.marker import RunMark
+from slomo.host.process import ManagedProcess
 from slomo.testbed.host.nf.command import Surroundings, command_words, placeholders, port_number, values_for
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.nf.readings import FunctionReadings
 from slomo.testbed.host.nf.readout import GeneratorSource, Readout
 from slomo.testbed.host.nf.ready import ReadyWatch, port_answers
-from slomo.testbed.host.processes.marker import RunMark
-from slomo.testbed.host.processes.process import ManagedProcess
 from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.vocabulary.workload import Workload
 

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from slomo.errors import InvalidValueError, TestbedError
+from slomo.host.cores import assign_cores, checked_cores
+from slomo.host.locks import MachineLock, default_lock_path
+from slomo.host.orphans import Removed, remove_orphans
 from slomo.records.provenance import describe_environment, describe_run
 from slomo.records.run import Phase, RunRecord
-from slomo.testbed.host.cores import assign_cores, checked_cores
 from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.counters.registry import PROBE, choose_reader
 from slomo.testbed.host.experiment import Bench, Experiment
@@ -24,10 +26,8 @@ from slomo.testbed.host.isolation.resctrl_orphans import remove_orphaned_groups
 from slomo.testbed.host.machine.this_machine import NAME, facts, this_machine
 from slomo.testbed.host.nf.command import require_program
 from slomo.testbed.host.nf.definition import HostDefinition, host_definition, runnable_names
-from slomo.testbed.host.orphans import Removed, remove_orphans
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.source import ProbeSource
-from slomo.testbed.host.processes.lock import HostLock
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.testbed.host.traffic.pcap import require_frames
@@ -112,7 +112,7 @@ class HostTestbed:
         self._own = {nf.name: nf for nf in network_functions}
         self._definitions: dict[str, HostDefinition] = {}
         self._running = threading.Lock()
-        self._lock = HostLock(tools.get("lock_path"))
+        self._lock = MachineLock("this host", tools.get("lock_path") or default_lock_path(), 0o666)
         self._release = weakref.finalize(self, self._lock.release)
         synthetic = self._own.get("synthetic", "synthetic")
         self.probe = ProbeSource(self.cores, self.settings, synthetic, tools.get("calibration"))

@@ -18,8 +18,8 @@ from slomo.control.throttle import ThrottleController
 from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.receipt import open_receipts
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
-from slomo.testbed.host.build import cache_directory
-from slomo.testbed.host.cores import assign_cores, available_cores
+from slomo.host.cores import assign_cores, available_cores
+from slomo.host.places import cache_directory
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
 from slomo.vocabulary.documents import read_document

@@ -20,7 +20,7 @@ from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
-from slomo.testbed.host.cores import assign_cores, available_cores
+from slomo.host.cores import assign_cores, available_cores
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.tenant import HostTenant, paused, take_windows

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import InvalidValueError
-from slomo.testbed.host.cores import available_cores
+from slomo.host.cores import available_cores
 
 _MOVE = re.compile(r"(?P<stage>[^=@]+)=(?P<core>\d{1,4})(:(?P<node>\d{1,4}))?@(?P<at>\d+(\.\d+)?)")
 _PAGES = re.compile(r"\bN(\d+)=(\d+)")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from slomo.errors import InvalidValueError
+from slomo.host.cores import available_cores
 from slomo.testbed.host.chains.moves import StageMove, require_movable
 from slomo.testbed.host.chains.stage_flags import stage_flags
-from slomo.testbed.host.cores import available_cores
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.service_chains import ChainSystem, ServiceChain
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
-from slomo.testbed.host.processes.marker import RunMark
+from slomo.host.marker import RunMark
 from slomo.vocabulary.service_chains import DEFAULT_SHARES, LEAST_SHARES, MOST_SHARES
 
 _RANGES = {1: (LEAST_SHARES, MOST_SHARES), 2: (1, 10_000)}

@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import TestbedError, UsageError
+from slomo.host.cores import available_cores
+from slomo.host.marker import RunMark, new_mark
+from slomo.host.orphans import kill_marked, remove_files_of, remove_orphans
+from slomo.host.process import ManagedProcess
 from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.chains.looks import ChainLook, HostChainResult, look_of, parse_line, result_of
 from slomo.testbed.host.chains.moves import MoveOutcome, outcome_of
@@ -22,10 +26,6 @@ from slomo.testbed.host.chains.processor_groups import (
     processor_tree,
     remove_orphan_groups,
 )
-from slomo.testbed.host.cores import available_cores
-from slomo.testbed.host.orphans import kill_marked, remove_files_of, remove_orphans
-from slomo.testbed.host.processes.marker import RunMark, new_mark
-from slomo.testbed.host.processes.process import ManagedProcess
 from slomo.vocabulary.service_chains import ChainSystem
 
 #: Called with every look and with what writes weights; None where there are no control groups.

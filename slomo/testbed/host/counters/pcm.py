@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from slomo.errors import ConfigurationError, MissingMetricError, TestbedError
+from slomo.host.marker import new_mark
+from slomo.host.orphans import remove_path, run_directories
+from slomo.host.tool import Finished, RunningTool, is_installed, run_tool
 from slomo.records.pcm.recording import PcmRecording, read_pcm
 from slomo.testbed.host.counters.base import CounterSample
 from slomo.testbed.host.counters.program import ProgramReader
-from slomo.testbed.host.orphans import remove_path, run_directories
-from slomo.testbed.host.processes.marker import new_mark
-from slomo.testbed.host.processes.tool import Finished, RunningTool, is_installed, run_tool
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 

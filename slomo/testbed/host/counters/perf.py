@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import TestbedError
-from slomo.testbed.host.cores import socket_of
+from slomo.host.cores import socket_of
+from slomo.host.tool import RunningTool, run_tool
 from slomo.testbed.host.counters.base import CounterSample
 from slomo.testbed.host.counters.events import Events, total
 from slomo.testbed.host.counters.program import ProgramReader
-from slomo.testbed.host.processes.tool import RunningTool, run_tool
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 

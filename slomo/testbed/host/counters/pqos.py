@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from slomo.errors import TestbedError
+from slomo.host.cores import available_cores, socket_of
+from slomo.host.resctrl_tree import ROOT
+from slomo.host.tool import Finished, RunningTool, run_tool
 from slomo.records.pcm.csv import number
-from slomo.testbed.host.cores import available_cores, socket_of
 from slomo.testbed.host.counters.base import CounterSample
 from slomo.testbed.host.counters.program import ProgramReader
-from slomo.testbed.host.isolation.resctrl_tree import ROOT
-from slomo.testbed.host.processes.tool import Finished, RunningTool, run_tool
 from slomo.vocabulary.metrics import METRICS, Rule, Scope
 from slomo.vocabulary.vector import MetricVector
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 
 from slomo.errors import TestbedError
-from slomo.testbed.host.processes.tool import is_installed, package_hint
+from slomo.host.tool import is_installed, package_hint
 
 
 class ProgramReader(ABC):

@@ -5,9 +5,9 @@ PCM needs registers and counters (doc/ of opcm/pcm), perf a PMU and a setting of
 
 import os
 
+from slomo.host.ddio import DdioWays
 from slomo.testbed.host.counters.sensor_server import SensorServerReader
 from slomo.testbed.host.doctor.check import Check, System, ok, warn
-from slomo.testbed.host.isolation.ddio import DdioWays
 
 _GROUP = "counters"
 _TOOLS = (("pcm", "pcm"), ("perf", "linux-perf"), ("pqos", "intel-cmt-cat"))

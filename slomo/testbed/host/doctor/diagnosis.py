@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import SlomoError
-from slomo.testbed.host.cores import available_cores
+from slomo.host.cores import available_cores
+from slomo.host.tool import is_installed, run_tool
 from slomo.testbed.host.doctor import counting, equipment, tuning
 from slomo.testbed.host.doctor.check import Check, Status, System, ok, warn
 from slomo.testbed.host.doctor.drift import MachineDrift, watch_drift
 from slomo.testbed.host.doctor.memory import MemoryCurve, measure_memory
 from slomo.testbed.host.machine.this_machine import cache_mib
-from slomo.testbed.host.processes.tool import is_installed, run_tool
 from slomo.testbed.host.settings import HostSettings
 
 _VERSION_LIMIT_S = 5.0

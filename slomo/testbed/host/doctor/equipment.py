@@ -3,7 +3,7 @@
 SLOMO (SIGCOMM'20, section 4.1) keeps target, competitors and NIC on one socket.
 """
 
-from slomo.testbed.host.cores import node_of, socket_of
+from slomo.host.cores import node_of, socket_of
 from slomo.testbed.host.doctor.check import Check, System, fail, ok, warn
 
 _GROUP = "equipment"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import TestbedError
+from slomo.host.ddio import DdioWays
 from slomo.testbed.host.doctor.check import System
 from slomo.testbed.host.doctor.memory import MemoryCurve
-from slomo.testbed.host.isolation.ddio import DdioWays
 from slomo.testbed.host.machine.this_machine import this_machine
 from slomo.vocabulary.machine import Machine
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import MeasurementError, TestbedError
+from slomo.host.cores import socket_of
+from slomo.host.tool import run_tool
 from slomo.testbed.host.build import slomo_nf_binary
-from slomo.testbed.host.cores import socket_of
 from slomo.testbed.host.machine.cache_levels import find_levels
-from slomo.testbed.host.processes.tool import run_tool
 
 _SIZES_MIB = (0.125, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0)
 _LARGEST_MIB = 512.0

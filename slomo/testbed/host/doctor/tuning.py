@@ -6,7 +6,7 @@ section 6: hyper-threading and turbo off, cores isolated).
 
 import re
 
-from slomo.testbed.host.cores import parse_cpu_list
+from slomo.host.cores import parse_cpu_list
 from slomo.testbed.host.doctor.check import Check, System, ok, warn
 
 _GROUP = "tuning"

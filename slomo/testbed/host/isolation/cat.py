@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Protocol
 
 from slomo.errors import InvalidValueError, TestbedError
-from slomo.testbed.host.isolation.pqos_state import PqosState, parse_pqos_state, run_pqos
+from slomo.host.marker import RunMark, new_mark
+from slomo.host.pqos_state import PqosState, parse_pqos_state, run_pqos
+from slomo.host.resctrl_tree import ResctrlTree, Snapshot
+from slomo.host.tool import is_installed, package_hint
 from slomo.testbed.host.isolation.resctrl_orphans import forget, give_back, remember, remove_orphaned_groups
-from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree, Snapshot
-from slomo.testbed.host.processes.marker import RunMark, new_mark
-from slomo.testbed.host.processes.tool import is_installed, package_hint
 from slomo.vocabulary.colocation import Isolation
 
 

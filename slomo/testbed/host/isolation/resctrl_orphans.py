@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from slomo.errors import TestbedError
-from slomo.testbed.host.build import cache_directory
-from slomo.testbed.host.isolation.resctrl_tree import ResctrlTree, Snapshot
-from slomo.testbed.host.processes.marker import RunMark
+from slomo.host.marker import RunMark
+from slomo.host.places import cache_directory
+from slomo.host.resctrl_tree import ResctrlTree, Snapshot
 
 _LARGEST_B = 1 << 20
 

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from slomo.testbed.host.cores import available_cores, parse_cpu_list, socket_of
+from slomo.host.cores import available_cores, parse_cpu_list, socket_of
 from slomo.units import parse_quantity
 from slomo.vocabulary.machine import Machine
 

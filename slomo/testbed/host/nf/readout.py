@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, TestbedError
+from slomo.host.process import ManagedProcess
 from slomo.testbed.host.nf.command import port_number
 from slomo.testbed.host.nf.control_socket import ControlSocket
 from slomo.testbed.host.nf.definition import HostDefinition, ThroughputSource
 from slomo.testbed.host.nf.readings import FunctionReadings
-from slomo.testbed.host.processes.process import ManagedProcess
 from slomo.testbed.host.telemetry import TelemetrySocket
 from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.vocabulary.workload import Traffic

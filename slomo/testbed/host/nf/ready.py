@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from slomo.errors import TestbedError
+from slomo.host.process import ManagedProcess
 from slomo.testbed.host.nf.command import fill, port_number
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.nf.readings import FunctionReadings
 from slomo.testbed.host.nf.readout import field
-from slomo.testbed.host.processes.process import ManagedProcess
 from slomo.testbed.host.telemetry import TelemetrySocket
 
 _POLL_S = 0.02

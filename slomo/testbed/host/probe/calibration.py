@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError
-from slomo.testbed.host.build import cache_directory
+from slomo.host.places import cache_directory
 from slomo.testbed.host.probe.felt import extra_time
 from slomo.testbed.host.probe.reading import ProbedPressure
 from slomo.testbed.host.probe.reporters import Reporter

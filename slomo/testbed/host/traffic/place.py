@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
-from slomo.testbed.host.processes.tool import Finished, run_tool
+from slomo.host.tool import Finished, run_tool
 
 _HOST = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR")

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
-from slomo.testbed.host.build import cache_directory
-from slomo.testbed.host.orphans import remove_files_of
-from slomo.testbed.host.processes.marker import new_mark
-from slomo.testbed.host.processes.tool import RunningTool, package_hint
+from slomo.host.marker import new_mark
+from slomo.host.orphans import remove_files_of
+from slomo.host.places import cache_directory
+from slomo.host.tool import RunningTool, package_hint
 from slomo.testbed.host.telemetry import TelemetrySocket
 from slomo.testbed.host.traffic.base import (
     TrafficStatistics,

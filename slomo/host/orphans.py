@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from slomo.testbed.host.processes.marker import VARIABLE, RunMark, stat_fields
+from slomo.host.marker import VARIABLE, RunMark, stat_fields
 
 _HUGE_DIRECTORIES = (Path("/dev/hugepages"), Path("/mnt/huge"))
 _RUNTIME_DIRECTORIES = (Path("/var/run/dpdk"), Path("/tmp/dpdk"))  # noqa: S108  (DPDK's own places, as root and as user)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
-from slomo.testbed.host.cores import parse_cpu_list
-from slomo.testbed.host.isolation.resctrl_files import KernelFiles, ResctrlFiles
+from slomo.host.cores import parse_cpu_list
+from slomo.host.resctrl_files import KernelFiles, ResctrlFiles
 
 ROOT = Path("/sys/fs/resctrl")
 _LARGEST_B = 1 << 16

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slomo.errors import TestbedError
-from slomo.testbed.host.processes.tool import run_tool
+from slomo.host.tool import run_tool
 
 _LIMIT_S = 15.0
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from slomo.errors import TestbedError
-from slomo.testbed.host.cores import node_of
-from slomo.testbed.host.processes.draining import Drain, LineHandler
-from slomo.testbed.host.processes.marker import VARIABLE, RunMark
+from slomo.host.cores import node_of
+from slomo.host.draining import Drain, LineHandler
+from slomo.host.marker import VARIABLE, RunMark
 
 _POLL_S = 0.01
 _AFTER_KILL_S = 5.0

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 
 from slomo.errors import TestbedError
-from slomo.testbed.host.processes.draining import Drain
-from slomo.testbed.host.processes.marker import VARIABLE, new_mark
+from slomo.host.draining import Drain
+from slomo.host.marker import VARIABLE, new_mark
 
 _POLL_S = 0.01
 _AFTER_KILL_S = 5.0

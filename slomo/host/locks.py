@@ -1,0 +1,89 @@
+"""One user of a machine, or of a tree on it, at a time; the kernel lets go of the lock when its holder dies."""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from slomo.errors import TestbedError
+from slomo.files.lock import LockFile, LockHeldError
+from slomo.host.places import cache_directory
+
+
+def default_lock_path() -> Path:
+    """Return the lock that all campaigns on this host share.
+
+    Examples
+    --------
+    >>> default_lock_path().name
+    'slomo-host.lock'
+    """
+    folder = Path("/var/lock")
+    return (folder if os.access(folder, os.W_OK) else Path(tempfile.gettempdir())) / "slomo-host.lock"
+
+
+class MachineLock:
+    """An exclusive lock, which dies with its holder.
+
+    Parameters
+    ----------
+    what : str
+        What it guards, for errors.
+    path : Path, optional
+        The lock file; one in the user's cache, named after `what`, if not given.
+    mode : int
+        Who may open it.
+
+    Raises
+    ------
+    TestbedError
+        On :meth:`acquire`, at once, if another process or object holds it.
+
+    Examples
+    --------
+    >>> with MachineLock("example") as lock:
+    ...     lock.held
+    True
+    """
+
+    def __init__(self, what: str, path: Path | None = None, mode: int = 0o600) -> None:
+        name = f"{hashlib.sha256(what.encode()).hexdigest()[:16]}.lock"
+        self._what, self._file = what, LockFile(path or cache_directory() / "locks" / name, mode)
+
+    def __enter__(self) -> "MachineLock":
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    @property
+    def path(self) -> Path:
+        """The lock file."""
+        return self._file.path
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._file.held
+
+    def acquire(self) -> None:
+        """Take the lock; nothing happens if it is held already."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file.acquire()
+        except LockHeldError as other:
+            raise TestbedError(
+                f"{self._what} is in use by another{f' (process {other.holder})' if other.holder else ''}: "
+                f"lock '{self.path}'",
+                hint="wait for it to end, or stop it",
+            ) from None
+        except OSError as problem:
+            raise TestbedError(
+                f"the lock '{self.path}' of {self._what} cannot be opened: {problem.strerror}",
+                hint="remove that file, run as the user it belongs to, or set XDG_CACHE_HOME",
+            ) from None
+
+    def release(self) -> None:
+        """Give the lock up and remove its file; nothing happens if it is not held."""
+        self._file.release()

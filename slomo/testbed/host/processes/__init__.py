@@ -1,1 +1,0 @@
-"""Processes and tools that are always cleaned up."""
