@@ -28,6 +28,7 @@ KERNEL_SOURCES = (
     "kernel",
     "hardware/lanes",
     "hardware/memory",
+    "hardware/port",
     "random_numbers",
     "state",
     "programs/traffic",

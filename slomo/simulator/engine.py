@@ -6,15 +6,14 @@ section 4).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
-from slomo.simulator.hardware.port import delivered_mpps
-from slomo.simulator.programs.layout import SLACK_NS, Seat, arrival_mpps, build
+from slomo.simulator.programs.layout import SLACK_NS, Seat, build
 from slomo.simulator.programs.prefill import prefill
 from slomo.simulator.programs.program import program
 from slomo.simulator.result import Readings, SimulationResult, assemble
@@ -30,8 +29,6 @@ WARM_TURNOVERS = 2.0
 _CHUNKS = 4
 _PILOT_NS = 20_000.0
 _LONGEST_NS = 2e8
-#: A shared port that lets so nearly all through limits nothing: as many packets are played as this leaves in doubt.
-_PORT_ROUNDING = 2e-3
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ def simulate(
     slack_ns : float
         How far one core may run ahead of the others [ns].
     port_gbps : float, optional
-        Line rate of the one port that all tenants share [Gbit/s]; by default each has one of its own.
+        Line rate of the one port that all tenants share [Gbit/s]; by default they share the machine's ports.
 
     Returns
     -------
@@ -119,9 +116,9 @@ def simulate(
     seats = _seats(machine, tenants)
     if not seats:
         return _nobody(machine)
-    if port_gbps is not None:
-        seats = _behind_port(machine, seats, port_gbps)
-    state = build(machine, seats, seed=seed, scale=scale, slack_ns=slack_ns)
+    if port_gbps is not None and not port_gbps > 0.0:
+        raise InvalidValueError(f"line rate of the shared port is {port_gbps} Gbit/s, needed above 0")
+    state = build(machine, seats, seed=seed, scale=scale, slack_ns=slack_ns, port_gbps=port_gbps)
     before = _warm_up(state)
     readings = _measure(state, accesses, scale)
     return assemble(machine, seats, readings, before + _accesses(state))
@@ -135,19 +132,6 @@ def _seats(machine: Machine, tenants: Sequence[Tenant]) -> list[Seat]:
                 f"machine '{machine.name}': core {core} is given to {taken.count(core)} tenants", hint="one core each"
             )
     return [_seat(machine, tenant) for tenant in tenants]
-
-
-def _behind_port(machine: Machine, seats: Sequence[Seat], port_gbps: float) -> list[Seat]:
-    """Return seats that get what a shared port lets through, where that is less than what is sent to them."""
-    if not port_gbps > 0.0:
-        raise InvalidValueError(f"line rate of the shared port is {port_gbps} Gbit/s, needed above 0")
-    programs = [seat.program for seat in seats]
-    through = delivered_mpps([p.packet_size_b for p in programs], [p.offered_mpps for p in programs], port_gbps)
-    sent = [arrival_mpps(machine, each) for each in programs]
-    return [
-        replace(seat, port_mpps=mpps) if mpps < (1.0 - _PORT_ROUNDING) * most else seat
-        for seat, mpps, most in zip(seats, through, sent, strict=True)
-    ]
 
 
 def _seat(machine: Machine, tenant: Tenant) -> Seat:
@@ -244,7 +228,7 @@ def _ddio_lines(state: s.State) -> s.Floats:
 def _nobody(machine: Machine) -> SimulationResult:
     """Report an idle machine: every rate is 0, ratios have no value."""
     empty = np.zeros((0, 0))
-    channels = np.zeros((machine.sockets + 1, s.H_COLUMNS))
+    channels = np.zeros((machine.sockets + 2, s.H_COLUMNS))
     fields = dict.fromkeys(s.State._fields, empty) | {"channels": channels}
     readings = Readings(s.State(**fields), 1e3, np.zeros(0), np.zeros(0), np.zeros(0), 1)  # type: ignore[arg-type]
     return assemble(machine, [], readings, 0)

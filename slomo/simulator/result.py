@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slomo.errors import SlomoError
 from slomo.simulator import state as s
 from slomo.simulator.programs.layout import Seat, arrival_mpps
 from slomo.simulator.programs.program import LINE_B
@@ -17,6 +18,8 @@ from slomo.vocabulary.vector import MetricVector
 
 #: A core that finds its ring empty polls; a poll loop of loads and a predicted branch retires about so many a cycle.
 POLL_IPC = 1.5
+#: A channel may be asked for so much more than it serves: what stands in its queue at the end, and rounding.
+QUEUED_NS, POSSIBLE_ROUNDING = 5000.0, 0.005
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,15 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def assemble(machine: Machine, seats: Sequence[Seat], readings: Readings, accesses: int) -> SimulationResult:
-    """Turn the readings of a finished simulation into its result."""
+    """Turn the readings of a finished simulation into its result.
+
+    Raises
+    ------
+    SlomoError
+        An internal fault: more was moved than a channel, the link, the ports or the IIO can, or packets vanished.
+    """
+    require_possible(machine, readings.state.channels, readings.span_ns)
+    _require_counted(seats, readings.state)
     each = [totals(machine, seats, readings, tenant) for tenant in range(len(seats))]
     sockets, everything = [], Totals()
     busy = float(readings.state.channels[machine.sockets, s.H_BUSY_TOTAL]) / readings.span_ns
@@ -198,17 +209,48 @@ def assemble(machine: Machine, seats: Sequence[Seat], readings: Readings, access
     )
 
 
+def require_possible(machine: Machine, channels: s.Floats, span_ns: float) -> None:
+    """Refuse what no hardware moves in so long: a fault of the simulator, whatever was asked of it.
+
+    Raises
+    ------
+    SlomoError
+        With what was moved and what can be.
+    """
+    names = [*(f"memory channels of socket {socket}" for socket in range(machine.sockets)), "link between sockets"]
+    for name, row in [*zip(names, channels, strict=False), ("ports and IIO", channels[-1])]:
+        if row[s.H_BUSY_TOTAL] > span_ns * (1.0 + POSSIBLE_ROUNDING) + QUEUED_NS:
+            raise SlomoError(
+                f"machine '{machine.name}': the {name} were asked for {row[s.H_BUSY_TOTAL]:.0f} ns of service "
+                f"in {span_ns:.0f} ns",
+                hint="this is a fault of the simulator; please report the call that led here",
+            )
+
+
+def _require_counted(seats: Sequence[Seat], state: s.State) -> None:
+    """Refuse packets that came and were neither processed, lost nor wait."""
+    for seat, row, count in zip(seats, state.tenants, state.counters, strict=True):
+        if seat.program.offered_mpps is None:
+            continue
+        missing = int(count[s.C_ARRIVED] - count[s.C_LOST] - count[s.C_PACKETS])
+        if abs(missing) > row[s.T_QUEUE_LIMIT] + row[s.T_SLOTS] + 1:
+            raise SlomoError(
+                f"of {count[s.C_ARRIVED]} packets of the tenant on core {seat.core} {missing} are unaccounted for",
+                hint="this is a fault of the simulator; please report the call that led here",
+            )
+
+
 def _tenant(machine: Machine, seat: Seat, readings: Readings, counts: Totals, tenant: int) -> TenantResult:
     packets = float(readings.packets[tenant])
     count = readings.state.counters[tenant]
     throughput = packets * 1e3 / readings.span_ns
     if seat.program.offered_mpps is None:
-        arrived = arrival_mpps(machine, seat.program, seat.port_mpps)
+        arrived = arrival_mpps(machine, seat.program)
         loss = max(0.0, 1.0 - throughput / arrived)
     else:
         arrived = float(count[s.C_ARRIVED]) * 1e3 / readings.span_ns
         loss = float(count[s.C_LOST]) / max(1.0, float(count[s.C_ARRIVED]))
-        passed = 1.0 if seat.port_mpps is None else min(seat.port_mpps / seat.program.offered_mpps, 1.0)
+        passed = min(arrival_mpps(machine, seat.program) / seat.program.offered_mpps, 1.0)
         loss = 1.0 - (1.0 - loss) * passed if passed < 1.0 else loss
     return TenantResult(
         throughput_mpps=throughput,

@@ -43,7 +43,7 @@ class State(NamedTuple):
     occupancy: Ints  # (2 * tenants,) LLC lines held: packet buffers, then data
     counters: Ints  # (tenants, C_COLUMNS)
     sums: Floats  # (tenants, A_COLUMNS)
-    channels: Floats  # (sockets + 1 + accelerators, H_COLUMNS): memory channels, the link, accelerators
+    channels: Floats  # (sockets + 2 + accelerators, H_COLUMNS): memory, link, accelerators, ports
     queued: Floats  # (tenants, ACCELERATOR_SLOTS) when a packet went to the accelerator; later when it is done [ns]
     requests: Ints  # (tenants, ACCELERATOR_SLOTS) its requests not yet served
     line_owner: Owners  # (lines,) as llc_owner, whoever touches the line; (0,) where every line is its tenant's own
@@ -82,8 +82,8 @@ M_LLC_SETS, M_LLC_WAYS, M_L2_SETS, M_L2_MASK, M_INCLUSIVE, M_DDIO_MASK, M_SOCKET
 # rates
 (
     F_GAP, F_PACKET_MLP, F_INTERARRIVAL, F_NEXT_ARRIVAL, F_THROTTLE, F_ACCELERATOR, F_RING_FACTOR, F_REQUESTS,
-    F_REQUEST_CREDIT, F_COLUMNS,
-) = range(10)  # fmt: skip
+    F_REQUEST_CREDIT, F_WIRE_BITS, F_WIRE_DUE, F_CARD_FREE, F_CARD_GRANTED, F_RECEIVE_LINES, F_SEND_LINES, F_COLUMNS,
+) = range(16)  # fmt: skip
 # structures
 S_BASE, S_LINES, S_PATTERN, S_CURSOR, S_ZIPF, S_COLUMNS = range(6)
 RANDOM, SEQUENTIAL, ZIPF = range(3)
@@ -99,8 +99,8 @@ A_IDLE, A_DRAM_LATENCY, A_COLUMNS = range(3)
 # channels
 (
     H_SERVICE, H_WINDOW_START, H_WINDOW_BUSY, H_FACTOR, H_BACKLOG, H_LAST, H_UTILISATION, H_BUSY_TOTAL, H_READS,
-    H_WRITES, H_FREE, H_TURN, H_COLUMNS,
-) = range(13)  # fmt: skip
+    H_WRITES, H_FREE, H_TURN, H_GRANT, H_VIRTUAL, H_COLUMNS,
+) = range(15)  # fmt: skip
 
 ZIPF_PIECES = 1024
 LATENCY_SAMPLES = 4096

@@ -19,6 +19,8 @@ class Capacities:
         Last-level cache and the part devices may allocate in [KiB].
     memory_gb_s, link_gb_s : float
         Peak bandwidth of the memory channels and of the inter-socket links [GB/s].
+    ports_gbps : float
+        Summed line rate of the ports that network functions share [Gbit/s].
     llc_reporter : float
         Extra time of the shared cache's reporter where it never hits, relative to its time alone.
 
@@ -34,6 +36,7 @@ class Capacities:
     ddio_kib: float = math.inf
     memory_gb_s: float = math.inf
     link_gb_s: float = math.inf
+    ports_gbps: float = math.inf
     llc_reporter: float = math.inf
 
     def limit(self, metric: Metric) -> float:
@@ -47,8 +50,9 @@ class Capacities:
     def to_dict(self) -> dict[str, float | int | None]:
         """Return a JSON-ready mapping; an unknown (infinite) capacity becomes None."""
         stated = {name: None if math.isinf(value) else value for name, value in asdict(self).items()}
-        if stated["llc_reporter"] is None:  # known only where reporters were calibrated
-            del stated["llc_reporter"]
+        for name in ("llc_reporter", "ports_gbps"):  # known where reporters were calibrated, and ports are stated
+            if stated[name] is None:
+                del stated[name]
         return stated
 
     @classmethod

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,11 @@ class Machine:
     nic_gbps : float
         Line rate of one NIC port [Gbit/s].
     nic_socket : int
-        Socket the NIC is attached to.
+        Socket the NICs are attached to.
+    nic_ports : int
+        Ports that network functions share by SR-IOV, together at most what the IIO moves.
+    iio_gbps : float or None
+        What the I/O controller and PCIe slots of a socket move in each direction [Gbit/s]; None where it is not known.
 
     Examples
     --------
@@ -86,6 +90,8 @@ class Machine:
     link_gb_s: float
     nic_gbps: float
     nic_socket: int
+    nic_ports: int = 1
+    iio_gbps: float | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -106,6 +112,16 @@ class Machine:
         ):
             value = getattr(self, name)
             self._require(math.isfinite(value) and value > 0.0, name, "a number above 0")
+        self._require(self.nic_ports >= 1, "nic_ports", "at least 1")
+        if self.iio_gbps is not None:
+            object.__setattr__(self, "iio_gbps", float(self.iio_gbps))
+            most = int(self.iio_gbps / self.nic_gbps)
+            if self.nic_ports > most:
+                raise InvalidValueError(
+                    f"machine '{self.name}': nic_ports is {self.nic_ports} of {self.nic_gbps:g} Gbit/s, "
+                    f"needed 1 to {most}: iio_gbps is {self.iio_gbps:g}",
+                    hint="state fewer ports, a lower nic_gbps, or what the IIO really moves",
+                )
 
     def _require(self, condition: bool, name: str, needed: str) -> None:
         if not condition:
@@ -179,6 +195,7 @@ class Machine:
             ddio_kib=llc_kib * self.ddio_ways / self.llc_ways,
             memory_gb_s=self.usable_memory_gb_s,
             link_gb_s=self.link_gb_s,
+            ports_gbps=self.nic_ports * self.nic_gbps,
         )
 
     @property
@@ -201,10 +218,10 @@ class Machine:
     def from_dict(cls, data: Mapping[str, Any]) -> "Machine":
         """Rebuild a machine from :meth:`to_dict`'s mapping."""
         field_names = {field.name for field in fields(cls)}
-        missing = sorted(field_names - set(data))
+        missing = sorted({field.name for field in fields(cls) if field.default is MISSING} - set(data))
         if missing:
             raise ConfigurationError(f"machine '{data.get('name')}' lacks: {', '.join(missing)}")
-        return cls(**{name: data[name] for name in field_names})
+        return cls(**{name: data[name] for name in field_names & set(data)})
 
 
 @functools.cache

@@ -25,10 +25,15 @@ from slomo.simulator.state import (
     C_RX_MISS,
     C_TX_HIT,
     C_TX_MISS,
+    F_RECEIVE_LINES,
+    F_SEND_LINES,
+    H_BUSY_TOTAL,
+    H_SERVICE,
     M_DDIO_MASK,
     M_SOCKETS,
     T_DATA_LINES,
     T_FIRST_LINE,
+    T_MEMORY_SOCKET,
     T_NIC_LOCAL,
     T_SLOTS,
     State,
@@ -76,14 +81,26 @@ def send_line(state: State, tenant: int, line: int, now: float) -> None:
 
 
 @compiled
+def memory_lines(state: State, tenant: int) -> float:
+    """Return the lines moved so far by what holds a tenant's card back: its memory, or the link before it."""
+    local = state.tenants[tenant, T_NIC_LOCAL]
+    home = state.channels[state.tenants[tenant, T_MEMORY_SOCKET] if local else state.machine[M_SOCKETS]]
+    return home[H_BUSY_TOTAL] / home[H_SERVICE]
+
+
+@compiled
 def receive_packet(state: State, tenant: int, sequence: int, now: float) -> None:
-    """Let the card write a whole packet into its buffer."""
+    """Let the card write a whole packet into its buffer; remember how many lines that moved in memory."""
+    before = memory_lines(state, tenant)
     for part in range(1, state.tenants[tenant, T_DATA_LINES] + 1):
         receive_line(state, tenant, buffer_line(state, tenant, sequence, part), now)
+    state.rates[tenant, F_RECEIVE_LINES] = memory_lines(state, tenant) - before
 
 
 @compiled
 def send_packet(state: State, tenant: int, sequence: int, now: float) -> None:
-    """Let the card read a whole packet from its buffer."""
+    """Let the card read a whole packet from its buffer; remember how many lines that moved in memory."""
+    before = memory_lines(state, tenant)
     for part in range(1, state.tenants[tenant, T_DATA_LINES] + 1):
         send_line(state, tenant, buffer_line(state, tenant, sequence, part), now)
+    state.rates[tenant, F_SEND_LINES] = memory_lines(state, tenant) - before

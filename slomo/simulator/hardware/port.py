@@ -1,72 +1,112 @@
-"""A NIC port that tenants share: one wire, on which their packets take turns.
+"""NIC ports that tenants share, and cards that are held back by full memory channels.
 
-What waits before the port is sent in turn, by bytes (deficit round robin: Shreedhar and Varghese, SIGCOMM'95), as
-network cards and switches serve the queues of virtual functions. What a tenant's queue cannot hold is lost.
+The ports of a machine are shared by SR-IOV: every tenant's queue may use each of them, one frame at a time, so that
+together they are one wire of their summed line rates on which one tenant gets at most a port's. Waiting queues take
+turns by bytes: generalised processor sharing, played by its virtual time (Parekh and Gallager, IEEE/ACM ToN 1(3), 1993,
+section IV), which deficit round robin in cards approximates. A sender without a rate keeps a queue that is never empty:
+its frames use the wire when there is a buffer to receive them into. A sender with a rate loses what the wire cannot carry.
+
+A card whose lines go to memory waits for its turn at a channel whose queue is full, in the order of asking, as requests
+wait in the processor's I/O controller (IIO). Meanwhile it neither fills nor frees a buffer.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+# Elements of arrays are Any to the type checker; numba gives them their types.
+# mypy: disable-error-code="no-any-return"
 
-#: Preamble, start of frame and gap between frames, in bytes of time on the wire.
-_OVERHEAD_B = 20
-#: Packets played, and packets that wait for each tenant at most.
-_PACKETS, _WAITING = 20_000, 256
+from slomo.simulator.compilation import compiled, inner
+from slomo.simulator.state import (
+    F_CARD_FREE,
+    F_CARD_GRANTED,
+    F_WIRE_BITS,
+    F_WIRE_DUE,
+    H_BACKLOG,
+    H_BUSY_TOTAL,
+    H_GRANT,
+    H_LAST,
+    H_SERVICE,
+    H_VIRTUAL,
+    M_SOCKETS,
+    T_MEMORY_SOCKET,
+    T_NIC_LOCAL,
+    X_BUFFERED,
+    Floats,
+    State,
+)
 
-
-@dataclass
-class _Queue:
-    """One tenant's packets before the port: bytes of time each, what arrives [Mpps] (None: always more)."""
-
-    wire_b: int
-    offered_mpps: float | None
-    sent: int = 0
-    lost: int = 0
-    allowance_b: int = 0
-
-    def waiting(self, now_ns: float) -> bool:
-        """Say whether a packet waits; lose what the queue cannot hold."""
-        if self.offered_mpps is None:
-            return True
-        held = int(now_ns * 1e-3 * self.offered_mpps) - self.sent - self.lost
-        self.lost += max(held - _WAITING, 0)
-        return held > 0
-
-    def next_ns(self) -> float:
-        """Return when the next packet comes [ns], where none waits."""
-        return 1e3 * (self.sent + self.lost + 1) / (self.offered_mpps or float("inf")) + 1e-6
+#: Frames of one tenant that the wire is ahead of its share at most, and frames that wait before it at most.
+AHEAD, WAITING = 4.0, 256.0
 
 
-def delivered_mpps(frames_b: Sequence[int], offered_mpps: Sequence[float | None], port_gbps: float) -> list[float]:
-    """Play packets over a shared wire; return what reaches each tenant [Mpps].
+@inner
+def waiting_queues(wire: Floats, due: Floats, now: float) -> int:
+    """Let the wire go on to time `now`; return how many queues it serves then."""
+    elapsed = max(0.0, now - wire[H_LAST])
+    wire[H_LAST] = max(now, wire[H_LAST])
+    while True:
+        virtual, first, active = wire[H_VIRTUAL], 1e300, 0
+        for tenant in range(due.size):
+            if due[tenant] > virtual:
+                active += 1
+                first = min(first, due[tenant])
+        if active == 0 or elapsed <= 0.0:
+            return active
+        # ns per bit, and as many queues as share the wire
+        until_first = (first - virtual) * active * wire[H_SERVICE]
+        if until_first > elapsed:
+            wire[H_VIRTUAL] = virtual + elapsed / (active * wire[H_SERVICE])
+            return active
+        wire[H_VIRTUAL] = first
+        elapsed -= until_first
 
-    Parameters
-    ----------
-    frames_b : sequence of int
-        Frame size of each tenant [B].
-    offered_mpps : sequence of float or None
-        What is sent to each [Mpps]; None for as much as the wire carries.
-    port_gbps : float
-        Line rate of the port [Gbit/s].
 
-    Examples
-    --------
-    >>> [round(mpps, 1) for mpps in delivered_mpps([1230, 1230], [None, 0.25], 10.0)]
-    [0.8, 0.2]
-    """
-    queues = [_Queue(size + _OVERHEAD_B, rate) for size, rate in zip(frames_b, offered_mpps, strict=True)]
-    quantum_b = max(queue.wire_b for queue in queues)
-    now_ns = 0.0
-    while sum(queue.sent for queue in queues) < _PACKETS:
-        idle = True
-        for queue in queues:
-            queue.allowance_b += quantum_b
-            while queue.allowance_b >= queue.wire_b and queue.waiting(now_ns):
-                queue.allowance_b -= queue.wire_b
-                queue.sent += 1
-                now_ns += queue.wire_b * 8.0 / port_gbps
-                idle = False
-            if not queue.waiting(now_ns):
-                queue.allowance_b = 0
-        if idle:
-            now_ns = max(now_ns, min(queue.next_ns() for queue in queues))
-    return [queue.sent * 1e3 / now_ns for queue in queues]
+@compiled
+def carry(state: State, tenant: int, now: float, ahead: float) -> float:
+    """Put a tenant's frame on the wire; return how long it must wait until it may be put there [ns], 0 where it was."""
+    if state.channels[-1, H_SERVICE] == 0.0:  # wider than all tenants together can use
+        return 0.0
+    return carry_in_turn(state.channels[-1], state.rates, tenant, now, ahead)
+
+
+@inner
+def carry_in_turn(wire: Floats, rates: Floats, tenant: int, now: float, ahead: float) -> float:
+    """Put a tenant's frame on a wire that may be full, at most `ahead` frames before its turn."""
+    active = waiting_queues(wire, rates[:, F_WIRE_DUE], now)
+    bits = rates[tenant, F_WIRE_BITS]
+    begin = max(rates[tenant, F_WIRE_DUE], wire[H_VIRTUAL])
+    early = begin - wire[H_VIRTUAL] - (ahead - 1.0) * bits
+    if early > 1e-6 * bits:
+        return early * active * wire[H_SERVICE]
+    rates[tenant, F_WIRE_DUE] = begin + bits
+    wire[H_BUSY_TOTAL] += bits * wire[H_SERVICE]
+    return 0.0
+
+
+@compiled
+def held_back(state: State, tenant: int, lines: float, now: float) -> bool:
+    """Say whether a tenant's card waits before it moves a packet of which so many lines go to memory."""
+    rates = state.rates[tenant]
+    if rates[F_CARD_FREE] > now:
+        return True
+    if lines == 0.0 or rates[F_CARD_GRANTED] > 0.0:
+        rates[F_CARD_GRANTED] = 0.0
+        return False
+    buffered = state.timing[X_BUFFERED]
+    grant = turn_at(state.channels[state.tenants[tenant, T_MEMORY_SOCKET]], lines, now, buffered)
+    if not state.tenants[tenant, T_NIC_LOCAL]:
+        grant = max(grant, turn_at(state.channels[state.machine[M_SOCKETS]], lines, now, buffered))
+    if grant <= now:
+        return False
+    rates[F_CARD_FREE] = grant
+    rates[F_CARD_GRANTED] = 1.0
+    return True
+
+
+@compiled
+def turn_at(channel: Floats, lines: float, now: float, buffered: float) -> float:
+    """Return when a channel whose queue is full takes a card's lines [ns], in the order of asking; 0 for at once."""
+    excess = channel[H_BACKLOG] - max(0.0, now - channel[H_LAST]) - buffered
+    if excess <= 0.0:
+        return 0.0
+    turn = max(now + excess, channel[H_GRANT])
+    channel[H_GRANT] = turn + lines * channel[H_SERVICE]
+    return turn

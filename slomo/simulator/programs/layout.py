@@ -25,20 +25,21 @@ SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL = 0.9, 0.9, 0.4
 WINDOW_NS = 2000.0
 #: Backlog that a memory controller's queues hold without delay beyond the curve above: some 100 lines.
 BUFFERED_NS = 200.0
+#: Preamble, start of frame and gap between frames, in bytes of time on the wire.
+WIRE_OVERHEAD_B = 20
 #: A core may run this far ahead of the next one; see docs/concepts/simulator.md for the error.
 SLACK_NS = 100.0
 
 
 @dataclass(frozen=True)
 class Seat:
-    """One tenant's place: its program, core, memory, way mask, throttle, and what a shared port lets through [Mpps]."""
+    """One tenant's place: its program, core, memory, way mask, throttle."""
 
     program: Program
     core: int
     memory_socket: int
     way_mask: int
     mba_percent: float
-    port_mpps: float | None = None
 
 
 def empty_caches(machine: Machine, sets: Sequence[int], private: int) -> dict[str, Any]:
@@ -55,7 +56,15 @@ def empty_caches(machine: Machine, sets: Sequence[int], private: int) -> dict[st
     }
 
 
-def build(machine: Machine, seats: Sequence[Seat], *, seed: int, scale: int, slack_ns: float = SLACK_NS) -> s.State:
+def build(
+    machine: Machine,
+    seats: Sequence[Seat],
+    *,
+    seed: int,
+    scale: int,
+    slack_ns: float = SLACK_NS,
+    port_gbps: float | None = None,
+) -> s.State:
     """Return the state of an empty machine with its tenants seated and nothing run yet."""
     sets = [
         cache_sets(machine.llc_mib * 2**20, machine.llc_ways, scale),
@@ -81,7 +90,7 @@ def build(machine: Machine, seats: Sequence[Seat], *, seed: int, scale: int, sla
         occupancy=np.zeros(2 * count, dtype=np.int64),
         counters=np.zeros((count, s.C_COLUMNS), dtype=np.int64),
         sums=np.zeros((count, s.A_COLUMNS)),
-        channels=channel_rows(machine, seats),
+        channels=channel_rows(machine, seats, port_gbps),
         queued=np.zeros((count, s.ACCELERATOR_SLOTS)),
         requests=np.zeros((count, s.ACCELERATOR_SLOTS), dtype=np.int64),
         line_owner=np.zeros(0, dtype=np.int16),
@@ -156,7 +165,8 @@ def rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Flo
         program = seat.program
         row[s.F_GAP] = program.compute_cycles / machine.frequency_ghz / program.accesses
         row[s.F_PACKET_MLP] = program.packet_mlp
-        row[s.F_INTERARRIVAL] = 1e3 / arrival_mpps(machine, program, seat.port_mpps)
+        row[s.F_INTERARRIVAL] = 1e3 / arrival_mpps(machine, program)
+        row[s.F_WIRE_BITS] = _wire_bits(program)
         row[s.F_THROTTLE] = 100.0 / seat.mba_percent
         if program.accelerator is not None:
             row[s.F_ACCELERATOR] = program.accelerator.service_ns
@@ -167,11 +177,30 @@ def rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Flo
     return rows
 
 
-def arrival_mpps(machine: Machine, program: Program, port_mpps: float | None = None) -> float:
-    """Return the packets that reach a tenant [Mpps]: what is offered, at most the line rate or a port's part."""
+def arrival_mpps(machine: Machine, program: Program) -> float:
+    """Return the packets that come to a tenant's ports [Mpps]: what is offered, at most the line rate of one."""
     line_rate = machine.line_rate_mpps(program.packet_size_b)
-    line_rate = line_rate if port_mpps is None else min(line_rate, port_mpps)
     return line_rate if program.offered_mpps is None else min(line_rate, program.offered_mpps)
+
+
+def _wire_bits(program: Program) -> float:
+    """Return the bits of a frame on the wire, its preamble and gap among them."""
+    return 8.0 * (program.packet_size_b + WIRE_OVERHEAD_B)
+
+
+def shared_wire_gbps(machine: Machine, port_gbps: float | None = None) -> float:
+    """Return what all tenants' frames share [Gbit/s]: one port of that rate, else all ports; at most the IIO's."""
+    rate = machine.nic_ports * machine.nic_gbps if port_gbps is None else port_gbps
+    return rate if machine.iio_gbps is None else min(rate, machine.iio_gbps)
+
+
+def _most_gbps(machine: Machine, program: Program) -> float:
+    """Return more than a tenant can take from the wire [Gbit/s]: its work without one L2 miss, or what is offered."""
+    inside = sum((item.reads + item.writes) / item.mlp for item in program.structures)
+    inside += (program.touched_lines + 1.0) / program.packet_mlp
+    work_ns = program.compute_cycles / machine.frequency_ghz + inside * machine.l2_hit_ns
+    saturated_mpps = min(arrival_mpps(machine, program), 1e3 / work_ns)
+    return 1e-3 * _wire_bits(program) * (saturated_mpps if program.offered_mpps is None else program.offered_mpps)
 
 
 def _structure_rows(seats: Sequence[Seat], tenants: s.Ints, scale: int) -> tuple[s.Ints, s.Floats, s.Ints]:
@@ -221,12 +250,15 @@ def zipf_table(lines: int, exponent: float) -> s.Ints:
     return np.concatenate(([0], inside, [lines])).astype(np.int64)
 
 
-def channel_rows(machine: Machine, seats: Sequence[Seat]) -> s.Floats:
-    """Return the memory channels of each socket, the link, and the accelerators, idle."""
-    rows = np.zeros((machine.sockets + 1 + len(_accelerators(seats)), s.H_COLUMNS))
+def channel_rows(machine: Machine, seats: Sequence[Seat], port_gbps: float | None = None) -> s.Floats:
+    """Return the memory channels of each socket, the link, the accelerators and the shared ports, idle."""
+    rows = np.zeros((machine.sockets + 2 + len(_accelerators(seats)), s.H_COLUMNS))
     rows[:, s.H_FACTOR] = 1.0
     rows[: machine.sockets, s.H_SERVICE] = LINE_B / machine.usable_memory_gb_s
     rows[machine.sockets, s.H_SERVICE] = LINE_B / machine.link_gb_s
+    wire_gbps = shared_wire_gbps(machine, port_gbps)
+    if sum(_most_gbps(machine, seat.program) for seat in seats) > wire_gbps:
+        rows[-1, s.H_SERVICE] = 1.0 / wire_gbps  # ns per bit; 0 where the wire never fills
     return rows
 
 

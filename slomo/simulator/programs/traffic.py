@@ -1,8 +1,8 @@
 """Packets in and out of an NF: arrivals, the receive ring, bursts, departures, latencies.
 
 Under saturation the ring is always full: the card writes a packet into every buffer as soon as it is free, a whole ring
-ahead of the core (ResQ, NSDI'18, section 4.2). Under a given load packets arrive as a Poisson process and are lost when
-the ring is full.
+ahead of the core (ResQ, NSDI'18, section 4.2), unless the shared wire or a full memory channel holds it back. Under a
+given load packets arrive as a Poisson process and are lost when the wire cannot carry them or the ring is full.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -13,15 +13,19 @@ import math
 from slomo.simulator.compilation import compiled
 from slomo.simulator.hardware.accelerator import look_again, retire, submit
 from slomo.simulator.hardware.dma import receive_packet, send_packet
+from slomo.simulator.hardware.port import AHEAD, WAITING, carry, held_back
 from slomo.simulator.random_numbers import next_bits
 from slomo.simulator.state import (
     A_IDLE,
     C_ARRIVED,
     C_LOST,
     C_PACKETS,
+    F_CARD_FREE,
     F_INTERARRIVAL,
     F_NEXT_ARRIVAL,
+    F_RECEIVE_LINES,
     F_RING_FACTOR,
+    F_SEND_LINES,
     LATENCY_SAMPLES,
     T_ACCELERATOR,
     T_ARRIVED,
@@ -49,7 +53,7 @@ def admit(state: State, tenant: int, now: float) -> None:
     rates = state.rates[tenant]
     while rates[F_NEXT_ARRIVAL] <= now:
         state.counters[tenant, C_ARRIVED] += 1
-        if row[T_ARRIVED] - row[T_HEAD] < row[T_QUEUE_LIMIT]:
+        if row[T_ARRIVED] - row[T_HEAD] < row[T_QUEUE_LIMIT] and carry(state, tenant, now, WAITING) == 0.0:
             state.arrivals[tenant, row[T_ARRIVED] % state.arrivals.shape[1]] = rates[F_NEXT_ARRIVAL]
             row[T_ARRIVED] += 1
         else:
@@ -67,8 +71,14 @@ def refill(state: State, tenant: int, now: float) -> None:
     if not row[T_SATURATED]:
         limit = min(limit, row[T_ARRIVED])
     while row[T_FILLED] < limit:
+        if held_back(state, tenant, rates[F_RECEIVE_LINES], now):
+            return
         if row[T_SATURATED]:
             if rates[F_NEXT_ARRIVAL] > now:
+                return
+            wait = carry(state, tenant, now, AHEAD)
+            if wait > 0.0:
+                rates[F_NEXT_ARRIVAL] = now + wait
                 return
             rates[F_NEXT_ARRIVAL] += rates[F_INTERARRIVAL]
             state.arrivals[tenant, row[T_FILLED] % state.arrivals.shape[1]] = now
@@ -86,6 +96,8 @@ def flush(state: State, tenant: int, lag: int, now: float) -> None:
     if row[T_ACCELERATOR] >= 0:
         limit = min(limit, row[T_RETIRED])
     while row[T_SENT] < limit:
+        if held_back(state, tenant, state.rates[tenant, F_SEND_LINES], now):
+            return
         send_packet(state, tenant, row[T_SENT], now)
         arrived = state.arrivals[tenant, row[T_SENT] % state.arrivals.shape[1]]
         state.latency[tenant, row[T_SAMPLES] % LATENCY_SAMPLES] = (now - arrived) * state.rates[tenant, F_RING_FACTOR]
@@ -123,11 +135,14 @@ def begin_packet(state: State, tenant: int) -> None:
         wake = state.rates[tenant, F_NEXT_ARRIVAL]
         if away > 0:
             wake = min(wake, look_again(state, tenant))
+        if row[T_SENT] < row[T_HEAD] and state.rates[tenant, F_CARD_FREE] > now:
+            wake = min(wake, state.rates[tenant, F_CARD_FREE])
         idle_until(state, tenant, wake)
         return
     refill(state, tenant, now)
-    if row[T_HEAD] == row[T_FILLED]:  # the wire is slower than the core
-        idle_until(state, tenant, state.rates[tenant, F_NEXT_ARRIVAL])
+    if row[T_HEAD] == row[T_FILLED]:  # the wire or the card is slower than the core
+        card_free = state.rates[tenant, F_CARD_FREE]
+        idle_until(state, tenant, card_free if card_free > now else state.rates[tenant, F_NEXT_ARRIVAL])
         return
     row[T_OPERATION] = 0
     row[T_REMAINING] = row[T_TOUCHED_LINES] + 1

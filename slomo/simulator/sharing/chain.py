@@ -63,7 +63,7 @@ from slomo.simulator.sharing.state import (
     STUCK,
     Sharing,
 )
-from slomo.simulator.state import LATENCY_SAMPLES, State
+from slomo.simulator.state import H_BACKLOG, H_LAST, LATENCY_SAMPLES, T_MEMORY_SOCKET, X_BUFFERED, State
 
 #: Pointers per line of a ring.
 SLOTS_PER_LINE = 8
@@ -152,6 +152,15 @@ def dequeue(sharing: Sharing, stage: int, now: float) -> int:
     return packet
 
 
+@compiled
+def hold_card(state: State, sharing: Sharing, port: int, now: float) -> None:
+    """Let the card receive nothing before the memory of its buffers has room in its queue again."""
+    channel = state.channels[state.tenants[port, T_MEMORY_SOCKET]]
+    excess = channel[H_BACKLOG] - max(0.0, now - channel[H_LAST]) - state.timing[X_BUFFERED]
+    if excess > 0.0:
+        sharing.settings[E_RECEIVE_FREE] = max(sharing.settings[E_RECEIVE_FREE], now + excess)
+
+
 @inner
 def emit(state: State, sharing: Sharing, chain: int, now: float) -> bool:
     """Let a packet arrive: over the port all chains share, into a buffer, past the chain's entry, into a ring."""
@@ -174,6 +183,7 @@ def emit(state: State, sharing: Sharing, chain: int, now: float) -> bool:
     sharing.packet_times[packet, 0] = begin
     for part in range(1, row[J_LINES] + 1):
         card_writes(state, row[J_PORT], sharing.packets[packet, P_LINE] + part, begin)
+    hold_card(state, sharing, row[J_PORT], begin)
     if row[J_DROPPING]:
         row[J_ENTRY_LOST] += 1
         lose(sharing, packet, begin)
@@ -188,6 +198,7 @@ def deliver(state: State, sharing: Sharing, packet: int, now: float) -> None:
     row = sharing.chains[chain]
     for part in range(1, row[J_LINES] + 1):
         card_reads(state, sharing, row[J_PORT], sharing.packets[packet, P_LINE] + part, now)
+    hold_card(state, sharing, row[J_PORT], now)
     left = max(now, sharing.settings[E_SEND_FREE]) + sharing.chain_times[chain, G_WIRE]
     sharing.settings[E_SEND_FREE] = left
     sharing.latency[chain, row[J_SAMPLES] % LATENCY_SAMPLES] = left - sharing.packet_times[packet, 0]

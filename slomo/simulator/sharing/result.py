@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slomo.simulator import state as s
+from slomo.simulator.result import require_possible
 from slomo.simulator.sharing import state as h
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.service_chains import ChainSystem
@@ -104,7 +105,14 @@ class ChainSimulation:
 def assemble_chains(
     machine: Machine, system: ChainSystem, state: s.State, sharing: h.Sharing, span_ns: float
 ) -> ChainSimulation:
-    """Turn the counts of a finished simulation into its result."""
+    """Turn the counts of a finished simulation into its result.
+
+    Raises
+    ------
+    SlomoError
+        An internal fault: more was moved than a memory channel or the link can.
+    """
+    require_possible(machine, state.channels, span_ns)
     cores = sorted({stage.core for stage in system.stages})
     times = sharing.core_times
     # a core that is idle when the time is up has been so since its clock stopped
