@@ -4,7 +4,8 @@ The ports of a machine are shared by SR-IOV: every tenant's queue may use each o
 together they are one wire of their summed line rates on which one tenant gets at most a port's. Waiting queues take
 turns by bytes: generalised processor sharing, played by its virtual time (Parekh and Gallager, IEEE/ACM ToN 1(3), 1993,
 section IV), which deficit round robin in cards approximates. A sender without a rate keeps a queue that is never empty:
-its frames use the wire when there is a buffer to receive them into. A sender with a rate loses what the wire cannot carry.
+its frames use the wire when there is a buffer to receive them into. A sender with a rate loses what the wire cannot
+carry.
 
 A card whose lines go to memory waits for its turn at a channel whose queue is full, in the order of asking, as requests
 wait in the processor's I/O controller (IIO). Meanwhile it neither fills nor frees a buffer.
