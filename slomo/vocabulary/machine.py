@@ -56,8 +56,9 @@ class Machine:
         Line rate of one NIC port [Gbit/s].
     nic_socket : int
         Socket the NICs are attached to.
-    nic_ports : int
-        Ports that network functions share by SR-IOV, together at most what the IIO moves.
+    nic_ports : int or None
+        Ports that network functions share by SR-IOV, together at most what the IIO moves; None where it is not known
+        and each has one of its own.
     iio_gbps : float or None
         What the I/O controller and PCIe slots of a socket move in each direction [Gbit/s]; None where it is not known.
 
@@ -90,7 +91,7 @@ class Machine:
     link_gb_s: float
     nic_gbps: float
     nic_socket: int
-    nic_ports: int = 1
+    nic_ports: int | None = None
     iio_gbps: float | None = None
 
     def __post_init__(self) -> None:
@@ -112,11 +113,12 @@ class Machine:
         ):
             value = getattr(self, name)
             self._require(math.isfinite(value) and value > 0.0, name, "a number above 0")
-        self._require(self.nic_ports >= 1, "nic_ports", "at least 1")
+        self._require(self.nic_ports is None or self.nic_ports >= 1, "nic_ports", "at least 1")
         if self.iio_gbps is not None:
             object.__setattr__(self, "iio_gbps", float(self.iio_gbps))
+            self._require(self.iio_gbps >= self.nic_gbps, "iio_gbps", f"at least one port of {self.nic_gbps:g} Gbit/s")
             most = int(self.iio_gbps / self.nic_gbps)
-            if self.nic_ports > most:
+            if self.nic_ports is not None and self.nic_ports > most:
                 raise InvalidValueError(
                     f"machine '{self.name}': nic_ports is {self.nic_ports} of {self.nic_gbps:g} Gbit/s, "
                     f"needed 1 to {most}: iio_gbps is {self.iio_gbps:g}",
@@ -186,6 +188,18 @@ class Machine:
         """
         return self.nic_gbps * 1e3 / (8.0 * (packet_size_b + 20))
 
+    def shared_wire_gbps(self, port_gbps: float | None = None) -> float:
+        """Return what all network functions' frames share [Gbit/s]: all ports, or one of another rate; at most the IIO.
+
+        Examples
+        --------
+        >>> load_machine("e5-2620v4").shared_wire_gbps(), load_machine("e5-2620v4").shared_wire_gbps(400.0)
+        (80.0, 160.0)
+        """
+        ports = math.inf if self.nic_ports is None else self.nic_ports * self.nic_gbps
+        rate = ports if port_gbps is None else port_gbps
+        return rate if self.iio_gbps is None else min(rate, self.iio_gbps)
+
     def capacities(self) -> Capacities:
         """Return what one socket has of each shared resource, the caps of composition."""
         llc_kib = self.llc_mib * 1024 * self.llc_domains_per_socket
@@ -195,7 +209,7 @@ class Machine:
             ddio_kib=llc_kib * self.ddio_ways / self.llc_ways,
             memory_gb_s=self.usable_memory_gb_s,
             link_gb_s=self.link_gb_s,
-            ports_gbps=self.nic_ports * self.nic_gbps,
+            ports_gbps=self.shared_wire_gbps(),
         )
 
     @property

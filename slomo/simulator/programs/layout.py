@@ -188,12 +188,6 @@ def _wire_bits(program: Program) -> float:
     return 8.0 * (program.packet_size_b + WIRE_OVERHEAD_B)
 
 
-def shared_wire_gbps(machine: Machine, port_gbps: float | None = None) -> float:
-    """Return what all tenants' frames share [Gbit/s]: one port of that rate, else all ports; at most the IIO's."""
-    rate = machine.nic_ports * machine.nic_gbps if port_gbps is None else port_gbps
-    return rate if machine.iio_gbps is None else min(rate, machine.iio_gbps)
-
-
 def _most_gbps(machine: Machine, program: Program) -> float:
     """Return more than a tenant can take from the wire [Gbit/s]: its work without one L2 miss, or what is offered."""
     inside = sum((item.reads + item.writes) / item.mlp for item in program.structures)
@@ -256,7 +250,7 @@ def channel_rows(machine: Machine, seats: Sequence[Seat], port_gbps: float | Non
     rows[:, s.H_FACTOR] = 1.0
     rows[: machine.sockets, s.H_SERVICE] = LINE_B / machine.usable_memory_gb_s
     rows[machine.sockets, s.H_SERVICE] = LINE_B / machine.link_gb_s
-    wire_gbps = shared_wire_gbps(machine, port_gbps)
+    wire_gbps = machine.shared_wire_gbps(port_gbps)
     if sum(_most_gbps(machine, seat.program) for seat in seats) > wire_gbps:
         rows[-1, s.H_SERVICE] = 1.0 / wire_gbps  # ns per bit; 0 where the wire never fills
     return rows
