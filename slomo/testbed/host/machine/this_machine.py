@@ -105,6 +105,8 @@ def this_machine(name: str = NAME) -> Machine:
         memory_efficiency=0.85,
         nic_gbps=10.0,
         nic_socket=0,
+        nic_ports=None,
+        iio_gbps=None,
         **_TYPICAL,
     )
 
