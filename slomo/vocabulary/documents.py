@@ -1,86 +1,32 @@
-"""Read the short YAML documents people write, and say file, line and field when one is wrong.
-
-Safe loading only, bounded in size; every node's line is remembered while PyYAML composes the document, so that an
-error of JSON Schema (draft 2020-12) can point at the line it is about.
-"""
+"""Documents that have a JSON Schema (draft 2020-12): checked against it, wrong fields told with file and line."""
 
 import json
 from collections.abc import Mapping
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from slomo.errors import ConfigurationError
-
-MAXIMUM_BYTES = 1_000_000
-#: A few lines of YAML whose aliases refer to each other expand to billions of fields.
-MAXIMUM_FIELDS = 100_000
-Position = tuple[str | int, ...]
+from slomo.files.documents import parse
+from slomo.files.json_text import Position
 
 
-def read_document(path: Path) -> str:
-    """Return a document's text, refusing what is missing, huge or not text."""
-    try:
-        size = path.stat().st_size
-        if size > MAXIMUM_BYTES:
-            raise ConfigurationError(f"{path}: {size} bytes, needed at most {MAXIMUM_BYTES}")
-        return path.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise ConfigurationError(f"{path}: cannot be read: {problem.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{path}: is not text in UTF-8") from None
-
-
-def parse_document(text: str, name: str) -> tuple[dict[str, Any], dict[Position, int]]:
-    r"""Parse YAML; return the mapping and the line of every field.
+def parse_document(text: str, name: str) -> tuple[dict[str, Any], Mapping[Position, int]]:
+    r"""Parse JSON or YAML; return the mapping and the line of every field.
 
     Raises
     ------
     ConfigurationError
-        If it is not YAML, or not a mapping.
+        If it is neither, or not a mapping.
 
     Examples
     --------
     >>> parse_document("a: 1\nb: {c: 2}\n", "x.yaml")[1][("b", "c")]
     2
     """
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as problem:
-        mark = getattr(problem, "problem_mark", None)
-        where = f"{name}:{mark.line + 1}" if mark else name
-        raise ConfigurationError(f"{where}: is not YAML: {getattr(problem, 'problem', None) or problem}") from None
-    if not isinstance(data, dict) or node is None:
-        raise ConfigurationError(f"{name}:1: is {type(data).__name__}, needed a mapping of fields")
-    lines: dict[Position, int] = {}
-    try:
-        _collect_lines(node, (), lines)
-    except RecursionError:
-        raise ConfigurationError(
-            f"{name}: nests without end", hint="write out what its aliases (*name) stand for"
-        ) from None
-    if len(lines) > MAXIMUM_FIELDS:
-        raise ConfigurationError(
-            f"{name}: more than {MAXIMUM_FIELDS} fields", hint="write out what its aliases (*name) stand for"
-        )
-    return data, lines
-
-
-def _collect_lines(node: yaml.Node, position: Position, lines: dict[Position, int]) -> None:
-    lines.setdefault(position, node.start_mark.line + 1)
-    if len(lines) > MAXIMUM_FIELDS:
-        return
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            inside = (*position, str(key.value))
-            lines[inside] = key.start_mark.line + 1
-            _collect_lines(value, inside, lines)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            _collect_lines(value, (*position, index), lines)
+    document = parse(text, name)
+    return document.table(), document.lines
 
 
 def load_schema(folder: str, name: str) -> dict[str, Any]:

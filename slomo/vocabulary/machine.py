@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.files.opening import read_text
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.display import html_table
-from slomo.vocabulary.documents import load_schema, parse_document, read_document, validate
+from slomo.vocabulary.documents import load_schema, parse_document, validate
 
 SCHEMA_VERSION = 1
 
@@ -273,7 +274,7 @@ def load_machine(name_or_path: str) -> Machine:
         return _parsed(text, f"{name}.yaml", name)
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or "/" in name:
-        return _parsed(read_document(path), name, path.stem)
+        return _parsed(read_text(path), name, path.stem)
     raise UnknownNameError("machine", name, machine_names())
 
 

@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 from slomo.errors import ConfigurationError, UnknownNameError
-from slomo.vocabulary.documents import load_schema, parse_document, read_document, validate
+from slomo.files.opening import read_text
+from slomo.vocabulary.documents import load_schema, parse_document, validate
 from slomo.vocabulary.knobs import knobs
 from slomo.vocabulary.workload import Setting, Workload
 
@@ -139,7 +140,7 @@ def load_network_function(name_or_path: str) -> NetworkFunction:
         return _shipped(name)
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or "/" in name:
-        return parse_network_function(read_document(path), name, default_name=path.stem)
+        return parse_network_function(read_text(path), name, default_name=path.stem)
     if len(parts := stage_names(name)) > 1:
         return one_core_chain([load_network_function(part) for part in parts])
     raise UnknownNameError("network function", name, network_function_names())

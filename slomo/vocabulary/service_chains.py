@@ -6,11 +6,11 @@ NFs; before each NF is a ring of packets. The same values are simulated and run 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
-from slomo.vocabulary.documents import load_schema, parse_document, read_document, validate
+from slomo.files.opening import read_text
+from slomo.vocabulary.documents import load_schema, parse_document, validate
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.vocabulary.workload_text import parse_workload
 
@@ -209,7 +209,7 @@ def load_chains(path: str) -> ChainSystem:
     UnknownNameError, InvalidValueError
         As :class:`ChainSystem`.
     """
-    return parse_chains(read_document(Path(path)), str(path))
+    return parse_chains(read_text(path), str(path))
 
 
 def parse_chains(text: str, file: str = "chains.yaml") -> ChainSystem:

@@ -16,7 +16,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "jsonschema": ("vocabulary/documents.py",),
     "llvmlite": ("simulator/",),
     "matplotlib": ("report/",),
-    "msgspec": ("service/",),
+    "msgspec": ("files/", "service/"),
     "filelock": ("files/lock.py",),
     "numba": ("simulator/", "models/functions/compilation.py"),
     "pandas": ("records/", "evaluation/", "profiling/plans/latency_plans.py"),
@@ -35,7 +35,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "threadpoolctl": ("training/families/",),
     "uvicorn": ("service/server.py",),
     "xgboost": ("training/families/xgb.py",),
-    "yaml": ("vocabulary/documents.py", "enforce/", "control/pools/", "workflow/"),
+    "yaml": ("files/yaml_text.py", "vocabulary/documents.py", "enforce/", "control/pools/", "workflow/"),
 }
 #: Rooms and files that may import inside functions, and why.
 DEFERRED = {
@@ -45,6 +45,8 @@ DEFERRED = {
     "config.py": "most have no settings file to parse",
     "errors.py": "only a wrong name looks for the nearest",
     "files/durable.py": "who only reads models makes no drafts",
+    "files/documents.py": "only arrays need numpy",
+    "files/yaml_text.py": "who reads JSON alone loads no YAML",
     "models/responses/arrivals.py": "most questions are about full load",
     "plugins.py": "what is built in needs no list of what is installed, which loads the e-mail parser",
     "testbed/registry.py": "a registry imports what is asked for",

@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from slomo.errors import ConfigurationError
+from slomo.files.opening import read_text
 from slomo.host.cores import parse_cpu_list
-from slomo.vocabulary.documents import read_document
 
 MBA_MODES = ("none", "percentage", "mbps")
 #: The policies that RMD ships (etc/rmd/policy.yaml, broadwell): maximum and minimum ways.
@@ -128,7 +128,7 @@ def read_rmd_toml(
         For what is no configuration of RMD.
     """
     try:
-        data = tomllib.loads(read_document(Path(path)))
+        data = tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as problem:
         raise ConfigurationError(f"{path}: is no TOML: {problem}") from None
     try:
@@ -197,7 +197,7 @@ def _ways(value: Any, scale: float | None, where: str) -> int:
 def _policies(path: str | Path) -> dict[str, PoolPolicy]:
     """Read ``policy.yaml``: policies at the top, or below an architecture."""
     try:
-        data = yaml.safe_load(read_document(Path(path)))
+        data = yaml.safe_load(read_text(path))
         table = data.get("catpolicy", data)
         first = next(iter(table.values()))
         if not any(key in first for key in ("cache", "MaxCache", "rdt")) and not isinstance(first, list):

@@ -12,9 +12,9 @@ from typing import Any
 
 from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.files.durable import write_durably
+from slomo.files.opening import read_text
 from slomo.placement.feasibility.kinds import without_load
 from slomo.placement.problem.checks import check_version
-from slomo.vocabulary.documents import read_document
 
 SCHEMA_VERSION = 1
 
@@ -116,7 +116,7 @@ def load_resource_table(path: str | Path) -> ResourceTable:
         For a file that holds none, or another schema version.
     """
     try:
-        data = json.loads(read_document(Path(path)))
+        data = json.loads(read_text(path))
         check_version("resource table", data)
         return ResourceTable.from_dict(data)
     except (ValueError, KeyError, TypeError, AttributeError) as problem:

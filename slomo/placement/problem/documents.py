@@ -8,11 +8,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from slomo.files.opening import read_text
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.request import Request, requests_from_dict, unique_requests
-from slomo.vocabulary.documents import parse_document, read_document, validate
+from slomo.vocabulary.documents import parse_document, validate
 
 
 def read_cluster(path: str | Path) -> Cluster:
@@ -25,7 +26,7 @@ def read_cluster(path: str | Path) -> Cluster:
     UnknownNameError, InvalidValueError
         For a machine type there is none of, or a number that does not fit it.
     """
-    return parse_cluster(read_document(Path(path)), str(path))
+    return parse_cluster(read_text(path), str(path))
 
 
 def parse_cluster(text: str, name: str = "cluster") -> Cluster:
@@ -47,7 +48,7 @@ def read_requests(path: str | Path) -> tuple[Request, ...]:
     ConfigurationError, InvalidValueError
         As for :func:`read_cluster`.
     """
-    return parse_requests(read_document(Path(path)), str(path))
+    return parse_requests(read_text(path), str(path))
 
 
 def parse_requests(text: str, name: str = "requests") -> tuple[Request, ...]:
@@ -93,7 +94,7 @@ def read_chains(path: str | Path) -> tuple[RatedChain, ...]:
     ConfigurationError, InvalidValueError
         As for :func:`read_cluster`; also for a chain without a rate, and two of one id.
     """
-    return parse_chains(read_document(Path(path)), str(path))
+    return parse_chains(read_text(path), str(path))
 
 
 def parse_chains(text: str, name: str = "requests") -> tuple[RatedChain, ...]:

@@ -14,8 +14,8 @@ import numpy as np
 
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.files.durable import write_durably
+from slomo.files.opening import read_text
 from slomo.placement.problem.checks import check_version
-from slomo.vocabulary.documents import read_document
 
 ProfileKey = tuple[str, str]
 SCHEMA_VERSION = 1
@@ -163,7 +163,7 @@ def load_profiles(path: str | Path) -> tuple[InstanceProfile, ...]:
         For a file that holds none, or another schema version.
     """
     try:
-        data = json.loads(read_document(Path(path)))
+        data = json.loads(read_text(path))
         check_version("profiles", data)
         return tuple(InstanceProfile.from_dict(item) for item in data["profiles"])
     except (ValueError, KeyError, TypeError, AttributeError) as problem:

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, SlomoError
+from slomo.files.json_text import Position
+from slomo.files.opening import read_text
 from slomo.records.shipped import mapping_file
 from slomo.units import UNITS, unit_factor
-from slomo.vocabulary.documents import Position, parse_document, read_document, validate
+from slomo.vocabulary.documents import parse_document, validate
 from slomo.vocabulary.metrics import Metric, metric
 from slomo.vocabulary.workload import Traffic, Workload
 
@@ -96,7 +98,7 @@ def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
     else:
         file = mapping_file(source)
         name = str(file)
-        data, lines = parse_document(read_document(file), name)
+        data, lines = parse_document(read_text(file), name)
     validate(data, _schema(), name, lines)
     mapping = TableMapping(data, name, lines)
     _check_columns(mapping)

@@ -30,8 +30,9 @@ from numpy.typing import NDArray
 
 import slomo.records.tables as tables
 from slomo.errors import ConfigurationError
+from slomo.files.opening import read_text
 from slomo.records.shipped import mapping_file
-from slomo.vocabulary.documents import parse_document, read_document, validate
+from slomo.vocabulary.documents import parse_document, validate
 
 MOST_ROWS = 10_000
 SCHEMA_VERSION = 1
@@ -135,7 +136,7 @@ def load_probe_tables(path: str | Path) -> ProbeTables:
     """
     hint = "make one: slomo dataset import FOLDER --mapping MAP.yaml --out probes.json, with a mapping of kind probes"
     try:
-        data = json.loads(read_document(Path(path)))
+        data = json.loads(read_text(path))
         if data["schema_version"] != SCHEMA_VERSION:
             raise ValueError(f"schema version {data['schema_version']}, needed {SCHEMA_VERSION}")
         probed = ProbeTables.from_dict(data)
@@ -153,7 +154,7 @@ def is_probe_mapping(mapping: str | Path) -> bool:
     (True, False)
     """
     file = mapping_file(mapping)
-    return parse_document(read_document(file), str(file))[0].get("kind") == "probes"
+    return parse_document(read_text(file), str(file))[0].get("kind") == "probes"
 
 
 def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any]) -> ProbeTables:
@@ -184,7 +185,7 @@ def _document(mapping: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
         validate(mapping, _SCHEMA, "mapping", {})
         return mapping
     file = mapping_file(mapping)
-    data, lines = parse_document(read_document(file), str(file))
+    data, lines = parse_document(read_text(file), str(file))
     validate(data, _SCHEMA, str(file), lines)
     return data
 

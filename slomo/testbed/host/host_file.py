@@ -9,12 +9,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from slomo.files.opening import read_text
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.testbed.host.traffic.place import Place
 from slomo.testbed.host.traffic.registry import GENERATORS, make_generator
-from slomo.vocabulary.documents import parse_document, read_document, validate
+from slomo.vocabulary.documents import parse_document, validate
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 
@@ -83,7 +84,7 @@ def load_host(
     1.0
     """
     file = Path(path)
-    data, lines = parse_document(read_document(file), str(file))
+    data, lines = parse_document(read_text(file), str(file))
     validate(data, SCHEMA, str(file), lines)
     return HostTestbed(
         machine,

@@ -18,11 +18,11 @@ from slomo.control.throttle import ThrottleController
 from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.receipt import open_receipts
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
+from slomo.files.opening import read_text
 from slomo.host.cores import assign_cores, available_cores
 from slomo.host.places import cache_directory
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
-from slomo.vocabulary.documents import read_document
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.service_chains import ChainSystem, parse_chains
 from slomo.vocabulary.workload import Workload
@@ -82,7 +82,7 @@ def read_control_file(path: str | Path) -> ControlConfiguration:
         For a controller or machine there is not.
     """
     try:
-        data = yaml.safe_load(read_document(Path(path)))
+        data = yaml.safe_load(read_text(path))
     except (yaml.YAMLError, RecursionError) as problem:
         raise ConfigurationError(f"{path}: is no YAML: {str(problem)[:200]}") from None
     return control_from(data, path)

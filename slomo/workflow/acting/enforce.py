@@ -13,8 +13,8 @@ from slomo.enforce.executor import Undone, undo
 from slomo.enforce.plan import EnforcementPlan, plan_from_decision
 from slomo.enforce.receipt import Receipt, all_receipts, open_receipts, receipts_directory
 from slomo.errors import ConfigurationError, UnknownNameError
+from slomo.files.opening import read_text
 from slomo.placement.problem.decision import Decision
-from slomo.vocabulary.documents import read_document
 from slomo.vocabulary.machine import load_machine
 
 
@@ -50,7 +50,7 @@ def read_plan(path: str | Path, *, server: str | None = None, machine: str | Non
         If it is neither, or decisions come without server and machine.
     """
     try:
-        data = yaml.safe_load(read_document(Path(path)))
+        data = yaml.safe_load(read_text(path))
     except (yaml.YAMLError, RecursionError) as problem:
         raise ConfigurationError(f"{path}: is neither YAML nor JSON: {str(problem)[:200]}") from None
     decisions = data.get("decisions") if isinstance(data, Mapping) else data

@@ -20,11 +20,11 @@ from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
+from slomo.files.opening import read_text
 from slomo.host.cores import assign_cores, available_cores
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.tenant import HostTenant, paused, take_windows
-from slomo.vocabulary.documents import read_document
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
@@ -113,7 +113,7 @@ def host_noise_test(path: str | Path) -> HostNoiseTest | None:
         For a policy there is not.
     """
     try:
-        data = yaml.safe_load(read_document(Path(path)))
+        data = yaml.safe_load(read_text(path))
         if not isinstance(data, Mapping) or data.get("machine") != HOST:
             return None
         unknown = sorted(set(data) - _FIELDS)

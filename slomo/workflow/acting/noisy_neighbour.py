@@ -22,10 +22,10 @@ from slomo.enforce.backends.simulated import Occupant, SimulatedBackend, Simulat
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
+from slomo.files.opening import read_text
 from slomo.records.provenance import versions
 from slomo.simulator.result import TenantResult
 from slomo.testbed.simulated import SimulatedTestbed
-from slomo.vocabulary.documents import read_document
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction, load_network_function
 from slomo.vocabulary.workload import Workload
@@ -141,7 +141,7 @@ def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
     """
     where = Path(path)
     try:
-        data = yaml.safe_load(read_document(where))
+        data = yaml.safe_load(read_text(where))
         unknown = sorted(set(data) - _FIELDS)
         if unknown:
             raise ConfigurationError(

@@ -19,10 +19,10 @@ from slomo.control.advice import advise
 from slomo.control.situation import Outlook, Setting, Situation, explain, foresee, shares_ways
 from slomo.equilibrium.partition import Part, solve_partition
 from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredictionError
+from slomo.files.opening import read_text
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
-from slomo.vocabulary.documents import read_document
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
@@ -89,7 +89,7 @@ class PartitionKnowledge:
             For what is none.
         """
         try:
-            data = json.loads(read_document(Path(path)))
+            data = json.loads(read_text(path))
             if data["schema_version"] != SCHEMA_VERSION:
                 raise KeyError("schema_version")
             responses = [PartitionResponse.from_dict(item) for item in data["responses"]]

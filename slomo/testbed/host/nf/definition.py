@@ -9,12 +9,13 @@ import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
-from slomo.vocabulary.documents import Position, parse_document, read_document, validate
+from slomo.files.json_text import Position
+from slomo.files.opening import read_text
+from slomo.vocabulary.documents import parse_document, validate
 from slomo.vocabulary.network_function import (
     NetworkFunction,
     host_schema,
@@ -241,7 +242,7 @@ def host_definition(name_or_nf: str | NetworkFunction) -> HostDefinition:
         nf = load_network_function(name_or_nf)
         if name_or_nf not in network_function_names():
             file = str(name_or_nf)
-            _, lines = parse_document(read_document(Path(file)), file)
+            _, lines = parse_document(read_text(file), file)
     if nf.host is None:
         raise TestbedError(
             f"network function '{nf.name}' cannot run on a real machine: it has no `host:` section",

@@ -1,0 +1,313 @@
+"""Documents become values here, by one library (msgspec), and every refusal names file, line, field, got and needed.
+
+JSON is parsed before YAML (it is the faster parser), YAML by libyaml's safe subset: its aliases are weighed before
+anything they stand for is built. Depth, digits and fields are bounded; a key that occurs twice and a number that is not
+finite are refused where they stand. Only then does msgspec make the value, with the types and ranges of its class.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from slomo.errors import ConfigurationError, SlomoError
+from slomo.files.json_text import NotJsonError, Position, RefusedError, finite_number, json_positions, parse_json
+from slomo.files.opening import DOCUMENT_BYTES, read_text
+from slomo.files.yaml_text import MOST_LEVELS, YamlText
+
+T = TypeVar("T")
+_PLACE = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+_LEAVES = (msgspec.inspect.FloatType, msgspec.inspect.IntType, msgspec.inspect.StrType, msgspec.inspect.AnyType)
+_WORDS = {
+    "`float`": "a number",
+    "`int`": "a whole number",
+    "`str`": "text",
+    "`bool`": "true or false",
+    "`object`": "a mapping",
+    "`array`": "a list",
+    "`null`": "nothing",
+}
+
+
+@dataclass(frozen=True)
+class Document:
+    r"""What a text says, in plain mappings, lists, texts and numbers.
+
+    Attributes
+    ----------
+    data : object
+        The value.
+    name : str
+        File, for messages.
+
+    Examples
+    --------
+    >>> parse("- 4\\n- many\\n", "cores.yaml").to(list[int])
+    Traceback (most recent call last):
+    slomo.errors.ConfigurationError: cores.yaml:2: field '1': got 'many', needed a whole number
+    """
+
+    data: Any
+    name: str
+    find_lines: Callable[[], Mapping[Position, int]]
+
+    @cached_property
+    def lines(self) -> Mapping[Position, int]:
+        """Line of every field."""
+        return self.find_lines()
+
+    def to(self, kind: type[T], hint: str | None = None) -> T:
+        """Return the value of a class; refusals as :func:`convert`."""
+        return convert(self.data, kind, self.name, hint, lambda: self.lines)
+
+    def table(self, hint: str | None = None) -> dict[str, Any]:
+        """Return the data, which must be one mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            For a list, a text, or nothing.
+        """
+        if not isinstance(self.data, dict):
+            raise ConfigurationError(
+                f"{self.name}:1: is {type(self.data).__name__}, needed a mapping of fields", hint=hint
+            )
+        return self.data
+
+
+def read(path: str | Path, kind: type[T], *, hint: str | None = None, limit: int = DOCUMENT_BYTES) -> T:
+    """Read a JSON, YAML or TOML file as a value of a class.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; ``.toml`` is read as TOML, everything else as JSON or YAML.
+    kind : type
+        A dataclass, a msgspec structure, or a plain type such as ``dict[str, float]``. Ranges are those of its
+        annotations (`slomo.files.ranges`).
+    hint : str, optional
+        One action for whoever wrote the file.
+    limit : int
+        Most bytes read.
+
+    Raises
+    ------
+    ConfigurationError
+        For a file that is not such a document; names line, field, what it says and what is needed.
+    """
+    return parse(read_text(path, limit, hint), str(path), hint).to(kind, hint)
+
+
+def parse(text: str, name: str, hint: str | None = None) -> Document:
+    r"""Parse JSON, YAML, or TOML where the name ends so.
+
+    Raises
+    ------
+    ConfigurationError
+        For what is none of them, a key that occurs twice, a number that is not finite or has too many digits, and
+        for more fields or levels than a document has.
+
+    Examples
+    --------
+    >>> parse("a: 1\nb: {c: 2}\n", "x.yaml").lines["b", "c"]
+    2
+    >>> parse("a: 1\na: 2\n", "x.yaml")
+    Traceback (most recent call last):
+    slomo.errors.ConfigurationError: x.yaml:2:1: field 'a' occurs twice
+    """
+    if name.endswith(".toml"):
+        return Document(_checked_depth(_toml(text, name, hint), name), name, dict)
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return Document(
+                _checked_depth(parse_json(text, name, hint), name), name, lambda: dict(json_positions(text))
+            )
+        except NotJsonError as problem:
+            if name.endswith(".json"):
+                raise ConfigurationError(problem.message, hint=hint) from None
+    data, lines = YamlText(text, name, hint).build()
+    return Document(data, name, lambda: lines)
+
+
+def convert(
+    data: Any,
+    kind: type[T],
+    name: str,
+    hint: str | None = None,
+    lines: Callable[[], Mapping[Position, int]] = dict,
+) -> T:
+    """Make a value of a class from plain data.
+
+    Raises
+    ------
+    ConfigurationError
+        For a field that is missing, not known, of another type, or out of its range.
+    SlomoError
+        What the class itself refuses, with the file's name before it.
+    """
+    try:
+        _refuse_unknown(data, msgspec.inspect.type_info(kind), ())
+        value: T = msgspec.convert(data, kind, dec_hook=_array)
+    except msgspec.ValidationError as problem:
+        message, position = _in_words(str(problem), data)
+        line = _line(position, lines())
+        raise ConfigurationError(f"{name}{f':{line}' if line else ''}: {message}", hint=hint) from None
+    except (RecursionError, OverflowError, ArithmeticError, KeyError, IndexError, AttributeError) as problem:
+        raise ConfigurationError(f"{name}: cannot be read: {problem}", hint=hint) from None
+    except ConfigurationError as problem:
+        raise ConfigurationError(f"{name}: {problem.message}", hint=problem.hint or hint) from None
+    except SlomoError as problem:
+        problem.message = f"{name}: {problem.message}"
+        problem.hint = problem.hint or hint
+        raise
+    return value
+
+
+def plain(value: object) -> Any:
+    """Return a value as mappings, lists, texts and numbers: what :func:`convert` reads back.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.workload import Traffic
+    >>> plain(Traffic())["packet_size_b"]
+    64
+    """
+    return msgspec.to_builtins(value, enc_hook=_plain_parts)
+
+
+def _checked_depth(data: Any, name: str) -> Any:
+    """Refuse data that nests deeper than a document does."""
+    level = [data]
+    for _ in range(MOST_LEVELS):
+        level = [
+            part
+            for each in level
+            for part in (each.values() if isinstance(each, dict) else each)
+            if isinstance(part, dict | list)
+        ]
+        if not level:
+            return data
+    raise ConfigurationError(f"{name}: nests more than {MOST_LEVELS} levels deep")
+
+
+def _toml(text: str, name: str, hint: str | None) -> Any:
+    try:
+        return tomllib.loads(text, parse_float=finite_number)
+    except RefusedError as problem:
+        raise ConfigurationError(f"{name}: {problem}", hint=hint) from None
+    except (ValueError, RecursionError) as problem:
+        reason = "nests too deep" if isinstance(problem, RecursionError) else problem
+        raise ConfigurationError(f"{name}: is not TOML: {reason}", hint=hint) from None
+
+
+def _array(kind: Any, value: Any) -> Any:
+    """Make what msgspec has no type for: arrays of finite numbers."""
+    import numpy as np
+
+    if getattr(kind, "__origin__", kind) is not np.ndarray:
+        raise msgspec.ValidationError(f"Expected `{kind}`, got `{type(value).__name__}`")
+    try:
+        made = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise msgspec.ValidationError("Expected a rectangle of numbers") from None
+    if not np.isfinite(made).all():
+        raise msgspec.ValidationError("Expected finite numbers")
+    return made
+
+
+def _plain_parts(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no plain form")
+
+
+def _refuse_unknown(data: Any, info: Any, position: Position) -> None:
+    """Refuse fields that a dataclass does not have, wherever it stands; structures refuse theirs themselves."""
+    if isinstance(info, msgspec.inspect.Metadata):
+        _refuse_unknown(data, info.type, position)
+    elif isinstance(info, msgspec.inspect.UnionType):
+        for part in info.types:
+            _refuse_unknown(data, part, position)
+    else:
+        for key, value, kind in _parts(data, info, position):
+            _refuse_unknown(value, kind, (*position, key))
+
+
+def _parts(data: Any, info: Any, position: Position) -> Iterable[tuple[str | int, Any, Any]]:
+    """Return the parts of a value in which dataclasses may stand, each with its type."""
+    if isinstance(info, msgspec.inspect.DataclassType | msgspec.inspect.StructType) and isinstance(data, dict):
+        kinds = _field_types(info.cls)
+        if isinstance(info, msgspec.inspect.DataclassType):
+            for key in data:
+                if key not in kinds:
+                    raise _unknown_field(key, kinds, position)
+        return [(key, value, kinds[key]) for key, value in data.items() if key in kinds]
+    if isinstance(info, msgspec.inspect.CollectionType) and isinstance(data, list):
+        return [] if isinstance(info.item_type, _LEAVES) else [(n, item, info.item_type) for n, item in enumerate(data)]
+    if isinstance(info, msgspec.inspect.DictType) and isinstance(data, dict):
+        return [] if isinstance(info.value_type, _LEAVES) else [(k, item, info.value_type) for k, item in data.items()]
+    return []
+
+
+@lru_cache(maxsize=256)
+def _field_types(kind: type) -> Mapping[str, Any]:
+    info: Any = msgspec.inspect.type_info(kind)
+    return {each.encode_name: each.type for each in info.fields}
+
+
+def _unknown_field(key: object, fields: Mapping[str, Any], position: Position) -> msgspec.ValidationError:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in position)
+    return msgspec.ValidationError(
+        f"Object contains unknown field `{key}`, fields: {', '.join(fields)} - at `${place}`"
+    )
+
+
+def _in_words(message: str, data: Any) -> tuple[str, Position]:
+    """Return msgspec's refusal in the house's words, and the place of the field."""
+    problem, _, place = message.partition(" - at `$")
+    place, entry, _ = place.rstrip("`").partition("[...]")
+    position: Position = tuple(int(number) if number else name for name, number in _PLACE.findall(place))
+    for word, ours in _WORDS.items():
+        problem = problem.replace(word, ours)
+    missing = re.fullmatch(r"Object missing required field `(.+)`", problem)
+    unknown = re.fullmatch(r"Object contains unknown field `(.+?)`(?:, (fields: .*))?", problem, re.DOTALL)
+    if unknown:
+        position = (*position, unknown[1])
+    field = ".".join(map(str, position)) or "the document"
+    if missing:
+        return f"field '{field}': lacks the required field '{missing[1]}'", position
+    if unknown:
+        return f"field '{field}': is not known{f'; {unknown[2]}' if unknown[2] else ''}", position
+    needed = problem.removeprefix("Expected ").partition(", got")[0]
+    if problem.startswith("Invalid enum value"):
+        needed = "one of the values it may have"
+    if not problem.startswith(("Expected", "Invalid enum")):
+        needed = f"something else ({problem})"
+    if entry:  # an entry of a mapping, which msgspec does not name
+        return f"field '{field}': in one of its entries, needed {needed}", position
+    return f"field '{field}': got {_shown(data, position)}, needed {needed}", position
+
+
+def _shown(data: Any, position: Position) -> str:
+    for part in position:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return "nothing"
+    if isinstance(data, dict | list):
+        return f"a {'mapping' if isinstance(data, dict) else 'list'} of {len(data)}"
+    text = repr(data)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _line(position: Position, lines: Mapping[Position, int]) -> int | None:
+    while position and position not in lines:
+        position = position[:-1]
+    return lines.get(position, 1 if lines else None)

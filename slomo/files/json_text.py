@@ -1,0 +1,128 @@
+"""JSON read as strictly as it is written: each key once, every number finite, and the place of every field.
+
+`json` of the standard library reports a text's first fault by line; what it lets pass is refused by its own hooks.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from slomo.errors import ConfigurationError
+
+Position = tuple[str | int, ...]
+#: Digits of a whole number: those of 64 bits.
+MOST_DIGITS = 19
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.DOTALL)
+
+
+class NotJsonError(ConfigurationError):
+    """Text that is no JSON; it may be YAML."""
+
+
+class RefusedError(Exception):
+    """JSON that parses and is refused: a key twice, or a number that is none."""
+
+    def __init__(self, token: str, message: str) -> None:
+        super().__init__(message)
+        self.token = token
+
+
+def parse_json(text: str | bytes, name: str, hint: str | None = None) -> Any:
+    """Return what JSON says, each key once and every number finite; refusals as :func:`parse`.
+
+    Examples
+    --------
+    >>> parse_json('{"a": NaN}', "model.json")
+    Traceback (most recent call last):
+    slomo.errors.ConfigurationError: model.json:1:7: holds NaN, needed finite numbers
+    """
+    try:
+        return json.loads(
+            text, object_pairs_hook=_unique, parse_float=finite_number, parse_int=_whole, parse_constant=_refuse_number
+        )
+    except RefusedError as problem:
+        where, message = _locate(text if isinstance(text, str) else text.decode("utf-8", "replace"), problem)
+        raise ConfigurationError(f"{name}:{where}: {message}", hint=hint) from None
+    except (ValueError, RecursionError) as problem:
+        line = getattr(problem, "lineno", None)
+        reason = getattr(problem, "msg", None) or "nests too deep"
+        where = f"{name}:{line}:{problem.colno}" if isinstance(problem, json.JSONDecodeError) else name
+        raise NotJsonError(f"{where}: is not JSON: {reason}", hint=hint) from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise RefusedError(twice, f"field '{twice}' occurs twice")
+    return made
+
+
+def finite_number(digits: str) -> float:
+    """Return the number that digits stand for; refuses infinity."""
+    value = float(digits)
+    if math.isinf(value):
+        raise RefusedError(digits, f"holds {digits[:40]}, needed finite numbers")
+    return value
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise RefusedError(digits, f"holds a number of {len(digits)} digits, needed at most {MOST_DIGITS}")
+    return int(digits)
+
+
+def _refuse_number(token: str) -> Any:
+    raise RefusedError(token, f"holds {token}, needed finite numbers")
+
+
+def _locate(text: str, problem: RefusedError) -> tuple[str, str]:
+    """Return line and column of what was refused."""
+    offset = max(text.find(problem.token), 0)
+    if "occurs twice" in str(problem):
+        seen: set[Position] = set()
+        for position, place in json_offsets(text):
+            if position in seen and position[-1] == problem.token:
+                offset = place
+                break
+            seen.add(position)
+    line = text.count("\n", 0, offset) + 1
+    return f"{line}:{offset - text.rfind(chr(10), 0, offset)}", str(problem)
+
+
+def json_offsets(text: str) -> Iterator[tuple[Position, int]]:
+    """Yield position and offset of every field of a JSON text, in order, twice where it occurs twice."""
+    path: list[str | int] = []
+    in_list: list[bool] = []
+    key = False
+    for token in _TOKEN.finditer(text):
+        mark = token.group()
+        if mark in "{[":
+            if in_list and in_list[-1]:
+                yield tuple(path), token.start()
+            in_list.append(mark == "[")
+            path.append(0 if mark == "[" else "")
+            key = mark == "{"
+        elif mark in "}]":
+            in_list.pop()
+            path.pop()
+            key = False
+        elif mark == ",":
+            key = bool(in_list) and not in_list[-1]
+            if in_list and in_list[-1]:
+                path[-1] = int(path[-1]) + 1
+        elif mark != ":" and key:
+            path[-1] = json.loads(mark)
+            key = False
+            yield tuple(path), token.start()
+
+
+def json_positions(text: str) -> Iterator[tuple[Position, int]]:
+    """Yield position and line of every field."""
+    line, last = 1, 0
+    for position, offset in json_offsets(text):
+        line, last = line + text.count("\n", last, offset), offset
+        yield position, line

@@ -1,0 +1,110 @@
+"""Open a file that somebody else may have put there: regular files alone, never waited for, never more than a limit.
+
+A FIFO would block, a device has no end, and a link in a shared folder may lead anywhere (the kernel's
+`protected_symlinks`, Documentation/admin-guide/sysctl/fs.rst): each is refused by name.
+"""
+
+import errno
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+from slomo.errors import ConfigurationError
+
+#: Documents that people write are never larger.
+DOCUMENT_BYTES = 1_000_000
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a directory",
+}
+
+
+def open_regular(path: str | Path, limit: int, hint: str | None = None) -> int:
+    """Return the descriptor of a regular file of at most `limit` bytes, opened for reading.
+
+    Raises
+    ------
+    ConfigurationError
+        Where it is missing, unreadable, too large, not a regular file, or behind a link of somebody else.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+    try:
+        try:
+            descriptor = os.open(path, flags | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            descriptor = _through_link(path, flags)
+    except OSError as error:
+        kind = "a socket" if error.errno == errno.ENXIO else None
+        reason = f"is {kind}, needed a regular file" if kind else f"cannot be read: {error.strerror or error}"
+        raise ConfigurationError(f"{path}: {reason}", hint=hint or "check the path") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{str(path)[:200]!r}: cannot be read: {error}", hint="check the path") from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+        raise ConfigurationError(f"{path}: is {kind}, needed a regular file", hint=hint)
+    if status.st_size > limit:
+        os.close(descriptor)
+        raise too_large(path, limit, hint, status.st_size)
+    return descriptor
+
+
+def read_bytes(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None = None, sha256: str = "") -> bytes:
+    """Return the content of a regular file of at most `limit` bytes, and of a given digest where there is one.
+
+    Raises
+    ------
+    ConfigurationError
+        As :func:`open_regular`; also where the file grows while it is read, or its digest differs.
+
+    Examples
+    --------
+    >>> read_bytes("/dev/null")
+    Traceback (most recent call last):
+    slomo.errors.ConfigurationError: /dev/null: is a device, needed a regular file
+    """
+    descriptor = open_regular(path, limit, hint)
+    try:
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}", hint=hint) from None
+    if len(data) > limit:
+        raise too_large(path, limit, hint)
+    if sha256 and hashlib.sha256(data).hexdigest() != sha256:
+        raise ConfigurationError(f"{path}: is not the file its manifest describes (sha256 differs)", hint=hint)
+    return data
+
+
+def read_text(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None = None, sha256: str = "") -> str:
+    """Return the text (UTF-8, with or without byte order mark) of a regular file; refusals as :func:`read_bytes`."""
+    try:
+        return read_bytes(path, limit, hint, sha256).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path}: is not text in UTF-8", hint=hint) from None
+
+
+def _through_link(path: str | Path, flags: int) -> int:
+    """Open what a link leads to, where the link is ours, root's, or of whoever owns the file."""
+    owner = os.lstat(path).st_uid
+    descriptor = os.open(path, flags)
+    if owner not in (0, os.geteuid(), os.fstat(descriptor).st_uid):
+        os.close(descriptor)
+        raise ConfigurationError(
+            f"{path}: is a link made by user {owner}, who does not own what it leads to",
+            hint="name the file itself",
+        )
+    return descriptor
+
+
+def too_large(path: str | Path, limit: int, hint: str | None = None, size: int | None = None) -> ConfigurationError:
+    """Return what says that a file is larger than what is read."""
+    has = f"has {size} bytes" if size is not None else "grows while it is read"
+    return ConfigurationError(f"{path}: {has}, needed at most {limit}", hint=hint)
