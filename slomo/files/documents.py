@@ -6,7 +6,7 @@ finite are refused where they stand. Only then does msgspec make the value, with
 """
 
 import re
-import tomllib
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -47,7 +47,7 @@ class Document:
 
     Examples
     --------
-    >>> parse("- 4\\n- many\\n", "cores.yaml").to(list[int])
+    >>> parse("- 4\n- many\n", "cores.yaml").to(list[int])
     Traceback (most recent call last):
     slomo.errors.ConfigurationError: cores.yaml:2: field '1': got 'many', needed a whole number
     """
@@ -89,7 +89,7 @@ def read(path: str | Path, kind: type[T], *, hint: str | None = None, limit: int
         The file; ``.toml`` is read as TOML, everything else as JSON or YAML.
     kind : type
         A dataclass, a msgspec structure, or a plain type such as ``dict[str, float]``. Ranges are those of its
-        annotations (`slomo.files.ranges`).
+        annotations (`slomo.files.ranges`); ``schema_version`` must be that of the class's module.
     hint : str, optional
         One action for whoever wrote the file.
     limit : int
@@ -121,7 +121,7 @@ def parse(text: str, name: str, hint: str | None = None) -> Document:
     slomo.errors.ConfigurationError: x.yaml:2:1: field 'a' occurs twice
     """
     if name.endswith(".toml"):
-        return Document(_checked_depth(_toml(text, name, hint), name), name, dict)
+        return Document(parse_toml(text, name, hint), name, dict)
     if text.lstrip()[:1] in ("{", "["):
         try:
             return Document(
@@ -177,7 +177,7 @@ def plain(value: object) -> Any:
     >>> plain(Traffic())["packet_size_b"]
     64
     """
-    return msgspec.to_builtins(value, enc_hook=_plain_parts)
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=_plain_parts))
 
 
 def _checked_depth(data: Any, name: str) -> Any:
@@ -195,9 +195,13 @@ def _checked_depth(data: Any, name: str) -> Any:
     raise ConfigurationError(f"{name}: nests more than {MOST_LEVELS} levels deep")
 
 
-def _toml(text: str, name: str, hint: str | None) -> Any:
+def parse_toml(text: str, name: str, hint: str | None = None) -> dict[str, Any]:
+    """Return what TOML says, whatever the file is called; refusals as :func:`parse`."""
+    import tomllib  # few files are TOML
+
     try:
-        return tomllib.loads(text, parse_float=finite_number)
+        table: dict[str, Any] = _checked_depth(tomllib.loads(text, parse_float=finite_number), name)
+        return table
     except RefusedError as problem:
         raise ConfigurationError(f"{name}: {problem}", hint=hint) from None
     except (ValueError, RecursionError) as problem:
@@ -246,7 +250,9 @@ def _parts(data: Any, info: Any, position: Position) -> Iterable[tuple[str | int
         kinds = _field_types(info.cls)
         if isinstance(info, msgspec.inspect.DataclassType):
             for key in data:
-                if key not in kinds:
+                if key == "schema_version" and key not in kinds:
+                    _check_version(data[key], info.cls)
+                elif key not in kinds:
                     raise _unknown_field(key, kinds, position)
         return [(key, value, kinds[key]) for key, value in data.items() if key in kinds]
     if isinstance(info, msgspec.inspect.CollectionType) and isinstance(data, list):
@@ -254,6 +260,16 @@ def _parts(data: Any, info: Any, position: Position) -> Iterable[tuple[str | int
     if isinstance(info, msgspec.inspect.DictType) and isinstance(data, dict):
         return [] if isinstance(info.value_type, _LEAVES) else [(k, item, info.value_type) for k, item in data.items()]
     return []
+
+
+def _check_version(version: object, kind: type) -> None:
+    """Refuse the document of another version than that of the class's module."""
+    readable = getattr(sys.modules[kind.__module__], "SCHEMA_VERSION", None)
+    if version != readable:
+        raise ConfigurationError(
+            f"{kind.__name__} of schema version {version}, this slomo reads version {readable}",
+            hint="write it again with this version of slomo",
+        )
 
 
 @lru_cache(maxsize=256)
@@ -287,7 +303,7 @@ def _in_words(message: str, data: Any) -> tuple[str, Position]:
         return f"field '{field}': is not known{f'; {unknown[2]}' if unknown[2] else ''}", position
     needed = problem.removeprefix("Expected ").partition(", got")[0]
     if problem.startswith("Invalid enum value"):
-        needed = "one of the values it may have"
+        needed = "one of the values it may have" if field != "schema_version" else "the version this slomo reads"
     if not problem.startswith(("Expected", "Invalid enum")):
         needed = f"something else ({problem})"
     if entry:  # an entry of a mapping, which msgspec does not name

@@ -8,11 +8,12 @@ stable text for it.
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
 from slomo.errors import InvalidValueError
+from slomo.files.documents import convert, plain
 
 Setting = float | int | str | bool
 SCHEMA_VERSION = 1
@@ -144,20 +145,12 @@ class Workload:
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "nf": self.nf,
-            "configuration": dict(self.configuration),
-            "traffic": asdict(self.traffic),
-        }
+        return {"schema_version": SCHEMA_VERSION, **plain(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> "Workload":
         """Rebuild a workload from :meth:`to_dict`'s mapping."""
-        configuration, traffic = data.get("configuration", {}), data.get("traffic", {})
-        if not isinstance(configuration, Mapping) or not isinstance(traffic, Mapping):
-            raise InvalidValueError(f"workload '{data.get('nf')}': configuration and traffic must be mappings")
-        return cls(str(data["nf"]), configuration, Traffic(**traffic))
+        return convert(data, cls, "workload")
 
 
 def traffic_key(traffic: Traffic) -> str:

@@ -269,7 +269,7 @@ def test_a_measured_table_is_what_numasfp_goes_by(tmp_path) -> None:
     with pytest.raises(UnknownNameError, match="in the resource table of 'e5-2620v4'"):
         place_on_nodes(cluster, chains, "numasfp", needs=ResourceTable(MACHINE, ROWS))
     (tmp_path / "bad.json").write_text("[]")
-    with pytest.raises(ConfigurationError, match="holds no resource table"):
+    with pytest.raises(ConfigurationError, match="needed a mapping"):
         load_resource_table(tmp_path / "bad.json")
 
 

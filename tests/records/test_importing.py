@@ -186,7 +186,7 @@ def test_tables_without_rows_are_refused(table, text, name, complaint):
         ("  ipc: {target: throughput}", "2 columns are the target"),
         ("bad_rows: keep", r"m\.yaml:5: field 'bad_rows'"),
         ("machin: x", r"m\.yaml:5: field 'machin'"),
-        ("  ipc: {metric: [", r"m\.yaml:\d+: is not YAML"),
+        ("  ipc: {metric: [", r"m\.yaml:\d+:\d+: is not YAML"),
     ],
 )
 def test_wrong_mapping_is_told_by_line_and_field(table, line, complaint):

@@ -4,15 +4,13 @@ Intel's Resource Management Daemon (github.com/intel/rmd, docs/ConfigurationGuid
 and the infrastructure, and a cache pool divided into guarantee, besteffort (burstable) and shared.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from slomo.errors import ConfigurationError
+from slomo.files.documents import parse, parse_toml
 from slomo.files.opening import read_text
 from slomo.host.cores import parse_cpu_list
 
@@ -127,10 +125,7 @@ def read_rmd_toml(
     ConfigurationError
         For what is no configuration of RMD.
     """
-    try:
-        data = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as problem:
-        raise ConfigurationError(f"{path}: is no TOML: {problem}") from None
+    data = parse_toml(read_text(path), str(path))
     try:
         named = _policies(policies) if policies is not None else None
         return configuration_from(data, named, way_mib=way_mib)
@@ -197,13 +192,13 @@ def _ways(value: Any, scale: float | None, where: str) -> int:
 def _policies(path: str | Path) -> dict[str, PoolPolicy]:
     """Read ``policy.yaml``: policies at the top, or below an architecture."""
     try:
-        data = yaml.safe_load(read_text(path))
+        data = parse(read_text(path), str(path)).table()
         table = data.get("catpolicy", data)
         first = next(iter(table.values()))
         if not any(key in first for key in ("cache", "MaxCache", "rdt")) and not isinstance(first, list):
             table = first
         return {str(name): _policy(str(name), entry) for name, entry in table.items()}
-    except (yaml.YAMLError, RecursionError, AttributeError, TypeError, ValueError, KeyError, StopIteration):
+    except (AttributeError, TypeError, ValueError, KeyError, StopIteration, OverflowError):
         raise ConfigurationError(f"{path}: is no policy file of RMD", hint="gold: {cache: {max: 2, min: 2}}") from None
 
 

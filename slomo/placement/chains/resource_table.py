@@ -5,16 +5,18 @@ resource-table` measures it (`slomo.workflow.chains.resource_table`), policy `nu
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from slomo.errors import ConfigurationError, UnknownNameError
+from msgspec import Struct
+
+from slomo.errors import UnknownNameError
+from slomo.files.documents import plain, read
 from slomo.files.durable import write_durably
-from slomo.files.opening import read_text
+from slomo.files.ranges import Name, Percent, PositiveCount, PositiveRate, Rate, Ways
 from slomo.placement.feasibility.kinds import without_load
-from slomo.placement.problem.checks import check_version
 
 SCHEMA_VERSION = 1
 
@@ -39,17 +41,13 @@ class ResourceRow:
         What each then moves to and from memory [GB/s].
     """
 
-    workload: str
-    gbps: float
-    mpps: float
-    cores: int
-    ways: int
-    memory_percent: int
-    memory_gb_s: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return asdict(self)
+    workload: Name
+    gbps: PositiveRate
+    mpps: PositiveRate
+    cores: PositiveCount
+    ways: Ways
+    memory_percent: Percent
+    memory_gb_s: Rate = 0.0
 
 
 class ResourceTable:
@@ -92,14 +90,14 @@ class ResourceTable:
         return next((row for row in rows if row.mpps >= mpps), rows[-1])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        rows = [row.to_dict() for row in self.rows]
-        return {"schema_version": SCHEMA_VERSION, "machine": self.machine, "rows": rows}
+        """Return the document that :func:`load_resource_table` reads."""
+        return {"schema_version": SCHEMA_VERSION, "machine": self.machine, "rows": plain(self.rows)}
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "ResourceTable":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        return cls(str(data["machine"]), (ResourceRow(**row) for row in data["rows"]))
+
+class _TableFile(Struct, forbid_unknown_fields=True):
+    machine: Name
+    rows: tuple[ResourceRow, ...]
+    schema_version: Literal[1] = 1
 
 
 def save_resource_table(table: ResourceTable, path: str | Path) -> Path:
@@ -115,11 +113,5 @@ def load_resource_table(path: str | Path) -> ResourceTable:
     ConfigurationError
         For a file that holds none, or another schema version.
     """
-    try:
-        data = json.loads(read_text(path))
-        check_version("resource table", data)
-        return ResourceTable.from_dict(data)
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise ConfigurationError(
-            f"{path}: holds no resource table: {problem}", hint="slomo profile NF... --plan resource-table --out FILE"
-        ) from None
+    table = read(path, _TableFile, hint="slomo profile NF... --plan resource-table --out FILE")
+    return ResourceTable(table.machine, table.rows)

@@ -4,10 +4,14 @@ ResQ (NSDI'18) section 5.2: admission answers with a schedule (server, cores, ca
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from slomo.placement.problem.checks import RESOURCES, check_version
+from msgspec import Meta
+
+from slomo.files.documents import convert, plain
+from slomo.files.ranges import Index, Name, PositiveCount, Rate, Share, WayMask
+from slomo.placement.problem.checks import RESOURCES
 from slomo.vocabulary.display import html_table
 
 SCHEMA_VERSION = 1
@@ -39,19 +43,19 @@ class Assignment:
         Hyper-thread of the core, 0 or 1.
     """
 
-    server: str
-    socket: int
-    core: int
-    workload: str
-    needed_mpps: float = 0.0
-    predicted_mpps: float | None = None
-    low_mpps: float | None = None
-    high_mpps: float | None = None
-    llc_way_mask: int | None = None
-    buffers: int | None = None
-    memory_node: int | None = None
-    thread: int = 0
-    memory_bandwidth_percent: int | None = None
+    server: Name
+    socket: Index
+    core: Index
+    workload: Name
+    needed_mpps: Rate = 0.0
+    predicted_mpps: Rate | None = None
+    low_mpps: Rate | None = None
+    high_mpps: Rate | None = None
+    llc_way_mask: WayMask | None = None
+    buffers: PositiveCount | None = None
+    memory_node: Index | None = None
+    thread: Annotated[int, Meta(ge=0, le=1)] = 0
+    memory_bandwidth_percent: Annotated[int, Meta(ge=1, le=100)] | None = None
 
     @property
     def seat(self) -> str:
@@ -67,7 +71,7 @@ class Assignment:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping; the first hyper-thread and no throttle go without saying."""
         unsaid = ("thread", "memory_bandwidth_percent")
-        return {name: value for name, value in asdict(self).items() if name not in unsaid or value}
+        return {name: value for name, value in plain(self).items() if name not in unsaid or value}
 
 
 @dataclass(frozen=True)
@@ -150,14 +154,14 @@ class Decision:
     True
     """
 
-    request: str
+    request: Name
     accepted: bool
     policy: str
     model: str = ""
     assignments: tuple[Assignment, ...] = ()
     reasons: tuple[str, ...] = ()
     refused: Refusal | None = None
-    confidence: float | None = None
+    confidence: Share | None = None
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -166,25 +170,16 @@ class Decision:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        fields = asdict(self)
-        lists = {"assignments": [item.to_dict() for item in self.assignments], "reasons": list(self.reasons)}
-        return {"schema_version": SCHEMA_VERSION, **fields, **lists}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            **plain(self),
+            "assignments": [item.to_dict() for item in self.assignments],
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Decision":
-        """Rebuild from :meth:`to_dict`'s mapping.
-
-        Raises
-        ------
-        ConfigurationError
-            For another schema version.
-        """
-        check_version("decision", data)
-        fields = {key: value for key, value in data.items() if key != "schema_version"}
-        fields["assignments"] = tuple(Assignment(**item) for item in data["assignments"])
-        fields["reasons"] = tuple(data["reasons"])
-        fields["refused"] = None if data["refused"] is None else Refusal(**data["refused"])
-        return cls(**fields)
+        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError for what is none."""
+        return convert(data, cls, "decision")
 
     def _repr_html_(self) -> str:
         rows = (

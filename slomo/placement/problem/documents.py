@@ -8,12 +8,21 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
+from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.request import Request, requests_from_dict, unique_requests
 from slomo.vocabulary.documents import parse_document, validate
+
+
+class DecisionsDocument(Struct):
+    """What `slomo place --json` prints; what else it says of the plan is not read."""
+
+    decisions: tuple[Decision, ...]
 
 
 def read_cluster(path: str | Path) -> Cluster:
@@ -82,8 +91,7 @@ def parse_decisions(text: str, name: str = "decisions") -> tuple[Decision, ...]:
     >>> parse_decisions('{"decisions": []}')
     ()
     """
-    document = _checked(text, name, "decision.schema.json")
-    return tuple(Decision.from_dict(item) for item in document["decisions"])
+    return parse(text, name).to(DecisionsDocument).decisions
 
 
 def read_chains(path: str | Path) -> tuple[RatedChain, ...]:

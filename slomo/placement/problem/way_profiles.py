@@ -5,17 +5,18 @@ that straight lines between few points do. `slomo.workflow.profile_ways` measure
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
-from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.errors import InvalidValueError
+from slomo.files.documents import plain, read
 from slomo.files.durable import write_durably
-from slomo.files.opening import read_text
-from slomo.placement.problem.checks import check_version
+from slomo.files.ranges import PositiveCount, PositiveRate, Seconds, Share, Ways
 
 ProfileKey = tuple[str, str]
 SCHEMA_VERSION = 1
@@ -52,10 +53,10 @@ class InstanceProfile:
 
     machine: str
     workload: str
-    solo_mpps: float
-    ways: tuple[tuple[int, float], ...]
-    latency: tuple[tuple[float, float, float], ...] = ()
-    buffers: int | None = None
+    solo_mpps: PositiveRate
+    ways: tuple[tuple[Ways, PositiveRate], ...]
+    latency: tuple[tuple[Share, Seconds, Seconds], ...] = ()
+    buffers: PositiveCount | None = None
     fingerprint: str = ""
 
     def __post_init__(self) -> None:
@@ -131,26 +132,15 @@ class InstanceProfile:
         share = (limit_us - times[above - 1]) / (times[above] - times[above - 1])
         return loads[above - 1] + share * (loads[above] - loads[above - 1])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {
-            **asdict(self),
-            "ways": [list(pair) for pair in self.ways],
-            "latency": [list(row) for row in self.latency],
-        }
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "InstanceProfile":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        ways = tuple((int(way), float(mpps)) for way, mpps in data["ways"])
-        latency = tuple((float(a), float(b), float(c)) for a, b, c in data.get("latency", ()))
-        first = (str(data["machine"]), str(data["workload"]), float(data["solo_mpps"]))
-        return cls(*first, ways, latency, data.get("buffers"), str(data.get("fingerprint", "")))
+class _ProfilesFile(Struct, forbid_unknown_fields=True):
+    profiles: tuple[InstanceProfile, ...]
+    schema_version: Literal[1] = 1
 
 
 def save_profiles(profiles: Iterable[InstanceProfile], path: str | Path) -> Path:
     """Write profiles as JSON; return the path."""
-    document = {"schema_version": SCHEMA_VERSION, "profiles": [profile.to_dict() for profile in profiles]}
+    document = {"schema_version": SCHEMA_VERSION, "profiles": plain(list(profiles))}
     return write_durably(path, json.dumps(document, indent=1) + "\n")
 
 
@@ -162,11 +152,4 @@ def load_profiles(path: str | Path) -> tuple[InstanceProfile, ...]:
     ConfigurationError
         For a file that holds none, or another schema version.
     """
-    try:
-        data = json.loads(read_text(path))
-        check_version("profiles", data)
-        return tuple(InstanceProfile.from_dict(item) for item in data["profiles"])
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise ConfigurationError(
-            f"{path}: holds no profiles over cache ways: {problem}", hint="write them with save_profiles"
-        ) from None
+    return read(path, _ProfilesFile, hint="write them with save_profiles").profiles

@@ -92,7 +92,7 @@ def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
     >>> load_mapping(document).workload().key
     'acl@64B,100000f'
     """
-    lines: dict[Position, int] = {}
+    lines: Mapping[Position, int] = {}
     if isinstance(source, Mapping):
         data, name = dict(source), "mapping"
     else:

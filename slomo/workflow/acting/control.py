@@ -18,6 +18,7 @@ from slomo.control.throttle import ThrottleController
 from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.receipt import open_receipts
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
+from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.host.cores import assign_cores, available_cores
 from slomo.host.places import cache_directory
@@ -81,11 +82,7 @@ def read_control_file(path: str | Path) -> ControlConfiguration:
     UnknownNameError
         For a controller or machine there is not.
     """
-    try:
-        data = yaml.safe_load(read_text(path))
-    except (yaml.YAMLError, RecursionError) as problem:
-        raise ConfigurationError(f"{path}: is no YAML: {str(problem)[:200]}") from None
-    return control_from(data, path)
+    return control_from(parse(read_text(path), str(path)).data, path)
 
 
 def control_from(data: Any, path: str | Path) -> ControlConfiguration:

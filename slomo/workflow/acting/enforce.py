@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from slomo.enforce.backends.registry import load_backend
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import Undone, undo
 from slomo.enforce.plan import EnforcementPlan, plan_from_decision
 from slomo.enforce.receipt import Receipt, all_receipts, open_receipts, receipts_directory
 from slomo.errors import ConfigurationError, UnknownNameError
+from slomo.files.documents import convert, parse
 from slomo.files.opening import read_text
 from slomo.placement.problem.decision import Decision
 from slomo.vocabulary.machine import load_machine
@@ -49,10 +48,7 @@ def read_plan(path: str | Path, *, server: str | None = None, machine: str | Non
     ConfigurationError
         If it is neither, or decisions come without server and machine.
     """
-    try:
-        data = yaml.safe_load(read_text(path))
-    except (yaml.YAMLError, RecursionError) as problem:
-        raise ConfigurationError(f"{path}: is neither YAML nor JSON: {str(problem)[:200]}") from None
+    data = parse(read_text(path), str(path)).data
     decisions = data.get("decisions") if isinstance(data, Mapping) else data
     if isinstance(data, Mapping) and "request" in data:
         decisions = [data]
@@ -61,7 +57,7 @@ def read_plan(path: str | Path, *, server: str | None = None, machine: str | Non
             raise ConfigurationError(
                 f"{path} holds decisions: which server's part?", hint="name --server and --machine, its type"
             )
-        made = [Decision.from_dict(item) for item in decisions]
+        made = convert(decisions, tuple[Decision, ...], str(path))
         return plan_from_decision(made, server, load_machine(machine))
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{path}: holds no plan", hint="see docs/guides/protect-a-victim.md")

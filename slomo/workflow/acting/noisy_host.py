@@ -7,20 +7,22 @@ and called nothing where it is within that: few machines have neighbours that co
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import yaml
+from msgspec import Meta, Struct
 
 from slomo.control.host_plant import whole_core_mpps
 from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
+from slomo.errors import TestbedError, UnknownNameError
+from slomo.files.documents import parse
 from slomo.files.opening import read_text
+from slomo.files.ranges import Name, Part, PositiveCount, Seconds
 from slomo.host.cores import assign_cores, available_cores
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
@@ -30,9 +32,24 @@ from slomo.vocabulary.workload_text import parse_workload
 
 HOST = "host"
 HOST_POLICIES = ("none", "quota")
-_FIELDS = {"machine", "victim", "noise", "policies", "repetitions", "window_s", "quota"}
+_HINT = "see docs/examples/noisy-neighbour/host.yaml"
 #: Two-sided 95 % of a normal distribution; repetitions are ten and more.
 _SURE = 1.96
+
+
+class _HostNoise(Struct, forbid_unknown_fields=True):
+    nf: Name
+    levels: Annotated[tuple[PositiveCount, ...], Meta(min_length=1)] = (1,)
+
+
+class _HostNoiseFile(Struct, forbid_unknown_fields=True):
+    machine: Literal["host"]
+    victim: Name
+    noise: _HostNoise
+    policies: tuple[str, ...] = HOST_POLICIES
+    repetitions: Annotated[int, Meta(ge=3, le=100_000)] = 10
+    window_s: Seconds = 0.5
+    quota: Part = 0.25
 
 
 @dataclass(frozen=True)
@@ -112,33 +129,22 @@ def host_noise_test(path: str | Path) -> HostNoiseTest | None:
     UnknownNameError
         For a policy there is not.
     """
-    try:
-        data = yaml.safe_load(read_text(path))
-        if not isinstance(data, Mapping) or data.get("machine") != HOST:
-            return None
-        unknown = sorted(set(data) - _FIELDS)
-        if unknown:
-            hint = f"fields: {', '.join(sorted(_FIELDS))}"
-            raise ConfigurationError(f"{path}: unknown field '{unknown[0]}'", hint=hint)
-        test = HostNoiseTest(
-            parse_workload(str(data["victim"])),
-            parse_workload(str(data["noise"]["nf"])),
-            tuple(int(level) for level in data["noise"].get("levels", (1,))),
-            tuple(str(name) for name in data.get("policies", HOST_POLICIES)),
-            int(data.get("repetitions", 10)),
-            float(data.get("window_s", 0.5)),
-            float(data.get("quota", 0.25)),
-        )
-    except (yaml.YAMLError, RecursionError, KeyError, TypeError, ValueError) as problem:
-        raise ConfigurationError(
-            f"{path}: is no noisy-neighbour test: {problem}", hint="see docs/examples/noisy-neighbour/host.yaml"
-        ) from None
-    for name in test.policies:
+    document = parse(read_text(path), str(path))
+    if document.table(_HINT).get("machine") != HOST:
+        return None
+    stored = document.to(_HostNoiseFile, _HINT)
+    for name in stored.policies:
         if name not in HOST_POLICIES:
             raise UnknownNameError("policy", name, HOST_POLICIES)
-    if test.repetitions < 3 or not test.window_s > 0.0 or not 0.0 < test.quota <= 1.0 or min(test.levels) < 1:
-        raise ConfigurationError(f"{path}: needed 3 repetitions, a window above 0 s, a quota up to 1, levels from 1")
-    return test
+    return HostNoiseTest(
+        parse_workload(stored.victim),
+        parse_workload(stored.noise.nf),
+        stored.noise.levels,
+        stored.policies,
+        stored.repetitions,
+        stored.window_s,
+        stored.quota,
+    )
 
 
 def run_host_noise(

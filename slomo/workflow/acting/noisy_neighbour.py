@@ -12,17 +12,18 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import yaml
+from msgspec import Meta, Struct
 
 from slomo.control.advice import advise
 from slomo.control.situation import Setting, Situation
 from slomo.enforce.backends.simulated import Occupant, SimulatedBackend, SimulatedServer
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
-from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
-from slomo.files.opening import read_text
+from slomo.errors import TestbedError, UnknownNameError
+from slomo.files.documents import read
+from slomo.files.ranges import Count, Name, Part, Percent, PositiveCount, Ways
 from slomo.records.provenance import versions
 from slomo.simulator.result import TenantResult
 from slomo.testbed.simulated import SimulatedTestbed
@@ -32,7 +33,6 @@ from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.partition_profile import profile_partitions
 
 POLICIES = ("none", "llc", "mba", "both", "pools", "slomo")
-_FIELDS = {"machine", "path", "noise", "policies", "loss_ratio", "files", "pools", "noise_mba", "accesses", "scale"}
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,27 @@ class PathStage:
         How often each packet passes it.
     """
 
-    name: str
-    nf: str
-    passes: int = 1
+    name: Name
+    nf: Name
+    passes: PositiveCount = 1
+
+
+class _Noise(Struct, forbid_unknown_fields=True):
+    nf: Name
+    levels: Annotated[tuple[Count, ...], Meta(min_length=1)]
+
+
+class _NoisyNeighbourFile(Struct, forbid_unknown_fields=True):
+    machine: Name
+    path: Annotated[tuple[PathStage, ...], Meta(min_length=1)]
+    noise: _Noise
+    policies: tuple[str, ...] = POLICIES
+    loss_ratio: Part = 0.005
+    pools: dict[str, Ways] = {}
+    noise_mba: Percent = 10
+    files: tuple[Name, ...] = ()
+    accesses: PositiveCount = 60_000
+    scale: PositiveCount = 32
 
 
 @dataclass(frozen=True)
@@ -139,35 +157,23 @@ def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
     UnknownNameError
         For a policy there is not.
     """
-    where = Path(path)
-    try:
-        data = yaml.safe_load(read_text(where))
-        unknown = sorted(set(data) - _FIELDS)
-        if unknown:
-            raise ConfigurationError(
-                f"{path}: unknown field '{unknown[0]}'", hint=f"fields: {', '.join(sorted(_FIELDS))}"
-            )
-        policies = tuple(str(name) for name in data.get("policies", POLICIES))
-        for name in policies:
-            if name not in POLICIES:
-                raise UnknownNameError("policy", name, POLICIES)
-        return NoisyNeighbourTest(
-            load_machine(str(data["machine"])),
-            tuple(PathStage(str(s["name"]), str(s["nf"]), int(s.get("passes", 1))) for s in data["path"]),
-            str(data["noise"]["nf"]),
-            tuple(int(level) for level in data["noise"]["levels"]),
-            policies,
-            float(data.get("loss_ratio", 0.005)),
-            {"victim": 2, "infrastructure": 11, "noise": 3, **data.get("pools", {})},
-            int(data.get("noise_mba", 10)),
-            tuple(load_network_function(where.parent / name) for name in data.get("files", ())),
-            int(data.get("accesses", 60_000)),
-            int(data.get("scale", 32)),
-        )
-    except (yaml.YAMLError, RecursionError, KeyError, TypeError, ValueError, AttributeError) as problem:
-        raise ConfigurationError(
-            f"{path}: is no noisy-neighbour test: {problem}", hint="see docs/examples/noisy-neighbour"
-        ) from None
+    stored = read(path, _NoisyNeighbourFile, hint="see docs/examples/noisy-neighbour")
+    for name in stored.policies:
+        if name not in POLICIES:
+            raise UnknownNameError("policy", name, POLICIES)
+    return NoisyNeighbourTest(
+        load_machine(stored.machine),
+        stored.path,
+        stored.noise.nf,
+        stored.noise.levels,
+        stored.policies,
+        stored.loss_ratio,
+        {"victim": 2, "infrastructure": 11, "noise": 3, **stored.pools},
+        stored.noise_mba,
+        tuple(load_network_function(str(Path(path).parent / name)) for name in stored.files),
+        stored.accesses,
+        stored.scale,
+    )
 
 
 def run_noisy_neighbour(
