@@ -32,7 +32,7 @@ $(VENV)/bin/python:
 		else echo "$(PYTHON) cannot make virtual environments. hint: install your distribution's python3-venv" >&2; exit 2; fi; }
 
 $(VENV)/.runtime: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[all]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime pyproject.toml

@@ -102,7 +102,12 @@ def __getattr__(name: str) -> Any:
         return version("slomo")
     if name not in _HOME:
         raise AttributeError(f"module 'slomo' has no attribute '{name}'; it has: {', '.join(__all__)}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    try:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    except ImportError as error:
+        from slomo.extras import translated
+
+        raise translated(error, name) or error from None
     globals()[name] = value
     return value
 

@@ -117,10 +117,8 @@ def _options(token: str | None, timeout_s: float, verify: Any) -> dict[str, Any]
 
 
 def _httpx() -> Any:
-    try:
-        import httpx
-    except ModuleNotFoundError:
-        raise ConfigurationError("httpx is not installed", hint="pip install 'slomo[client]'") from None
+    import httpx  # loaded when somebody asks a service
+
     return httpx
 
 

@@ -6,7 +6,8 @@ The tree (exit code in brackets; a class without one inherits its parent's)::
     ├── UsageError [2]                  what was asked for makes no sense
     │   ├── UnknownNameError            no such NF, machine, metric, model; carries the nearest match
     │   ├── InvalidValueError           a knob, rate or size outside its range
-    │   └── ConfigurationError          a file that cannot be read as what it claims to be (file, line, field)
+    │   ├── ConfigurationError          a file that cannot be read as what it claims to be (file, line, field)
+    │   └── MissingExtraError           an optional package is not installed; the hint is the command
     ├── TestbedError [3]                the testbed could not run the experiment
     │   ├── StoreError                  the campaign's store is locked, corrupt or cannot be written
     │   └── IncompleteCampaignError     some runs failed, the others are kept (slomo.profiling.campaign.run)
@@ -106,6 +107,16 @@ class InvalidValueError(UsageError):
 
 class ConfigurationError(UsageError):
     """A file or mapping that cannot be read as what it claims to be."""
+
+
+class MissingExtraError(UsageError, ImportError):
+    """An optional package that this needs is not installed.
+
+    Examples
+    --------
+    >>> MissingExtraError("this needs the package 'numba'").exit_code
+    2
+    """
 
 
 class TestbedError(SlomoError):

@@ -12,12 +12,13 @@ import sys
 import click
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError, UsageError
+from slomo.extras import translated
 
 INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
 
-def report(error: BaseException, *, as_json: bool = False) -> int:
+def report(error: BaseException, *, as_json: bool = False, verb: str | None = None) -> int:
     """Print `error` on stderr and return the exit code.
 
     Parameters
@@ -26,6 +27,8 @@ def report(error: BaseException, *, as_json: bool = False) -> int:
         What ended the command.
     as_json : bool
         Print one JSON object ``{"error": {"type", "message", "hint", "exit_code"}}`` instead of text.
+    verb : str, optional
+        The sub-command, for the name of an extra that is missing.
 
     Returns
     -------
@@ -49,6 +52,8 @@ def report(error: BaseException, *, as_json: bool = False) -> int:
         return _BROKEN_PIPE
     if os.environ.get("SLOMO_DEBUG", "") not in ("", "0"):
         raise error
+    if isinstance(error, ImportError):
+        error = translated(error, verb) or error
     name, message, hint, code = describe(error)
     if as_json:
         click.echo(json.dumps({"error": {"type": name, "message": message, "hint": hint, "exit_code": code}}), err=True)

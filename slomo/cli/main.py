@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result: Any = cli.main(args=words, prog_name="slomo", standalone_mode=False)
     except BaseException as error:
-        return faults.report(error, as_json="--json" in words)
+        return faults.report(error, as_json="--json" in words, verb=next((w for w in words if w in COMMANDS), None))
     return result if isinstance(result, int) else 0
 
 

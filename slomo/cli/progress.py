@@ -25,7 +25,6 @@ class ProgressBar:
     def __init__(self, what: str) -> None:
         self.what = what
         self._bar: Any = None
-        self._task: Any = None
 
     def __enter__(self) -> "ProgressBar":
         return self
@@ -39,38 +38,19 @@ class ProgressBar:
         """Begin with `total` runs, of which `done` are already there."""
         if not sys.stderr.isatty():
             return
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from tqdm import tqdm  # loads nothing else
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("elapsed"),
-            TimeElapsedColumn(),
-        )
-        self._bar = Progress(
-            *columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True), transient=True
-        )
-        self._task = self._bar.add_task(self.what, total=total, completed=done)
-        self._bar.start()
+        self._bar = tqdm(desc=self.what, total=total, initial=done, leave=False, dynamic_ncols=True, unit="run")
 
     def advance(self, run: object) -> None:  # noqa: ARG002 - part of the protocol
         """Count one more run."""
         if self._bar is not None:
-            self._bar.advance(self._task)
+            self._bar.update()
 
     def finish(self) -> None:
         """Remove the bar."""
         if self._bar is not None:
-            self._bar.stop()
+            self._bar.close()
             self._bar = None
 
 

@@ -11,7 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
+from slomo.extras import missing
+
+try:
+    import numba
+except ModuleNotFoundError:
+    raise missing("numba") from None
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from slomo.errors import InvalidValueError
-from slomo.profiling.adaptive.campaign import adaptive_plan, refuse_replicates, run_adaptive
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.accelerator_plan import accelerator_plan
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan, solo_plan
@@ -113,6 +112,8 @@ def _measured(
     if not wanted.adaptive:
         plan = _planned(workloads, machine, wanted)
         return run_campaign(plan, testbed, running.store, running.jobs, running.progress)
+    from slomo.profiling.adaptive.campaign import run_adaptive  # only this way of measuring trains models
+
     result = run_adaptive(_adaptive(workloads, machine, wanted), testbed, running.store, running.jobs, running.progress)
     if running.report is not None:
         for outcome in result.outcomes:
@@ -159,6 +160,8 @@ def _following(
 
 def _adaptive(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSettings) -> "AdaptivePlan":
     """Return the adaptive plan, with the mixes that plan ``all`` adds."""
+    from slomo.profiling.adaptive.campaign import adaptive_plan, refuse_replicates
+
     refuse_replicates(wanted.replicates)
     besides = None
     if _has_mixes(workloads, wanted):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.extras import need
 from slomo.records.run import TenantSample
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
@@ -157,6 +158,7 @@ def fit_twin(
     InvalidValueError
         For fewer than six runs asked for.
     """
+    need("scipy")
     from scipy.optimize import least_squares  # heavy, and only needed here
 
     measured = _measured(dataset, nf, machine, runs, fit_machine)

@@ -22,7 +22,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "pandas": ("records/", "evaluation/", "profiling/plans/latency_plans.py"),
     "pyarrow": ("records/",),
     "pytest": ("testing/",),
-    "rich": ("cli/progress.py",),
+    "tqdm": ("cli/progress.py",),
     "scipy": (
         "training/",
         "profiling/plans/designs.py",
@@ -50,6 +50,7 @@ DEFERRED = {
     "models/responses/arrivals.py": "most questions are about full load",
     "plugins.py": "what is built in needs no list of what is installed, which loads the e-mail parser",
     "testbed/registry.py": "a registry imports what is asked for",
+    "workflow/profile.py": "only an adaptive campaign trains models, with a learner",
     "workflow/predict.py": "the front door: a question is imported when it is asked",
     "models/functions/trees.py": "the compiled kernel is loaded for large batches only",
     "workflow/place.py": "a testbed is loaded by whoever checks what was placed, with pandas",
@@ -57,7 +58,7 @@ DEFERRED = {
     "simulator/sharing/engine.py": "the kernel is compiled when it is first run",
 }
 #: Packages that take long to load, or are extras, and may be imported where they are used.
-LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "rich", "pyarrow", "numba", "jsonschema", "pandas"} | {"filelock"}
+LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "tqdm", "pyarrow", "numba", "jsonschema", "pandas"} | {"filelock"}
 
 #: Files that read YAML: rooms that answer questions load them only where a description is needed.
 DESCRIPTIONS = {"slomo.vocabulary.machine", "slomo.vocabulary.network_function"}

@@ -42,12 +42,7 @@ def command(demo: bool, backup: str | None, body_limit_mib: int, as_json: bool, 
 
     Example: slomo serve --demo
     """
-    try:
-        from slomo.service.server import serve
-    except ModuleNotFoundError as missing:
-        from slomo.errors import ConfigurationError
-
-        raise ConfigurationError(f"{missing.name} is not installed", hint="pip install 'slomo[service]'") from None
+    from slomo.service.server import serve
     from slomo.service.settings import ServiceSettings
 
     if backup is not None:

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.extras import need
 from slomo.placement.feasibility.mixes import Signature
 
 Floats = NDArray[np.float64]
@@ -82,6 +83,7 @@ def relaxed(
 
 def _master(demand: Floats, columns: Sequence[Column], *, clipped: bool) -> tuple[Floats, Floats, float]:
     """Solve the linear problem; return how often each column is used, the price of each class, and the optimum."""
+    need("scipy")
     from scipy.optimize import linprog
     from scipy.sparse import csc_array
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slomo.extras import need
 from slomo.placement.feasibility.mixes import Host, Signature
 from slomo.placement.planning.columns import Column, Floats, Pricing, served
 
@@ -113,6 +114,7 @@ def _master(
     wanted: Floats, kinds: Sequence[SocketKind], columns: Sequence[Mapping[Signature, Column]]
 ) -> tuple[float, Floats, Floats]:
     """Solve the linear problem; return its optimum, the price of each class, and the price of each kind of socket."""
+    need("scipy")
     from scipy.optimize import linprog
     from scipy.sparse import csc_array
 
@@ -131,6 +133,7 @@ def _whole(
     bound_and_limit_s: tuple[float, float],
 ) -> KindsPlan:
     """Return whole numbers of mixes, the best that are found in time."""
+    need("scipy")
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csc_array
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slomo.extras import need
 from slomo.placement.feasibility.mixes import Signature
 from slomo.placement.planning.columns import Column, Counts, Floats, Pricing, Relaxed, served
 
@@ -166,6 +167,7 @@ def _pass(
 
 def _integer(rest: Counts, columns: Sequence[Column], prices: Floats, time_limit_s: float) -> Counter[Signature] | None:
     """Return the best plan for a remainder from given columns, or None where the solver finds none in time."""
+    need("scipy")
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csc_array
 

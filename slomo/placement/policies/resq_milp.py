@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.extras import need
 from slomo.placement.feasibility.latency import promises_latency
 from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.policies.base import Asked, Seats
@@ -290,6 +291,7 @@ class _Program:
 
     def solved(self, time_limit_s: float, gap: float) -> tuple[Floats | None, float]:
         """Run the solver; return the best solution, and the bound it proved."""
+        need("scipy")
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
 

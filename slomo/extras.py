@@ -1,0 +1,100 @@
+"""Which optional packages a feature needs, and the error that names the command to install them.
+
+`pip install slomo` loads models, predicts, places and asks a service. Everything else is an extra of `pyproject.toml`.
+"""
+
+import importlib.util
+import sys
+
+from slomo.errors import MissingExtraError
+
+#: importable package -> the smallest extra that installs it
+EXTRA_OF = {
+    "httptools": "service",
+    "jinja2": "report",
+    "matplotlib": "report",
+    "numba": "simulate",
+    "pandas": "data",
+    "pyarrow": "data",
+    "scipy": "optimize",
+    "sklearn": "train",
+    "starlette": "service",
+    "threadpoolctl": "train",
+    "uvicorn": "service",
+    "uvloop": "service",
+    "xgboost": "train",
+}
+#: verb of the command line and of `slomo`'s top level -> the extra with all that it needs
+EXTRA_OF_VERB = {
+    "dataset": "data",
+    "demo": "all",
+    "drift": "train",
+    "evaluate": "all",
+    "import_table": "data",
+    "load_dataset": "data",
+    "noisy-neighbour": "simulate",
+    "profile": "simulate",
+    "serve": "service",
+    "train": "train",
+}
+
+
+def need(*packages: str, extra: str | None = None) -> None:
+    """Raise unless all packages can be imported; nothing is imported.
+
+    Parameters
+    ----------
+    packages : str
+        Importable names, such as ``"sklearn"``.
+    extra : str, optional
+        Extra to name instead of the smallest that installs the package.
+
+    Raises
+    ------
+    MissingExtraError
+        With the command that installs what is missing; exit code 2.
+
+    Examples
+    --------
+    >>> need("numpy")
+    """
+    for package in packages:
+        if sys.modules.get(package) is None and importlib.util.find_spec(package) is None:
+            raise missing(package, extra)
+
+
+def missing(package: str, extra: str | None = None) -> MissingExtraError:
+    """Return the error for a package that is not installed.
+
+    Examples
+    --------
+    >>> print(missing("numba"))
+    this needs the package 'numba', which is not installed
+    hint: pip install 'slomo[simulate]'
+    """
+    name = extra or EXTRA_OF.get(package)
+    error = MissingExtraError(
+        f"this needs the package '{package}', which is not installed",
+        hint=f"pip install 'slomo[{name}]'" if name else f"pip install {package}",
+    )
+    error.name = package
+    return error
+
+
+def translated(error: ImportError, verb: str | None = None) -> MissingExtraError | None:
+    """Return the error to tell instead of a failed import; None where the package is nobody's extra.
+
+    Parameters
+    ----------
+    error : ImportError
+        What Python raised.
+    verb : str, optional
+        What was asked for, such as ``"train"``; the hint names the extra with all that it needs.
+
+    Examples
+    --------
+    >>> translated(ModuleNotFoundError("No module named 'pandas'", name="pandas.core"), "train").hint
+    "pip install 'slomo[train]'"
+    """
+    package = (error.name or "").partition(".")[0]
+    return missing(package, EXTRA_OF_VERB.get(verb or "")) if package in EXTRA_OF else None
