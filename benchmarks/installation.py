@@ -3,8 +3,8 @@
     python benchmarks/installation.py [EXTRA ...]      # default: core and all
 
 Each is installed from a wheel of this checkout into an environment of its own, from the package index. Sizes are
-those of site-packages without pip and setuptools. A line ends with OFF where a budget is missed: core 95 MB, all 700 MB,
-`import slomo` and `slomo --help` 1.5 times what bare click takes.
+those of site-packages, byte code included, without pip and setuptools. A line ends with OFF where a budget is missed:
+core 95 MB, all 700 MB, `import slomo` and `slomo --help` 1.5 times what bare click takes.
 """
 
 import statistics
@@ -26,7 +26,7 @@ def size_mb(folder: Path) -> float:
     own = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence")
     parts = [part for part in folder.iterdir() if not part.name.startswith(own)]
     files = [file for part in parts for file in ([part] if part.is_file() else part.rglob("*")) if file.is_file()]
-    return sum(file.stat().st_size for file in files if "__pycache__" not in file.parts) / 1e6
+    return sum(file.stat().st_size for file in files) / 1e6
 
 
 def seconds(command: list[str], rounds: int = 7) -> float:
