@@ -116,7 +116,7 @@ def test_without_surge_the_old_version_makes_room_for_the_new(library, ask) -> N
     placer = Placer(library, Cluster.uniform(MACHINE, 1, cores_reserved=7))
     placer.admit(ask("a", "lpm"))
 
-    assert not placer.lifecycle.update(ask("a", "lpm", 0.5)).done
+    assert not placer.lifecycle.update(ask("a", "stats", 0.5)).done
     assert placer.lifecycle.update(ask("a", "lpm", 0.5), surge=False).done
 
 
@@ -147,7 +147,9 @@ def test_other_models_say_what_is_at_risk_and_move_nothing(library, make_library
     assert {(i.core, i.workload) for i in placer.layout()[FIRST]} == {(i.core, i.workload) for i in before[FIRST]}
     assert placer.lifecycle.at_risk()[0].possible < placer.lifecycle.at_risk()[0].needed
     again = Placer(make_library(spread=0.05), placer.cluster)
-    again.restore(placer.snapshot())
+    with pytest.raises(ConfigurationError, match="does not hold"):
+        again.restore(placer.snapshot())
+    assert set(again.restore(placer.snapshot(), keep_at_risk=True).at_risk) == {r.id for r in placer.requests}
     assert len(again.requests) == len(placer.requests)
 
 
@@ -239,7 +241,8 @@ def test_constraints_are_kept(library, ask) -> None:
     assert placer.admit(ask("big", "firewall", resources={"memory_gib": 2})).servers == ("one",)
     assert placer.admit(ask("bigger", "firewall", resources={"memory_gib": 2})).servers == ("two",)
     refused = placer.admit(ask("nowhere", "firewall", selector={"rack": "9"}))
-    assert refused.refused.what == "constraints"
+    assert refused.refused.what == "selector"
+    assert "selector rack=9" in refused.refused.text
 
 
 def test_whom_a_request_wants_near_or_away_holds_in_any_order_of_arrival(library, ask) -> None:

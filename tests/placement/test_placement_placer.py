@@ -204,7 +204,7 @@ def test_impossible_affinity_is_refused(library, ask) -> None:
     decision = placer.admit(ask("b", anti_affinity=("a",)))
 
     assert decision.refused is not None
-    assert decision.refused.what == "affinity"
+    assert decision.refused.what == "anti_affinity"
 
 
 def test_removing_gives_the_room_back(library, ask) -> None:

@@ -92,7 +92,8 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
     placer = Placer(
         load_library(settings(models=models).models), cluster, document["policy"], profiles=way_profiles, **options
     )
-    placer.restore(document)
+    for name in placer.restore(document, keep_at_risk=True).at_risk:
+        note(f"at risk by these models: '{name}'; `slomo place change {path} at-risk` says of what")
     return placer
 
 

@@ -32,14 +32,15 @@ def each_mpps(
     count : int
         Instances; the stages of a chain share its latency evenly.
     """
-    each = needed_mpps / count
-    if not promises_latency(request):
+    each = request.capacity_for(needed_mpps, count)
+    if each is None or not promises_latency(request):
         return each
+    load = each
     stages, slo = len(request.chain), request.slo
     p95, p99 = (None if limit is None else limit / stages for limit in (slo.p95_us, slo.p99_us))
     for workload in request.chain:
         profile = estimates.profile(machine, workload.key)
-        capacity = None if profile is None else profile.capacity_for(needed_mpps / count, p95, p99)
+        capacity = None if profile is None else profile.capacity_for(load, p95, p99)
         if capacity is None:
             return None
         each = max(each, capacity)

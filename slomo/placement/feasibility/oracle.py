@@ -1,7 +1,8 @@
 """Whether a mix keeps every SLO: cores, cache ways, and the predicted throughput of everybody at a confidence.
 
 SLOMO (SIGCOMM'20) section 2: placement asks what a network function loses beside others before it is put there.
-Verdicts are kept per kind of socket and signature; rates per mix, whatever it was promised, new ones in one batch.
+A mix holds where it holds in every part: whoever leaves, no promise is at risk. Verdicts are kept per kind of socket
+and signature; rates per mix, whatever it was promised, new ones in one batch.
 """
 
 import math
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from slomo.placement.feasibility.estimates import Rate, ThroughputEstimates
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature, tenants_of
+from slomo.placement.feasibility.parts import LeastRates
 from slomo.placement.feasibility.port import behind_port, port_shares
 from slomo.placement.feasibility.rates import RateBook, RateTable
 
@@ -86,6 +88,7 @@ class Oracle:
     def __init__(self, pieces: Pieces, estimates: ThroughputEstimates, *, predicts: bool) -> None:
         self.pieces, self.estimates, self.predicts = pieces, estimates, predicts
         self.book = RateBook(estimates)
+        self.parts = LeastRates(self.book)
         self._known: dict[Host, Memo[Signature, MixVerdict]] = {}
         self._hopeless: dict[Host, Memo[Signature, bool]] = {}
         self._grown: dict[tuple[Host, int], dict[Signature, Grown | None]] = {}
@@ -98,6 +101,7 @@ class Oracle:
             "hopeless mixes": sum(map(len, self._hopeless.values())),
             "mixes with one piece more": self._grown_count,
             **self.book.sizes(),
+            **self.parts.sizes(),
         }
 
     def verdict(self, host: Host, signature: Signature) -> MixVerdict:
@@ -183,9 +187,14 @@ class Oracle:
         if open_:
             mixes = [tuple(sorted(tenants_of(pieces))) for _, pieces in open_]
             promises = [len(tenants_of(piece for piece in pieces if piece.needed_mpps > 0)) for _, pieces in open_]
-            for (signature, pieces), rates in zip(open_, self.book.rates(host.machine, mixes, promises), strict=True):
+            every = self.book.rates(host.machine, mixes, promises)
+            for (signature, pieces), mix, promised, rates in zip(open_, mixes, promises, every, strict=True):
                 shares = port_shares(host, tenants_of(pieces))
-                verdicts[signature] = _by_rates(pieces, behind_port(rates, shares) if shares else rates)
+                verdict = _by_rates(pieces, behind_port(rates, shares) if shares else rates)
+                if verdict.ok and promised:
+                    lower = self.parts.below(host.machine, mix, promised, rates)
+                    verdict = _by_rates(pieces, behind_port(lower, shares) if shares else lower)
+                verdicts[signature] = verdict
         return verdicts
 
 

@@ -134,6 +134,15 @@ class RateBook:
             return False
         return tuple(table.numbers[workload] for workload in mix) not in table.rows
 
+    def least(self, machine: str, mix: Tenants, promised: int) -> dict[str, float] | None:
+        """Return the least rate of each of a mix in any of its parts, if it is tabulated [Mpps]."""
+        table = self._tables.get(machine)
+        if table is None or promised != len(mix):
+            return None
+        numbers = table.numbers
+        row = table.rows.get(tuple(numbers.get(workload, -1) for workload in mix))
+        return None if row is None else {key: float(table.least[row, numbers[key]]) for key in dict.fromkeys(mix)}
+
     def _from_table(self, key: tuple[str, Tenants, int]) -> dict[str, Rate] | None:
         """Return a mix from the table, if it is there."""
         machine, mix, promised = key

@@ -6,18 +6,21 @@ or works on a copy.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from slomo.errors import InvalidValueError
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.feasibility.oracle import Breach, piece_breach
+from slomo.placement.online.checker import BrokenConstraint, broken_constraints
 from slomo.placement.online.decisions import DecisionWriter
 from slomo.placement.online.in_turn import put_in_turn
+from slomo.placement.online.refusals import told
 from slomo.placement.online.seating import seat_mixes, seat_requests
 from slomo.placement.online.settings import Fallback
 from slomo.placement.online.sockets import Socket, Spot
-from slomo.placement.online.state import ClusterState
+from slomo.placement.online.state import Allowed, ClusterState
 from slomo.placement.planning.kinds_cover import SocketKind, cover_kinds
-from slomo.placement.policies.base import Asked, Policy
+from slomo.placement.policies.base import Asked, Policy, SocketChoice
 from slomo.placement.problem.decision import Decision, Refusal
 from slomo.placement.problem.request import Request
 
@@ -61,7 +64,8 @@ class Admission:
         """Place one request, or say why not."""
         tried: list[Refusal] = []
         options = self.cuts(request, tried)
-        if self.policy.in_turn and self._put_in_turn(request, options):
+        alone = request.min_replicas == 1 and request.survives is None
+        if self.policy.in_turn and alone and self._put_in_turn(request, options):
             return self.writer.decision(request.id)
         # a socket in use goes before a new one, even where that takes another instance
         for used_only in (True, False) if self.policy.picks == "best" and len(options) > 1 else (False,):
@@ -69,6 +73,48 @@ class Admission:
                 if self._put_all(request, cuts, used_only=used_only):
                     return self.writer.decision(request.id)
         return self.writer.refusal(request, tried, options[0] if options else {})
+
+    def admitted(self, request: Request) -> Decision:
+        """Place one request and check what was decided, or say why not."""
+        with self.state.trial() as trial:
+            decision = self.admit(request)
+            broken = broken_constraints(self, [request.id])
+            if broken:
+                trial.undo()
+        return self._does_not_stand(request, broken) if broken else decision
+
+    def withdrawn(self, batch: Sequence[Request]) -> dict[str, Decision]:
+        """Check what was placed of a batch, take off what breaks a constraint; return those refusals."""
+        refused: dict[str, Decision] = {}
+        for request in batch:
+            if request.id in self.state.spots:
+                broken = broken_constraints(self, [request.id])
+                if broken:
+                    self.state.forget(request.id)
+                    refused[request.id] = self._does_not_stand(request, broken)
+        return refused
+
+    def _does_not_stand(self, request: Request, broken: Sequence[BrokenConstraint]) -> Decision:
+        reasons = [each.refusal(request, self.policy.name) for each in broken]
+        return Decision(request.id, False, self.policy.name, refused=reasons[0], reasons=told(reasons))
+
+    def gangs_whole(self, batch: Sequence[Request], refused: Mapping[str, Decision]) -> dict[str, Decision]:
+        """Take off who is in a gang of which somebody was refused; return those refusals."""
+        missing = {request.gang: request.id for request in batch if request.gang and request.id in refused}
+        withdrawn: dict[str, Decision] = {}
+        for request in batch:
+            if request.gang in missing and request.id in self.state.spots:
+                self.state.forget(request.id)
+                first = missing[request.gang]
+                said = f"gang '{request.gang}' is placed all or none"
+                here, gives = f"'{first}' has no place", f"what '{first}' is refused for, or the gang"
+                why = Refusal(
+                    request.id, request.label, "any machine", "gang", constraint=said, here=here, gives=gives
+                )  # fmt: skip
+                withdrawn[request.id] = Decision(
+                    request.id, False, self.policy.name, refused=why, reasons=(f"{said}, and '{first}' has no place",)
+                )
+        return withdrawn
 
     def broken(self) -> dict[str, Breach]:
         """Return the requests whose promise does not hold where they are, and what is short."""
@@ -112,7 +158,8 @@ class Admission:
             spots: list[Spot] = []
             for index in range(max(len(pieces) for pieces in cuts.values())):
                 numbers = {host: self.pieces.number(cut[index]) for host, cut in cuts.items() if index < len(cut)}
-                spot = self.best(request, numbers, self.state.allowed(request, spots), used_only=used_only)
+                near, rather = self.state.allowed(request, spots), self.state.score(request, spots)
+                spot = self.best(request, numbers, near, rather, used_only=used_only)
                 if spot is None:
                     trial.undo()
                     return False
@@ -125,40 +172,85 @@ class Admission:
         self,
         request: Request,
         numbers: Mapping[Host, int],
-        allowed: Callable[[Socket], bool] | None = None,
+        allowed: Allowed | None = None,
+        rather: Callable[[Socket], float] | None = None,
         *,
         used_only: bool = False,
     ) -> Spot | None:
         """Return the socket for one piece, by the policy's rule; `numbers` has the piece for each kind of socket.
 
-        Where several kinds of sockets are empty, the piece opens the one of which it takes the cheapest share.
+        What a request would rather have goes first. Where several kinds of sockets are empty, the piece opens the one
+        of which it takes the cheapest share. A policy that ranks servers itself is asked about all that hold.
         """
+        if self.policy.ranks:
+            return self._ranked(request, numbers, allowed, rather)
         oracle, choices = self.policy.oracle, []
         picks_best = self.policy.picks == "best"
         for kind, (host, piece) in enumerate(numbers.items()):
             fitting = self._fitting(request, piece, allowed)
-            groups = None if fitting is None else self._candidates(host, fitting)
+            groups = None if fitting is None and rather is None else self._candidates(host, fitting, rather)
             for level in self._levels(host, piece, groups, used_only=used_only):
                 held = False
                 for base, cores, headroom in oracle.holding(host, piece, level, hopeful=picks_best):
                     lowest = self.state.lowest(host, base) if groups is None else groups[base]
                     if lowest is None:
                         continue
-                    held = True
+                    held = rather is None
+                    liked = 0.0 if rather is None else -rather(self.state.sockets[lowest])
                     full = (-cores, headroom) if picks_best and base else (0, 0.0)
                     share = self.policy.weight(host, piece) * host.cost if picks_best and not base else 0.0
-                    choices.append((*full, share, kind if picks_best else 0, lowest, piece))
+                    choices.append((liked, *full, share, kind if picks_best else 0, lowest, piece))
                 if held:
                     break
-        return min(choices)[4:] if choices else None
+        return min(choices)[5:] if choices else None
 
-    def _fitting(
-        self, request: Request, piece: int, allowed: Callable[[Socket], bool] | None
-    ) -> Callable[[Socket], bool] | None:
+    def _ranked(
+        self,
+        request: Request,
+        numbers: Mapping[Host, int],
+        allowed: Allowed | None,
+        rather: Callable[[Socket], float] | None,
+    ) -> Spot | None:
+        """Return the socket that a policy takes among all that hold.
+
+        Raises
+        ------
+        InvalidValueError
+            For one that was not offered.
+        """
+        choices: dict[SocketChoice, Spot] = {}
+        for host, piece in numbers.items():
+            fitting = self._fitting(request, piece, allowed)
+            places = [
+                (number, place)
+                for number, place in enumerate(self.state.sockets)
+                if place.host == host and place.server not in self.state.closed and (fitting is None or fitting(place))
+            ]
+            room = host.places - len(self.pieces[piece].workloads)
+            bases = {p.signature for _, p in places if self.pieces.cores(p.signature) <= room}
+            holds = {each.base: each for each in self.policy.oracle.holding(host, piece, bases, hopeful=True)}
+            for number, place in places:
+                if (grown := holds.get(place.signature)) is not None:
+                    server = self.state.servers[place.server]
+                    liked = 0.0 if rather is None else rather(place)
+                    choice = SocketChoice(server, place.socket, len(place.cores), grown.headroom, liked)
+                    choices[choice] = (number, piece)
+        taken = self.policy.choose(request, tuple(choices)) if choices else None
+        if taken is not None and taken not in choices:
+            raise InvalidValueError(
+                f"policy '{self.policy.name}' chose {taken!r} for '{request.id}', which it was not offered",
+                hint="Policy.choose returns one of its choices, or None",
+            )
+        return None if taken is None else choices[taken]
+
+    def _fitting(self, request: Request, piece: int, allowed: Allowed | None) -> Callable[[Socket], bool] | None:
         """Return which sockets constraints and amounts leave to a piece."""
+        instances = self.pieces[piece].instances
         if not self.state.limited:
-            return allowed
-        return lambda place: (allowed is None or allowed(place)) and self.state.short_of(request, piece, place) is None
+            return None if allowed is None else lambda place: allowed(place, instances)
+        return lambda place: (
+            (allowed is None or allowed(place, instances)) and self.state.short_of(request, piece, place) is None
+        )
 
     def _levels(
         self, host: Host, piece: int, groups: Mapping[Signature, int] | None, *, used_only: bool
@@ -179,24 +271,25 @@ class Admission:
         else:
             yield [signature for level in levels.values() for signature in level]
 
-    def _candidates(self, host: Host, allowed: Callable[[Socket], bool]) -> dict[Signature, int]:
-        """Return each mix there is on the sockets of a kind that are allowed, with the lowest that has it."""
-        lowest: dict[Signature, int] = {}
+    def _candidates(
+        self, host: Host, allowed: Callable[[Socket], bool] | None, rather: Callable[[Socket], float] | None
+    ) -> dict[Signature, int]:
+        """Return each mix on the sockets of a kind that are allowed, with the best liked, then lowest, that has it."""
+        taken: dict[Signature, tuple[float, int]] = {}
         for number, place in enumerate(self.state.sockets):
-            if (
-                place.host == host
-                and place.server not in self.state.closed
-                and place.signature not in lowest
-                and allowed(place)
-            ):
-                lowest[place.signature] = number
-        return lowest
+            if place.host != host or place.server in self.state.closed:
+                continue
+            if (rather is None and place.signature in taken) or not (allowed is None or allowed(place)):
+                continue
+            mine = (0.0 if rather is None else -rather(place), number)
+            taken[place.signature] = min(mine, taken.get(place.signature, mine))
+        return {signature: number for signature, (_, number) in taken.items()}
 
     def cuts(self, request: Request, tried: list[Refusal]) -> list[Cuts]:
         """Return the ways to cut a request, the preferred first; note in `tried` where none will do."""
         per_host: dict[Host, list[tuple[Piece, ...]]] = {}
         alike = (request.chain, request.slo, request.replicas, request.id in request.anti_affinity)
-        rest = (request.spread, request.max_per_host)
+        rest = (request.spread, request.max_per_host, request.min_replicas, request.survives)
         for host in self.state.hosts:
             key = (host, *alike, *rest)
             cuts = self.cut.recall(key)
@@ -217,7 +310,13 @@ class Admission:
         needed = self.writer.capacity_rounded(request, host)
         if needed is None or len(workloads) > host.cores:
             return []
-        cuts = list(self.policy.offers(request, host, needed))
+        most, least = request.most_together, max(request.min_replicas, 2 if request.survives else 1)
+        cuts = [
+            pieces
+            for pieces in self.policy.offers(request, host, needed)
+            if all(piece.instances <= most for piece in pieces)
+            and least <= sum(piece.instances for piece in pieces) <= request.replicas
+        ]
         return [pieces for pieces in cuts if self.policy.oracle.verdict(host, (self.pieces.number(pieces[0]),)).ok]
 
     def _planned(self, requests: Sequence[Request]) -> list[Request]:
@@ -276,8 +375,10 @@ class Admission:
 
     def _is_plain(self, request: Request) -> bool:
         """Say whether nothing but its SLO tells where a request may go."""
-        free = not (request.affinity or request.anti_affinity or request.spread or request.max_per_host)
-        return free and request.slo.kind == "reserved" and self.state.allowed(request) is None
+        bound = (request.affinity, request.anti_affinity, request.spread, request.max_per_host, request.prefer)
+        free = not any(bound) and request.min_replicas == 1 and request.survives is None
+        anywhere = self.state.allowed(request) is None and self.state.score(request) is None
+        return free and anywhere and request.slo.kind == "reserved" and not self.policy.ranks
 
     def weight(self, request: Request) -> float:
         """Return how demanding a request is, for the order of a batch."""

@@ -47,6 +47,10 @@ class ClusterChange:
         Requests that stand in the way.
     at_risk : tuple of AtRisk
         Promises that do not hold any more.
+    degraded : tuple of str
+        Requests that run on with an instance less, their promises kept; the next failure they may not survive.
+    why : tuple of str
+        Constraints that stand in the way, in words.
     """
 
     what: str
@@ -55,6 +59,8 @@ class ClusterChange:
     refused: tuple[Decision, ...] = ()
     left: tuple[str, ...] = ()
     at_risk: tuple[AtRisk, ...] = ()
+    degraded: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -68,11 +74,12 @@ class ClusterChange:
         parts = ["done" if self.done else "not done"]
         parts += [f"{len(self.moves)} moved"] if self.moves else []
         names = [("without a place", [item.request for item in self.refused]), ("left", list(self.left))]
+        names.append(("with an instance less", list(self.degraded)))
         names.append(("at risk", list(dict.fromkeys(item.request for item in self.at_risk))))
         for said, who in names:
             if who:
                 parts.append(f"{len(who)} {said}: {', '.join(who[:5])}{', ...' if len(who) > 5 else ''}")
-        return f"{self.what}: {', '.join(parts)}"
+        return "; ".join([f"{self.what}: {', '.join(parts)}", *self.why[:3]])
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
@@ -83,4 +90,6 @@ class ClusterChange:
             "refused": [decision.to_dict() for decision in self.refused],
             "left": list(self.left),
             "at_risk": [asdict(item) for item in self.at_risk],
+            "degraded": list(self.degraded),
+            "why": list(self.why),
         }

@@ -1,40 +1,79 @@
 """Where a request may go: affinity both ways, labels and taints, spread, and what a server has a limited amount of.
 
 The words are those of Kubernetes' scheduler; (anti-)affinity holds whatever the order of arrival, as who is placed
-already keeps what it asked for.
+already keeps what it asked for. Each constraint is a :class:`PlaceRule`, which says itself why a server will not do.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from slomo.errors import UnknownNameError
+from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.feasibility.mixes import Piece
-from slomo.placement.problem.cluster import Server
-from slomo.placement.problem.request import Request
+from slomo.placement.problem.cluster import Cluster, Server
+from slomo.placement.problem.request import Request, Wanted
+from slomo.placement.problem.whereabouts import HOST, Neighbours, Spread, untolerated
+
+#: Effects that keep a request away, and the one that is only avoided.
+HARD, AVOIDED = ("NoSchedule", "NoExecute"), ("PreferNoSchedule",)
+#: What a server may be short of where it keeps cores for others.
+RESERVED = "cores not reserved"
 
 
 class Placed(Protocol):
     """What constraints ask of the state."""
 
     servers: list[Server]
+    requests: dict[str, Request]
     tainted: set[int]
 
     def servers_of(self, request: str) -> set[int]:
         """Return the servers a request runs on; none for one that is not placed."""
         ...
 
+    def open_servers(self) -> Iterable[int]:
+        """Return the servers that take something."""
+        ...
 
-#: Whether a server, by number, will do.
-Test = Callable[[int], bool]
+
+#: Whether a server, by number, will do for so many instances.
+Test = Callable[[int, int], bool]
+
+
+@dataclass(frozen=True)
+class PlaceRule:
+    """One constraint of a request, as it stands with what is placed.
+
+    Attributes
+    ----------
+    what : str
+        Its field, for instance ``"selector"``.
+    said : str
+        It in words, with its label.
+    holds : callable
+        Whether a server, by number, will do for so many instances.
+    here : callable
+        What is the matter with a server that will not do.
+    give : str
+        What would have to give.
+    """
+
+    what: str
+    said: str
+    holds: Test
+    here: Callable[[int], str]
+    give: str
 
 
 class Constraints:
-    """What is taken of each server's amounts, and who wants whom near or away."""
+    """What is taken of each server's amounts, who wants whom near or away, and who carries which label."""
 
     def __init__(self) -> None:
         self.used: dict[int, dict[str, float]] = {}
-        self._near: dict[str, set[str]] = {}
-        self._away: dict[str, set[str]] = {}
+        self._near: dict[Wanted, set[str]] = {}
+        self._away: dict[Wanted, set[str]] = {}
+        self._labelled: dict[tuple[str, str], set[str]] = {}
 
     def copy(self) -> "Constraints":
         """Return the same, to go on with apart."""
@@ -42,40 +81,62 @@ class Constraints:
         other.used = {number: dict(held) for number, held in self.used.items()}
         other._near = {name: set(who) for name, who in self._near.items()}
         other._away = {name: set(who) for name, who in self._away.items()}
+        other._labelled = {pair: set(who) for pair, who in self._labelled.items()}
         return other
 
     def enter(self, request: Request) -> None:
         """Note whom a request that is placed wants near, and whom away."""
-        for wanted, names in ((self._near, request.affinity), (self._away, request.anti_affinity)):
-            for name in names:
-                wanted.setdefault(name, set()).add(request.id)
+        for table, key in self._entries(request):
+            table.setdefault(key, set()).add(request.id)
 
     def leave(self, request: Request) -> None:
         """Forget a request."""
-        for wanted, names in ((self._near, request.affinity), (self._away, request.anti_affinity)):
-            for name in names:
-                wanted.get(name, set()).discard(request.id)
-                if not wanted.get(name):
-                    wanted.pop(name, None)
+        for table, key in self._entries(request):
+            table.get(key, set()).discard(request.id)
+            if not table.get(key):
+                table.pop(key, None)
 
-    def is_named(self, name: str) -> bool:
+    def _entries(self, request: Request) -> Iterator[tuple[dict, object]]:  # type: ignore[type-arg]
+        for table, wanted in ((self._near, request.affinity), (self._away, request.anti_affinity)):
+            yield from ((table, item) for item in wanted if is_must(item))
+        yield from ((self._labelled, pair) for pair in request.labels)
+
+    def is_named(self, request: Request) -> bool:
         """Say whether somebody placed wants a request near or away."""
-        return name in self._near or name in self._away
+        return bool(self._wanting(self._near, request) or self._wanting(self._away, request))
+
+    def _wanting(self, table: Mapping[Wanted, set[str]], request: Request) -> list[tuple[Wanted, set[str]]]:
+        """Return who else asks for a request, by what."""
+        by_id = [(request.id, table[request.id])] if request.id in table else []
+        by_label: list[tuple[Wanted, set[str]]] = [
+            (item, who)
+            for item, who in (table.items() if request.labels else ())
+            if isinstance(item, Neighbours) and item.names(request.labels)
+        ]
+        return [(item, others) for item, who in (*by_id, *by_label) if (others := who - {request.id})]
+
+    def carrying(self, wanted: Wanted) -> set[str]:
+        """Return who is placed and meant by an id or by labels."""
+        if isinstance(wanted, str):
+            return {wanted}
+        return set.intersection(*(self._labelled.get(pair, set()) for pair in wanted.labels))
 
     def take(self, number: int, server: Server, request: Request, piece: Piece, sign: int = 1) -> None:
         """Count what a piece takes of a server; with sign -1, what it gives back."""
-        if not server.resources:
+        if not server.resources and server.reserved is None:
             return
         held = self.used.setdefault(number, {})
-        for name, amount in amounts_of(request, piece).items():
+        for name, amount in taken_of(server, request, piece).items():
             held[name] = held.get(name, 0.0) + sign * amount
 
     def short_of(self, number: int, server: Server, request: Request, piece: Piece) -> str | None:
         """Return what a server has too little of for a piece, or None."""
-        needed = amounts_of(request, piece) if server.resources else {}
-        held = self.used.get(number, {})
+        if not server.resources and server.reserved is None:
+            return None
+        needed, held = taken_of(server, request, piece), self.used.get(number, {})
         return next(
-            (name for name, most in server.resources if needed.get(name, 0.0) > most - held.get(name, 0.0) + 1e-9), None
+            (name for name, most in limits_of(server) if needed.get(name, 0.0) > most - held.get(name, 0.0) + 1e-9),
+            None,
         )
 
     def allowed(self, request: Request, own: Sequence[int], state: Placed) -> Test | None:
@@ -83,36 +144,214 @@ class Constraints:
 
         Amounts are not looked at: they depend on the piece.
         """
-        tests = [*self._by_neighbours(request, own, state), *self._by_servers(request, own, state)]
+        tests = [rule.holds for rule in self.rules(request, own, state)]
         if not tests:
             return None
-        return lambda number: all(test(number) for test in tests)
+        return lambda number, instances: all(test(number, instances) for test in tests)
 
-    def _by_neighbours(self, request: Request, own: Sequence[int], state: Placed) -> list[Test]:
-        near = {*request.affinity, *self._near.get(request.id, ())} - {request.id}
-        groups = [here for name in near if (here := state.servers_of(name))]
-        foes = {*request.anti_affinity, *self._away.get(request.id, ())} - {request.id}
-        away = set[int]().union(*(state.servers_of(name) for name in foes))
-        away |= set(own) if request.id in request.anti_affinity else set()
-        tests: list[Test] = [] if not groups else [lambda number: all(number in group for group in groups)]
-        return tests if not away and not request.anti_affinity else [*tests, lambda number: number not in away]
+    def rules(self, request: Request, own: Sequence[int], state: Placed) -> list[PlaceRule]:
+        """Return the constraints that leave a request not every server."""
+        return [
+            *self._near_rules(request, own, state),
+            *self._away_rules(request, own, state),
+            *_server_rules(request, state),
+            *_spread_rules(request, own, state),
+        ]
 
-    def _by_servers(self, request: Request, own: Sequence[int], state: Placed) -> list[Test]:
-        servers, tests = state.servers, list[Test]()
-        if state.tainted:
-            bad = {number for number in state.tainted if set(servers[number].taints) - set(request.tolerations)}
-            tests.append(lambda number: number not in bad)
-        if request.selector:
-            wanted = set(request.selector)
-            tests.append(lambda number: wanted <= set(servers[number].labels))
-        if request.spread is not None:
-            label = request.spread
-            values = {dict(servers[number].labels).get(label) for number in own}
-            tests.append(lambda number: dict(servers[number].labels).get(label) not in {None, *values})
-        if request.max_per_host is not None:
-            most = request.max_per_host
-            tests.append(lambda number: own.count(number) < most)
-        return tests
+    def _near_rules(self, request: Request, own: Sequence[int], state: Placed) -> Iterator[PlaceRule]:
+        for wanted in filter(is_must, request.affinity):
+            on, here = _on(wanted), self._domains(wanted, request, state)
+            here |= _domains(own, on, state) if means(wanted, request) else set()
+            if here:
+                yield _near_rule(on, here, state, f"affinity with {_said(wanted)}")
+        for wanted, who in self._wanting(self._near, request):
+            on, covered = _on(wanted), _domains(own, _on(wanted), state)
+            if isinstance(wanted, Neighbours):
+                covered |= self._domains(wanted, request, state)
+            for name in sorted(who):
+                left = _domains(state.servers_of(name), on, state) - covered
+                if left or isinstance(wanted, str):
+                    homes = _domains(state.servers_of(name), on, state) if isinstance(wanted, str) else left
+                    yield _near_rule(on, homes, state, f"affinity of '{name}', which wants it near")
+
+    def _away_rules(self, request: Request, own: Sequence[int], state: Placed) -> Iterator[PlaceRule]:
+        for wanted in filter(is_must, request.anti_affinity):
+            on, here = _on(wanted), self._domains(wanted, request, state)
+            mine = means(wanted, request)
+            here |= _domains(own, on, state) if mine else set()
+            if here or mine:
+                yield _away_rule(on, here, state, f"anti-affinity with {_said(wanted)}", alone=mine)
+        for wanted, who in self._wanting(self._away, request):
+            for name in sorted(who):
+                on = _on(wanted)
+                here = _domains(state.servers_of(name), on, state)
+                yield _away_rule(on, here, state, f"anti-affinity of '{name}', which wants it away")
+
+    def _domains(self, wanted: Wanted, request: Request, state: Placed) -> set[str]:
+        """Return where those are who are wanted, but for the request itself."""
+        others = self.carrying(wanted) - {request.id}
+        return set[str]().union(*(_domains(state.servers_of(name), _on(wanted), state) for name in others))
+
+    def score(self, request: Request, own: Sequence[int], state: Placed) -> Callable[[int], float] | None:
+        """Return how much a request would rather be on a server than on one without any merit, or None for no matter.
+
+        Preferences add their weights; avoided taints count as a weight of 1 each.
+        """
+        merits: list[tuple[str, Mapping[str | None, float]]] = []
+        for spread in request.spread:
+            if spread.weight is not None:
+                count = Counter(state.servers[number].domain(spread.label) for number in own)
+                merits.append((spread.label, {value: -spread.weight * many for value, many in count.items()}))
+        for sign, items in ((1.0, request.affinity), (-1.0, request.anti_affinity)):
+            for wanted in items:
+                if not isinstance(wanted, str) and wanted.weight is not None:
+                    here = self._domains(wanted, request, state)
+                    here |= _domains(own, wanted.within, state) if means(wanted, request) else set()
+                    merits.append((wanted.within, dict.fromkeys(here, sign * wanted.weight)))
+        avoided = any(untolerated(state.servers[n].taints, request.tolerations, AVOIDED) for n in state.tainted)
+        if not (merits or avoided or request.prefer):
+            return None
+
+        def score(number: int) -> float:
+            server = state.servers[number]
+            total = sum(merit.get(server.domain(label), 0.0) for label, merit in merits)
+            total += sum(item.weight for item in request.prefer if set(item.selector) <= set(server.labels))
+            return total - len(untolerated(server.taints, request.tolerations, AVOIDED))
+
+        return score
+
+
+def is_must(wanted: Wanted) -> bool:
+    """Say whether a neighbour is more than a preference."""
+    return isinstance(wanted, str) or wanted.weight is None
+
+
+def means(wanted: Wanted, request: Request) -> bool:
+    """Say whether an id or labels mean a request."""
+    return wanted == request.id if isinstance(wanted, str) else wanted.names(request.labels)
+
+
+def _on(wanted: Wanted) -> str:
+    return HOST if isinstance(wanted, str) else wanted.within
+
+
+def _said(wanted: Wanted) -> str:
+    return f"'{wanted}'" if isinstance(wanted, str) else f"{wanted.said} within one {wanted.within}"
+
+
+def _domains(numbers: Iterable[int], label: str, state: Placed) -> set[str]:
+    values = (state.servers[number].domain(label) for number in numbers)
+    return {value for value in values if value is not None}
+
+
+def _near_rule(on: str, here: set[str], state: Placed, said: str) -> PlaceRule:
+    there = ", ".join(sorted(here)[:3])
+    return PlaceRule(
+        "affinity", said, lambda number, _: state.servers[number].domain(on) in here,
+        lambda number: f"{on} {state.servers[number].domain(on) or 'unnamed'}, wanted {there}",
+        f"the affinity, or room on {on} {there}",
+    )  # fmt: skip
+
+
+def _away_rule(on: str, here: set[str], state: Placed, said: str, *, alone: bool = False) -> PlaceRule:
+    return PlaceRule(
+        "anti_affinity", said,
+        lambda number, count: state.servers[number].domain(on) not in here and not (alone and count > 1),
+        lambda number: f"{on} {state.servers[number].domain(on)} has it already",
+        f"the anti-affinity, or another {on}",
+    )  # fmt: skip
+
+
+def _server_rules(request: Request, state: Placed) -> Iterator[PlaceRule]:
+    servers = state.servers
+    if state.tainted:
+        bad = {n: left for n in state.tainted if (left := untolerated(servers[n].taints, request.tolerations, HARD))}
+        if bad:
+            first = next(iter(bad.values()))[0]
+            yield PlaceRule(
+                "taints", f"taint {first}", lambda number, _: number not in bad,
+                lambda number: f"taint {bad[number][0]}",
+                f"a toleration of {first}, or the taint",
+            )  # fmt: skip
+    if request.selector:
+        wanted = set(request.selector)
+        said = ", ".join(f"{name}={value}" for name, value in request.selector)
+        yield PlaceRule(
+            "selector", f"selector {said}", lambda number, _: wanted <= set(servers[number].labels),
+            lambda number: ", ".join(f"{k} is {servers[number].domain(k) or 'not set'}" for k, _ in request.selector),
+            "the selector, or the labels of a server",
+        )  # fmt: skip
+
+
+def _spread_rules(request: Request, own: Sequence[int], state: Placed) -> Iterator[PlaceRule]:
+    servers = state.servers
+    musts = [item for item in request.spread if item.weight is None]
+    strict = [("spread", item.label) for item in musts if item.max_skew is None]
+    for field, label in [*strict, *([("survives", request.survives)] if request.survives else [])]:
+        yield _strict_rule(field, label, _domains(own, label, state), servers)
+    for spread in musts:
+        if spread.max_skew is not None:
+            counts = Counter(dict.fromkeys(eligible_domains(request, spread.label, state), 0))
+            counts.update(value for n in own if (value := servers[n].domain(spread.label)) is not None)
+            yield _skew_rule(spread, spread.max_skew, counts, servers)
+    if request.max_per_host is not None:
+        most = request.max_per_host
+        yield PlaceRule(
+            "max_per_host", f"max_per_host {most}", lambda number, count: own.count(number) + count <= most,
+            lambda number: f"{own.count(number)} are there already", "max_per_host, or another server",
+        )  # fmt: skip
+
+
+def _strict_rule(field: str, label: str, taken: set[str], servers: Sequence[Server]) -> PlaceRule:
+    return PlaceRule(
+        field, f"{field} {label}" if field == "survives" else f"spread over {label}",
+        lambda number, count: count == 1 and servers[number].domain(label) not in {None, *taken},
+        lambda number: f"{label} {servers[number].domain(label) or 'unnamed'}",
+        f"the {field}, or a server of another {label}",
+    )  # fmt: skip
+
+
+def _skew_rule(spread: Spread, most: int, counts: Counter[str], servers: Sequence[Server]) -> PlaceRule:
+    label = spread.label
+    return PlaceRule(
+        "spread", spread.text, lambda number, more: _skew(counts, servers[number].domain(label), more) <= most,
+        lambda number: f"{label} {servers[number].domain(label) or 'unnamed'} has the most already",
+        f"max_skew, or room on an emptier {label}",
+    )  # fmt: skip
+
+
+def eligible_domains(request: Request, label: str, state: Placed) -> set[str]:
+    """Return the domains of a label that a request could use at all: open, with its labels, its taints tolerated."""
+    numbers = [
+        number
+        for number in state.open_servers()
+        if set(request.selector) <= set(state.servers[number].labels)
+        and not untolerated(state.servers[number].taints, request.tolerations, HARD)
+    ]
+    return _domains(numbers, label, state)
+
+
+def _skew(counts: Counter[str], domain: str | None, more: int) -> float:
+    """Return by how much a domain would exceed the emptiest with some instances more."""
+    if domain is None:
+        return float("inf")
+    others = [count for name, count in counts.items() if name != domain]
+    return counts[domain] + more - min([*others, counts[domain] + more])
+
+
+def limits_of(server: Server) -> Iterator[tuple[str, float]]:
+    """Yield what a server has a limited amount of."""
+    yield from server.resources
+    if server.reserved is not None:
+        yield RESERVED, float(server.cores * len(server.nics) - server.reserved.cores)
+
+
+def taken_of(server: Server, request: Request, piece: Piece) -> dict[str, float]:
+    """Return what a piece takes of a server's amounts, those cores included that are kept for others."""
+    amounts = amounts_of(request, piece) if server.resources else {}
+    if server.reserved is not None and not set(server.reserved.labels) <= set(request.labels):
+        amounts[RESERVED] = float(len(piece.workloads))
+    return amounts
 
 
 def amounts_of(request: Request, piece: Piece) -> dict[str, float]:
@@ -144,5 +383,42 @@ def check_neighbours(requests: Sequence[Request], placed: Collection[str]) -> No
     names = {*placed, *(request.id for request in requests)}
     for request in requests:
         for name in (*request.affinity, *request.anti_affinity):
-            if name not in names:
+            if isinstance(name, str) and name not in names:
                 raise UnknownNameError(f"request in the affinity of '{request.id}'", name, sorted(names)[:50])
+
+
+def check_possible(requests: Iterable[Request], cluster: Cluster) -> None:
+    """Refuse constraints that no state of a cluster can meet, before anything is placed.
+
+    Raises
+    ------
+    UnknownNameError
+        For a label that no server carries, with the nearest one.
+    InvalidValueError
+        For more instances than servers or domains take.
+    """
+    values = cluster.label_values
+    for request in requests:
+        musts = [item for item in (*request.affinity, *request.anti_affinity) if isinstance(item, Neighbours)]
+        fields = [("selector", name) for name, _ in request.selector]
+        fields += [("prefer", name) for item in request.prefer for name, _ in item.selector]
+        fields += [("spread", item.label) for item in request.spread]
+        fields += [("affinity", item.within) for item in musts]
+        fields += [("survives", request.survives)] if request.survives else []
+        for field, name in fields:
+            if name not in values:
+                raise UnknownNameError(f"label in {field} of request '{request.id}'", name, values)
+        least = max(request.min_replicas, 2 if request.survives else 1)
+        for label in request.apart:
+            if least > len(values[label]):
+                raise InvalidValueError(
+                    f"request '{request.id}': min_replicas is {least}, with one instance per {label} and "
+                    f"{len(values[label])} of those needed at most {len(values[label])}",
+                    hint=f"fewer instances, or max_skew on {label}",
+                )
+        if request.max_per_host and least > request.max_per_host * len(cluster):
+            raise InvalidValueError(
+                f"request '{request.id}': min_replicas is {least}, needed at most "
+                f"{request.max_per_host * len(cluster)}: max_per_host {request.max_per_host} on {len(cluster)} servers",
+                hint="raise max_per_host, or ask for fewer instances",
+            )

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.feasibility.oracle import Oracle
 from slomo.placement.online.sockets import Socket, Spot
-from slomo.placement.online.state import ClusterState
+from slomo.placement.online.state import Allowed, ClusterState
 from slomo.placement.problem.request import Request
 
 #: A promise too small to bind [Mpps]: with it an instance counts as one that is promised something.
 _HARDLY_MPPS = 1e-9
 #: Finds a socket for a piece of a request, by its number on each kind of socket.
-Best = Callable[[Request, Mapping[Host, int], Callable[[Socket], bool] | None], Spot | None]
+Best = Callable[[Request, Mapping[Host, int], Allowed | None, Callable[[Socket], float] | None], Spot | None]
 
 
 def put_in_turn(
@@ -44,7 +44,7 @@ def put_in_turn(
         spots: list[Spot] = []
         missing = 1.0
         while missing > 1e-9 and len(spots) < request.replicas:
-            spot = best(request, hardly, state.allowed(request, spots))
+            spot = best(request, hardly, state.allowed(request, spots), state.score(request, spots))
             if spot is None:
                 break
             piece = pieces[state.sockets[spot[0]].host]

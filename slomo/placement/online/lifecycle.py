@@ -4,16 +4,21 @@ The words are those of Kubernetes (cordon, drain, priority, surge). Every step i
 asked about first (``what_if=True``), which leaves everything as it is.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.online.change import AtRisk, ClusterChange
+from slomo.placement.online.checker import Before, broken_constraints, worsened
+from slomo.placement.online.constraints import check_neighbours, check_possible
 from slomo.placement.online.moves import Move, moved_spot
 from slomo.placement.online.persistence import snapshot, transferred
+from slomo.placement.online.sockets import Spot
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.request import Request, find_request
+from slomo.placement.problem.whereabouts import untolerated
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -53,12 +58,22 @@ class Lifecycle:
     def __init__(self, placer: Holder) -> None:
         self._placer = placer
 
-    def _whole(self, act: "Callable[[Admission], ClusterChange]", *, what_if: bool) -> ClusterChange:
-        """Do something under the lock; undo it where it is only asked about, or cannot be done."""
+    def _whole(
+        self,
+        act: "Callable[[Admission], ClusterChange]",
+        *,
+        what_if: bool,
+        guarded: bool = True,
+        owner: str | None = None,
+    ) -> ClusterChange:
+        """Do something under the lock; undo it where it is only asked about, cannot be done or breaks a constraint."""
         with self._placer._lock:
             core = self._placer._core
+            before = Before(dict(core.state.requests), dict(core.state.spots))
             with core.state.trial() as trial:
                 change = act(core)
+                if change.done and guarded:
+                    change = _checked(core, change, before, owner)
                 if what_if or not change.done:
                     trial.undo()
             return change
@@ -130,31 +145,49 @@ class Lifecycle:
     def fail(self, server: str, *, what_if: bool = False) -> ClusterChange:
         """Take a failed server out, and place what ran there elsewhere, higher priorities first.
 
-        What finds no place is refused, and no longer placed.
+        Instances elsewhere stay. What finds no place is refused, and no longer placed, but for a request that survives
+        the failure with what is left of it.
         """
 
         def act(core: "Admission") -> ClusterChange:
-            number = _number(core, server)
-            state = core.state
-            lost = sorted((state.requests[name] for name in state.tenants_of(number)), key=lambda r: -r.priority)
-            state.close(number, "failed")
-            before = {request.id: state.forget(request.id) for request in lost}
-            homes = {name: [state.servers[state.sockets[n].server].name for n, _ in spots]
-                     for name, spots in before.items()}  # fmt: skip
-            decisions = [core.admit(request) for request in lost]
-            moves = [
-                Move(decision.request, server, target)
-                for decision in decisions
-                for target in decision.servers
-                if target not in homes[decision.request]
-            ]
-            refused = tuple(decision for decision in decisions if not decision.accepted)
-            return ClusterChange(f"fail {server}", True, tuple(moves), refused)
+            return _failed(core, [_number(core, server)], f"fail {server}")
 
-        return self._whole(act, what_if=what_if)
+        return self._whole(act, what_if=what_if, guarded=False)
+
+    def fail_domain(self, label: str, value: str, *, what_if: bool = False) -> ClusterChange:
+        """Take out all servers of one value of a label, for instance of one rack, as :meth:`fail` does.
+
+        Raises
+        ------
+        UnknownNameError
+            For a label or value that no server carries.
+        """
+
+        def act(core: "Admission") -> ClusterChange:
+            values = core.state.cluster.label_values
+            for what, name, there in (("label", label, values), (f"value of {label}", value, values.get(label, ()))):
+                if name not in there:
+                    raise UnknownNameError(what, name, list(there)[:200])
+            here = [n for n in range(len(core.state.servers)) if core.state.servers[n].domain(label) == value]
+            alive = [number for number in here if core.state.closed.get(number) != "removed"]
+            return _failed(core, alive, f"fail {label} {value}")
+
+        return self._whole(act, what_if=what_if, guarded=False)
+
+    def taint(self, server: str, taints: Sequence[str], *, what_if: bool = False) -> ClusterChange:
+        """Give a server other taints; who does not tolerate one of effect ``NoExecute`` is moved off, or refused."""
+
+        def act(core: "Admission") -> ClusterChange:
+            number = _number(core, server)
+            core.state.mark(number, tuple(taints))
+            placed = [core.state.requests[name] for name in core.state.tenants_of(number)]
+            driven = [r for r in placed if untolerated(taints, r.tolerations, ("NoExecute",))]
+            return _without(core, driven, [number], f"taint {server}")
+
+        return self._whole(act, what_if=what_if, guarded=False)
 
     def update(self, request: Request, *, surge: bool = True, what_if: bool = False) -> ClusterChange:
-        """Give a placed request a new rate, SLO or version.
+        """Give a placed request a new rate, SLO or version; where that fits in place, nothing moves.
 
         Parameters
         ----------
@@ -174,9 +207,17 @@ class Lifecycle:
 
         def act(core: "Admission") -> ClusterChange:
             find_request("placed request", request.id, core.state.requests)
+            old = core.state.requests[request.id]
+            gone = [
+                name for name in (*old.affinity, *old.anti_affinity) if isinstance(name, str)
+            ]  # named once, may have left
+            check_neighbours([request], [*core.state.requests, *gone])
+            check_possible([request], core.state.cluster)
             if self._placer.settings.fallback == "refuse":
                 core.estimates.check_names([request], core.state.cluster.machines)
             before = core.writer.decision(request.id)
+            if (old.chain == request.chain or not surge) and _in_place(core, request):
+                return ClusterChange(f"update {request.id}", True)
             decision = _replaced(core, request, surge=surge)
             if not decision.accepted:
                 return ClusterChange(f"update {request.id}", False, refused=(decision,))
@@ -184,7 +225,7 @@ class Lifecycle:
             moves = tuple(Move(request.id, before.servers[0], server) for server in moved)
             return ClusterChange(f"update {request.id}", True, moves)
 
-        return self._whole(act, what_if=what_if)
+        return self._whole(act, what_if=what_if, owner=request.id)
 
     def preempt(self, request: Request, *, what_if: bool = False) -> ClusterChange:
         """Admit a request; where it has no room, take those of lower priority off a server for it.
@@ -230,6 +271,132 @@ class Lifecycle:
             return _at_risk(self._placer._core)
 
 
+def _checked(core: "Admission", change: ClusterChange, before: Before, owner: str | None) -> ClusterChange:
+    """Return a change, or why it is not done: a constraint of somebody who would move, or a disruption budget."""
+    broken = worsened(core, before, owner)
+    if not broken:
+        return change
+    why = tuple(f"{item.constraint} of '{item.request}': {item.said}" for item in broken)
+    return ClusterChange(change.what, False, left=tuple(dict.fromkeys(item.request for item in broken)), why=why)
+
+
+def _failed(core: "Admission", numbers: Sequence[int], said: str) -> ClusterChange:
+    state = core.state
+    lost = dict.fromkeys(name for number in numbers for name in state.tenants_of(number))
+    for number in numbers:
+        state.close(number, "failed")
+    return _without(core, [state.requests[name] for name in lost], numbers, said)
+
+
+def _without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int], said: str) -> ClusterChange:
+    """Take requests off some servers and place anew what ran there, higher priorities first."""
+    state, gone = core.state, set(numbers)
+    before = {r.id: state.spots[r.id] for r in lost}
+    homes = {name: [state.servers[at].name for at in state.homes(spots)] for name, spots in before.items()}
+    ranked = sorted(lost, key=lambda request: -request.priority)
+    whole: list[Request] = []
+    for request in ranked:  # what is lost goes first, so that the room it leaves is known to all
+        staying = [spot for spot in before[request.id] if state.sockets[spot[0]].server not in gone]
+        if not staying:
+            state.forget(request.id)
+            whole.append(request)
+            continue
+        for spot in before[request.id]:
+            if spot not in staying:
+                state.take(request, spot)
+        state.settle(request.id, staying)
+    degraded, refused = [], []
+    for request in ranked:
+        if request not in whole and not _completed(core, request, before[request.id]):
+            if request.survives is not None:
+                degraded.append(request.id)
+                continue
+            state.forget(request.id)
+            whole.append(request)
+        if request in whole:
+            decision = core.admitted(request)
+            refused += [] if decision.accepted else [decision]
+    moves = []
+    for name, spots in before.items():
+        now = [state.servers[at].name for at in state.homes(state.spots.get(name, ()))]
+        source = next(state.servers[state.sockets[n].server].name for n, _ in spots if state.sockets[n].server in gone)
+        moves += [Move(name, source, target) for target in dict.fromkeys(now) if target not in homes[name]]
+    return ClusterChange(said, True, tuple(moves), tuple(refused), degraded=tuple(degraded))
+
+
+def _completed(core: "Admission", request: Request, whole: Sequence[Spot]) -> bool:
+    """Put the pieces that a request lost elsewhere, all or none."""
+    state = core.state
+    missing = Counter(piece for _, piece in whole) - Counter(piece for _, piece in state.spots[request.id])
+    with state.trial() as trial:
+        for piece in missing.elements():
+            spots = state.spots[request.id]
+            near, rather = state.allowed(request, spots), state.score(request, spots)
+            spot = core.best(request, dict.fromkeys(state.hosts, piece), near, rather)
+            if spot is None:
+                trial.undo()
+                return False
+            state.put(request, spot)
+            state.settle(request.id, [*spots, spot])
+        before = Before({request.id: request}, {request.id: tuple(whole)})
+        if broken_constraints(core, [request.id], before):
+            trial.undo()
+            return False
+    return True
+
+
+def _in_place(core: "Admission", request: Request) -> bool:
+    """Give a request what it is to be where it runs; say whether that holds, else change nothing."""
+    state = core.state
+    old, spots = state.requests[request.id], state.spots[request.id]
+    before = Before({request.id: old}, {request.id: spots})
+    cores = [_cores_of(core, request.id, spot, spots[:at]) for at, spot in enumerate(spots)]
+    needs_same = (old.chain, old.slo) == (request.chain, request.slo)
+    options: list[tuple[int, ...]] = [tuple(piece for _, piece in spots)] if needs_same else []
+    hosts = {state.sockets[number].host for number, _ in spots}
+    for cut in core.cuts(request, []):
+        if hosts <= set(cut) and all(len(cut[host]) == len(spots) for host in hosts):
+            ranked = {host: sorted(cut[host], key=lambda piece: -piece.instances) for host in hosts}
+            order = sorted(range(len(spots)), key=lambda at: -state.pieces[spots[at][1]].instances)
+            pieces = {at: ranked[state.sockets[spots[at][0]].host][rank] for rank, at in enumerate(order)}
+            options.append(tuple(state.pieces.number(pieces[at]) for at in range(len(spots))))
+    for pieces_there in dict.fromkeys(options):
+        with state.trial() as trial:
+            seats = tuple(zip(spots, pieces_there, cores, strict=True))
+            if _reseated(core, request, seats) and not broken_constraints(core, [request.id], before):
+                return True
+            trial.undo()
+    return False
+
+
+def _cores_of(core: "Admission", name: str, spot: Spot, earlier: Sequence[Spot]) -> tuple[int, ...]:
+    """Return the cores of one spot of a request; of spots alike the first has the lowest."""
+    number, piece = spot
+    mine = sorted(
+        c for c, (owner, kind, _) in core.state.sockets[number].cores.items() if (owner, kind) == (name, piece)
+    )
+    stages = len(core.state.pieces[piece].workloads)
+    first = stages * list(earlier).count(spot)
+    return tuple(mine[first : first + stages])
+
+
+def _reseated(core: "Admission", request: Request, seats: Sequence[tuple[Spot, int, tuple[int, ...]]]) -> bool:
+    """Put a request's pieces of now where those of before were; say whether there are the cores for them."""
+    state = core.state
+    state.forget(request.id)
+    spots: list[Spot] = []
+    for (number, _), piece, cores in seats:
+        place, stages = state.sockets[number], len(state.pieces[piece].workloads)
+        free = [c for c in range(place.host.places) if c not in place.cores and c not in cores]
+        wanted = [*cores, *free][:stages]
+        if len(wanted) < stages or any(core_ in place.cores for core_ in wanted):
+            return False
+        state.put(request, (number, piece), wanted)
+        spots.append((number, piece))
+    state.keep(request, spots)
+    return True
+
+
 def _number(core: "Admission", server: str) -> int:
     number = core.state.number_of(server)
     if number is None:
@@ -249,7 +416,12 @@ def _emptied(core: "Admission", number: int, max_moves: int | None) -> tuple[tup
     left: list[str] = []
     names = sorted(state.tenants_of(number), key=lambda name: (-state.requests[name].priority, name))
     for name in names:
-        for spot in [each for each in state.spots[name] if state.sockets[each[0]].server == number]:
+        here = [each for each in state.spots[name] if state.sockets[each[0]].server == number]
+        most = state.requests[name].max_disrupted
+        if most is not None and len(state.homes(here)) > most:
+            left.append(name)
+            continue
+        for spot in here:
             budget = max_moves is None or len(moves) < max_moves
             target = moved_spot(state, core.best, name, spot, lambda place: place.server != number) if budget else None
             if target is None:
@@ -281,12 +453,19 @@ def _fewest_victims(core: "Admission", request: Request) -> list[Request] | None
         if number in state.closed:
             continue
         weaker = [state.requests[name] for name in state.tenants_of(number)]
+        weaker = [r for r in weaker if r.gang is None and _may_go(core, r)]
         weaker = sorted((r for r in weaker if r.priority < request.priority), key=lambda r: (r.priority, r.id))
         gone = _enough(core, request, weaker) if weaker else None
         if gone:
             cost = (max(each.priority for each in gone), len(gone), number)
             best = (cost, gone) if best is None or cost < best[0] else best
     return None if best is None else best[1]
+
+
+def _may_go(core: "Admission", request: Request) -> bool:
+    """Say whether a request's disruption budget allows all of it to be taken off."""
+    most = request.max_disrupted
+    return most is None or len(core.state.homes(core.state.spots[request.id])) <= most
 
 
 def _enough(core: "Admission", request: Request, weaker: Sequence[Request]) -> list[Request] | None:
@@ -306,7 +485,7 @@ def _preempted(core: "Admission", request: Request, victims: Sequence[Request], 
         core.state.forget(each.id)
     placed = core.admit(request)
     assert placed.accepted, "BUG: the victims were found to make room"
-    decisions = [core.admit(each) for each in sorted(victims, key=lambda r: -r.priority)]
+    decisions = [core.admitted(each) for each in sorted(victims, key=lambda r: -r.priority)]
     moves = tuple(Move(d.request, homes[d.request][0], target) for d in decisions for target in d.servers)
     return ClusterChange(said, True, moves, tuple(d for d in decisions if not d.accepted))
 

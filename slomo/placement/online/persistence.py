@@ -5,7 +5,7 @@ says by which models, at what confidence and on which machines it was decided.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import ConfigurationError
@@ -13,6 +13,7 @@ from slomo.placement.feasibility.kinds import without_load
 from slomo.placement.feasibility.latency import each_mpps, promises_latency
 from slomo.placement.feasibility.mixes import Piece, host_of
 from slomo.placement.feasibility.worst_case import STRANGER
+from slomo.placement.online.checker import broken_constraints
 from slomo.placement.online.moves import Move
 from slomo.placement.online.sockets import Socket, Spot
 from slomo.placement.online.state import ClusterState
@@ -38,10 +39,13 @@ class Restored:
         Pieces that were on servers that are gone, and found another.
     left : tuple of Decision
         Refusals of what no longer fits.
+    at_risk : tuple of str
+        Requests whose promise does not hold where they run, as judged now.
     """
 
     moves: tuple[Move, ...] = ()
     left: tuple[Decision, ...] = ()
+    at_risk: tuple[str, ...] = ()
 
 
 def snapshot(core: "Admission") -> dict[str, Any]:
@@ -91,8 +95,8 @@ def _spot_to_dict(state: ClusterState, name: str, spot: Spot, used: set[tuple[in
     }
 
 
-def restored(document: Mapping[str, Any], core: "Admission") -> Restored:
-    """Fill an empty state with what a snapshot holds.
+def restored(document: Mapping[str, Any], core: "Admission", *, keep_at_risk: bool) -> Restored:
+    """Fill an empty state with what a snapshot holds; everything is judged anew, whatever the snapshot says of itself.
 
     Raises
     ------
@@ -113,9 +117,11 @@ def restored(document: Mapping[str, Any], core: "Admission") -> Restored:
     try:
         _check_origin(document, core)
         homeless = _filled(document, core)
-        _judge(core, set(document["at_risk"]))
+        if not keep_at_risk:
+            _judge(core)
+        at_risk = tuple(core.broken())
         _close(document, core.state)
-        return _housed(core, homeless)
+        return replace(_housed(core, homeless), at_risk=at_risk)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as problem:
         raise ConfigurationError(
             f"this is no snapshot of a placement: {problem!r}", hint="take one with Placer.snapshot"
@@ -201,6 +207,9 @@ def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any
     for piece, item, number in zip(listed, pieces, where, strict=True):
         share = piece.needed_mpps / total if total else 1.0 / instances
         each = needed * share
+        if request.survives is not None:  # all but one suffice; where one has failed, these were
+            spared = [needed / max(working, 1) for working in (instances - 1, instances)]
+            each = min(spared, key=lambda mpps: abs(mpps - piece.needed_mpps))
         if promises_latency(request) and not piece.ways:  # ways carry the capacity that latency asks for
             each = max(each, each_mpps(core.estimates, request, host.machine, needed, instances) or 0.0)
         _check_chain(piece, request)
@@ -236,15 +245,20 @@ def _check_cores(place: Socket, request: Request, item: Mapping[str, Any]) -> No
         )
 
 
-def _judge(core: "Admission", at_risk: set[str]) -> None:
-    """Refuse mixes that do not hold, but for requests that the snapshot itself calls at risk."""
+def _judge(core: "Admission") -> None:
+    """Refuse mixes that do not hold, and layouts that break a constraint."""
     for name, breach in core.broken().items():
-        if name not in at_risk:
-            raise ConfigurationError(
-                f"in the snapshot '{name}' does not hold: {breach.what} of {breach.workload}, needed "
-                f"{breach.needed:.4g}, possible {breach.possible:.4g}",
-                hint="it was taken at another confidence, or changed by hand: place the requests again",
-            )
+        raise ConfigurationError(
+            f"in the snapshot '{name}' does not hold: {breach.what} of {breach.workload}, needed "
+            f"{breach.needed:.4g}, possible {breach.possible:.4g}",
+            hint="it was taken at another confidence, with other models, or changed by hand: place the requests again; "
+            "what runs so already is kept with restore(document, keep_at_risk=True)",
+        )
+    for item in filter(lambda broken: broken.lasts, broken_constraints(core)):
+        raise ConfigurationError(
+            f"in the snapshot '{item.request}' does not keep {item.constraint}: {item.said}",
+            hint="it was changed by hand: place the requests again, or restore(document, keep_at_risk=True)",
+        )
 
 
 def _housed(core: "Admission", homeless: Sequence[tuple[Request, str]]) -> Restored:

@@ -14,7 +14,7 @@ from slomo.errors import InvalidValueError
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Pieces
 from slomo.placement.online.admission import LARGE_BATCH, Admission
-from slomo.placement.online.constraints import check_neighbours
+from slomo.placement.online.constraints import check_neighbours, check_possible
 from slomo.placement.online.lifecycle import Lifecycle
 from slomo.placement.online.moves import Move, consolidate
 from slomo.placement.online.persistence import Restored, entry, restored, snapshot
@@ -141,7 +141,7 @@ class Placer:
             if self.settings.fallback == "refuse":
                 self.estimates.check_names([request], self.cluster.machines)
             with self._core.state.trial():
-                return self._core.admit(request)
+                return self._core.admitted(request)
 
     def place_all(self, requests: Iterable[Request]) -> tuple[Decision, ...]:
         """Place a batch, higher priorities first; return decisions in the order given.
@@ -173,6 +173,11 @@ class Placer:
             with self._core.state.trial():
                 return self._placed(self._core, batch)
 
+    def placed_again(self, requests: Sequence[Request]) -> tuple[Decision, ...]:
+        """Place what another placer has placed; whom a request named near or away may have left since."""
+        with self._lock:
+            return self._placed(self._core, requests)
+
     def _placed(self, core: Admission, batch: Sequence[Request]) -> tuple[Decision, ...]:
         refuses = self.settings.fallback == "refuse"
         unknown = core.estimates.unknown(batch, core.state.cluster.machines) if refuses else {}
@@ -181,6 +186,8 @@ class Placer:
         refused |= core.place(rest)
         if core.policy.scales:
             self._scale(core, rest)
+        refused |= core.withdrawn(rest)
+        refused |= core.gangs_whole(batch, refused)
         return tuple(refused.get(request.id) or core.writer.decision(request.id) for request in batch)
 
     def remove(self, request: str) -> Decision:
@@ -245,7 +252,7 @@ class Placer:
         if max_moves < 0:
             raise InvalidValueError(f"max_moves is {max_moves}, needed 0 or more")
         with self._lock, self._core.state.trial():
-            return consolidate(self._core.state, self._core.best, max_moves)
+            return consolidate(self._core, max_moves)
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything placed as a JSON-ready document that :meth:`restore` reads."""
@@ -264,16 +271,23 @@ class Placer:
             find_request("placed request", request, self._core.state.requests)
             return entry(self._core.state, request)
 
-    def restore(self, document: Mapping[str, Any]) -> Restored:
+    def restore(self, document: Mapping[str, Any], *, keep_at_risk: bool = False) -> Restored:
         """Replace everything placed by what a snapshot holds, also into a larger or smaller cluster.
 
         What each request needs is worked out anew, and every mix is judged before anything changes. What was on servers
         that are gone is placed elsewhere where there is room.
 
+        Parameters
+        ----------
+        document : mapping
+            A snapshot.
+        keep_at_risk : bool
+            Keep what runs where it runs though it does not hold by the models of now, and name it.
+
         Returns
         -------
         Restored
-            What had to move, and what no longer fits.
+            What had to move, what no longer fits, and what is at risk.
 
         Raises
         ------
@@ -283,7 +297,7 @@ class Placer:
         """
         with self._lock:
             core = self._core.with_state(ClusterState(self.cluster, self._core.pieces))
-            result = restored(document, core)
+            result = restored(document, core, keep_at_risk=keep_at_risk)
             self._core = core
             return result
 
@@ -318,10 +332,12 @@ class Placer:
                 )
         if any(request.affinity or request.anti_affinity for request in requests):
             check_neighbours(requests, placed)
+        check_possible(requests, self.cluster)
 
 
 def _room(core: Admission, request: Request, piece: int) -> int | None:
-    spot = core.best(request, dict.fromkeys(core.state.hosts, piece), core.state.allowed(request))
+    mine, numbers = core.state.spots[request.id], dict.fromkeys(core.state.hosts, piece)
+    spot = core.best(request, numbers, core.state.allowed(request, mine), core.state.score(request, mine))
     return None if spot is None else spot[0]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.feasibility.oracle import Breach
-from slomo.placement.online.constraints import amounts_of
+from slomo.placement.online.constraints import PlaceRule, limits_of, taken_of
 from slomo.placement.online.sockets import Socket
 from slomo.placement.online.state import ClusterState
 from slomo.placement.policies.base import Policy
@@ -47,11 +47,11 @@ class Binding:
         """Return what binds on the servers of one kind: the one that is least short of what it lacks."""
         plain = Refusal(request.id, request.label, host.machine, "cores")
         kind = [p for p in self._state.sockets if p.host == host and p.server not in self._state.closed]
+        rules = self._state.constraints.rules(request, (), self._state)
         allowed = self._state.allowed(request)
-        open_ = kind if allowed is None else [place for place in kind if allowed(place)]
+        open_ = kind if allowed is None else [place for place in kind if allowed(place, piece.instances)]
         if not open_:
-            near = request.affinity or request.anti_affinity or self._state.constraints.is_named(request.id)
-            return replace(plain, what="affinity" if near else "constraints")
+            return self._bound(plain, rules, kind, piece.instances)
         number = self._state.pieces.number(piece)
         short = [(self._state.short_of(request, number, place), place) for place in open_]
         open_ = [place for what, place in short if what is None]
@@ -60,13 +60,36 @@ class Binding:
             return self._amount(request, number, what or "", place)
         choices = list(self._breaches(host, number, open_))
         if not choices:
-            return replace(plain, what="affinity" if allowed is not None else "cores")
+            return self._bound(plain, rules, kind, piece.instances) if allowed is not None else plain
         _, breach, place = max(choices, key=lambda item: item[0])
         owners = [owner for owner, at, _ in place.cores.values() if self._state.pieces[at] == breach.piece]
         return Refusal(
             owners[0] if owners else request.id, breach.workload, host.machine, breach.what, breach.needed,
             breach.possible, self._state.servers[place.server].name,
         )  # fmt: skip
+
+    def _bound(self, plain: Refusal, rules: Sequence[PlaceRule], kind: Sequence[Socket], instances: int) -> Refusal:
+        """Return which constraint binds: on the server that fails the fewest of them."""
+        servers = dict.fromkeys(place.server for place in kind)
+        failed = {number: [rule for rule in rules if not rule.holds(number, instances)] for number in servers}
+        short = {number: broken for number, broken in failed.items() if broken}
+        if not short:
+            return self._apart(plain, rules)
+        number, broken = min(short.items(), key=lambda item: (len(item[1]), item[0]))
+        rule = broken[0]
+        name = self._state.servers[number].name
+        return replace(
+            plain, what=rule.what, server=name, constraint=" and ".join(each.said for each in broken),
+            here=", ".join(each.here(number) for each in broken), gives=rule.give,
+        )  # fmt: skip
+
+    def _apart(self, plain: Refusal, rules: Sequence[PlaceRule]) -> Refusal:
+        """Return what binds where the first instance has room and one of the next has none."""
+        if not rules:
+            return plain
+        rule = next((each for each in rules if each.what in ("spread", "survives", "max_per_host")), rules[-1])
+        here = "the first instances have room, the next none on what the constraint leaves"
+        return replace(plain, what=rule.what, constraint=rule.said, here=here, gives=rule.give)
 
     def _breaches(self, host: Host, number: int, places: Sequence[Socket]) -> Iterator[tuple[float, Breach, Socket]]:
         """Yield by how much each mix falls short with one piece more, what falls short, and a socket that has it."""
@@ -83,6 +106,6 @@ class Binding:
     def _amount(self, request: Request, number: int, what: str, place: Socket) -> Refusal:
         server = self._state.servers[place.server]
         held = self._state.constraints.used.get(place.server, {}).get(what, 0.0)
-        needed = amounts_of(request, self._state.pieces[number]).get(what, 0.0)
-        left = dict(server.resources)[what] - held
+        needed = taken_of(server, request, self._state.pieces[number]).get(what, 0.0)
+        left = dict(limits_of(server))[what] - held
         return Refusal(request.id, request.label, place.host.machine, what, needed, left, server.name)

@@ -49,7 +49,10 @@ def _one_more(state: ClusterState, name: str, needed_mpps: float, choose: Callab
     if len(spots) >= request.replicas:
         return False
     workloads = tuple(workload.key for workload in request.chain)
-    piece = state.pieces.number(Piece(workloads, needed_mpps / (len(spots) + 1)))
+    each = request.capacity_for(needed_mpps, len(spots) + 1)
+    if each is None:
+        return False
+    piece = state.pieces.number(Piece(workloads, each))
     socket = choose(request, piece)
     if socket is None:
         return False

@@ -16,6 +16,8 @@ from slomo.placement.online.sockets import Socket, SocketGroups, Spot, Trial
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import Request
 
+#: Whether a socket will do for so many instances.
+Allowed = Callable[[Socket, int], bool]
 #: Why a server is closed.
 Closed = Literal["cordoned", "failed", "removed"]
 
@@ -35,7 +37,7 @@ class ClusterState:
     servers : list of Server
         By number, those that were removed included.
     tainted, limited : set of int
-        Servers with taints, and with limited amounts of something.
+        Servers with taints, and with limited amounts of something or cores that are kept for some.
     closed : dict of int to str
         Servers that take nothing more, and why.
     version : int
@@ -52,6 +54,7 @@ class ClusterState:
         self.pieces = pieces
         self.servers: list[Server] = []
         self.sockets: list[Socket] = []
+        self._places: list[list[int]] = []
         self.requests: dict[str, Request] = {}
         self.spots: dict[str, tuple[Spot, ...]] = {}
         self.closed: dict[int, Closed] = {}
@@ -96,11 +99,11 @@ class ClusterState:
 
     def sockets_of(self, server: int) -> list[int]:
         """Return the numbers of a server's sockets."""
-        return [number for number, place in enumerate(self.sockets) if place.server == server]
+        return self._places[server]
 
     def tenants_of(self, server: int) -> tuple[str, ...]:
         """Return the requests with a piece on a server, in the order in which they came."""
-        here = {owner for place in self.sockets if place.server == server for owner, _, _ in place.cores.values()}
+        here = {owner for number in self._places[server] for owner, _, _ in self.sockets[number].cores.values()}
         return tuple(name for name in self.requests if name in here)
 
     def add_server(self, server: Server) -> int:
@@ -115,9 +118,11 @@ class ClusterState:
         self.servers.append(server)
         if server.taints:
             self.tainted.add(number)
-        if server.resources:
+        if server.resources or server.reserved is not None:
             self.limited.add(number)
         self._own.setdefault(server.name, []).append(number)
+        first = len(self.sockets)
+        self._places.append(list(range(first, first + len(server.nics))))
         for socket in server.nics:
             self.sockets.append(Socket(number, socket, host))
             self._groups.enter(len(self.sockets) - 1, self.sockets[-1])
@@ -125,12 +130,21 @@ class ClusterState:
 
     def _drop_last(self, number: int) -> None:
         server = self.servers.pop()
+        self._places.pop()
         self.tainted.discard(number)
         self.limited.discard(number)
         self._own[server.name].remove(number)
         left = len(self.sockets) - len(server.nics)
         self._groups.drop(self.sockets[left:], left)
         del self.sockets[left:]
+        self._changed()
+
+    def mark(self, server: int, taints: Sequence[str]) -> None:
+        """Give a server other taints."""
+        before = self.servers[server].taints
+        self.servers[server] = replace(self.servers[server], taints=tuple(taints))
+        (self.tainted.add if taints else self.tainted.discard)(server)
+        self._note(lambda: self.mark(server, before))
         self._changed()
 
     def close(self, server: int, why: Closed | None) -> None:
@@ -281,11 +295,23 @@ class ClusterState:
         """Return the servers a request runs on."""
         return {self.sockets[number].server for number, _ in self.spots.get(request, ())}
 
-    def allowed(self, request: Request, mine: Iterable[Spot] = ()) -> "Callable[[Socket], bool] | None":
+    def open_servers(self) -> Iterator[int]:
+        """Yield the servers that take something."""
+        return (number for number in range(len(self.servers)) if number not in self.closed)
+
+    def homes(self, spots: Iterable[Spot]) -> list[int]:
+        """Return the server of every instance in some spots."""
+        return [self.sockets[number].server for number, piece in spots for _ in range(self.pieces[piece].instances)]
+
+    def allowed(self, request: Request, mine: Iterable[Spot] = ()) -> Allowed | None:
         """Return which sockets affinity, labels, taints and spread leave to a request, or None for all."""
-        own = [self.sockets[number].server for number, piece in mine for _ in range(self.pieces[piece].instances)]
-        test = self.constraints.allowed(request, own, self)
-        return None if test is None else lambda place: test(place.server)
+        test = self.constraints.allowed(request, self.homes(mine), self)
+        return None if test is None else lambda place, instances: test(place.server, instances)
+
+    def score(self, request: Request, mine: Iterable[Spot] = ()) -> "Callable[[Socket], float] | None":
+        """Return how much a request would rather be on a socket than elsewhere, or None for no matter."""
+        score = self.constraints.score(request, self.homes(mine), self)
+        return None if score is None else lambda place: score(place.server)
 
     def short_of(self, request: Request, piece: int, place: Socket) -> str | None:
         """Return what a server has too little of for a piece, beside cores and ways, or None."""
@@ -310,7 +336,7 @@ class ClusterState:
         """Return a state of its own that runs the same; pieces keep their numbers."""
         other = ClusterState.__new__(ClusterState)
         other.__dict__.update(self.__dict__)
-        other.servers, other.closed = list(self.servers), dict(self.closed)
+        other.servers, other.closed, other._places = list(self.servers), dict(self.closed), list(self._places)
         other.sockets = [replace(place, cores=dict(place.cores)) for place in self.sockets]
         other.requests, other.spots = dict(self.requests), dict(self.spots)
         other.tainted, other.limited, other._tenants = set(self.tainted), set(self.limited), dict(self._tenants)

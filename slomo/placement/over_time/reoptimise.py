@@ -160,7 +160,7 @@ def _planned(
         before, requests, used = placer.snapshot(), placer.requests, placer.servers_used
         core, state = placer._core, placer._core.state.copy()
     plan = _afresh(placer, planner)
-    whole = all(decision.accepted for decision in plan.place_all(requests))
+    whole = all(decision.accepted for decision in plan.placed_again(requests))
     reoptimisation = Reoptimisation(used, plan.servers_used if whole else None, threshold)
     options: list[_Option] = []
     if reoptimisation.gap > threshold:
@@ -173,7 +173,7 @@ def _planned(
             return None
         if best is None:
             return reoptimisation
-        placer.restore(best.document)
+        placer.restore(best.document, keep_at_risk=True)
         return replace(reoptimisation, migrated=True, moves=best.moves, servers_after=best.servers)
 
 

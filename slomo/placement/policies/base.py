@@ -12,6 +12,7 @@ from slomo.placement.feasibility.latency import each_mpps
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature
 from slomo.placement.feasibility.oracle import Oracle
 from slomo.placement.planning.columns import Column, Pricing
+from slomo.placement.problem.cluster import Server
 from slomo.placement.problem.request import Request
 
 #: Which socket is taken among those that hold: the lowest, or the fullest with the least headroom.
@@ -28,6 +29,31 @@ class Asked:
 
     request: Request
     needed_mpps: float
+
+
+@dataclass(frozen=True)
+class SocketChoice:
+    """A socket that holds a piece more and that all constraints of its request allow.
+
+    Attributes
+    ----------
+    server : Server
+        Whose.
+    socket : int
+        Number within the server.
+    cores_used : int
+        Cores in use there now.
+    headroom : float
+        Least share by which a promised throughput would be exceeded there; infinite where nothing is promised.
+    liked : float
+        Sum of the weights of the request's preferences that it meets.
+    """
+
+    server: Server
+    socket: int
+    cores_used: int
+    headroom: float
+    liked: float = 0.0
 
 
 @dataclass
@@ -71,6 +97,8 @@ class Policy:
         Place the most demanding pieces of a batch first.
     model : str or None
         Sensitivity model it insists on.
+    ranks : bool
+        Ranks servers itself: every piece goes where :meth:`choose` says.
     in_turn : bool
         Puts instances down where they break nobody's promise, and another for what they fall short of themselves.
     scales : bool
@@ -87,6 +115,7 @@ class Policy:
     needs_profiles: ClassVar[bool] = False
     scales: ClassVar[bool] = False
     in_turn: ClassVar[bool] = False
+    ranks: ClassVar[bool] = False
 
     def __init__(self, estimates: ThroughputEstimates, pieces: Pieces) -> None:
         self.estimates, self.pieces = estimates, pieces
@@ -120,6 +149,11 @@ class Policy:
         """Say whether instances that had a socket for themselves could serve `mpps`."""
         solos = [self.estimates.solo_mpps(host.machine, key) for key in workloads]
         return all(solo is None or mpps <= solo for solo in solos)
+
+    def choose(self, request: Request, choices: Sequence[SocketChoice]) -> SocketChoice | None:
+        """Return which of the sockets that hold a piece takes it, or None for none; asked where `ranks` is set."""
+        del request
+        return min(choices, key=lambda each: (-each.liked, -each.cores_used, each.headroom, each.server.name))
 
     def weight(self, host: Host, piece: int) -> float:
         """Return how demanding a piece is: the share of a socket that one of many alike takes."""

@@ -37,15 +37,15 @@ class PredictedBestFit(Policy):
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
         """Yield pieces of 1, 2, ... instances on one socket, the least share of it first; then instances apart."""
-        spread = request.id in request.anti_affinity
-        options = [] if spread else self.together(request, host, needed_mpps)
+        apart = request.most_together == 1
+        options = [] if apart and request.replicas > 1 else self.together(request, host, needed_mpps)
         yield from ((self.pieces[number],) for number in options)
-        yield from (pieces for pieces in super().cuts(request, host, needed_mpps) if spread or len(pieces) > 1)
+        yield from (pieces for pieces in super().cuts(request, host, needed_mpps) if not options or len(pieces) > 1)
 
     def together(self, request: Request, host: Host, needed_mpps: float) -> tuple[int, ...]:
         """Return the pieces of all instances on one socket that are worth considering, the least share first."""
         workloads = self.estimates.keys(host.machine, request)
-        most = min(request.replicas, host.cores // len(workloads))
+        most = min(request.most_together, host.cores // len(workloads))
         needs = {count: self.each(request, host, needed_mpps, count) for count in range(1, most + 1)}
         every = {
             count: self.pieces.number(Piece(workloads * count, each, instances=count, replicas=request.replicas))

@@ -31,6 +31,7 @@ class ResqGreedy(Policy):
         rate = min(profile.promise_mpps(max(fair, profile.ways[0][0])) for profile in profiles)
         needs = {count: self.each(request, host, needed_mpps, count) for count in range(1, request.replicas + 1)}
         quick = [count for count, each in needs.items() if each is not None]
+        quick = [count for count in quick if count >= request.min_replicas]
         count = next((n for n in quick if (needs[n] or 0.0) <= rate * (1 + 1e-9)), max(quick, default=0))
         least = [max(profile.ways[0][0], 1) for profile in profiles]
         if promises_latency(request) and count:
@@ -39,7 +40,8 @@ class ResqGreedy(Policy):
         if not count or max(least) > host.ways:
             return
         ways = [[step] * count for step in least]
-        pieces = _grown(profiles, ways, needed_mpps, host)
+        together = (request.capacity_for(needed_mpps, count) or 0.0) * count  # more than needed where one may fail
+        pieces = _grown(profiles, ways, together, host)
         if pieces is not None:
             yield tuple(Piece(workloads, mpps, steps) for mpps, steps in pieces)
 

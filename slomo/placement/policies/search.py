@@ -47,7 +47,7 @@ class MixSearch(PredictedBestFit):
             return
         workloads = self.estimates.keys(host.machine, request)
         for count in range(1, request.replicas + 1):
-            most = min(_MOST_SPLIT, request.replicas // count)
+            most = min(_MOST_SPLIT, request.replicas // count, request.most_together)
             needs = [self.each(request, host, needed_mpps, count * split) for split in range(1, most + 1)]
             options = self.options(host, workloads, needs)
             if options:

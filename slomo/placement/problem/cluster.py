@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from slomo.errors import InvalidValueError
 from slomo.placement.problem.checks import SCHEMA_VERSION, Amounts, check_unique, check_version, checked_amounts
+from slomo.placement.problem.whereabouts import HOST, Pairs, Reserved, Taint, pairs
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.machine import Machine, load_machine
-
-Pairs = tuple[tuple[str, str], ...]
 
 
 class ServerTraits(TypedDict, total=False):
@@ -26,6 +25,7 @@ class ServerTraits(TypedDict, total=False):
     resources: Mapping[str, float] | Amounts
     threads_per_core: int
     port_gbps: float | None
+    reserved: Reserved | Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Server:
     labels : mapping of str to str
         For instance ``{"rack": "r3"}``; requests may ask for some.
     taints : tuple of str
-        What a request must tolerate to be put here.
+        What a request must tolerate to be put here: ``key``, ``key=value``, ``key:effect`` or ``key=value:effect``.
     resources : mapping of str to float
         Amounts of `memory_gib`, `hugepages_gib`, `nic_gbps`, `virtual_functions`, `closids` that network functions may
         use; what is not named is not counted.
@@ -62,6 +62,9 @@ class Server:
     port_gbps : float or None
         Line rate of the one NIC port that all network functions of a socket share, through virtual functions for
         instance [Gbit/s]; None means one each.
+
+    reserved : Reserved or None
+        Cores kept for requests of some labels.
 
     Raises
     ------
@@ -88,6 +91,7 @@ class Server:
     resources: Amounts = ()
     threads_per_core: int = 1
     port_gbps: float | None = None
+    reserved: Reserved | None = None
 
     if TYPE_CHECKING:  # what may be given is wider than what is kept
 
@@ -104,7 +108,7 @@ class Server:
 
     def __post_init__(self) -> None:
         host = self.machine_type
-        object.__setattr__(self, "labels", tuple(sorted(dict(self.labels).items())))
+        object.__setattr__(self, "labels", pairs(self.labels))
         object.__setattr__(self, "taints", (self.taints,) if isinstance(self.taints, str) else tuple(self.taints))
         object.__setattr__(self, "resources", checked_amounts(f"server '{self.name}'", dict(self.resources)))
         self._require(math.isfinite(self.cost) and self.cost > 0.0, "cost", "a number above 0")
@@ -127,6 +131,16 @@ class Server:
             all(0 <= socket < self.used_sockets for socket in self.nics) and len(set(self.nics)) == len(self.nics) > 0
         )
         self._require(inside, "nic_sockets", f"different sockets from 0 to {self.used_sockets - 1}")
+        for taint in self.taints:
+            Taint.of(taint)
+        if isinstance(self.reserved, Mapping):
+            object.__setattr__(self, "reserved", Reserved(**self.reserved))
+        most = self.cores * len(self.nics)
+        self._require(
+            self.reserved is None or self.reserved.cores <= most,
+            "reserved",
+            f"cores up to {most}, those of its sockets",
+        )
 
     def _require(self, condition: bool, name: str, needed: str) -> None:
         if not condition:
@@ -165,10 +179,22 @@ class Server:
             else self.nic_sockets
         )
 
+    def domain(self, label: str) -> str | None:
+        """Return its value of a label; its name where the label is ``host``, None where it has none.
+
+        Examples
+        --------
+        >>> Server("a", "e5-2620v4", labels={"rack": "r3"}).domain("rack")
+        'r3'
+        """
+        return dict(self.labels).get(label, self.name if label == HOST else None)
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping; what is as usual is left out."""
         fields = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
         fields |= {name: dict(getattr(self, name)) for name in ("labels", "resources")}
+        if self.reserved is not None:
+            fields["reserved"] = {"cores": self.reserved.cores, "labels": dict(self.reserved.labels)}
         usual = {"cost": 1.0, "labels": {}, "taints": [], "resources": {}, "threads_per_core": 1}
         return {key: value for key, value in fields.items() if value is not None and value != usual.get(key)}
 
@@ -234,6 +260,15 @@ class Cluster:
     def machines(self) -> tuple[str, ...]:
         """Machine types of the cluster, in the order they appear."""
         return tuple(self.machine_types)
+
+    @cached_property
+    def label_values(self) -> dict[str, frozenset[str]]:
+        """Values of every label that a server carries; ``host`` has the servers' names."""
+        values: dict[str, set[str]] = {HOST: {server.name for server in self.servers}}
+        for server in self.servers:
+            for name, value in server.labels:
+                values.setdefault(name, set()).add(value)
+        return {name: frozenset(each) for name, each in values.items()}
 
     @classmethod
     def uniform(cls, machine: str, count: int, **fields: Any) -> "Cluster":

@@ -89,10 +89,18 @@ class Refusal:
     needed, possible : float or None
         Throughput [Mpps] (or cores, ways: see `what`) needed, and the best there was.
     what : str
-        ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``, ``"affinity"``, ``"constraints"`` (labels, taints,
-        spread), an amount such as ``"memory_gib"``; or what is missing: ``"model"``, ``"profile over cache ways"``.
+        ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``; a constraint by its field: ``"affinity"``,
+        ``"anti_affinity"``, ``"selector"``, ``"taints"``, ``"spread"``, ``"survives"``, ``"max_per_host"``,
+        ``"min_replicas"``, ``"gang"``; an amount such as ``"memory_gib"``; or what is missing: ``"model"``, ``"profile
+        over cache ways"``.
     server : str
         The server that was least short of it; empty where that makes no difference.
+    constraint : str
+        The constraint in words, with its label; empty for others.
+    here : str
+        What is the matter with that server.
+    gives : str
+        What would have to give.
     """
 
     request: str
@@ -102,6 +110,9 @@ class Refusal:
     needed: float | None = None
     possible: float | None = None
     server: str = ""
+    constraint: str = ""
+    here: str = ""
+    gives: str = ""
 
     @property
     def text(self) -> str:
@@ -112,6 +123,10 @@ class Refusal:
         >>> Refusal("edge", "lpm", "e5-2620v4", "throughput", 6.0, 5.4, "rack-3").text
         "throughput of 'edge' (lpm) on rack-3 (e5-2620v4): needed 6, at best 5.4 Mpps, 10 % short"
         """
+        if self.constraint:
+            nearest = f"; nearest is {self.server} ({self.machine}): {self.here}" if self.server else ""
+            gives = f"; would have to give: {self.gives}" if self.gives else ""
+            return f"{self.constraint} of '{self.request}' ({self.workload}){nearest}{gives}"
         units = {"throughput": " Mpps", "latency": " us"} | {
             name: f" {unit}" for name, unit in RESOURCES.items() if unit
         }

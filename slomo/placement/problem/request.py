@@ -11,10 +11,21 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.problem.checks import SCHEMA_VERSION, Amounts, check_unique, check_version, checked_amounts
+from slomo.placement.problem.whereabouts import (
+    HOST,
+    Neighbours,
+    Pairs,
+    Preference,
+    Spread,
+    Taint,
+    pairs,
+    plain,
+    values_of,
+)
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
-Pairs = tuple[tuple[str, str], ...]
+Wanted = str | Neighbours
 
 
 class Whereabouts(TypedDict, total=False):
@@ -22,9 +33,15 @@ class Whereabouts(TypedDict, total=False):
 
     selector: Mapping[str, str] | Pairs
     tolerations: str | Sequence[str]
-    spread: str | None
+    spread: str | Spread | Mapping[str, Any] | Sequence[str | Spread | Mapping[str, Any]] | None
     max_per_host: int | None
     resources: Mapping[str, float] | Amounts
+    labels: Mapping[str, str] | Pairs
+    min_replicas: int
+    prefer: Sequence[Preference | Mapping[str, Any]]
+    max_disrupted: int | None
+    survives: str | None
+    gang: str | None
 
 
 #: More instances of one request than this is taken for a slip of the pen.
@@ -101,25 +118,39 @@ class Request:
         Applies to the whole chain.
     priority : int
         Higher ones are placed first.
-    affinity, anti_affinity : tuple of str
-        Requests that must, or must not, be on the same server. A request that avoids itself spreads its replicas.
-    replicas : int
-        Instances it may be split into, at most.
+    affinity, anti_affinity : tuple of str or Neighbours
+        Requests that must, or must not, be on the same server: by id, or by their labels, then also in the same domain
+        of a label, and as a preference. A request that avoids itself spreads its replicas.
+    replicas, min_replicas : int
+        Instances it may be split into, at most and at least; equal for exactly so many.
     selector : mapping of str to str
         Labels that a server must carry.
     tolerations : tuple of str
-        Taints of servers that it puts up with.
-    spread : str or None
-        Label over whose values its instances are spread, for instance ``"rack"``: no two on one value.
+        Taints of servers that it puts up with: ``key``, ``key=value``, ``key:effect`` or ``key=value:effect``.
+    spread : tuple of Spread
+        Labels over whose values its instances are spread; ``"rack"``: no two on one rack.
     max_per_host : int or None
         Instances on one server, at most.
     resources : mapping of str to float
         What one instance takes of a server's `memory_gib`, `hugepages_gib` and `virtual_functions`.
+    labels : mapping of str to str
+        By which others name it, and servers keep cores for it.
+    prefer : tuple of Preference
+        Servers that are taken first.
+    max_disrupted : int or None
+        Disruption budget: instances that one operation (drain, rebalance, re-optimise, update, pre-empt) may move or
+        end, at most; None for any number. A failure asks nobody.
+    survives : str or None
+        Label of which one domain, for instance one rack, may fail and its SLO still holds: instances are on different
+        domains, and all but one of them suffice.
+    gang : str or None
+        Requests of a batch with the same gang are placed all or none.
 
     Raises
     ------
     InvalidValueError
-        For an empty id or chain, a number of replicas outside 1 to 1024, or an unknown or negative resource.
+        For an empty id or chain, a number of replicas outside 1 to 1024, an unknown or negative resource, or
+        constraints that contradict each other.
 
     Examples
     --------
@@ -131,14 +162,20 @@ class Request:
     chain: tuple[Workload, ...]
     slo: SLO = field(default_factory=SLO)
     priority: int = 0
-    affinity: tuple[str, ...] = ()
-    anti_affinity: tuple[str, ...] = ()
+    affinity: tuple[Wanted, ...] = ()
+    anti_affinity: tuple[Wanted, ...] = ()
     replicas: int = 1
     selector: Pairs = ()
     tolerations: tuple[str, ...] = ()
-    spread: str | None = None
+    spread: tuple[Spread, ...] = ()
     max_per_host: int | None = None
     resources: Amounts = ()
+    labels: Pairs = ()
+    min_replicas: int = 1
+    prefer: tuple[Preference, ...] = ()
+    max_disrupted: int | None = None
+    survives: str | None = None
+    gang: str | None = None
 
     if TYPE_CHECKING:  # what may be given is wider than what is kept
 
@@ -148,8 +185,8 @@ class Request:
             chain: Workload | str | Sequence[Workload | str],
             slo: SLO = ...,
             priority: int = ...,
-            affinity: str | Sequence[str] = ...,
-            anti_affinity: str | Sequence[str] = ...,
+            affinity: Wanted | Sequence[Wanted | Mapping[str, Any]] = ...,
+            anti_affinity: Wanted | Sequence[Wanted | Mapping[str, Any]] = ...,
             replicas: int = ...,
             **where: Unpack[Whereabouts],
         ) -> None: ...
@@ -159,19 +196,87 @@ class Request:
         object.__setattr__(
             self, "chain", tuple(parse_workload(item) if isinstance(item, str) else item for item in items)
         )
-        for name in ("affinity", "anti_affinity", "tolerations"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
-        object.__setattr__(self, "selector", tuple(sorted(dict(self.selector).items())))
+        said = (self.tolerations,) if isinstance(self.tolerations, str) else tuple(self.tolerations)
+        object.__setattr__(self, "tolerations", said)
+        for name in ("affinity", "anti_affinity"):
+            object.__setattr__(self, name, values_of(Neighbours, getattr(self, name)))
+        object.__setattr__(self, "spread", values_of(Spread, self.spread, short="label"))
+        object.__setattr__(self, "prefer", values_of(Preference, self.prefer))
+        object.__setattr__(self, "selector", pairs(self.selector))
+        object.__setattr__(self, "labels", pairs(self.labels))
         object.__setattr__(self, "resources", checked_amounts(f"request '{self.id}'", dict(self.resources)))
-        if self.max_per_host is not None and self.max_per_host < 1:
-            raise InvalidValueError(f"request '{self.id}': max_per_host is {self.max_per_host}, needed 1 or more")
+        self._check()
+
+    def _check(self) -> None:
+        for toleration in self.tolerations:
+            Taint.of(toleration)
         if not self.id or not self.chain:
             raise InvalidValueError(
                 f"request '{self.id}' of {len(self.chain)} network functions, needed an id and 1 or more"
             )
-        if not 1 <= self.replicas <= MOST_REPLICAS:
-            raise InvalidValueError(f"request '{self.id}': replicas is {self.replicas}, needed 1 to {MOST_REPLICAS}")
+        self._require(1 <= self.replicas <= MOST_REPLICAS, "replicas", f"1 to {MOST_REPLICAS}")
+        self._require(
+            1 <= self.min_replicas <= self.replicas, "min_replicas", f"1 to its replicas, {self.replicas}",
+            f"replicas: {self.min_replicas} as well, for exactly so many",
+        )  # fmt: skip
+        self._require(self.max_per_host is None or self.max_per_host >= 1, "max_per_host", "1 or more")
+        self._require(self.max_disrupted is None or self.max_disrupted >= 0, "max_disrupted", "0 or more")
+        share = self.slo.min_share
+        if share is not None and share >= 2.0 and share > self.replicas:
+            raise InvalidValueError(
+                f"request '{self.id}': slo.min_share is {share:g}, that is {share:g} times what one instance serves "
+                f"alone, with {self.replicas} instances at most",
+                hint=f"a share, not a percentage: {share / 100:g} for {share:g} %",
+            )
+        self._require(
+            self.survives is None or self.replicas > 1, "survives", "replicas of 2 or more",
+            "replicas: 2, so that either serves all of it",
+        )  # fmt: skip
+        both = {item for item in self.affinity if not _soft(item)} & {i for i in self.anti_affinity if not _soft(i)}
+        if both:
+            name = next(iter(both))
+            raise InvalidValueError(
+                f"request '{self.id}': affinity and anti_affinity both name "
+                f"{name if isinstance(name, str) else name.said}",
+                hint="near or away, take one of them out",
+            )
+        apart = [item.text for item in self.spread if item.weight is None and item.max_skew is None]
+        apart += [f"anti_affinity: [{self.id}]"] if self.id in self.anti_affinity else []
+        if apart and self.id in self.affinity:
+            raise InvalidValueError(f"request '{self.id}': affinity with itself, and {apart[0]}", hint="take one out")
+
+    def _require(self, condition: bool, name: str, needed: str, hint: str | None = None) -> None:
+        if not condition:
+            value = getattr(self, name)
+            raise InvalidValueError(f"request '{self.id}': {name} is {value!r}, needed {needed}", hint=hint)
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Labels of whose domains each may have one instance at most; ``host`` for servers."""
+        labels = [item.label for item in self.spread if item.weight is None and item.max_skew is None]
+        labels += [HOST] if self.id in self.anti_affinity or self.max_per_host == 1 else []
+        return tuple(dict.fromkeys([*labels, *([self.survives] if self.survives else [])]))
+
+    @property
+    def most_together(self) -> int:
+        """Instances that one server may have, at most.
+
+        Examples
+        --------
+        >>> Request("a", "lpm", replicas=4, spread="rack").most_together
+        1
+        """
+        most = 1 if self.apart else min(self.max_per_host or self.replicas, self.replicas)
+        skews = [item.max_skew for item in self.spread if item.weight is None and item.max_skew is not None]
+        return min([most, *skews])
+
+    def capacity_for(self, needed_mpps: float, count: int) -> float | None:
+        """Return what each of some instances must serve [Mpps]; None where so many cannot do.
+
+        Where one domain may fail, all but one instance suffice.
+        """
+        working = count - 1 if self.survives else count
+        return needed_mpps / working if working else None
 
     @property
     def label(self) -> str:
@@ -180,11 +285,18 @@ class Request:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        kept = {name: getattr(self, name) for name in ("priority", "affinity", "anti_affinity", "replicas")}
-        rest = {key: list(value) if isinstance(value, tuple) else value for key, value in kept.items()}
-        more: dict[str, Any] = {name: v for name in ("selector", "resources") if (v := dict(getattr(self, name)))}
-        more |= {name: value for name in ("spread", "max_per_host") if (value := getattr(self, name)) is not None}
+        rest: dict[str, Any] = {name: getattr(self, name) for name in ("priority", "replicas")}
+        rest |= {name: [plain(item) for item in getattr(self, name)] for name in ("affinity", "anti_affinity")}
+        more: dict[str, Any] = {
+            name: v for name in ("selector", "resources", "labels") if (v := dict(getattr(self, name)))
+        }
+        unsaid = ("max_per_host", "max_disrupted", "survives", "gang")
+        more |= {name: value for name in unsaid if (value := getattr(self, name)) is not None}
         more |= {"tolerations": list(self.tolerations)} if self.tolerations else {}
+        more |= {"min_replicas": self.min_replicas} if self.min_replicas > 1 else {}
+        for name in ("spread", "prefer"):
+            listed = [plain(item) for item in getattr(self, name)]
+            more |= {name: listed[0] if len(listed) == 1 and isinstance(listed[0], str) else listed} if listed else {}
         return {
             "id": self.id,
             "chain": [workload.to_dict() for workload in self.chain],
@@ -200,6 +312,10 @@ class Request:
         chain = fields.pop("chain", None) or [fields.pop("nf")]
         items = tuple(Workload.from_dict(item) if isinstance(item, Mapping) else item for item in chain)
         return cls(chain=items, **{**fields, "slo": SLO(**fields.get("slo", {}))})
+
+
+def _soft(item: Wanted) -> bool:
+    return not isinstance(item, str) and item.weight is not None
 
 
 def requests_to_dict(requests: Iterable[Request]) -> dict[str, Any]:

@@ -355,9 +355,8 @@ def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] |
     What is closed stays closed where nothing else is said.
     """
     entries, document = list(placed), placer.snapshot()
-    tolerated = [entry["request"]["id"] for entry in entries]
     kept = document["closed"] if closed is None else dict(closed)
-    placer.restore({**document, "placed": entries, "at_risk": tolerated, "closed": kept})
+    placer.restore({**document, "placed": entries, "closed": kept}, keep_at_risk=True)
 
 
 def _refuse_failed(closed: Mapping[str, str], receipt: Entry) -> None:

@@ -85,8 +85,7 @@ def broken(plane: ControlPlane, nodes: dict[str, str], library: ModelLibrary) ->
                  "replicas": 1}  # fmt: skip
         taken[node] += 1
         entries.append({"request": Request(name, (workload,), SLO(min_share=share)).to_dict(), "pieces": [piece]})
-    tolerated = [entry["request"]["id"] for entry in entries]
-    placer.restore({**placer.snapshot(), "placed": entries, "at_risk": tolerated})
+    placer.restore({**placer.snapshot(), "placed": entries}, keep_at_risk=True)
     judged = make_judge().judge(placer)
     assert judged.placed == len(entries)
     return [f"{v.request} on {v.server}: promised {v.promised:.3f}, has {v.measured:.3f}" for v in judged.violations]

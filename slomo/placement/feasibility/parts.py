@@ -1,0 +1,97 @@
+"""What is to be counted on in every part of a mix: bounds that never fall when somebody leaves.
+
+Bounds of single mixes come from scores of each mix's own kind of neighbourhood and are not ordered among each other.
+More competitors never raise what one serves (law 3), so that a promise has to hold with all neighbours and with any of
+them gone: the bound of a tenant is the least over all parts of the mix that have it (isotonic over sub-mixes).
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+
+from slomo.placement.feasibility.estimates import Rate, Tenants
+from slomo.placement.feasibility.memo import Memo
+from slomo.placement.feasibility.rates import RateBook
+
+#: Parts that are looked at for one mix, at most; of mixes with more, only those with one or two tenants less.
+MOST_PARTS = 30_000
+#: Mixes of which the least is remembered, at most.
+MOST_LEAST = 200_000
+#: A mix and how many of it are promised something.
+_Key = tuple[Tenants, int]
+
+
+class LeastRates:
+    """The least rate of each tenant of a mix over all parts of the mix.
+
+    Parameters
+    ----------
+    book : RateBook
+        Predicts mixes.
+    """
+
+    def __init__(self, book: RateBook) -> None:
+        self._book = book
+        self._seen: Memo[tuple[str, Tenants, int], dict[str, float]] = Memo(MOST_LEAST)
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many mixes are remembered."""
+        return {"mixes looked at in every part": len(self._seen)}
+
+    def below(self, machine: str, mix: Tenants, promised: int, rates: dict[str, Rate]) -> dict[str, Rate]:
+        """Return the rates of a mix with the lower ends of its parts.
+
+        Parameters
+        ----------
+        machine : str
+            Machine type.
+        mix : tuple of str
+            Workload keys in ascending order.
+        promised : int
+            How many of them are promised something.
+        rates : dict of str to Rate
+            Of the whole mix.
+        """
+        least = self._seen.recall((machine, mix, promised)) or self._book.least(machine, mix, promised)
+        if least is None:
+            least = self._found(machine, mix, promised)
+        return {key: (rate[0], _lower(rate[1], least[key]), rate[2]) for key, rate in rates.items()}
+
+    def _found(self, machine: str, mix: Tenants, promised: int) -> dict[str, float]:
+        kinds = list(dict.fromkeys(mix))
+        counts = [mix.count(kind) for kind in kinds]
+        size, least_of = len(mix), dict[_Key, dict[str, float]]()
+        everything = math.prod(count + 1 for count in counts) <= MOST_PARTS
+        spans = [range(count + 1) if everything else range(max(count - 2, 0), count + 1) for count in counts]
+        parts = [part for part in product(*spans) if sum(part) > 0 and (everything or sum(part) >= size - 2)]
+        keys = [_key(kinds, part, promised) for part in sorted(parts, key=sum)]
+        unseen = []
+        for key in keys:
+            remembered = self._seen.recall((machine, *key)) or self._book.least(machine, *key)
+            if remembered is None:
+                unseen.append(key)
+            else:
+                least_of[key] = remembered
+        rates = self._book.rates(machine, [key[0] for key in unseen], [key[1] for key in unseen])
+        for key, own in zip(unseen, rates, strict=True):  # the smaller parts come first
+            lowest = {kind: rate[1] for kind, rate in own.items()}
+            for smaller in _one_less(*key):
+                for kind, low in least_of.get(smaller, {}).items():
+                    lowest[kind] = _lower(lowest[kind], low)
+            least_of[key] = self._seen[(machine, *key)] = lowest
+        return least_of[mix, promised]
+
+
+def _key(kinds: Sequence[str], part: Sequence[int], promised: int) -> _Key:
+    mix = tuple(sorted(kind for kind, count in zip(kinds, part, strict=True) for _ in range(count)))
+    return mix, min(promised, len(mix))
+
+
+def _one_less(mix: Tenants, promised: int) -> list[_Key]:
+    less = [mix[:at] + mix[at + 1 :] for at, kind in enumerate(mix) if at == 0 or kind != mix[at - 1]]
+    return [(part, min(promised, len(part))) for part in less if part]
+
+
+def _lower(one: float, other: float) -> float:
+    """Return the lower of two rates; NaN, where nothing is known of a part, does not speak of the whole."""
+    return one if not other < one else other

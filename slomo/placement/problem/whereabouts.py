@@ -1,0 +1,238 @@
+"""The words of where something may run: taints with effects, spread with a skew, neighbours by label, preferences.
+
+The words and their text forms are those of Kubernetes' scheduler (taints and tolerations, topology spread constraints,
+pod affinity), so that a manifest can be copied over. A *domain* is a value of a label of servers, a rack for instance;
+each server is a domain of its own under the label ``host``.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from slomo.errors import InvalidValueError, UnknownNameError
+
+Pairs = tuple[tuple[str, str], ...]
+#: Label under which each server is a domain of its own.
+HOST = "host"
+#: What a taint does to who does not tolerate it: keeps it away, is avoided, or drives it off.
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+Value = TypeVar("Value")
+
+
+def pairs(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> Pairs:
+    """Return labels in order of name."""
+    return tuple(sorted(dict(labels).items()))
+
+
+@dataclass(frozen=True)
+class Taint:
+    """A mark of a server that keeps requests away, or a request's word that it puts up with one.
+
+    Attributes
+    ----------
+    key, value : str
+        What it is about; an empty value of a toleration stands for any.
+    effect : str
+        One of `EFFECTS`; empty in a toleration for any, ``NoSchedule`` in a taint that says none.
+
+    Examples
+    --------
+    >>> Taint.of("gpu=a100:NoExecute").key, Taint.of("gpu").tolerates(Taint.of("gpu=a100:NoExecute"))
+    ('gpu', True)
+    """
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> "Taint":
+        """Read ``key``, ``key=value``, ``key:effect`` or ``key=value:effect``.
+
+        Raises
+        ------
+        UnknownNameError
+            For an effect there is none of.
+        """
+        said, _, effect = text.partition(":")
+        if effect and effect not in EFFECTS:
+            raise UnknownNameError(f"effect of taint '{text}'", effect, EFFECTS)
+        key, _, value = said.partition("=")
+        return cls(key, value, effect)
+
+    def tolerates(self, taint: "Taint") -> bool:
+        """Say whether this toleration is one for a taint."""
+        effect = taint.effect or EFFECTS[0]
+        return self.key == taint.key and self.value in ("", taint.value) and self.effect in ("", effect)
+
+
+def untolerated(taints: Iterable[str], tolerations: Sequence[str], effects: Sequence[str]) -> list[str]:
+    """Return the taints of some effects that no toleration covers.
+
+    Examples
+    --------
+    >>> untolerated(["gpu", "old:PreferNoSchedule"], ["gpu"], EFFECTS)
+    ['old:PreferNoSchedule']
+    """
+    tolerant = [Taint.of(text) for text in tolerations]
+    marks = [(text, Taint.of(text)) for text in taints]
+    return [
+        text
+        for text, taint in marks
+        if (taint.effect or EFFECTS[0]) in effects and not any(each.tolerates(taint) for each in tolerant)
+    ]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Instances of a request over the domains of a label.
+
+    Attributes
+    ----------
+    label : str
+        Whose values they are spread over; ``host`` for servers.
+    max_skew : int or None
+        By how many a domain may exceed the emptiest one; None: no two on one.
+    weight : float or None
+        A preference of this weight; None: a must.
+    """
+
+    label: str
+    max_skew: int | None = None
+    weight: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_skew is not None and self.max_skew < 1:
+            raise InvalidValueError(f"spread over '{self.label}': max_skew is {self.max_skew}, needed 1 or more")
+        check_weight(f"spread over '{self.label}'", self.weight)
+
+    @property
+    def text(self) -> str:
+        """The constraint in words."""
+        return f"spread over {self.label}" + ("" if self.max_skew is None else f" (max_skew {self.max_skew})")
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Requests by their labels, which another one wants near or away.
+
+    Attributes
+    ----------
+    labels : mapping of str to str
+        All of which they carry.
+    within : str
+        Label whose domain counts as near; ``host`` for the same server.
+    weight : float or None
+        A preference of this weight; None: a must.
+    """
+
+    labels: Pairs
+    within: str = HOST
+    weight: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", pairs(self.labels))
+        if not self.labels:
+            raise InvalidValueError("neighbours: no labels, needed one or more", hint="labels: {app: web}")
+        check_weight(f"neighbours {self.said}", self.weight)
+
+    @property
+    def said(self) -> str:
+        """The labels in words."""
+        return ", ".join(f"{name}={value}" for name, value in self.labels)
+
+    def names(self, labels: Pairs) -> bool:
+        """Say whether a request of some labels is one of them."""
+        return set(self.labels) <= set(labels)
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Servers of some labels are taken first.
+
+    Attributes
+    ----------
+    selector : mapping of str to str
+        Labels of the servers.
+    weight : float
+        How much, beside other preferences.
+    """
+
+    selector: Pairs
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "selector", pairs(self.selector))
+        check_weight("preference", self.weight)
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """Cores of a server that are kept for requests of some labels.
+
+    Attributes
+    ----------
+    cores : int
+        Of all its sockets together, 1 or more.
+    labels : mapping of str to str
+        What a request carries that may use them.
+    """
+
+    cores: int
+    labels: Pairs
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", pairs(self.labels))
+        if self.cores < 1 or not self.labels:
+            raise InvalidValueError(
+                f"reserved: {self.cores} cores for {dict(self.labels)}, needed 1 or more and a label",
+                hint="reserved: {cores: 2, labels: {tier: gold}}",
+            )
+
+
+def check_weight(whose: str, weight: float | None) -> None:
+    """Refuse a weight that is no number above 0.
+
+    Raises
+    ------
+    InvalidValueError
+        With whose it is.
+    """
+    if weight is not None and not (math.isfinite(weight) and weight > 0.0):
+        raise InvalidValueError(f"{whose}: weight is {weight!r}, needed a number above 0")
+
+
+def values_of(kind: type[Value], given: Any, short: str = "") -> tuple[Any, ...]:
+    """Return one or several values of a kind, given as such, as mappings, or as texts for the field `short`.
+
+    Texts stay texts where there is no such field.
+
+    Examples
+    --------
+    >>> values_of(Spread, "rack", short="label")
+    (Spread(label='rack', max_skew=None, weight=None),)
+    """
+    if given is None:
+        return ()
+    items = (given,) if isinstance(given, (str, Mapping, kind)) else tuple(given)
+    return tuple(_value(kind, item, short) for item in items)
+
+
+def _value(kind: Any, item: Any, short: str) -> Any:
+    if isinstance(item, str):
+        return kind(**{short: item}) if short else item
+    return kind(**item) if isinstance(item, Mapping) else item
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: a text where it says no more, a mapping without what goes without saying."""
+    if isinstance(value, str):
+        return value
+    said = {item.name: getattr(value, item.name) for item in fields(value)}
+    said = {name: dict(v) if isinstance(v, tuple) else v for name, v in said.items() if v is not None}
+    if isinstance(value, Spread) and len(said) == 1:
+        return value.label
+    if isinstance(value, Neighbours) and value.within == HOST:
+        del said["within"]
+    return said
