@@ -16,7 +16,7 @@ from pathlib import Path
 
 from slomo.enforce import EnforcementPlan, MemoryBandwidth, TenantSetting, apply, undo
 from slomo.enforce.backends.resctrl import ResctrlBackend
-from slomo.enforce.receipt import open_receipts
+from slomo.host.journal import open_receipts
 from tests.enforce.apply_and_die import main as apply_and_die
 from tests.fake_resctrl.files import everything, fake_tree
 from tests.fake_resctrl.model import Flavour

@@ -17,8 +17,8 @@ from slomo.control.observation import ControlDecision, Controller, MachineReadin
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan
-from slomo.enforce.receipt import Receipt
 from slomo.errors import SlomoError, TestbedError
+from slomo.host.journal import Receipt
 
 
 class Plant(Protocol):
@@ -160,12 +160,11 @@ class ControlLoop:
             return 0
         if now < self._free_from_s and not decision.urgent:
             return 0
-        before = 0 if self.receipt is None else len(self.receipt.changes())
         self.receipt = apply(decision.plan, self.plant.backend, receipts=self._receipts, receipt=self.receipt)
         self.plan = decision.plan
         pause = self.settings.cool_down_s if decision.urgent else self.settings.dwell_s
         self._free_from_s = now + pause
-        return len(self.receipt.changes()) - before
+        return len(self.receipt.made)
 
     def _failed(self, problem: SlomoError) -> Step:
         self._faults += 1

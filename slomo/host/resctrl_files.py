@@ -1,8 +1,11 @@
 """The few file operations that resctrl needs, so that an emulated tree can take the kernel's place in tests."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
+
+from slomo.host.below import below
 
 
 class ResctrlFiles(Protocol):
@@ -60,12 +63,12 @@ class KernelFiles:
 
     def read(self, name: str, limit_b: int) -> bytes:
         """Return what a file holds, at most `limit_b` bytes of it."""
-        with (self.root / name).open("rb") as stream:
+        with below(self.root, name).open("rb") as stream:
             return stream.read(limit_b)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file in one call, as the kernel wants it."""
-        descriptor = os.open(self.root / name, os.O_WRONLY | os.O_TRUNC)
+        descriptor = os.open(below(self.root, name), os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
         try:
             os.write(descriptor, data)
         finally:
@@ -73,24 +76,31 @@ class KernelFiles:
 
     def make(self, name: str) -> None:
         """Make a directory."""
-        (self.root / name).mkdir()
+        below(self.root, name).mkdir()
 
     def remove(self, name: str) -> None:
         """Remove a directory."""
-        (self.root / name).rmdir()
+        below(self.root, name).rmdir()
 
     def rename(self, name: str, other: str) -> None:
         """Move a directory."""
-        (self.root / name).rename(self.root / other)
+        below(self.root, name).rename(below(self.root, other))
 
     def names(self, folder: str) -> list[str]:
         """Return what is in a directory."""
-        return os.listdir(self.root / folder)
+        return os.listdir(below(self.root, folder))
 
     def exists(self, name: str) -> bool:
         """Return whether there is such a file or directory."""
-        return (self.root / name).exists()
+        return _there(os.path.exists, self.root, name)
 
     def is_directory(self, name: str) -> bool:
         """Return whether it is a directory."""
-        return (self.root / name).is_dir()
+        return _there(os.path.isdir, self.root, name)
+
+
+def _there(test: Callable[[Path], bool], root: Path, name: str) -> bool:
+    try:
+        return test(below(root, name))
+    except PermissionError:
+        return False

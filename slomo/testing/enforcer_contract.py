@@ -7,8 +7,8 @@ import pytest
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, diff, show, undo
 from slomo.enforce.plan import EnforcementPlan
-from slomo.enforce.receipt import Receipt
 from slomo.errors import SlomoError
+from slomo.host.journal import Receipt, open_receipts
 
 
 class EnforcerContract:
@@ -110,22 +110,35 @@ class EnforcerContract:
 
         assert self.state(backend) == before
 
-    def test_receipts_on_top_of_each_other(self, backend: Backend, folder: object) -> None:
-        """Receipts undone newest first end where the first began."""
+    @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+    def test_receipts_are_undone_in_any_order(self, backend: Backend, folder: object, order: tuple[int, ...]) -> None:
+        """Whichever of two receipts is undone first, the machine ends where both began."""
         before = self.state(backend)
 
         receipts = [_apply(plan, backend, folder) for plan in self.plans()]
-        for receipt in reversed(receipts):
-            undo(receipt, backend)
+        for number in order:
+            undo(receipts[number], backend)
 
         assert self.state(backend) == before
+        assert [receipt.state for receipt in receipts] == ["undone", "undone"]
+
+    def test_undoing_the_first_leaves_the_second(self, backend: Backend, folder: object) -> None:
+        """What the second receipt asked for stays in force until it is undone itself."""
+        first, second = (_apply(plan, backend, folder) for plan in self.plans())
+
+        undo(first, backend)
+        left = diff(self.plans()[1], backend)
+        undo(second, backend)
+
+        assert left == ()
 
     def test_a_receipt_survives_its_process(self, backend: Backend, folder: object) -> None:
         """What was read from the disk undoes as well as what was kept."""
         before = self.state(backend)
-        receipt = _apply(self.plans()[0], backend, folder)
+        _apply(self.plans()[0], backend, folder)
 
-        undo(Receipt(receipt.path), backend)
+        (receipt,) = open_receipts(Path(str(folder)))
+        undo(receipt, backend)
 
         assert self.state(backend) == before
 

@@ -21,8 +21,8 @@ from slomo.drift.correction import OnlineCorrection
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.executor import undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.enforce.receipt import open_receipts
 from slomo.errors import TestbedError
+from slomo.host.journal import open_receipts
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload

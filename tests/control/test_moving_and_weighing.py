@@ -13,8 +13,8 @@ from slomo.control.observation import MachineReading, Patience, TenantReading
 from slomo.control.plants import SharedCoresPlant, SimulatedPlant
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.backends.simulated_cores import SimulatedCores
-from slomo.enforce.receipt import open_receipts
 from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.host.journal import open_receipts
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.placement.chains.moves import MoveCost, Mover
 from slomo.vocabulary.machine import load_machine

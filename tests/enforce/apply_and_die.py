@@ -1,14 +1,16 @@
-"""Apply a plan to the emulated tree and be killed (SIGKILL) right before a given change or receipt line."""
+"""Apply a plan to the emulated tree and be killed (SIGKILL) right before a given change or entry of the journal."""
 
 import os
 import random
 import signal
+import sqlite3
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from slomo.enforce import EnforcementPlan, MemoryBandwidth, TenantSetting, apply
 from slomo.enforce.backends.resctrl import ResctrlBackend
-from slomo.enforce.receipt import Receipt
+from slomo.host.journal import Journal
 from tests.fake_resctrl.files import fake_tree
 
 
@@ -37,13 +39,13 @@ def main(folder: Path, seed: int, die_at: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     backend = ResctrlBackend(fake_tree(folder, before_change=before_write), folder / "etc")
-    append = Receipt.append
+    transaction = Journal.transaction
 
-    def appending(self: Receipt, *lines: object, **how: bool) -> None:
+    def dying(self: Journal) -> AbstractContextManager[sqlite3.Connection]:
         before_write()
-        append(self, *lines, **how)  # type: ignore[arg-type]
+        return transaction(self)
 
-    Receipt.append = appending  # type: ignore[method-assign]
+    Journal.transaction = dying  # type: ignore[method-assign, assignment]
     apply(plan(seed), backend, receipts=folder / "receipts")
 
 

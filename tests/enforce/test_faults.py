@@ -1,18 +1,19 @@
 """What goes wrong while a machine is changed: killed, full, busy, vanished, wiped, owned by another."""
 
-import errno
 import multiprocessing
 import os
+import sqlite3
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from slomo.enforce.backends.resctrl import ResctrlBackend
-from slomo.enforce.change import VanishedError
 from slomo.enforce.executor import apply, diff, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
-from slomo.enforce.receipt import Receipt, all_receipts, open_receipts
 from slomo.errors import InvalidValueError, StoreError, TestbedError
+from slomo.host.journal import Journal, open_receipts
+from slomo.host.knobs import VanishedError
 from slomo.host.resctrl_tree import ResctrlTree
 from tests.enforce.apply_and_die import main, plan
 from tests.fake_resctrl.files import ModelFiles, everything, fake_tree
@@ -65,20 +66,29 @@ def test_two_hundred_kills_are_undone_to_the_byte(tmp_path: Path) -> None:
 def test_a_full_file_system_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a change cannot be written down, it is not made, and those made before are taken back."""
     tree = furnished(tmp_path)
-    before, real, written = everything(tree), os.write, []
+    before, real, written = everything(tree), Journal.transaction, []
 
-    def filling(descriptor: int, data: bytes) -> int:
-        if data.startswith(b"{"):
-            written.append(data)
-            if len(written) > 2:  # the head and the groups fit, their settings do not
-                raise OSError(errno.ENOSPC, "No space left on device")
-        return real(descriptor, data)
+    def filling(journal: Journal) -> AbstractContextManager[sqlite3.Connection]:
+        written.append(journal)
+        if len(written) > 2:  # the receipt and the groups fit, their settings do not
+            raise StoreError("database or disk is full")
+        return real(journal)
 
-    monkeypatch.setattr(os, "write", filling)
-    with pytest.raises(TestbedError, match=r"No space left on device.*taken back"):
+    monkeypatch.setattr(Journal, "transaction", filling)
+    with pytest.raises(TestbedError, match=r"disk is full.*taken back"):
         apply(plan(1), ResctrlBackend(tree, tmp_path), receipts=tmp_path / "receipts")
 
     assert everything(tree) == before
+
+
+def test_a_full_journal_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """SQLite's own refusal reaches the user as a store that cannot be written."""
+    journal = Journal(tmp_path)
+    journal.begin("a", "b", {})
+    journal._open().execute("PRAGMA max_page_count = 1")
+
+    with pytest.raises(StoreError, match="full"):
+        journal.begin("a", "b", {"text": "x" * 100_000})
 
 
 def test_a_receipt_that_cannot_be_begun_changes_nothing(tmp_path: Path) -> None:
@@ -87,7 +97,7 @@ def test_a_receipt_that_cannot_be_begun_changes_nothing(tmp_path: Path) -> None:
     before = everything(tree)
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(StoreError, match="Not a directory"):
+    with pytest.raises(StoreError, match=r"Not a directory|File exists"):
         apply(plan(1), ResctrlBackend(tree, tmp_path), receipts=tmp_path / "file" / "receipts")
     assert everything(tree) == before
 
@@ -172,33 +182,11 @@ def test_a_receipt_of_another_boot_is_refused(tmp_path: Path) -> None:
     """What it changed ended with that boot."""
     tree = furnished(tmp_path)
     receipt = apply(plan(1), ResctrlBackend(tree, tmp_path), receipts=tmp_path / "receipts")
-    text = receipt.path.read_text().replace(ResctrlBackend(tree).place(), "elsewhere@host/00000000")
-    receipt.path.write_text(text)
+    with receipt.journal.transaction() as connection:
+        connection.execute("UPDATE receipt SET place = 'elsewhere@host/00000000'")
 
     with pytest.raises(TestbedError, match="another boot or machine"):
         undo(receipt, ResctrlBackend(tree, tmp_path))
-
-
-def test_a_torn_last_line_is_a_change_that_was_not_made(tmp_path: Path) -> None:
-    """The line is flushed before the change."""
-    tree = furnished(tmp_path)
-    receipt = apply(plan(1), ResctrlBackend(tree, tmp_path), receipts=tmp_path / "receipts")
-    changes = receipt.changes()
-    with receipt.path.open("a") as stream:
-        stream.write('{"knob": "core:0", "befo')
-
-    assert Receipt(receipt.path).changes() == changes
-
-
-def test_a_damaged_receipt_says_where(tmp_path: Path) -> None:
-    """A line that is not understood is named."""
-    tree = furnished(tmp_path)
-    receipt = apply(plan(1), ResctrlBackend(tree, tmp_path), receipts=tmp_path / "receipts")
-    lines = receipt.path.read_text().splitlines()
-    receipt.path.write_text("\n".join([lines[0], "what?", *lines[2:]]) + "\n")
-
-    with pytest.raises(StoreError, match="line 2"):
-        receipt.changes()
 
 
 @pytest.mark.parametrize(
@@ -234,7 +222,7 @@ def test_what_the_machine_does_not_offer_is_refused(
     assert caught.value.exit_code == 3
     assert caught.value.hint
     assert everything(tree) == before
-    assert all_receipts(tmp_path / "receipts") == ()
+    assert Journal(tmp_path / "receipts").receipts() == ()
 
 
 def test_overlapping_guaranteed_masks_are_refused() -> None:
@@ -296,5 +284,5 @@ def test_a_monitored_task_changes_class_by_renaming_its_group(tmp_path: Path) ->
 
     receipt = apply(one, ResctrlBackend(tree, tmp_path), receipts=tmp_path / "receipts")
 
-    assert [change.knob for change in receipt.changes()][-1] == "monitor:pod"
+    assert [change.knob for change in receipt.made][-1] == "monitor:pod"
     assert tree.monitoring_groups("slomo-pod") == ("slomo-pod/mon_groups/pod",)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slomo.enforce.backends.cgroup import CgroupBackend
-from slomo.enforce.change import PRESENT
+from slomo.host.knobs import PRESENT
 
 ROOT = Path(__file__).parents[2]
 KERNEL = os.environ.get("SLOMO_GUEST_KERNEL")

@@ -141,9 +141,9 @@ def _look(folder: Path) -> int:
 
 def _drive(_: Path) -> int:
     """Allocate and monitor through pqos; print its answers, the classes meanwhile and afterwards, and a sample."""
-    from slomo.host.pqos_state import parse_pqos_state
+    from slomo.host.pqos import parse_pqos_state
     from slomo.testbed.host.counters.pqos import PqosReader
-    from slomo.testbed.host.isolation.cat import Partition, PqosAllocator
+    from slomo.testbed.host.partitions import Partition, PqosAllocator
     from slomo.vocabulary.colocation import Isolation
 
     def said(*words: str) -> str:

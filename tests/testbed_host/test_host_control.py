@@ -11,9 +11,9 @@ from slomo.control.loop import ControlLoop, Step
 from slomo.control.observation import Patience
 from slomo.control.throttle import ThrottleController
 from slomo.enforce.backends.cgroup import CgroupBackend
-from slomo.enforce.receipt import open_receipts
 from slomo.errors import InvalidValueError
 from slomo.host.cores import available_cores
+from slomo.host.journal import open_receipts
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
 from slomo.vocabulary.workload import Workload

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slomo.errors import ConfigurationError, MeasurementError, TestbedError
-from slomo.testbed.host.isolation.cat import Partition
+from slomo.testbed.host.partitions import Partition
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.testbed.host.traffic.base import TrafficStatistics
 from slomo.vocabulary.colocation import Colocation, Isolation

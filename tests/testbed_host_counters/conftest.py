@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from slomo.host.cores import parse_cpu_list
+from slomo.host.journal import open_receipts
 from slomo.host.marker import boot_identity
 from slomo.host.orphans import marked_processes, run_directories
 from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
@@ -41,9 +42,9 @@ def journals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Keep what runs write down out of the user's cache, where compiled programs stay."""
     folder = tmp_path_factory.mktemp("journals")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("slomo.testbed.host.isolation.resctrl_orphans.cache_directory", lambda: folder)
+        patch.setenv("SLOMO_JOURNAL", str(folder))
         yield folder
-    assert not list(folder.rglob("*.json"))
+        assert open_receipts() == ()
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +93,9 @@ class KernelLikeTree(ResctrlTree):
             others = self.control_groups()
         for other in set(others) - {group}:
             self._put(f"{other}/cpus_list".lstrip("/"), _listed(set(self.cpus(other)) - cpus))
+        if not group:  # the root group keeps what it has
+            self._put("cpus_list", _listed({*self.cpus(""), *cpus}))
+            return
         if "mon_groups/" not in group:
             left = set(self.cpus(group)) - cpus
             self._put("cpus_list", _listed({*self.cpus(""), *left} - cpus))

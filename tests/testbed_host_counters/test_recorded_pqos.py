@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slomo.host.pqos_state import parse_pqos_state
+from slomo.host.pqos import parse_pqos_state
 from slomo.host.tool import run_tool
 from slomo.testbed.host.counters.pqos import polls_by_core
 

@@ -9,12 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slomo.errors import InvalidValueError, TestbedError
+from slomo.errors import SlomoError, TestbedError
+from slomo.host.journal import open_receipts
 from slomo.host.marker import RunMark
 from slomo.host.resctrl_tree import ResctrlTree
 from slomo.testbed.host.counters.resctrl import ResctrlReader
-from slomo.testbed.host.isolation.cat import Partition, PqosAllocator, ResctrlAllocator, choose_allocator
-from slomo.testbed.host.isolation.resctrl_orphans import remove_orphaned_groups
+from slomo.testbed.host.partitions import (
+    Partition,
+    PqosAllocator,
+    ResctrlAllocator,
+    choose_allocator,
+    remove_orphaned_groups,
+)
 from slomo.vocabulary.colocation import Isolation
 
 Texts = Callable[[Path], dict[str, str]]
@@ -146,7 +152,7 @@ def test_a_killed_campaign_is_taken_back_by_the_next(
 
     assert len(removed) == 1
     assert text_of(tree.root) == before
-    assert not list(journals.rglob("*.json"))
+    assert open_receipts(journals) == ()
 
 
 def test_masks_and_cores_arrive(tree: ResctrlTree) -> None:
@@ -175,7 +181,7 @@ def test_impossible_partitions_change_nothing(
     """What cannot be is refused before anything is written."""
     before = text_of(tree.root)
 
-    with pytest.raises(InvalidValueError, match=match):
+    with pytest.raises(SlomoError, match=match):
         ResctrlAllocator(tree).apply(partitions)
 
     assert text_of(tree.root) == before
@@ -185,19 +191,21 @@ def test_a_refused_partition_takes_the_others_back(tree: ResctrlTree, text_of: T
     """When the kernel refuses one, its reason is told and the ones before are undone."""
     before = text_of(tree.root)
 
-    with pytest.raises(TestbedError, match="offline CPUs"):
+    with pytest.raises(TestbedError, match="core 77 is in no group"):
         ResctrlAllocator(tree).apply([Partition((0,), Isolation(0x3)), Partition((77,), Isolation(0xC))])
 
     assert text_of(tree.root) == before
 
 
-def test_somebody_elses_change_is_not_overwritten_in_silence(tree: ResctrlTree) -> None:
-    """A group that appeared meanwhile makes undo say that the tree differs."""
+def test_what_somebody_else_set_meanwhile_is_left(tree: ResctrlTree) -> None:
+    """A core that an administrator moved stays where it was put, and undo says so."""
     applied = ResctrlAllocator(tree).apply([Partition((0,), Isolation(0x3))])
     tree.make_group("theirs")
+    tree.write("theirs/cpus_list", "0")
 
-    with pytest.raises(TestbedError, match="not as it was found"):
-        applied.undo()
+    assert applied.undo().foreign == ("core:0",)
+    assert tree.cpus("theirs") == (0,)
+    assert tree.control_groups() == ("", "batch", "theirs")
 
 
 def test_pqos_partitions_and_takes_back(program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -205,14 +213,14 @@ def test_pqos_partitions_and_takes_back(program: Program, monkeypatch: pytest.Mo
     program("pqos", "fake_pqos.py")
     monkeypatch.setenv("FAKE_STATE", str(tmp_path / "state"))
     allocator = PqosAllocator()
-    before = allocator._state()
+    before = allocator._knobs.state()
 
     with allocator.apply([Partition((1,), Isolation(0x3, 50)), Partition((0,), Isolation(0x7FC))]):
-        inside = allocator._state()
+        inside = allocator._knobs.state()
 
     assert inside.class_of == {0: 2, 1: 1}
     assert inside.classes[1] == {"llc@0": "0x3", "mba@0": "50"}
-    assert allocator._state() == before
+    assert allocator._knobs.state() == before
 
 
 def test_pqos_refusing_a_core_takes_everything_back(
@@ -222,13 +230,13 @@ def test_pqos_refusing_a_core_takes_everything_back(
     program("pqos", "fake_pqos.py")
     monkeypatch.setenv("FAKE_STATE", str(tmp_path / "state"))
     allocator = PqosAllocator()
-    before = allocator._state()
+    before = allocator._knobs.state()
     monkeypatch.setenv("FAKE_REFUSES", "2")
 
     with pytest.raises(TestbedError, match="association error"):
         allocator.apply([Partition((1,), Isolation(0x3)), Partition((0,), Isolation(0x7FC))])
 
-    assert allocator._state() == before
+    assert allocator._knobs.state() == before
 
 
 def test_a_host_that_cannot_partition_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

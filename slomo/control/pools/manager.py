@@ -19,8 +19,8 @@ from slomo.control.pools.workload import PoolWorkload, Processes, processes_of_t
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.enforce.receipt import Receipt
 from slomo.errors import InvalidValueError, TestbedError, UnknownNameError
+from slomo.host.journal import Receipt
 
 #: What a plan gives the workloads in it.
 Estimator = Callable[[EnforcementPlan, Mapping[str, PoolRequest]], PoolOutlook]

@@ -4,12 +4,12 @@ ResQ (NSDI'18, section 4.3) sizes them so that all fit the space devices fill. K
 """
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from slomo.enforce.change import VanishedError, Wish
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import TestbedError
+from slomo.host.knobs import VanishedError, Wish
 from slomo.host.locks import MachineLock
 from slomo.host.places import this_place
 
@@ -40,7 +40,7 @@ class BuffersBackend:
         """Hold this host's lock."""
         return MachineLock("buffers of this host's network functions")
 
-    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
         """Return the handlers of tenants whose buffers were decided.
 
         Raises

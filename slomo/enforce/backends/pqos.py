@@ -1,27 +1,15 @@
-"""Cache ways and memory bandwidth through Intel's ``pqos``, where there is no resctrl.
+"""Cache ways and memory bandwidth through Intel's ``pqos``, where there is no resctrl; unused classes are taken."""
 
-Knobs: ``llc@0:1`` and ``mba@0:1`` (socket 0, class 1), ``core:3`` (its class). Classes that no core uses are taken.
-"""
+from collections.abc import Sequence
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-
-from slomo.enforce.change import Wish
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
-from slomo.host.locks import MachineLock
-from slomo.host.places import this_place
-from slomo.host.pqos_state import PqosState, parse_pqos_state, run_pqos
-from slomo.host.tool import is_installed, package_hint
+from slomo.host.knobs import Wish
+from slomo.host.pqos import PqosKnobs, PqosState
 
 
-class PqosBackend:
-    """Drives ``pqos``.
-
-    Parameters
-    ----------
-    command : tuple of str
-        Program and options, for instance ``("pqos", "-I")``.
+class PqosBackend(PqosKnobs):
+    """Drives ``pqos``; see `PqosKnobs` for its parameter.
 
     Examples
     --------
@@ -29,30 +17,7 @@ class PqosBackend:
     False
     """
 
-    name = "pqos"
-
-    def __init__(self, command: tuple[str, ...] = ("pqos",)) -> None:
-        self.command = command
-
-    def available(self) -> tuple[bool, str]:
-        """Ask pqos for its classes."""
-        if not is_installed(self.command[0]):
-            return False, f"'{self.command[0]}' is not installed ({package_hint('pqos')})"
-        try:
-            state = self._state()
-        except TestbedError as problem:
-            return False, problem.message
-        return True, f"{len(state.classes)} classes"
-
-    def place(self) -> str:
-        """Return this host and boot."""
-        return this_place("pqos")
-
-    def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock."""
-        return MachineLock("pqos")
-
-    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
         """Return classes' settings, then the cores that use them.
 
         Raises
@@ -60,7 +25,7 @@ class PqosBackend:
         TestbedError
             For too few free classes, cores that are not there, or a unit that pqos does not take.
         """
-        state = self._state()
+        state = self.state()
         by_settings: dict[tuple[tuple[str, str], ...], list[int]] = {}
         for tenant in plan.tenants:
             settings = self._settings(tenant)
@@ -111,34 +76,3 @@ class PqosBackend:
             numbers[settings] = free[0]
             taken.add(free[0])
         return numbers
-
-    def read(self, knob: str) -> str | None:
-        """Return what a knob holds."""
-        kind, _, rest = knob.partition(":")
-        state = self._state()
-        if kind == "core":
-            number = state.class_of.get(int(rest))
-            return None if number is None else str(number)
-        return state.classes.get(int(rest), {}).get(kind)
-
-    def write(self, knob: str, value: str | None) -> None:
-        """Set a knob.
-
-        Raises
-        ------
-        TestbedError
-            With what pqos said.
-        """
-        kind, _, rest = knob.partition(":")
-        words = ("-a", f"core:{value}={rest}") if kind == "core" else ("-e", f"{kind}:{rest}={value}")
-        run_pqos([*self.command, *words])
-
-    def knobs(self) -> Iterator[str]:
-        """Return classes' settings and cores."""
-        state = self._state()
-        for number, settings in state.classes.items():
-            yield from (f"{kind}:{number}" for kind in settings)
-        yield from (f"core:{core}" for core in state.class_of)
-
-    def _state(self) -> PqosState:
-        return parse_pqos_state(run_pqos([*self.command, "-s"]))

@@ -8,16 +8,17 @@ pkg/rdt/kubernetes.go) and Koordinator's NodeSLO (resctrlQOS).
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from slomo.enforce.change import Wish
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
+from slomo.files.durable import write_durably
+from slomo.host.knobs import Wish
 from slomo.host.locks import MachineLock
 from slomo.host.places import cache_directory
 
@@ -63,7 +64,7 @@ class RdtClassBackend:
         """Hold this folder's lock."""
         return MachineLock(f"classes in '{self.folder}'")
 
-    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
         """Return the files' texts.
 
         Raises
@@ -120,7 +121,7 @@ class RdtClassBackend:
     def read(self, knob: str) -> str | None:
         """Return a file's text; None where there is none."""
         try:
-            return (self.folder / knob.partition(":")[2]).read_text(encoding="utf-8")
+            return self._path(knob).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
         except OSError as problem:
@@ -132,19 +133,21 @@ class RdtClassBackend:
         Raises
         ------
         TestbedError
+            If it is none of its files.
+        StoreError
             If it cannot be written.
         """
-        path = self.folder / knob.partition(":")[2]
-        try:
-            if value is None:
-                path.unlink(missing_ok=True)
-                return
-            self.folder.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_name(f".{path.name}.new")
-            fresh.write_text(value, encoding="utf-8")
-            fresh.replace(path)
-        except OSError as problem:
-            raise TestbedError(f"'{path}' cannot be written: {problem.strerror}") from None
+        path = self._path(knob)
+        if value is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_durably(path, value)
+
+    def _path(self, knob: str) -> Path:
+        name = knob.partition(":")[2]
+        if name not in (CLASSES_FILE, PODS_FILE, NODE_FILE):
+            raise TestbedError(f"'{name}' is none of the files of classes", hint=f"{CLASSES_FILE}, {PODS_FILE}")
+        return self.folder / name
 
     def knobs(self) -> Iterator[str]:
         """Return the files."""

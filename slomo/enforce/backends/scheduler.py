@@ -5,14 +5,14 @@ Knobs: ``policy:TID`` (``"batch 0"``, ``"fifo 10"``) and ``cpus:TID``. NFVnice
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from slomo.enforce.change import VanishedError, Wish
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
 from slomo.host.cores import format_cpu_list, parse_cpu_list
+from slomo.host.knobs import VanishedError, Wish
 from slomo.host.locks import MachineLock
 from slomo.host.places import this_place
 
@@ -37,6 +37,7 @@ class SchedulerBackend:
     """
 
     name = "scheduler"
+    acts_on_processes = True
 
     def __init__(self) -> None:
         self._processes = Path("/proc")
@@ -53,7 +54,7 @@ class SchedulerBackend:
         """Hold this host's lock."""
         return MachineLock("the scheduler of this host")
 
-    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
         """Return policy and CPUs of every thread there is now.
 
         Raises

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from slomo.enforce.change import VanishedError, Wish
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError, TestbedError
+from slomo.host.knobs import VanishedError, Wish
 from slomo.simulator.engine import Tenant, simulate
 from slomo.simulator.result import SimulationResult
 from slomo.vocabulary.machine import Machine
@@ -203,7 +203,7 @@ class SimulatedBackend(SimulatedKnobs):
         super().__init__(server)
         self.server = server
 
-    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
         """Return every tenant's knobs.
 
         Raises

@@ -4,13 +4,13 @@ Knobs: ``weight:S`` of each stage S, as ``cpu.shares`` of control groups (versio
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from slomo.enforce.backends.simulated import SimulatedKnobs
-from slomo.enforce.change import Wish
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
+from slomo.host.knobs import Wish
 from slomo.simulator.sharing.engine import simulate_chains
 from slomo.simulator.sharing.result import ChainSimulation
 from slomo.vocabulary.machine import load_machine
@@ -81,7 +81,7 @@ class SimulatedCoresBackend(SimulatedKnobs):
         """Return the machine's name."""
         return f"simulated cores of {self.cores.machine.name}"
 
-    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
         """Return every stage's weight.
 
         Raises

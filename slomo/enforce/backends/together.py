@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 
-from slomo.enforce.change import Backend, Wish
+from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import ConfigurationError
+from slomo.host.knobs import Knobs, Wish
 
 
 class Together:
@@ -47,23 +49,33 @@ class Together:
             return stack.pop_all()
         raise AssertionError("unreachable")
 
-    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
+    @property
+    def acts_on_processes(self) -> bool:
+        """Whether one of them acts on processes of this host."""
+        return any(getattr(backend, "acts_on_processes", False) for backend in self._backends.values())
+
+    def part(self, knob: str) -> tuple[Knobs, str]:
+        """Return whose knob it is, and its name there."""
+        name, _, rest = knob.partition("|")
+        return self._backends[name], rest
+
+    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
         """Return what each wishes, in order."""
         return tuple(
-            Wish(f"{name}|{wish.knob}", wish.value)
+            replace(wish, knob=f"{name}|{wish.knob}")
             for name, backend in self._backends.items()
-            for wish in backend.wishes(plan)
+            for wish in backend.wishes(plan, [k.partition("|")[2] for k in own if k.startswith(f"{name}|")])
         )
 
     def read(self, knob: str) -> str | None:
         """Return what a knob holds."""
-        name, _, rest = knob.partition("|")
-        return self._backends[name].read(rest)
+        backend, rest = self.part(knob)
+        return backend.read(rest)
 
     def write(self, knob: str, value: str | None) -> None:
         """Set a knob."""
-        name, _, rest = knob.partition("|")
-        self._backends[name].write(rest, value)
+        backend, rest = self.part(knob)
+        backend.write(rest, value)
 
     def knobs(self) -> Iterator[str]:
         """Return the knobs of all."""

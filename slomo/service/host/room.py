@@ -16,7 +16,7 @@ from slomo.enforce.backends.registry import load_backend
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, diff, show
 from slomo.enforce.plan import EnforcementPlan
-from slomo.enforce.receipt import receipts_directory
+from slomo.host.journal import receipts_directory
 from slomo.models.library import ModelLibrary
 from slomo.service.door.problems import Problem
 from slomo.service.settings import ServiceSettings
@@ -104,10 +104,14 @@ class HostRoom:
         """Make the host as planned, or say what would change."""
         backend = self.enforcing
         if what_if:
-            return {"receipt": None, "changes": [vars(change) for change in diff(plan, backend)]}
+            return {"receipt": None, "changes": [vars(change) for change in diff(plan, backend)], "stacked": []}
         with self._lock:
             receipt = apply(plan, backend, receipts=self._receipts)
-        return {"receipt": receipt.identifier, "changes": [vars(change) for change in receipt.originals()]}
+        return {
+            "receipt": receipt.identifier,
+            "changes": [vars(change) for change in receipt.made],
+            "stacked": list(receipt.others()),
+        }
 
     def undo(self, identifier: str) -> dict[str, Any]:
         """Take back what a receipt of this host changed; a receipt is named, never a file.
@@ -121,12 +125,13 @@ class HostRoom:
         if identifier not in {row["receipt"] for row in describe_receipts(self._receipts)}:
             raise Problem(404, "there is no such receipt", hint="list /v1/enforce")
         with self._lock:
-            (report,) = undo_receipts(str(self._receipts / f"{identifier}.jsonl"), self._receipts, backend)
+            (report,) = undo_receipts(identifier, self._receipts, backend)
         return {
             "receipt": identifier,
             "restored": [change.knob for change in report.result.restored],
             "vanished": list(report.result.vanished),
-            "overwritten": list(report.result.overwritten),
+            "foreign": list(report.result.foreign),
+            "covered": list(report.result.covered),
         }
 
     def close(self) -> None:

@@ -21,11 +21,10 @@ from slomo.records.run import Phase, RunRecord
 from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.counters.registry import PROBE, choose_reader
 from slomo.testbed.host.experiment import Bench, Experiment
-from slomo.testbed.host.isolation.cat import Allocator, Partition, choose_allocator
-from slomo.testbed.host.isolation.resctrl_orphans import remove_orphaned_groups
 from slomo.testbed.host.machine.this_machine import NAME, facts, this_machine
 from slomo.testbed.host.nf.command import require_program
 from slomo.testbed.host.nf.definition import HostDefinition, host_definition, runnable_names
+from slomo.testbed.host.partitions import Allocator, Partition, choose_allocator, remove_orphaned_groups
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.source import ProbeSource
 from slomo.testbed.host.settings import HostSettings

@@ -16,11 +16,11 @@ from slomo.control.loop import ControlLoop, Step
 from slomo.control.observation import Patience
 from slomo.control.throttle import ThrottleController
 from slomo.enforce.backends.cgroup import CgroupBackend
-from slomo.enforce.receipt import open_receipts
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
 from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.host.cores import assign_cores, available_cores
+from slomo.host.journal import open_receipts
 from slomo.host.places import cache_directory
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run

@@ -1,20 +1,26 @@
 """Enforce plans from files on this machine: what the command line and Python share."""
 
+import contextlib
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from slomo.enforce.backends.registry import load_backend
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import Undone, undo
+from slomo.enforce.old_receipts import adopt, old_receipts
 from slomo.enforce.plan import EnforcementPlan, plan_from_decision
-from slomo.enforce.receipt import Receipt, all_receipts, open_receipts, receipts_directory
-from slomo.errors import ConfigurationError, UnknownNameError
+from slomo.errors import ConfigurationError, SlomoError, StoreError, UnknownNameError
 from slomo.files.documents import convert, parse
 from slomo.files.opening import read_text
+from slomo.host.journal import Journal, Receipt, receipts_directory
+from slomo.host.marker import boot_identity
 from slomo.placement.problem.decision import Decision
 from slomo.vocabulary.machine import load_machine
+
+SIMULATED = "simulated"
 
 
 @dataclass(frozen=True)
@@ -23,14 +29,20 @@ class UndoReport:
 
     Attributes
     ----------
-    receipt : Receipt
+    receipt : str
         Which.
     result : Undone
-        What was restored, vanished and overwritten.
+        What was restored, vanished, left to somebody else, or covered by another receipt.
+    ended : str
+        Why there was nothing left to undo.
+    left : str
+        Why it could not be undone; it stays open.
     """
 
-    receipt: Receipt
-    result: Undone
+    receipt: str
+    result: Undone = field(default_factory=Undone)
+    ended: str = ""
+    left: str = ""
 
 
 def read_plan(path: str | Path, *, server: str | None = None, machine: str | None = None) -> EnforcementPlan:
@@ -65,52 +77,89 @@ def read_plan(path: str | Path, *, server: str | None = None, machine: str | Non
 
 
 def find_receipt(name: str, folder: Path | None = None) -> Receipt:
-    """Return a receipt by its file or identifier.
+    """Return a receipt by its identifier, or by the file of one that slomo wrote before it kept a journal.
 
     Raises
     ------
     UnknownNameError
         If there is none.
     """
-    if Path(name).is_file():
-        return Receipt(Path(name))
-    receipts = {receipt.identifier: receipt for receipt in all_receipts(folder)}
-    if name not in receipts:
-        raise UnknownNameError("receipt", name, receipts)
-    return receipts[name]
+    journal = Journal(folder or receipts_directory())
+    receipts = {receipt.identifier: receipt for receipt in journal.receipts()}
+    if name in receipts:
+        return receipts[name]
+    old = {path.stem: path for path in old_receipts(journal.folder)}
+    if Path(name).is_file() or name in old:
+        return adopt(old.get(name, Path(name)), journal)
+    raise UnknownNameError("receipt", name, [*receipts, *old])
 
 
 def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend | None = None) -> list[UndoReport]:
-    """Undo one receipt, or all that are open, newest first.
+    """Undo one receipt, or all that are open, newest first; what cannot be undone is named, and the rest goes on.
 
     Parameters
     ----------
     name : str or None
-        File or identifier; None for all.
+        Identifier or file; None for all.
     folder : path, optional
-        Folder of receipts.
+        Folder of the journal.
     backend : Backend, optional
         Who undoes; the one that the receipt names if not given.
 
     Raises
     ------
     SlomoError
-        What `slomo.enforce.undo` raises.
+        What `slomo.enforce.undo` raises, where one receipt is named.
     """
-    receipts = [find_receipt(name, folder)] if name is not None else list(reversed(open_receipts(folder)))
-    return [
-        UndoReport(receipt, undo(receipt, backend or load_backend(receipt.head["backend"]))) for receipt in receipts
-    ]
+    if name is not None:
+        receipt = find_receipt(name, folder)
+        return [UndoReport(receipt.identifier, undo(receipt, backend or load_backend(receipt.head["backend"])))]
+    journal, reports = Journal(folder or receipts_directory()), []
+    for path in old_receipts(journal.folder):
+        try:
+            adopt(path, journal)
+        except SlomoError as problem:
+            reports.append(UndoReport(path.stem, left=problem.message))
+    return [*reports, *(_undone(receipt, backend) for receipt in reversed(journal.receipts(still_open=True)))]
+
+
+def _undone(receipt: Receipt, backend: Backend | None) -> UndoReport:
+    try:
+        head = receipt.head
+        ended = ended_with_its_machine(head["backend"], head["place"], alive=receipt.owner_is_alive)
+        if ended:
+            receipt.journal.close(receipt)
+            return UndoReport(receipt.identifier, ended=ended)
+        return UndoReport(receipt.identifier, undo(receipt, backend or load_backend(head["backend"])))
+    except SlomoError as problem:
+        return UndoReport(receipt.identifier, left=problem.message)
+
+
+def ended_with_its_machine(backend: str, place: str, *, alive: bool) -> str:
+    """Return why nothing is left of what a receipt changed; nothing where something may be.
+
+    Examples
+    --------
+    >>> ended_with_its_machine("simulated", "simulated e5-2620v4", alive=False)
+    'what it changed was simulated, by a process that ended'
+    """
+    if backend == SIMULATED:
+        return "" if alive else "what it changed was simulated, by a process that ended"
+    _, _, where = place.partition("@")
+    host, _, boot = where.partition("/")
+    if host == os.uname().nodename and boot.partition(";")[0] != boot_identity():
+        return "what it changed ended with that boot"
+    return ""
 
 
 def describe_receipts(folder: Path | None = None) -> list[dict[str, Any]]:
     """Return one mapping per receipt: identifier, backend, state, number of changes."""
-    return [
-        {
-            "receipt": receipt.identifier,
-            "backend": receipt.head["backend"],
-            "state": receipt.state,
-            "changes": len(receipt.originals()),
-        }
-        for receipt in all_receipts(folder or receipts_directory())
-    ]
+    journal, rows = Journal(folder or receipts_directory()), []
+    for receipt in journal.receipts():
+        row = {"receipt": receipt.identifier, "backend": "", "state": "unreadable", "changes": 0}
+        with contextlib.suppress(StoreError):
+            head = receipt.head
+            row |= {"backend": head["backend"], "state": head["state"], "changes": len(receipt.changes())}
+        rows.append(row)
+    old = [{"receipt": p.stem, "backend": "", "state": "old", "changes": 0} for p in old_receipts(journal.folder)]
+    return [*old, *rows]

@@ -25,9 +25,7 @@ def _backend_option(command: _Command) -> _Command:
 
 
 def _receipts_option(command: _Command) -> _Command:
-    return click.option("--receipts", metavar="FOLDER", help="Folder of receipts (default: in the user's cache).")(
-        command
-    )
+    return click.option("--receipts", metavar="FOLDER", help="Folder of the journal (default: the machine's).")(command)
 
 
 def _plan_options(command: _Command) -> _Command:
@@ -67,11 +65,14 @@ def apply_plan(
     from slomo.enforce.executor import apply
 
     receipt = apply(_read(plan_file, server, machine), load_backend(backend), receipts=_folder(receipts))
-    changes = receipt.originals()
+    changes, stacked = receipt.made, receipt.others()
     if as_json:
-        emit_json({"receipt": receipt.identifier, "file": str(receipt.path), "changes": [vars(c) for c in changes]})
+        said = {"receipt": receipt.identifier, "file": str(receipt.path), "changes": [vars(c) for c in changes]}
+        emit_json({**said, "stacked": list(stacked)})
         return
     click.echo("\n".join(change.text for change in changes) or "nothing to change")
+    if stacked:
+        note(f"also set by another receipt, which has it back once this one is undone: {', '.join(stacked)}")
     note(f"applied; take it back with: slomo enforce undo {receipt.identifier}")
 
 
@@ -117,27 +118,37 @@ def show_machine(backend: str, receipts: str | None, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Undo every open receipt, newest first.")
 @_receipts_option
 @json_option
-def undo_receipt(receipt: str | None, everything: bool, receipts: str | None, as_json: bool) -> None:
-    """Give back what RECEIPT changed, or with --all what every open receipt changed."""
+def undo_receipt(receipt: str | None, everything: bool, receipts: str | None, as_json: bool) -> int:
+    """Give back what RECEIPT changed, or with --all what every open receipt changed. Exit code 3 if any is left."""
     from slomo.errors import UsageError
     from slomo.workflow.acting.enforce import undo_receipts
 
     if (receipt is None) != everything:
         raise UsageError("which receipt?", hint="name one (see `slomo enforce show`), or give --all")
     reports = undo_receipts(receipt, _folder(receipts))
+    left = [report for report in reports if report.left]
     if as_json:
-        emit_json([{"receipt": r.receipt.identifier, **_result(r.result)} for r in reports])
-        return
+        emit_json([{"receipt": r.receipt, **_result(r.result), "ended": r.ended, "left": r.left} for r in reports])
+        return 3 if left else 0
     for report in reports:
         result = report.result
-        click.echo(f"{report.receipt.identifier}: {len(result.restored)} restored")
-        for what, names in (("vanished", result.vanished), ("changed by somebody else", result.overwritten)):
+        said = f"left open: {report.left}" if report.left else report.ended or f"{len(result.restored)} restored"
+        click.echo(f"{report.receipt}: {said}")
+        for what, names in (
+            ("vanished", result.vanished),
+            ("changed by somebody else, left so", result.foreign),
+            ("set by a later receipt, left to it", result.covered),
+        ):
             click.echo("".join(f"  {what}: {name}\n" for name in names), nl=False)
+    if left:
+        note(f"{len(left)} of {len(reports)} receipts are left open")
+    return 3 if left else 0
 
 
 def _result(result: Any) -> dict[str, Any]:
     return {
         "restored": [change.knob for change in result.restored],
         "vanished": list(result.vanished),
-        "overwritten": list(result.overwritten),
+        "foreign": list(result.foreign),
+        "covered": list(result.covered),
     }

@@ -15,7 +15,7 @@ from slomo.host.cores import available_cores, socket_of
 from slomo.host.marker import new_mark
 from slomo.host.resctrl_tree import ROOT, ResctrlTree
 from slomo.testbed.host.counters.base import CounterSample
-from slomo.testbed.host.isolation.resctrl_orphans import remove_orphaned_groups
+from slomo.testbed.host.partitions import remove_orphaned_groups
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 

@@ -5,7 +5,6 @@ Documentation/arch/x86/resctrl.rst of Linux; Intel takes percent or (mounted wit
 
 from dataclasses import dataclass
 
-from slomo.enforce.plan import MemoryBandwidth
 from slomo.errors import TestbedError
 from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
 
@@ -86,8 +85,17 @@ class ResctrlFacts:
             )
         return mask
 
-    def bandwidth_value(self, bandwidth: MemoryBandwidth, resource: str = "MB") -> str:
+    def bandwidth_value(self, amount: float, unit: str, resource: str = "MB") -> str:
         """Return what is written for a bandwidth, as it will be read back.
+
+        Parameters
+        ----------
+        amount : float
+            How much.
+        unit : {'percent', 'MB/s', 'GB/s'}
+            Of it.
+        resource : str
+            ``"MB"``, or ``"SMBA"`` for CXL memory.
 
         Raises
         ------
@@ -96,28 +104,22 @@ class ResctrlFacts:
         """
         if resource not in self.resources:
             raise TestbedError(f"resctrl does not offer control of {resource}", hint="see `slomo doctor`")
-        kinds = {"percent": ("percent",), "MB/s": ("MB/s", "GB/s"), "GB/s": ("GB/s", "MB/s")}[self.unit]
-        if bandwidth.unit not in kinds:
+        text = f"{amount:g} {'%' if unit == 'percent' else unit}"
+        if (unit == "percent") != (self.unit == "percent"):
             raise TestbedError(
-                f"memory bandwidth of {bandwidth.text}, but this machine takes {self.unit}",
+                f"memory bandwidth of {text}, but this machine takes {self.unit}",
                 hint=f"give it in {self.unit}"
                 + (" or mount resctrl with -o mba_MBps" if self.unit == "percent" else ""),
             )
-        return str(self._steps(bandwidth))
-
-    def _steps(self, bandwidth: MemoryBandwidth) -> int:
         if self.unit == "GB/s":
-            gb_s = bandwidth.value / (1000.0 if bandwidth.unit == "MB/s" else 1.0)
-            value = max(1, round(gb_s * _EIGHTHS))
+            value = max(1, round(amount / (1000.0 if unit == "MB/s" else 1.0) * _EIGHTHS))
             if value > UNLIMITED_AMD:
-                raise TestbedError(f"memory bandwidth of {bandwidth.text}, needed at most 256 GB/s", hint="no limit")
-            return value
-        number = bandwidth.value * (1000.0 if bandwidth.unit == "GB/s" else 1.0)
+                raise TestbedError(f"memory bandwidth of {text}, needed at most 256 GB/s", hint="no limit")
+            return str(value)
+        number = amount * (1000.0 if unit == "GB/s" else 1.0)
         if number < self.least:
-            raise TestbedError(
-                f"memory bandwidth of {bandwidth.text}, needed {self.least} {self.unit} or more", hint="give it more"
-            )
-        return -(-round(number) // self.step) * self.step
+            raise TestbedError(f"memory bandwidth of {text}, needed {self.least} {self.unit} or more", hint="give more")
+        return str(-(-round(number) // self.step) * self.step)
 
 
 def read_facts(tree: ResctrlTree) -> ResctrlFacts:
@@ -155,14 +157,3 @@ def _unit(settings: dict[str, dict[int, str]]) -> str:
     values = [int(text) for text in settings.get("MB", {}).values() if text.isdigit()]
     highest = max(values, default=100)
     return "percent" if highest <= 100 else "GB/s" if highest <= UNLIMITED_AMD else "MB/s"
-
-
-def unlimited(unit: str, highest: str) -> str:
-    """Return what memory bandwidth without a limit reads.
-
-    Examples
-    --------
-    >>> unlimited("percent", "100"), unlimited("GB/s", "16")
-    ('100', '2048')
-    """
-    return {"percent": "100", "GB/s": str(UNLIMITED_AMD)}.get(unit, highest)

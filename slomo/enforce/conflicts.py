@@ -1,0 +1,149 @@
+"""What a plan must not ask for, found before the first write: one thing twice, or what others need.
+
+One knob has one value in a plan. Process 1, threads of the kernel and what keeps the machine reachable are nobody's
+tenants. Ways that another receipt guarantees stay that tenant's. Drivers that act on the same thing exclude each other:
+resctrl and pqos on cache classes; CPU sets and CPU affinity on where a process runs.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from slomo.enforce.change import Backend
+from slomo.enforce.plan import EnforcementPlan, check_exclusive
+from slomo.errors import InvalidValueError, SlomoError, StoreError, TestbedError
+from slomo.host.journal import Journal, Receipt
+from slomo.host.knobs import Wish
+from slomo.host.marker import stat_fields
+
+#: Programs that keep a machine up and reachable.
+PROTECTED = frozenset(
+    {"systemd", "systemd-journald", "systemd-journal", "systemd-udevd", "systemd-logind", "dbus-daemon"}
+    | {"sshd", "containerd", "dockerd", "crio", "kubelet"}
+)
+_KERNEL_THREAD = 0x0020_0000
+_FLAGS = 6  # of the fields behind the command's name in /proc/PID/stat
+_SAME_THING = ({"resctrl", "pqos"},)
+
+
+def require_free(
+    plan: EnforcementPlan, wishes: Sequence[Wish], backend: Backend, journal: Journal, receipt: Receipt | None
+) -> None:
+    """Raise where a plan conflicts.
+
+    Raises
+    ------
+    InvalidValueError
+        Naming both sides.
+    TestbedError
+        If another driver acts on the same thing.
+    """
+    _require_each_once(plan, wishes)
+    if getattr(backend, "acts_on_processes", False):
+        for tenant in plan.tenants:
+            for pid in tenant.process_ids:
+                require_unprotected(tenant.tenant, pid)
+    others = [each for each in journal.receipts(still_open=True) if receipt is None or each.number != receipt.number]
+    for other in others:
+        _require_compatible(plan, wishes, backend, other)
+
+
+def require_unprotected(tenant: str, pid: int, processes: Path = Path("/proc")) -> None:
+    """Raise where a process must not be touched.
+
+    Raises
+    ------
+    InvalidValueError
+        Saying which it is.
+
+    Examples
+    --------
+    >>> require_unprotected("a", 1)
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: tenant 'a': process 1 starts and ends all others and must not be touched
+    hint: name the tenant's own processes
+    """
+    if why := protection(pid, processes):
+        raise InvalidValueError(
+            f"tenant '{tenant}': process {pid} {why} and must not be touched", hint="name the tenant's own processes"
+        )
+
+
+def protection(pid: int, processes: Path = Path("/proc")) -> str:
+    """Return why a process must not be touched; nothing where it may be."""
+    if pid == 1:
+        return "starts and ends all others"
+    fields = stat_fields(pid)
+    if fields is not None and int(fields[_FLAGS]) & _KERNEL_THREAD:
+        return "is a thread of the kernel"
+    try:
+        command = (processes / str(pid) / "comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+    return f"is '{command}', which keeps the machine reachable," if command in PROTECTED else ""
+
+
+def _require_each_once(plan: EnforcementPlan, wishes: Sequence[Wish]) -> None:
+    owners: dict[object, str] = {}
+    for tenant in plan.tenants:
+        for kind, name in [("process", pid) for pid in tenant.process_ids] + [("control group", tenant.cgroup)]:
+            if name is not None and owners.setdefault((kind, name), tenant.tenant) != tenant.tenant:
+                raise InvalidValueError(
+                    f"{kind} {name} belongs to '{owners[kind, name]}' and to '{tenant.tenant}'", hint="name it once"
+                )
+    wanted: dict[str, str | None] = {}
+    for wish in wishes:
+        if not wish.give_back and wanted.setdefault(wish.knob, wish.value) != wish.value:
+            raise InvalidValueError(
+                f"'{wish.knob}' is to be {wanted[wish.knob]!r} for one tenant and {wish.value!r} for another",
+                hint="give a core or a process to one tenant",
+            )
+
+
+def _require_compatible(plan: EnforcementPlan, wishes: Sequence[Wish], backend: Backend, other: Receipt) -> None:
+    try:
+        head = other.head
+    except StoreError:  # an entry that is not understood is named by `undo --all`
+        return
+    mine, its = {*backend.name.split("+")}, {*str(head["backend"]).split("+")}
+    for family in _SAME_THING:
+        if mine & family and its & family and mine & family != its & family:
+            raise TestbedError(
+                f"receipt '{other.identifier}' holds cache classes by {head['backend']}, and {backend.name} sets the "
+                "same classes",
+                hint=f"slomo enforce undo {other.identifier}",
+            )
+    both = {*_cpus_of(wish.knob for wish in wishes)} & {
+        (pid, {"member": "cpus", "cpus": "member"}[kind]) for pid, kind in _cpus_of(x.label for x in other.layers())
+    }
+    if both:
+        raise TestbedError(
+            f"receipt '{other.identifier}' holds the CPUs of process {min(both)[0]} by {head['backend']}",
+            hint=f"apply both at once with --backend cgroup+scheduler, or undo {other.identifier} first",
+        )
+    if str(head["place"]) == backend.place():
+        _require_guarantees(plan, head["document"], other)
+
+
+def _cpus_of(knobs: "Sequence[str] | Iterator[str]") -> Iterator[tuple[str, str]]:
+    """Return the processes whose CPUs knobs set, and by what."""
+    for knob in knobs:
+        words = knob.rpartition("|")[2].split(":")
+        if words[0] == "cpus":
+            yield words[1], "cpus"
+        elif words[:2] == ["member", "cpuset"]:
+            yield words[2], "member"
+
+
+def _require_guarantees(plan: EnforcementPlan, document: object, other: Receipt) -> None:
+    try:
+        theirs = EnforcementPlan.from_dict(document)  # type: ignore[arg-type]
+    except (SlomoError, TypeError, ValueError, AttributeError):  # a campaign's receipt holds no plan
+        return
+    names = {tenant.tenant for tenant in plan.tenants}
+    try:
+        check_exclusive([*plan.tenants, *(tenant for tenant in theirs.tenants if tenant.tenant not in names)])
+    except InvalidValueError as problem:
+        raise InvalidValueError(
+            f"{problem.message} (receipt '{other.identifier}')",
+            hint=f"choose other ways, or slomo enforce undo {other.identifier}",
+        ) from None

@@ -1,0 +1,35 @@
+"""Paths that stay below a folder: no way up, no link followed."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def below(root: Path, name: str) -> Path:
+    """Return the path of a name below a folder.
+
+    Raises
+    ------
+    PermissionError
+        If it leads out of the folder: absolute, with ``..`` in it, or over a link.
+
+    Examples
+    --------
+    >>> below(Path("/proc/self"), "../1/status")
+    Traceback (most recent call last):
+    PermissionError: [Errno 1] leads out of '/proc/self': '../1/status'
+    """
+    path = Path(root)
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or "\0" in name:
+        raise PermissionError(errno.EPERM, f"leads out of '{root}'", name)
+    for part in parts:
+        path = path / part
+        try:
+            linked = stat.S_ISLNK(os.lstat(path).st_mode)
+        except OSError:  # not there, or no folder: whoever opens it says so
+            continue
+        if linked:
+            raise PermissionError(errno.EPERM, f"leads out of '{root}' over a link", name)
+    return path

@@ -1,0 +1,204 @@
+"""The knobs of control groups, version 1 and 2.
+
+``group:NAME`` and ``file:NAME/FILE`` below a hierarchy, ``enabled:CONTROLLER:NAME`` (version 2), and
+``member:CONTROLLER:PID`` (the group a process is in). Moving a process also moves its pages where
+``cpuset.memory_migrate`` (v1) is set; v2 always does.
+"""
+
+import contextlib
+import errno
+import os
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from slomo.errors import InvalidValueError, TestbedError
+from slomo.host.below import below
+from slomo.host.knobs import PRESENT, VanishedError
+from slomo.host.locks import MachineLock
+from slomo.host.marker import stat_fields
+from slomo.host.places import this_place
+
+#: Files that are set; no other file of a hierarchy is ever opened for writing.
+FILES = frozenset(
+    {"cpuset.cpus", "cpuset.mems", "cpuset.memory_migrate", "cpu.shares", "cpu.weight", "cpu.max"}
+    | {"cpu.cfs_quota_us", "cpu.cfs_period_us"}
+)
+#: File that holds a group's weight and the range it takes, by version; 1024 and 100 stand for 1.
+WEIGHTS = {1: ("cpu.shares", 2, 262_144, 1024), 2: ("cpu.weight", 1, 10_000, 100)}
+_CONTROLLERS = ("cpu", "cpuset")
+
+
+class CgroupKnobs:
+    """Reads and sets them.
+
+    Parameters
+    ----------
+    root : path
+        Where they are mounted: one hierarchy (v2), or a folder per controller (v1).
+    processes : path
+        The process file system.
+
+    Examples
+    --------
+    >>> CgroupKnobs(Path("/no/such/place")).version
+    1
+    """
+
+    name = "cgroup"
+
+    def __init__(self, root: Path = Path("/sys/fs/cgroup"), processes: Path = Path("/proc")) -> None:
+        self.root, self._processes = Path(root), processes
+
+    @property
+    def version(self) -> int:
+        """Return 2 for the unified hierarchy, else 1."""
+        return 2 if (self.root / "cgroup.controllers").exists() else 1
+
+    def hierarchy(self, controller: str) -> str:
+        """Return the folder of a controller below the root: ``""`` under version 2."""
+        return "" if self.version == 2 else controller
+
+    def place(self) -> str:
+        """Return the hierarchy on this boot."""
+        return this_place(str(self.root))
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Hold this host's lock of the hierarchy."""
+        return MachineLock(f"control groups on '{self.root}'")
+
+    def path(self, name: str) -> Path:
+        """Return where a group or file is, below its hierarchy's root; no link is followed below that.
+
+        Raises
+        ------
+        InvalidValueError
+            If it would be anywhere else.
+        """
+        first, _, rest = name.strip("/").partition("/")
+        hierarchy = "" if self.version == 2 else first
+        try:
+            if name.startswith("/") or (self.version == 1 and first not in _CONTROLLERS):
+                raise PermissionError(errno.EPERM, f"is in none of the hierarchies {', '.join(_CONTROLLERS)}")
+            return below((self.root / hierarchy).resolve(), rest if hierarchy else name)
+        except PermissionError as problem:
+            raise InvalidValueError(
+                f"control group '{name}' {problem.strerror}", hint="name one below the root, without '..' or links"
+            ) from None
+
+    def read(self, knob: str) -> str | None:
+        """Return what a knob holds."""
+        kind, _, rest = knob.partition(":")
+        if kind == "group":
+            return PRESENT if self.path(rest).is_dir() else None
+        if kind == "file":
+            return self.text(rest) if self.path(rest).exists() else None
+        controller, _, last = rest.partition(":")
+        if kind == "enabled":
+            control = f"{last}/cgroup.subtree_control".lstrip("/")
+            enabled = self.text(control).split() if self.path(control).exists() else []  # a group not made yet
+            return PRESENT if controller in enabled else None
+        return self.group_of(controller, last)
+
+    def group_of(self, controller: str, pid: str) -> str | None:
+        """Return the group a process is in; None where it is there no more."""
+        try:
+            lines = (self._processes / pid / "cgroup").read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return None
+        for line in lines:
+            _, names, path = line.split(":", 2)
+            if (self.version == 2 and names == "") or (self.version == 1 and controller in names.split(",")):
+                base = self.hierarchy(controller)
+                return f"{base}/{path.strip('/')}".strip("/") if base else path.strip("/")
+        return None
+
+    def write(self, knob: str, value: str | None) -> None:
+        """Set a knob.
+
+        Raises
+        ------
+        TestbedError
+            With the kernel's reason; VanishedError where its group or process is gone.
+        """
+        kind, _, rest = knob.partition(":")
+        controller, _, last = rest.partition(":")
+        try:
+            if kind == "group":
+                self._group(rest, make=value is not None)
+            elif kind == "enabled":
+                control = self.path(f"{last}/cgroup.subtree_control".lstrip("/"))
+                self._put(control, f"{'+' if value else '-'}{controller}")
+            elif kind == "file":
+                if rest.rpartition("/")[2] not in FILES:
+                    raise TestbedError(f"control group file '{rest}' is none that is set here", hint=", ".join(FILES))
+                if value is not None:
+                    self._put(self.path(rest), value)
+            else:
+                self._move(controller, last, value or "")
+        except FileNotFoundError:
+            raise VanishedError(f"control group of '{rest}' is there no more", hint="somebody removed it") from None
+        except OSError as problem:
+            if problem.errno == errno.ESRCH:
+                raise VanishedError(f"'{rest}': that process is there no more", hint="it ended; plan again") from None
+            raise TestbedError(
+                f"control group '{rest}' does not take {value!r}: {problem.strerror}",
+                hint="run as root" if isinstance(problem, PermissionError) else "see `slomo enforce show`",
+            ) from None
+
+    def _group(self, name: str, *, make: bool) -> None:
+        path = self.path(name)
+        if make:
+            path.mkdir()
+            return
+        try:
+            path.rmdir()
+        except OSError as problem:
+            if problem.errno != errno.EBUSY:
+                raise
+            # What tenants started in it meanwhile goes to the group above those of slomo.
+            for pid in (path / "cgroup.procs").read_text(encoding="ascii").split():
+                with contextlib.suppress(ProcessLookupError):
+                    self._put(path.parent.parent / "cgroup.procs", pid)
+            path.rmdir()
+
+    def _move(self, controller: str, pid: str, group: str) -> None:
+        """Move a process, with what it started since in the group that it leaves."""
+        left = self.group_of(controller, pid)
+        target = self.path(group) / "cgroup.procs" if group else self.root / "cgroup.procs"
+        self._put(target, pid)
+        members = [] if left is None else (self.path(left) / "cgroup.procs").read_text(encoding="ascii").split()
+        for member in members:
+            if _descends(member, pid):
+                with contextlib.suppress(ProcessLookupError):
+                    self._put(target, member)
+
+    def text(self, name: str) -> str:
+        """Return what a file holds.
+
+        Raises
+        ------
+        TestbedError
+            If it cannot be read.
+        """
+        try:
+            return self.path(name).read_text(encoding="ascii").strip()
+        except OSError as problem:
+            raise TestbedError(f"control group file '{self.root / name}': {problem.strerror}") from None
+
+    def _put(self, path: Path, text: str) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+        try:
+            os.write(descriptor, text.encode("ascii") + b"\n")
+        finally:
+            os.close(descriptor)
+
+
+def _descends(pid: str, ancestor: str) -> bool:
+    while pid not in ("0", "1"):
+        fields = stat_fields(int(pid))
+        if fields is None:
+            return False
+        pid = fields[1]
+        if pid == ancestor:
+            return True
+    return False

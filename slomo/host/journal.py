@@ -1,0 +1,355 @@
+"""The journal of a machine: whose value each knob holds, whose lies beneath, and what the machine had.
+
+One SQLite file per machine. A receipt is one owner; a layer is one owner's value of one knob. The layers of a knob lie
+on a stack above what was found, and the top one is in force. A layer is on the disk before the machine is changed, with
+what the knob held until then, so that a kill between the two is understood. What somebody else set meanwhile becomes a
+layer without an owner. Reading and writing costs the same after ten changes and after ten thousand.
+"""
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import StoreError
+from slomo.host.knobs import Change
+from slomo.host.marker import RunMark, new_mark
+from slomo.host.places import MACHINE_FOLDER, cache_directory
+
+FILE = "journal.sqlite3"
+#: Receipts that were undone are remembered up to so many.
+_REMEMBERED = 500
+_PATIENCE_S = 10.0
+_TABLES = """
+CREATE TABLE IF NOT EXISTS receipt (number INTEGER PRIMARY KEY AUTOINCREMENT, identifier TEXT UNIQUE NOT NULL,
+    backend TEXT NOT NULL, place TEXT NOT NULL, owner TEXT NOT NULL, at REAL NOT NULL, state TEXT NOT NULL,
+    document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS layer (number INTEGER PRIMARY KEY, place TEXT NOT NULL, knob TEXT NOT NULL,
+    label TEXT NOT NULL, receipt INTEGER, value TEXT, earlier TEXT);
+CREATE INDEX IF NOT EXISTS stack ON layer (place, knob, number);
+CREATE INDEX IF NOT EXISTS owner ON layer (receipt, number);
+"""
+_BEGIN = """INSERT INTO receipt (identifier, backend, place, owner, at, state, document)
+    VALUES (?, ?, ?, ?, ?, ?, ?)"""
+_ALL = "SELECT number, identifier FROM receipt ORDER BY number"
+_OPEN = "SELECT number, identifier FROM receipt WHERE state != 'undone' ORDER BY number"
+_HEAD = "SELECT backend, place, owner, at, state, document FROM receipt WHERE number = ?"
+_ADD = "INSERT INTO layer (place, knob, label, receipt, value, earlier) VALUES (?, ?, ?, ?, ?, ?)"
+_LAYERS = "SELECT * FROM layer WHERE receipt = ? ORDER BY number"
+_STACK = "SELECT * FROM layer WHERE place = ? AND knob = ? ORDER BY number"
+
+
+def receipts_directory() -> Path:
+    """Return the folder of this machine's journal: SLOMO_JOURNAL, else root's, else the user's own.
+
+    Examples
+    --------
+    >>> receipts_directory().name in ("receipts", "slomo") or "SLOMO_JOURNAL" in os.environ
+    True
+    """
+    named = os.environ.get("SLOMO_JOURNAL")
+    if named:
+        return Path(named)
+    if os.geteuid() == 0 and not os.environ.get("XDG_CACHE_HOME"):
+        return MACHINE_FOLDER
+    return cache_directory() / "receipts"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One value of one knob.
+
+    Attributes
+    ----------
+    number : int
+        Its place in the journal; the highest of a knob is in force.
+    place, knob : str
+        Tree and knob.
+    label : str
+        The knob's name as its owner's driver takes it.
+    receipt : int or None
+        Its owner; None for what was found there.
+    value, earlier : str or None
+        What the knob is to hold, and what it held before the last change: after a kill it may still.
+    """
+
+    number: int
+    place: str
+    knob: str
+    label: str
+    receipt: int | None
+    value: str | None
+    earlier: str | None
+
+    def explains(self, held: str | None) -> bool:
+        """Return whether what a knob holds is this layer's doing."""
+        return held in (self.value, self.earlier)
+
+
+class Journal:
+    """The journal in a folder; its file is made with the first receipt.
+
+    Parameters
+    ----------
+    folder : Path
+        Where it is.
+
+    Examples
+    --------
+    >>> Journal(Path("/no/such/folder")).receipts()
+    ()
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._process = 0
+
+    @property
+    def path(self) -> Path:
+        """Its file."""
+        return self.folder / FILE
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Write all or nothing, on the disk before it returns.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be written, for instance to a full file system.
+        """
+        with self._lock, self._faults():
+            connection = self._open()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    def begin(self, backend: str, place: str, document: Mapping[str, Any]) -> "Receipt":
+        """Begin a receipt.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be written; then nothing must be changed.
+        """
+        identifier = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+        row = (identifier, backend, place, new_mark().text, time.time(), "open", json.dumps(document, sort_keys=True))
+        with self.transaction() as connection:
+            number = connection.execute(_BEGIN, row).lastrowid
+            connection.execute(
+                "DELETE FROM receipt WHERE state = 'undone' AND number < ?", ((number or 0) - _REMEMBERED,)
+            )
+        return Receipt(self, number or 0, identifier)
+
+    def receipts(self, *, still_open: bool = False) -> tuple["Receipt", ...]:
+        """Return the receipts there are, oldest first.
+
+        Raises
+        ------
+        StoreError
+            If the file is no journal.
+        """
+        rows = self._rows(_OPEN if still_open else _ALL)
+        return tuple(Receipt(self, number, identifier) for number, identifier in rows)
+
+    def layers(self, receipt: "Receipt") -> list[Layer]:
+        """Return the layers of one receipt, in the order in which they were set."""
+        return [Layer(*row) for row in self._rows(_LAYERS, (receipt.number,))]
+
+    def stack(self, place: str, knob: str) -> list[Layer]:
+        """Return the layers of one knob, the one in force last."""
+        return [Layer(*row) for row in self._rows(_STACK, (place, knob))]
+
+    def add(self, layer: Layer) -> None:
+        """Put a layer on top of its knob's; within a transaction."""
+        row = (layer.place, layer.knob, layer.label, layer.receipt, layer.value, layer.earlier)
+        self._open().execute(_ADD, row)
+
+    def update(self, layer: Layer, value: str | None, earlier: str | None) -> None:
+        """Change a layer where it lies; within a transaction."""
+        self._open().execute("UPDATE layer SET value = ?, earlier = ? WHERE number = ?", (value, earlier, layer.number))
+
+    def remove(self, layer: Layer) -> None:
+        """Take a layer away, and its knob's stack where it has no owner any more; within a transaction."""
+        self.drop(layer)
+        self._clear(layer)
+
+    def _clear(self, layer: Layer) -> None:
+        if all(each.receipt is None for each in self.stack(layer.place, layer.knob)):
+            self._open().execute("DELETE FROM layer WHERE place = ? AND knob = ?", (layer.place, layer.knob))
+
+    def hand_over(self, layer: Layer, receipt: int) -> None:
+        """Give a layer to another receipt, which is to give its knob back; within a transaction."""
+        self._open().execute("UPDATE layer SET receipt = ? WHERE number = ?", (receipt, layer.number))
+
+    def drop(self, layer: Layer) -> None:
+        """Take a layer away where another follows at once; within a transaction."""
+        self._open().execute("DELETE FROM layer WHERE number = ?", (layer.number,))
+
+    def rewrite(self, receipt: "Receipt", layers: Sequence[Layer]) -> None:
+        """Let a receipt have these layers and no other.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be written.
+        """
+        with self.transaction() as connection:
+            gone = receipt.layers()
+            connection.execute("DELETE FROM layer WHERE receipt = ?", (receipt.number,))
+            rows = [tuple(vars(layer).values()) for layer in layers]
+            connection.executemany("INSERT INTO layer VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            for layer in gone:
+                self._clear(layer)
+
+    def mark(self, receipt: "Receipt", state: str, document: Mapping[str, Any] | None = None) -> None:
+        """Write down a receipt's state, and its document where that changed."""
+        with self.transaction() as connection:
+            connection.execute("UPDATE receipt SET state = ? WHERE number = ?", (state, receipt.number))
+            if document is not None:
+                text = json.dumps(document, sort_keys=True)
+                connection.execute("UPDATE receipt SET document = ? WHERE number = ?", (text, receipt.number))
+
+    def close(self, receipt: "Receipt") -> None:
+        """Drop a receipt's layers: nothing is left on the machine of what it changed."""
+        self.rewrite(receipt, ())
+        self.mark(receipt, "undone")
+
+    def head(self, receipt: "Receipt") -> dict[str, Any]:
+        """Return what is known of a receipt beside its layers."""
+        columns = ("backend", "place", "owner", "at", "state", "document")
+        rows = self._rows(_HEAD, (receipt.number,))
+        if not rows:
+            raise StoreError(f"journal '{self.path}' has no receipt '{receipt.identifier}'", hint="slomo enforce show")
+        head = dict(zip(columns, rows[0], strict=True))
+        try:
+            head["document"] = json.loads(str(head["document"]))
+        except (ValueError, RecursionError):
+            raise StoreError(
+                f"journal '{self.path}', receipt '{receipt.identifier}', is not understood", hint="was it edited?"
+            ) from None
+        return head
+
+    def _rows(self, query: str, values: Iterable[object] = ()) -> list[tuple[Any, ...]]:
+        if not self.path.exists():
+            return []
+        with self._lock, self._faults():
+            return self._open().execute(query, tuple(values)).fetchall()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None or self._process != os.getpid():  # a connection must not be used across a fork
+            self.folder.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            self._connection = sqlite3.connect(
+                self.path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False
+            )
+            self._process = os.getpid()
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.executescript(_TABLES)
+        return self._connection
+
+    @contextlib.contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as problem:
+            said = problem.strerror if isinstance(problem, OSError) else str(problem)
+            if isinstance(problem, sqlite3.Error) and self._connection is not None and self._process == os.getpid():
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.close()
+                self._connection = None
+            raise StoreError(
+                f"journal '{self.path}': {said}",
+                hint="name a folder with room that you may write to: --receipts FOLDER",
+            ) from None
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """One owner's changes to a machine, which can be undone.
+
+    Attributes
+    ----------
+    journal : Journal
+        Where they are written down.
+    number : int
+        In the journal.
+    identifier : str
+        Its name, which `slomo enforce undo` takes.
+    made : tuple of Change
+        What the last apply changed.
+    """
+
+    journal: Journal
+    number: int
+    identifier: str
+    made: tuple[Change, ...] = field(default=(), compare=False)
+
+    @property
+    def path(self) -> Path:
+        """The journal's file."""
+        return self.journal.path
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """Backend, place, owner, time, state and document.
+
+        Raises
+        ------
+        StoreError
+            If it is not understood.
+        """
+        return self.journal.head(self)
+
+    @property
+    def state(self) -> str:
+        """``"open"`` (something began), ``"applied"`` or ``"undone"``."""
+        return str(self.head["state"])
+
+    @property
+    def owner_is_alive(self) -> bool:
+        """Whether the process that began it still runs."""
+        mark = RunMark.parse(str(self.head["owner"]))
+        return mark is not None and mark.owner_is_alive()
+
+    def layers(self) -> list[Layer]:
+        """Return its values, in the order in which they were set."""
+        return self.journal.layers(self)
+
+    def changes(self) -> tuple[Change, ...]:
+        """Return its knobs with what they held beneath it and hold by it, where that differs."""
+        changes = []
+        for layer in self.layers():
+            beneath = [each for each in self.journal.stack(layer.place, layer.knob) if each.number < layer.number]
+            before = beneath[-1].value if beneath else None
+            if before != layer.value:
+                changes.append(Change(layer.label, before, layer.value))
+        return tuple(changes)
+
+    def others(self) -> tuple[str, ...]:
+        """Return its knobs that other receipts have a value for, too."""
+        return tuple(
+            layer.label
+            for layer in self.layers()
+            if any(each.receipt not in (None, self.number) for each in self.journal.stack(layer.place, layer.knob))
+        )
+
+
+def open_receipts(folder: Path | None = None) -> tuple[Receipt, ...]:
+    """Return the receipts of a journal that were not undone, oldest first."""
+    return Journal(folder or receipts_directory()).receipts(still_open=True)

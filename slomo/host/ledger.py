@@ -1,0 +1,307 @@
+"""Set knobs so that they can be given back in any order, through the machine's journal.
+
+Design law 9: what was set and is undone leaves the machine as it was found. Nothing is changed that is not on the disk
+first; what somebody else set meanwhile is seen and left.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from slomo.errors import SlomoError, StoreError, TestbedError
+from slomo.host.journal import Journal, Layer, Receipt
+from slomo.host.knobs import PRESENT, Change, Knobs, VanishedError, Wish
+
+#: Setting one knob back may disturb another (a process that leaves a CPU set): all are set again up to so many times.
+_PASSES = 3
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What an undo did.
+
+    Attributes
+    ----------
+    restored : tuple of Change
+        Knobs that were set back.
+    vanished : tuple of str
+        What could not be set back because it is there no more (a task that ended, a group somebody removed).
+    foreign : tuple of str
+        Knobs that somebody else set meanwhile: left as they are.
+    covered : tuple of str
+        Knobs that another receipt has set since: left to it, which gives back what lies beneath.
+    """
+
+    restored: tuple[Change, ...] = ()
+    vanished: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    covered: tuple[str, ...] = ()
+
+
+def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[Change, ...]:
+    """Make a receipt's knobs as wished, and give back those of its knobs that are not wished any more.
+
+    Returns
+    -------
+    tuple of Change
+        What was changed on the machine.
+
+    Raises
+    ------
+    TestbedError
+        If the machine refuses a change or does not hold it; what this call had changed is taken back.
+    StoreError
+        If a change cannot be written down; it is not made.
+    """
+    session = _Session(receipt, knobs)
+    before = receipt.layers()
+    try:
+        for batch in _batches(wishes):
+            if batch[0].give_back:
+                names = {wish.knob for wish in batch}
+                session.give_back([layer for layer in receipt.layers() if layer.label in names])
+            else:
+                session.set(batch)
+        wished = {session.identity(wish.knob) for wish in wishes if not wish.give_back}
+        session.give_back([layer for layer in receipt.layers() if (layer.place, layer.knob) not in wished])
+    except SlomoError as problem:
+        raise session.taken_back(problem, before) from None
+    return tuple(session.made)
+
+
+def undo(receipt: Receipt, knobs: Knobs) -> Undone:
+    """Give every knob of a receipt back what the next owner, or the machine, had; doing it again does nothing.
+
+    Raises
+    ------
+    TestbedError
+        If the receipt is of another boot or machine, or a knob cannot be set back; the others are.
+    """
+    if receipt.state == "undone":
+        return Undone()
+    check_place(receipt, knobs)
+    with knobs.lock():
+        session, layers = _Session(receipt, knobs), receipt.layers()
+        result, refused = session.give_back(layers, complain=False)
+        if refused:
+            raise TestbedError(
+                f"receipt '{receipt.identifier}': {len(refused)} of {len(layers)} changes could not be undone: "
+                f"{'; '.join(refused[:3])}",
+                hint="mend that and undo it again; the others are undone",
+            )
+        with contextlib.suppress(StoreError):  # the machine is as it was: a second undo finds nothing to do
+            receipt.journal.mark(receipt, "undone")
+    return result
+
+
+def check_place(receipt: Receipt, knobs: Knobs) -> None:
+    """Raise unless a receipt was made by this driver, on this machine and boot.
+
+    Raises
+    ------
+    TestbedError
+        Saying what it is of.
+    """
+    head = receipt.head
+    if head["backend"] != knobs.name:
+        raise TestbedError(
+            f"receipt '{receipt.identifier}' was made by '{head['backend']}', not by '{knobs.name}'",
+            hint=f"undo it with --backend {head['backend']}",
+        )
+    if head["place"] != knobs.place():
+        raise TestbedError(
+            f"receipt '{receipt.identifier}' is of another boot or machine ('{head['place']}', here '{knobs.place()}')",
+            hint="what it changed ended with that boot; `slomo enforce undo --all` closes it",
+        )
+
+
+def _batches(wishes: Iterable[Wish]) -> Iterator[list[Wish]]:
+    """Return wishes in order, cut where one makes or removes what later ones are about.
+
+    What is in one batch is written down at once: waiting for the disk is most of the time that an apply takes.
+    """
+    for _, batch in itertools.groupby(wishes, key=lambda wish: (wish.give_back, wish.value in (PRESENT, None))):
+        yield list(batch)
+
+
+@dataclass
+class _Session:
+    """Changes made for one receipt."""
+
+    receipt: Receipt
+    knobs: Knobs
+    made: list[Change] = field(default_factory=list)
+    #: Another receipt that covers one of this one's knobs.
+    heir: int | None = None
+
+    @property
+    def journal(self) -> Journal:
+        return self.receipt.journal
+
+    def identity(self, label: str) -> tuple[str, str]:
+        """Return tree and knob: the same whatever combination of drivers names it."""
+        part = getattr(self.knobs, "part", None)
+        driver, knob = (self.knobs, label) if part is None else part(label)
+        return driver.place(), knob
+
+    def set(self, batch: Sequence[Wish]) -> None:
+        """Write wishes down, then make them so."""
+        held = {wish.knob: self.knobs.read(wish.knob) for wish in batch}
+        with self.journal.transaction():
+            changes = [change for wish in batch if (change := self._layered(wish, held[wish.knob])) is not None]
+        self.made += changes
+        for change in changes:
+            self._write(change.knob, change.after)
+
+    def _layered(self, wish: Wish, held: str | None) -> Change | None:
+        """Put a wish on its knob's stack; return what is to be changed, None where nothing is."""
+        place, knob = self.identity(wish.knob)
+        stack = self.journal.stack(place, knob)
+        mine = next((layer for layer in stack if layer.receipt == self.receipt.number), None)
+        if mine is not None and mine is not stack[-1]:
+            self.journal.update(mine, wish.value, mine.value)
+            return None
+        if mine is not None and mine.value == wish.value == held:
+            return None
+        found = Layer(0, place, knob, wish.knob, None, held, held)
+        top = stack[-1] if stack else None
+        if top is None or not top.explains(held):
+            beneath = stack[-2] if mine is not None else None
+            if beneath is not None and beneath.receipt is None:
+                self.journal.update(beneath, held, held)
+            else:
+                self.journal.add(found)
+        if mine is not None:
+            self.journal.drop(mine)
+        self.journal.add(Layer(0, place, knob, wish.knob, self.receipt.number, wish.value, held))
+        return None if held == wish.value else Change(wish.knob, held, wish.value)
+
+    def _write(self, label: str, value: str | None) -> None:
+        self.knobs.write(label, value)
+        held = self.knobs.read(label)
+        if held != value:
+            raise TestbedError(
+                f"{self.knobs.name}: '{label}' was set to {value!r} but reads {held!r}",
+                hint="the machine rounds it or somebody else sets it too; see `slomo enforce diff`",
+            )
+
+    def give_back(self, layers: Sequence[Layer], *, complain: bool = True) -> tuple[Undone, list[str]]:
+        """Give knobs back what lies beneath, the last one first; what is refused stays in the journal."""
+        told: dict[str, list[str]] = {"vanished": [], "foreign": [], "covered": []}
+        pending: list[Change] = []
+        steady: list[Change] = []
+        refused: list[str] = []
+        if not layers:
+            return Undone(), refused
+        with self.journal.transaction():
+            for layer in reversed(layers):
+                stack = self.journal.stack(layer.place, layer.knob)
+                try:
+                    held = self.knobs.read(layer.label)
+                except VanishedError:
+                    held = None
+                except SlomoError as problem:
+                    refused.append(problem.message)
+                    continue
+                kind, change = _judged(layer, stack, held)
+                if kind == "steady":
+                    steady.append(change)
+                elif kind == "pending":
+                    self.journal.update(layer, held, change.after)
+                    pending.append(change)
+                else:
+                    told[kind].append(layer.label)
+                    self.heir = stack[-1].receipt if kind == "covered" else self.heir
+                    self.journal.remove(layer)
+        self.made += pending
+        restored, gone, failed = self._restored(pending, steady)
+        if self.heir is not None:  # what the later receipt holds forbids it: it is given back together with that
+            told["covered"] += failed
+        else:
+            refused += failed.values()
+        with contextlib.suppress(StoreError), self.journal.transaction():
+            ours = {change.knob for change in (*pending, *steady)} - set(failed)
+            for layer in layers:
+                if layer.label in ours:
+                    self.journal.remove(layer)
+                elif layer.label in failed and self.heir is not None:
+                    self.journal.hand_over(layer, self.heir)
+        if refused and complain:
+            raise TestbedError(f"{len(refused)} knobs could not be given back: {refused[0]}", hint="see `slomo doctor`")
+        vanished = (*told["vanished"], *gone)
+        return Undone(tuple(restored), vanished, tuple(told["foreign"]), tuple(told["covered"])), refused
+
+    def _restored(self, pending: list[Change], steady: list[Change]) -> tuple[list[Change], list[str], dict[str, str]]:
+        """Set knobs until all hold what they shall; return those that do, those that are gone, and refusals by knob."""
+        restored: list[Change] = []
+        gone: list[str] = []
+        failed: dict[str, str] = {}
+        for _ in range(_PASSES):
+            failed = {}
+            for change in pending:
+                try:
+                    self._write(change.knob, change.after)
+                    restored.append(change)
+                except VanishedError:
+                    gone.append(change.knob)
+                except SlomoError as problem:
+                    failed[change.knob] = problem.message
+            disturbed = [change for change in (*restored, *steady) if self._disturbed(change)]
+            pending = [*(change for change in pending if change.knob in failed), *disturbed]
+            if not pending:
+                break
+            failed.update((change.knob, f"'{change.knob}' does not keep {change.after!r}") for change in disturbed)
+            restored = [change for change in restored if change not in disturbed]
+            steady = [change for change in steady if change not in disturbed]
+        return restored, gone, failed
+
+    def _disturbed(self, change: Change) -> bool:
+        """Return whether a knob that was set back is something else again; what is gone is not."""
+        try:
+            held = self.knobs.read(change.knob)
+        except SlomoError:
+            return False
+        return held is not None and held != change.after
+
+    def taken_back(self, problem: SlomoError, before: Sequence[Layer]) -> SlomoError:
+        """Undo what this session did before it failed, and return the error to raise."""
+        first: dict[str, Change] = {}
+        for change in self.made:
+            earlier = first.pop(change.knob, None)
+            first[change.knob] = Change(change.knob, change.after, earlier.after if earlier else change.before)
+        back = list(reversed(first.values()))
+        steady = [change for change in back if self._holds(change)]
+        _, _, failed = self._restored([change for change in back if change not in steady], steady)
+        if failed:
+            said = f"; {len(failed)} of its {len(first)} changes could not be taken back: {next(iter(failed.values()))}"
+            hint = f"slomo enforce undo {self.receipt.identifier}"
+        else:
+            said = "; what was changed before is taken back" if first else ""
+            hint = problem.hint or "see `slomo enforce diff`"
+            with contextlib.suppress(StoreError):  # a full disk: undo finds these knobs as they were
+                self.journal.rewrite(self.receipt, before)
+                if not before:
+                    self.journal.mark(self.receipt, "undone")
+        kind = type(problem) if isinstance(problem, TestbedError) or not first else TestbedError
+        return kind(f"{problem.message}{said}", hint=hint)
+
+    def _holds(self, change: Change) -> bool:
+        try:
+            return self.knobs.read(change.knob) == change.after
+        except SlomoError:
+            return False
+
+
+def _judged(layer: Layer, stack: Sequence[Layer], held: str | None) -> tuple[str, Change]:
+    """Return what is to become of one layer, and the change that gives its knob back."""
+    beneath = [each for each in stack if each.number < layer.number]
+    target = beneath[-1].value if beneath else None
+    change = Change(layer.label, held, target)
+    if stack[-1].number != layer.number:
+        return "covered", change
+    if held == target:
+        return "steady", change
+    if held is None and layer.value is not None:
+        return "vanished", change
+    return ("pending" if layer.explains(held) else "foreign"), change

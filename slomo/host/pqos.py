@@ -1,0 +1,146 @@
+"""Intel's ``pqos``: what it says of classes and cores, and its knobs.
+
+Knobs: ``llc@0:1`` and ``mba@0:1`` (socket 0, class 1), ``core:3`` (its class).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from slomo.errors import TestbedError
+from slomo.host.locks import MachineLock
+from slomo.host.places import this_place
+from slomo.host.tool import is_installed, package_hint, run_tool
+
+_LIMIT_S = 15.0
+
+
+@dataclass(frozen=True)
+class PqosState:
+    """Classes and cores.
+
+    Attributes
+    ----------
+    classes : dict
+        Class -> (``"llc@0"`` or ``"mba@0"`` for socket 0) -> value.
+    class_of : dict
+        Core -> class.
+    """
+
+    classes: dict[int, dict[str, str]]
+    class_of: dict[int, int]
+
+    def free(self) -> tuple[int, ...]:
+        """Return the classes that no core uses."""
+        return tuple(number for number in sorted(self.classes) if number and number not in self.class_of.values())
+
+
+def parse_pqos_state(text: str) -> PqosState:
+    r"""Read what ``pqos -s`` prints.
+
+    Examples
+    --------
+    >>> parse_pqos_state("definitions for Socket 0:\n L3CA COS1 => MASK 0x3\n Core 0, L3ID 0 => COS1").classes
+    {1: {'llc@0': '0x3'}}
+    """
+    classes: dict[int, dict[str, str]] = {}
+    socket = 0
+    for line in text.splitlines():
+        if match := re.search(r"definitions for Socket (\d+)", line):
+            socket = int(match[1])
+        elif match := re.match(r"\s*(L3CA|MBA) COS(\d+) => (?:MASK (0x[0-9a-f]+)|(\d+)%)", line):
+            kind = "llc" if match[1] == "L3CA" else "mba"
+            classes.setdefault(int(match[2]), {})[f"{kind}@{socket}"] = match[3] or match[4]
+    cores = re.findall(r"^\s*Core (\d+),.*?=> COS(\d+)", text, flags=re.MULTILINE)
+    return PqosState(classes, {int(core): int(number) for core, number in cores})
+
+
+def run_pqos(words: Sequence[str]) -> str:
+    """Run pqos and return what it printed.
+
+    Raises
+    ------
+    TestbedError
+        If it fails, with what it said.
+    """
+    finished = run_tool(list(words), _LIMIT_S)
+    # An unknown option prints the usage and ends with 0.
+    if finished.code != 0 or finished.stdout.lstrip().startswith("Usage"):
+        spoken = [line.strip() for line in finished.stdout.splitlines() if "!" in line or "ERROR" in line]
+        raise TestbedError(
+            f"'{' '.join(finished.words)}' failed (exit code {finished.code}): "
+            f"{' | '.join(spoken[:3]) or finished.last_words()}",
+            hint="see `slomo doctor` for what this processor can allocate",
+        )
+    return finished.stdout
+
+
+class PqosKnobs:
+    """Reads and sets them by running ``pqos``.
+
+    Parameters
+    ----------
+    command : tuple of str
+        Program and options, for instance ``("pqos", "-I")``.
+
+    Examples
+    --------
+    >>> PqosKnobs(("no-such-program",)).available()[0]
+    False
+    """
+
+    name = "pqos"
+
+    def __init__(self, command: tuple[str, ...] = ("pqos",)) -> None:
+        self.command = command
+
+    def available(self) -> tuple[bool, str]:
+        """Ask pqos for its classes."""
+        if not is_installed(self.command[0]):
+            return False, f"'{self.command[0]}' is not installed ({package_hint('pqos')})"
+        try:
+            state = self.state()
+        except TestbedError as problem:
+            return False, problem.message
+        return True, f"{len(state.classes)} classes"
+
+    def place(self) -> str:
+        """Return this host and boot."""
+        return this_place("pqos")
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Hold this host's lock."""
+        return MachineLock("pqos")
+
+    def read(self, knob: str) -> str | None:
+        """Return what a knob holds."""
+        kind, _, rest = knob.partition(":")
+        state = self.state()
+        if kind == "core":
+            number = state.class_of.get(int(rest))
+            return None if number is None else str(number)
+        return state.classes.get(int(rest), {}).get(kind)
+
+    def write(self, knob: str, value: str | None) -> None:
+        """Set a knob.
+
+        Raises
+        ------
+        TestbedError
+            With what pqos said.
+        """
+        kind, _, rest = knob.partition(":")
+        words = ("-a", f"core:{value}={rest}") if kind == "core" else ("-e", f"{kind}:{rest}={value}")
+        run_pqos([*self.command, *words])
+
+    def knobs(self) -> Iterator[str]:
+        """Return classes' settings and cores."""
+        state = self.state()
+        for number, settings in state.classes.items():
+            yield from (f"{kind}:{number}" for kind in settings)
+        yield from (f"core:{core}" for core in state.class_of)
+
+    def state(self) -> PqosState:
+        """Ask pqos for its classes."""
+        return parse_pqos_state(run_pqos([*self.command, "-s"]))

@@ -1,0 +1,238 @@
+"""The knobs of the kernel's resctrl tree.
+
+``group:G``, ``schemata:G:L3:0``, ``core:3`` and ``task:42`` (the group it is in), ``watch:A/mon_groups/M:3`` (a core
+that a monitoring group counts), ``monitor:M`` (the class a monitoring group is under: renaming it changes class live),
+``io_alloc``, ``io_alloc_cbm:0``.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+
+from slomo.errors import TestbedError
+from slomo.host.knobs import PRESENT, VanishedError, Wish
+from slomo.host.locks import MachineLock
+from slomo.host.places import this_place
+from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
+
+#: A freed RMID lingers until its lines have left the cache; making a group is tried again for so long [s].
+_BUSY_S = 0.2
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+class ResctrlKnobs:
+    """Reads and sets them.
+
+    Parameters
+    ----------
+    tree : ResctrlTree, optional
+        Tree; the kernel's own if not given.
+
+    Examples
+    --------
+    >>> ResctrlKnobs().name
+    'resctrl'
+    """
+
+    name = "resctrl"
+
+    def __init__(self, tree: ResctrlTree | None = None) -> None:
+        self.tree = tree or ResctrlTree()
+
+    def place(self) -> str:
+        """Return the tree on this boot: its settings end with it."""
+        return this_place(str(self.tree.root))
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Hold this host's lock of the tree."""
+        return MachineLock(f"resctrl on '{self.tree.root}'")
+
+    def core_wishes(self, core: int, group: str, own: Sequence[str] = ()) -> list[Wish]:
+        """Return what brings a core into a group, and out of the monitoring groups of the one that it is in.
+
+        What the same receipt took out of monitoring groups before (`own`) stays out.
+        """
+        control = self.tree.control_group_of(core)
+        watchers = [name for name in self.tree.monitoring_groups(control) if core in self.tree.cpus(name)]
+        left = [f"watch:{watcher}:{core}" for watcher in watchers if control_of(watcher) != group]
+        left += [knob for knob in own if knob.startswith("watch:") and knob.endswith(f":{core}")]
+        return [*(Wish(knob, None) for knob in dict.fromkeys(left)), Wish(f"core:{core}", group)]
+
+    def task_wishes(self, task: int, group: str, own: Sequence[str] = ()) -> list[Wish]:
+        """Return what brings a task into a group: renaming the group that counts it alone, else moving it."""
+        there = self._group_of_task(task) or ""
+        control, monitor = control_of(there), f"monitor:{there.rpartition('/')[2]}"
+        watched = control != there
+        if watched and f"task:{task}" not in own:
+            alone = self.tree.tasks(there) == (task,) and not self.tree.cpus(there)
+            if monitor in own or (alone and control != group):
+                return [Wish(monitor, group)]
+        return [Wish(f"task:{task}", there if control == group else group)]
+
+    def read(self, knob: str) -> str | None:
+        """Return what a knob holds.
+
+        Raises
+        ------
+        TestbedError
+            For what cannot be read.
+        """
+        kind, _, rest = knob.partition(":")
+        readers: dict[str, Callable[[str], str | None]] = {
+            "group": lambda name: PRESENT if self.tree.has_group(name) else None,
+            "schemata": self._read_schemata,
+            "core": lambda core: self.tree.control_group_of(int(core)),
+            "task": self._read_task,
+            "watch": self._read_watch,
+            "monitor": self._class_of_monitor,
+            "io_alloc": lambda _: self.tree.read(f"{self._cache()}/io_alloc"),
+            "io_alloc_cbm": lambda domain: _domains(self.tree.read(f"{self._cache()}/io_alloc_cbm")).get(domain),
+        }
+        return readers[kind](rest)
+
+    def write(self, knob: str, value: str | None) -> None:
+        """Set a knob.
+
+        Raises
+        ------
+        TestbedError
+            With the kernel's reason; VanishedError where its group or task is gone.
+        """
+        kind, _, rest = knob.partition(":")
+        if kind == "group" and not _NAME.fullmatch(rest):
+            raise TestbedError(f"'{rest}' is no name of a group", hint="letters, digits, '_', '.' and '-'")
+        writers: dict[str, Callable[[str, str | None], None]] = {
+            "group": self._write_group,
+            "schemata": self._write_schemata,
+            "core": self._write_core,
+            "task": self._write_task,
+            "watch": self._write_watch,
+            "monitor": self._write_monitor,
+            "io_alloc": lambda _, text: self.tree.write(f"{self._cache()}/io_alloc", "1" if text == "enabled" else "0"),
+            "io_alloc_cbm": lambda domain, text: self.tree.write(f"{self._cache()}/io_alloc_cbm", f"{domain}={text}"),
+        }
+        writers[kind](rest, value)
+
+    def knobs(self) -> Iterator[str]:
+        """Return every group's settings and every core."""
+        for group in self.tree.control_groups():
+            if group:
+                yield f"group:{group}"
+            for resource, domains in parse_schemata(self.tree.read(_file(group, "schemata"))).items():
+                yield from (f"schemata:{group}:{resource}:{domain}" for domain in domains)
+        for group in self.tree.control_groups():
+            yield from (f"core:{core}" for core in self.tree.cpus(group))
+
+    def _write_group(self, name: str, value: str | None) -> None:
+        if value is None:
+            self.tree.remove_group(name)
+            return
+        deadline = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                self.tree.make_group(name)
+            except TestbedError as problem:
+                if "busy" not in problem.message.lower() or time.monotonic() > deadline:
+                    raise
+                time.sleep(_BUSY_S / 10)
+            else:
+                return
+
+    def _read_schemata(self, rest: str) -> str | None:
+        group, resource, domain = rest.rsplit(":", 2)
+        if not self.tree.has_group(group):
+            return None
+        settings = parse_schemata(self.tree.read(_file(group, "schemata")))
+        return settings.get(resource, {}).get(int(domain))
+
+    def _write_schemata(self, rest: str, value: str | None) -> None:
+        group, resource, domain = rest.rsplit(":", 2)
+        self._require_group(group)
+        if value is not None:
+            self.tree.write(_file(group, "schemata"), f"{resource}:{domain}={value}")
+
+    def _write_core(self, core: str, group: str | None) -> None:
+        target = group or ""
+        self._require_group(target)
+        cores = sorted({*self.tree.cpus(target), int(core)})
+        self.tree.write(_file(target, "cpus_list"), ",".join(map(str, cores)))
+
+    def _read_watch(self, rest: str) -> str | None:
+        watcher, _, core = rest.rpartition(":")
+        if not self.tree.exists(watcher):
+            return None
+        return PRESENT if int(core) in self.tree.cpus(watcher) else None
+
+    def _write_watch(self, rest: str, value: str | None) -> None:
+        watcher, _, core = rest.rpartition(":")
+        if not self.tree.exists(watcher):
+            raise VanishedError(f"monitoring group '{watcher}' is there no more", hint="somebody removed it")
+        cores = {*self.tree.cpus(watcher), int(core)} if value else {*self.tree.cpus(watcher)} - {int(core)}
+        self.tree.write(_file(watcher, "cpus_list"), ",".join(map(str, sorted(cores))))
+
+    def _read_task(self, task: str) -> str | None:
+        return self._group_of_task(int(task))
+
+    def _group_of_task(self, task: int) -> str | None:
+        """Return the group a task is in, the monitoring group where it is in one; None where it is in none."""
+        for control in reversed(self.tree.control_groups()):
+            if task in self.tree.tasks(control):
+                watchers = (name for name in self.tree.monitoring_groups(control) if task in self.tree.tasks(name))
+                return next(watchers, control)
+        return None
+
+    def _write_task(self, task: str, group: str | None) -> None:
+        target = group or ""
+        control = control_of(target)
+        self._require_group(control)
+        try:
+            self.tree.write(_file(control, "tasks"), task)
+            if control != target:
+                self.tree.write(_file(target, "tasks"), task)
+        except TestbedError as problem:
+            if "no task" in problem.message.lower() or "no such process" in problem.message.lower():
+                raise VanishedError(f"task {task} is there no more", hint="it ended; plan again") from None
+            raise
+
+    def _class_of_monitor(self, monitor: str) -> str | None:
+        for control in self.tree.control_groups():
+            if _file(control, f"mon_groups/{monitor}") in self.tree.monitoring_groups(control):
+                return control
+        return None
+
+    def _write_monitor(self, monitor: str, control: str | None) -> None:
+        now = self._class_of_monitor(monitor)
+        if now is None:
+            raise VanishedError(f"monitoring group '{monitor}' is there no more", hint="somebody removed it")
+        self._require_group(control or "")
+        self.tree.rename_group(_file(now, f"mon_groups/{monitor}"), _file(control or "", f"mon_groups/{monitor}"))
+
+    def _require_group(self, group: str) -> None:
+        if group and not self.tree.exists(group):
+            raise VanishedError(
+                f"resctrl group '{group}' is there no more", hint="somebody removed it: does a container engine own it?"
+            )
+
+    def _cache(self) -> str:
+        return "info/L3CODE" if self.tree.exists("info/L3CODE") else "info/L3"
+
+
+def control_of(group: str) -> str:
+    """Return the group with masks that a group is, or is below.
+
+    Examples
+    --------
+    >>> control_of("a/mon_groups/m"), control_of("mon_groups/m"), control_of("a")
+    ('a', '', 'a')
+    """
+    control, monitoring, _ = f"/{group}".partition("/mon_groups/")
+    return control.lstrip("/") if monitoring else group
+
+
+def _file(group: str, name: str) -> str:
+    return f"{group}/{name}" if group else name
+
+
+def _domains(text: str) -> dict[str, str]:
+    return {part.partition("=")[0].strip(): part.partition("=")[2].strip() for part in text.split(";")}

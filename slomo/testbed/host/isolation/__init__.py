@@ -1,1 +1,0 @@
-"""Cache ways, devices' ways and buffers of a tenant."""
