@@ -18,9 +18,10 @@ from slomo.simulator.programs.program import LINE_B, Program
 from slomo.simulator.random_numbers import seeded
 from slomo.vocabulary.machine import Machine
 
-#: ResQ (NSDI'18) Fig. 3: linear to about 90 % load, then steep to 40 % of the unloaded speed. The text gives no value
-#: at the knee; 0.9 is the one with which all of ResQ's section 4 comes out (one value for every figure and machine).
-SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL = 0.9, 0.9, 0.4
+#: Fitted (benchmarks/memory_fit.py): ResQ (NSDI'18) Fig. 3 has the shape, linear to about 90 % load, then steep to 40 %
+#: of the unloaded speed; Intel's Memory Latency Checker on a Silver 4110 with six channels per socket
+#: (community.intel.com, thread 1126268) has the slope. One curve for every machine.
+SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL = 0.9, 0.57, 0.4
 #: Utilisation is averaged over this long before latency follows it: memory controllers' queues turn over in about 1 us.
 WINDOW_NS = 2000.0
 #: Backlog that a memory controller's queues hold without delay beyond the curve above: some 100 lines.
