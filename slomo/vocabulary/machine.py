@@ -60,6 +60,9 @@ class Machine:
     nic_ports : int or None
         Ports that network functions share by SR-IOV, together at most what the IIO moves; None where it is not known
         and each has one of its own.
+    ddio_policy : str
+        ``"allocate"``: what devices wrote stays in the DDIO ways (Broadwell); ``"migrate"``: it moves to the two lowest
+        ways when a core reads it (Skylake).
     iio_gbps : float or None
         What the I/O controller and PCIe slots of a socket move in each direction [Gbit/s]; None where it is not known.
 
@@ -93,6 +96,7 @@ class Machine:
     nic_gbps: float
     nic_socket: int
     nic_ports: int | None = None
+    ddio_policy: str = "allocate"
     iio_gbps: float | None = None
 
     def __post_init__(self) -> None:
@@ -104,6 +108,9 @@ class Machine:
         divides = self.cores_per_socket % self.llc_domains_per_socket == 0
         self._require(divides, "llc_domains_per_socket", f"a divisor of {self.cores_per_socket} cores")
         self._require(self.llc_policy in ("inclusive", "victim"), "llc_policy", "'inclusive' or 'victim'")
+        self._require(self.ddio_policy in ("allocate", "migrate"), "ddio_policy", "'allocate' or 'migrate'")
+        inside = self.ddio_policy == "allocate" or (self.llc_policy == "victim" and self.llc_ways >= self.ddio_ways + 2)
+        self._require(inside, "ddio_policy", "'allocate', or a 'victim' LLC with two ways beside the DDIO ways")
         for name in (
             "frequency_ghz",
             "memory_peak_gb_s",
@@ -155,6 +162,11 @@ class Machine:
     def ddio_way_mask(self) -> int:
         """Mask of the LLC ways in which devices allocate: the highest ones, as Intel ships them."""
         return self.full_way_mask & ~((1 << (self.llc_ways - self.ddio_ways)) - 1)
+
+    @property
+    def ddio_moved_way_mask(self) -> int:
+        """Mask of the LLC ways to which lines move from the DDIO ways when cores read them; 0 where they stay."""
+        return 0b11 if self.ddio_policy == "migrate" and self.ddio_ways else 0
 
     @property
     def usable_memory_gb_s(self) -> float:

@@ -127,3 +127,17 @@ def test_a_port_is_part_of_the_experiment() -> None:
         Colocation(MACHINE, None, (), port_gbps=0.0)
     with pytest.raises(InvalidValueError, match="shared port is nan"):
         port_shares_mpps([64], [None], float("nan"))
+
+
+def test_lines_that_devices_wrote_move_where_the_machine_says_so() -> None:
+    """On Skylake the headers that cores read leave the DDIO ways; as on Broadwell they stay."""
+    skylake = load_machine("silver-4110")
+    held = []
+    for policy in ("migrate", "allocate"):
+        machine = dataclasses.replace(skylake, ddio_policy=policy)
+        tenants = [Tenant(Workload("stats"), load_network_function("stats"), core) for core in range(4)]
+        held.append(simulate(machine, tenants, seed=1).sockets[0]["DDIOOCC"])
+
+    assert held[0] < 0.7 * held[1]
+    with pytest.raises(InvalidValueError, match="ddio_policy is 'migrate', needed 'allocate', or a 'victim' LLC"):
+        dataclasses.replace(load_machine(MACHINE), ddio_policy="migrate")

@@ -25,10 +25,12 @@ from slomo.simulator.state import (
     H_WRITES,
     L2_LANES,
     LLC_LANES,
+    M_DDIO_MASK,
     M_INCLUSIVE,
     M_L2_MASK,
     M_L2_SETS,
     M_LLC_SETS,
+    M_MOVED_MASK,
     M_SOCKETS,
     NO_LINE,
     T_DATA_LINE,
@@ -180,7 +182,11 @@ def fill_l2(state: State, tenant: int, index: int, line: int, dirty: int, now: f
     if gone == NO_LINE:
         return
     if not state.machine[M_INCLUSIVE]:
-        llc_insert(state, tenant, gone, changed, state.tenants[tenant, T_WAY_MASK], now)
+        slot = llc_lookup(state, tenant, gone) if state.machine[M_MOVED_MASK] else -1
+        if slot >= 0:  # moved there when the core read it
+            llc_touch(state, slot, changed)
+        else:
+            llc_insert(state, tenant, gone, changed, state.tenants[tenant, T_WAY_MASK], now)
     elif changed:
         slot = llc_lookup(state, tenant, gone)
         if slot >= 0:
@@ -197,6 +203,14 @@ def fetch(state: State, tenant: int, line: int, now: float) -> float:
             llc_touch(state, slot, 0)
             return state.timing[X_LLC_HIT]
         llc_drop(state, slot)
+        moved = state.machine[M_MOVED_MASK]
+        if (
+            moved
+            and (state.machine[M_DDIO_MASK] >> (slot % LLC_LANES)) & 1
+            and line < state.tenants[tenant, T_DATA_LINE]
+        ):
+            llc_insert(state, tenant, line, state.llc_dirty[slot], moved, now)
+            return state.timing[X_LLC_HIT]
         return -state.timing[X_LLC_HIT] if state.llc_dirty[slot] else state.timing[X_LLC_HIT]
     state.counters[tenant, C_L3_MISS] += 1
     latency = memory_read(state, tenant, now)

@@ -114,6 +114,7 @@ def machine_row(machine: Machine, sets: Sequence[int]) -> s.Ints:
     row[s.M_INCLUSIVE] = machine.llc_policy == "inclusive"
     row[s.M_DDIO_MASK] = machine.ddio_way_mask
     row[s.M_SOCKETS] = machine.sockets
+    row[s.M_MOVED_MASK] = machine.ddio_moved_way_mask
     return row
 
 
