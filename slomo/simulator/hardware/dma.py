@@ -3,8 +3,8 @@
 A line that is cached is updated in place; otherwise it is allocated in the DDIO ways only, evicting what was there
 (Intel DDIO; ResQ, NSDI'18, section 4.2; "leaky DMA" is what happens when there are more buffers than DDIO space). On
 Skylake a packet's line that a core reads moves from the DDIO ways to two others, which lines held by an L2 as well
-share with the data (Park et al., arXiv 2506.11329, C1); the machine file says which (`hierarchy.fetch` plays it). A card
-on another socket, and processors without DDIO, write to memory.
+share with the data (Park et al., arXiv 2506.11329, C1; `hierarchy.fetch` plays it where the machine file says so). A
+card on another socket, and processors without DDIO, write to memory.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
