@@ -107,6 +107,7 @@ def this_machine(name: str = NAME) -> Machine:
         nic_socket=0,
         nic_ports=None,
         iio_gbps=None,
+        ddio_policy="allocate",
         **_TYPICAL,
     )
 
