@@ -16,6 +16,7 @@ from slomo.models.library import ModelLibrary
 from slomo.prediction.question import solve_server
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
 
 #: Line rate of the port as a share of what the NFs would carry alone.
@@ -52,7 +53,9 @@ def compared(library: ModelLibrary, generator: np.random.Generator, share: float
     port = round(share * sum(alone), 3)
     record = testbed.run(Colocation(machine, mix[0], mix[1:], port_gbps=port), seed=int(generator.integers(1 << 30)))
     served = [tenant.throughput_mpps for tenant in record.beside.tenants]
-    told, blind = (solve_server(library, mix, machine, port_gbps=each).tenants for each in (port, None))
+    told, blind = (
+        solve_server(library, mix, machine, setting=ServerSetting(port_gbps=each)).tenants for each in (port, None)
+    )
     return [
         (
             abs(one.throughput_mpps / mpps - 1.0),

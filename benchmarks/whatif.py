@@ -44,9 +44,10 @@ def main(partitions: int, machines: list[str], case: str, cases: int | None = No
         crowds = [random_crowd(machine, workloads, draw) for _ in range(partitions - partitions // 2)]
         print(f"{name}: {knowledge.profile.runs} profiling runs ({took:.0f} s)", flush=True)
         outcomes = judged(testbed, knowledge, apart + crowds)
-        tell(name, "ways of its own", [error for shared, error in outcomes if not shared], knowledge.half_width())
+        model = next(iter(knowledge.models(machine).values()))
+        tell(name, "ways of its own", [error for shared, error in outcomes if not shared], model.half_width())
         shared = [error for shared, error in outcomes if shared]
-        tell(name, "ways shared", shared, knowledge.half_width(shares_ways=True))
+        tell(name, "ways shared", shared, model.half_width(shares_ways=True))
         advice(knowledge, machine, workloads, partitions // 2 if cases is None else cases, case)
 
 
@@ -83,7 +84,7 @@ def advice(knowledge: PartitionKnowledge, machine: Machine, workloads: list[Work
         mix = [draw.choice(workloads) for _ in range(draw.randint(3, min(7, machine.cores_per_socket)))]
         promised = {place: draw.choice((0.8, 0.9, 0.95)) for place in range(draw.randint(1, 2))}
         answer = what_if(knowledge, mix, machine, slo_share=promised, with_advice=True)
-        if answer.outlook.kept:
+        if answer.kept or answer.situation is None:
             continue
         needed += 1
         if answer.advice is None:

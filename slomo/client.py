@@ -66,9 +66,10 @@ class _Messages:
         return {"target": target, "competitors": list(competitors), **given}
 
     @staticmethod
-    def tenants(names: Sequence[str], machine: str | None) -> dict[str, Any]:
-        """Return the body of a question about a socket."""
-        return {"tenants": list(names), **({"machine": machine} if machine else {})}
+    def tenants(names: Sequence[str], machine: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the body of a question about a server."""
+        given = {name: value for name, value in {"machine": machine, **options}.items() if value is not None}
+        return {"tenants": list(names), **given}
 
     @staticmethod
     def prediction(document: Mapping[str, Any]) -> "Prediction":
@@ -166,9 +167,9 @@ class Client:
         columns: dict[str, list[Any]] = self._post("/v1/predict/batch", body)
         return columns
 
-    def whatif(self, tenants: Sequence[str], machine: str | None = None) -> dict[str, Any]:
-        """Ask about everybody on a socket."""
-        predictions: dict[str, Any] = self._post("/v1/whatif", _Messages.tenants(tenants, machine))
+    def whatif(self, tenants: Sequence[str], machine: str | None = None, **options: Any) -> dict[str, Any]:
+        """Ask about everybody on a server; options are those of ``POST /v1/whatif``."""
+        predictions: dict[str, Any] = self._post("/v1/whatif", _Messages.tenants(tenants, machine, options))
         return predictions
 
     def place(self, requests: "Sequence[Request]", *, what_if: bool = False) -> "tuple[Decision, ...]":
@@ -232,9 +233,9 @@ class AsyncClient:
         columns: dict[str, list[Any]] = await self._post("/v1/predict/batch", body)
         return columns
 
-    async def whatif(self, tenants: Sequence[str], machine: str | None = None) -> dict[str, Any]:
-        """Ask about everybody on a socket."""
-        predictions: dict[str, Any] = await self._post("/v1/whatif", _Messages.tenants(tenants, machine))
+    async def whatif(self, tenants: Sequence[str], machine: str | None = None, **options: Any) -> dict[str, Any]:
+        """Ask about everybody on a server; options are those of ``POST /v1/whatif``."""
+        predictions: dict[str, Any] = await self._post("/v1/whatif", _Messages.tenants(tenants, machine, options))
         return predictions
 
     async def place(self, requests: "Sequence[Request]", *, what_if: bool = False) -> "tuple[Decision, ...]":

@@ -115,7 +115,8 @@ def _as_asked(model: NFModel, requested: Workload) -> NFModel:
             f"so that it cannot answer about {requested.key}",
             hint=f"it reads {', '.join(model.traffic)}; profile the rest, or import it as a feature",
         )
-    return replace(model, workload=requested, traffic={**model.traffic, **{n: float(v) for n, v in changed.items()}})
+    traffic = {**model.traffic, **{n: float(v) for n, v in changed.items()}}
+    return replace(model, workload=requested, traffic=traffic, allocation=None if changed else model.allocation)
 
 
 def _attributes(workload: Workload) -> dict[str, Setting]:

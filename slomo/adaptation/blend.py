@@ -96,6 +96,7 @@ def blend(models: Sequence[NFModel], way: InterpolationPath, requested: Workload
         contentiousness=first.contentiousness.blended_with(second.contentiousness, way.share),
         calibration={name: calibration[name].or_wider(other[name]) for name in calibration if name in other},
         response=response,
+        allocation=None,
     )
 
 

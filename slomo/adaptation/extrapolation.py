@@ -54,6 +54,7 @@ def shifted(model: NFModel, requested: Workload, solo_difference_mpps: float = 0
         sensitivity={n: Shifted(m, ratio, extra, solo_difference_mpps) for n, m in model.sensitivity.items()},
         contentiousness=_shifted_profile(model.contentiousness, ratio, extra),
         response=response,
+        allocation=None,
     )
 
 

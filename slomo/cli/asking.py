@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from slomo.client import Client
     from slomo.placement.problem.decision import Decision
     from slomo.prediction.result import Prediction
+    from slomo.vocabulary.server_setting import ServerSetting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -65,14 +67,20 @@ def predicted(service: str, *, explain: bool, given: dict[str, Any]) -> "Predict
     """
     from slomo.workflow.names import named
 
-    forwarded = ("target", "beside", "machine", "model", "method", "offered", "coverage", "explain", "strict", "figure")
-    refuse_others(service, *forwarded)
-    beside = [item if isinstance(item, str) else item.key for text in given["beside"] for item in named(text)]
+    forwarded = ("target", "beside", "partners", "machine", "model", "method", "offered", "port_gbps", "window_s")
+    refuse_others(service, *forwarded, "coverage", "explain", "strict", "figure")
+    beside, partners = (
+        [item if isinstance(item, str) else item.key for text in given[name] for item in named(text)]
+        for name in ("beside", "partners")
+    )
     options = {
         "machine": given["machine"],
         "model": given["model"],
         "method": given["method"],
         "offered_mpps": given["offered"],
+        "shares_core_with": partners,
+        "port_gbps": given["port_gbps"],
+        "window_s": given["window_s"],
         "coverage": given["coverage"],
         "explain": explain,
         "strict": given["strict"],
@@ -107,11 +115,16 @@ def placed(
     return 0 if all(item.accepted for item in decisions) else 5
 
 
-def asked_about_socket(service: str, mix: tuple[str, ...], machine: str | None, *, as_json: bool) -> int:
-    """Ask a service what everybody on a socket loses, and who costs whom how much."""
-    refuse_others(service, "mix", "machine")
+def asked_about_socket(
+    service: str, mix: tuple[str, ...], machine: str | None, setting: "ServerSetting", *, as_json: bool, **how: Any
+) -> int:
+    """Ask a service what everybody on a server loses, and who costs whom how much."""
+    refuse_others(
+        service, "mix", "machine", "ways", "mba", "cores", "weights", "node", "port_gbps", "coverage", "window_s"
+    )
+    chosen = {name: value for name, value in asdict(setting).items() if value is not None}
     with client(service) as line:
-        told = line.whatif([_counted(text) for text in mix], machine)
+        told = line.whatif(mix, machine, setting=chosen or None, **how)
     if as_json:
         emit_json(told)
         return 0
@@ -128,9 +141,3 @@ def asked_about_socket(service: str, mix: tuple[str, ...], machine: str | None, 
     ]
     emit_table(("tenant", "Mpps", "low", "high", "slowdown [%]", "verdict", "costs others [kpps]"), rows)
     return 0
-
-
-def _counted(text: str) -> str:
-    """Return ``2xlpm`` as the service writes it, ``lpm:2``."""
-    count, times, rest = text.partition("x")
-    return f"{rest}:{count}" if times and count.isdigit() else text

@@ -48,14 +48,28 @@ def port_shares_mpps(
     check_port(port_gbps)
     bits = [8e-3 * (size + WIRE_OVERHEAD_B) for size in frames_b]  # Gbit/s of one Mpps
     wanted = [math.inf if mpps is None else mpps * each for mpps, each in zip(offered_mpps, bits, strict=True)]
-    given, left = [0.0] * len(wanted), port_gbps
-    for rank, number in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
-        given[number] = min(wanted[number], left / (len(wanted) - rank))
-        left -= given[number]
+    most, left, waiting = math.inf, port_gbps, sorted(wanted)
+    for rank, each in enumerate(waiting):
+        if each > left / (len(waiting) - rank):
+            most = left / (len(waiting) - rank)  # the same for all who want more, in whatever order they come
+            break
+        left -= each
     return tuple(
-        mpps if mpps is not None and gbps >= gbit * mpps else gbps / gbit
-        for gbps, gbit, mpps in zip(given, bits, offered_mpps, strict=True)
+        _spelled_mpps(min(gbps, most) / gbit) if mpps is None or gbps > most else mpps
+        for gbps, gbit, mpps in zip(wanted, bits, offered_mpps, strict=True)
     )
+
+
+def _spelled_mpps(mpps: float) -> float:
+    """Round down to six digits, which the name of a workload spells: a share of a port is an offered load.
+
+    Examples
+    --------
+    >>> _spelled_mpps(0.1234567), _spelled_mpps(0.75)
+    (0.123456, 0.75)
+    """
+    step = 10.0 ** (math.floor(math.log10(mpps)) - 5)
+    return float(f"{math.floor(mpps / step + 1e-9) * step:.6g}")
 
 
 def check_port(port_gbps: float) -> None:

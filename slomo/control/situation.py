@@ -11,6 +11,10 @@ from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.equilibrium.partition import CoreSeat, Part, Parted, bottleneck, solve_partitions
 from slomo.errors import InvalidValueError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.prediction.manner import Manner
+from slomo.prediction.question import answers_on
+from slomo.prediction.tenants import TenantModels
+from slomo.vocabulary.server_setting import ServerSetting
 
 #: What helps against a bottleneck.
 LEVERS = {
@@ -71,6 +75,8 @@ class Situation:
         What memory of another node adds to its latency [ns].
     shared_doubt : float
         Share by which predictions of tenants that share ways are lowered before they are held against promises.
+    server : TenantModels or None
+        The tenants' models, in the same order: where nothing is divided they answer, as `slomo predict` does.
     """
 
     responses: Mapping[str, PartitionResponse]
@@ -83,6 +89,22 @@ class Situation:
     cores: Mapping[str, int] = field(default_factory=dict)
     remote_ns: float = 0.0
     shared_doubt: float = 0.0
+    server: TenantModels | None = None
+
+    def undivided(self, settings: Mapping[str, Setting]) -> TenantModels | None:
+        """Return the server under settings that divide nothing; None where they do, or models are not known."""
+        if self.server is None:
+            return None
+        chosen = [settings[name] for name in self.responses]
+        setting = ServerSetting(
+            ways=[each.mask for each in chosen],
+            bandwidth_percent=[each.bandwidth_percent for each in chosen],
+            cores=[self.cores.get(name) for name in self.responses] if self.cores else None,
+            weights=[each.weight for each in chosen],
+            nodes=[socket + each.remote for each, socket in zip(chosen, self.server.sockets, strict=True)],
+        )
+        server = replace(self.server, setting=setting)
+        return None if server.is_divided else server
 
     @property
     def open_settings(self) -> dict[str, Setting]:
@@ -179,7 +201,17 @@ def foresee_many(situation: Situation, settings: Sequence[Mapping[str, Setting]]
         raise InvalidValueError(f"tenant '{missing}' has no setting", hint="name its ways")
     solved = solve_partitions(situation.parts(settings), situation.memory)
     pairs = zip(settings, solved, strict=True)
-    return [judged(situation, chosen, parted, margin) for chosen, parted in pairs]
+    return [judged(situation, chosen, _undivided(situation, chosen, parted), margin) for chosen, parted in pairs]
+
+
+def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Parted) -> Parted:
+    """Take throughput from the tenants' models where nothing is divided; they say nothing of the ways each holds."""
+    server = situation.undivided(chosen)
+    if server is None:
+        return parted
+    answers, places = answers_on(server, Manner()), range(len(server.tenants))
+    mpps = tuple(answers.prediction(place).throughput_mpps for place in places)
+    return replace(parted, throughput_mpps=mpps, capacity_mpps=tuple(answers.possible_mpps(place) for place in places))
 
 
 def judged(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, margin: float = 0.0) -> Outlook:

@@ -75,6 +75,14 @@ class Part:
     offered_mpps: float | None = None
     seat: CoreSeat = CoreSeat()
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """By which tenants are brought into canonical order."""
+        core = -1 if self.seat.core is None else self.seat.core
+        load = np.inf if self.offered_mpps is None else self.offered_mpps
+        place = (core, self.seat.weight, self.seat.remote_ns)
+        return self.response.workload, self.mask, self.bandwidth_percent, load, *place
+
 
 @dataclass(frozen=True)
 class Parted:
@@ -94,6 +102,8 @@ class Parted:
         Of the memory that each uses, without the way to another node.
     traffic_gb_s : float
         Of all.
+    settled : bool
+        Whether the rounds came to rest.
     """
 
     throughput_mpps: tuple[float, ...]
@@ -102,6 +112,18 @@ class Parted:
     shares: tuple[float, ...]
     latency_ns: tuple[float, ...]
     traffic_gb_s: float
+    settled: bool = True
+
+    def only(self, order: Sequence[int]) -> "Parted":
+        """Return it with the tenants in another order."""
+        return replace(
+            self,
+            throughput_mpps=tuple(self.throughput_mpps[i] for i in order),
+            capacity_mpps=tuple(self.capacity_mpps[i] for i in order),
+            ways=tuple(self.ways[i] for i in order),
+            shares=tuple(self.shares[i] for i in order),
+            latency_ns=tuple(self.latency_ns[i] for i in order),
+        )
 
 
 def solve_partition(parts: Sequence[Part], memory: MemoryTraffic) -> Parted:
@@ -119,10 +141,20 @@ def solve_partition(parts: Sequence[Part], memory: MemoryTraffic) -> Parted:
 
 
 def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[Parted]:
-    """Solve many settings of as many tenants each."""
+    """Solve many settings of as many tenants each; neither their order nor other settings change a bit of an answer."""
     if not settings or not settings[0]:
         return [Parted((), (), (), (), (), 0.0) for _ in settings]
-    most = max(part.mask.bit_length() for parts in settings for part in parts)
+    orders = [sorted(range(len(parts)), key=lambda i: parts[i].key) for parts in settings]
+    sorted_settings = [[parts[i] for i in order] for parts, order in zip(settings, orders, strict=True)]
+    solved = _solved(sorted_settings, memory)
+    return [
+        parted.only([order.index(i) for i in range(len(order))]) for parted, order in zip(solved, orders, strict=True)
+    ]
+
+
+def _solved(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[Parted]:
+    """Solve settings whose tenants are in canonical order."""
+    most = max(max(part.mask.bit_length(), round(part.response.ways[-1])) for parts in settings for part in parts)
     masks = np.array([[part.mask for part in parts] for parts in settings], dtype=np.int64)
     cache = _Cache.of(masks, most)
     board = _Board(settings, *_tables(settings, most))
@@ -143,15 +175,15 @@ def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) 
         costs = board.costs(ways, shares)
         latency = _latencies(costs, board.remote_ns > 0.0, curve, latency)
     latency = _latencies(costs, board.remote_ns > 0.0, curve)
-    return _parted(costs, ways, shares, latency)
+    return _parted(costs, ways, shares, latency, ~moves[:, 0])
 
 
-def _parted(costs: "_Costs", ways: Floats, shares: Floats, latency: Floats) -> list[Parted]:
+def _parted(costs: "_Costs", ways: Floats, shares: Floats, latency: Floats, settled: NDArray[np.bool_]) -> list[Parted]:
     rates, possible, moved = costs.rates(latency), costs.capacity(latency), costs.traffic(latency)
-    lists = (values.tolist() for values in (rates, possible, ways, shares, latency, moved))
+    lists = (values.tolist() for values in (rates, possible, ways, shares, latency, moved, settled))
     return [
-        Parted(tuple(mpps), tuple(most), tuple(held), tuple(share), tuple(ns), traffic)
-        for mpps, most, held, share, ns, traffic in zip(*lists, strict=True)
+        Parted(tuple(mpps), tuple(most), tuple(held), tuple(share), tuple(ns), traffic, still)
+        for mpps, most, held, share, ns, traffic, still in zip(*lists, strict=True)
     ]
 
 

@@ -17,6 +17,7 @@ from slomo.models.intervals import ConformalCalibration
 from slomo.models.noise import MeasurementNoise
 from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
+from slomo.models.responses.partition import AllocationModel
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.defaults import DEFAULT_MODEL, FORMER_DEFAULT, model_named
@@ -63,6 +64,8 @@ class NFModel:
         How long packets stay, over load and pressure; None where it was not profiled at several loads.
     accelerator : AcceleratorUse or None
         What it asks of an accelerator; None where it uses none, or was not profiled beside a competitor for it.
+    allocation : AllocationModel or None
+        What it does with a part of the cache and of the memory's bandwidth; None where it was not profiled over these.
     chosen : str
         Family that answers where none is named (`slomo.training.choice`); empty where nothing was chosen.
     """
@@ -81,6 +84,7 @@ class NFModel:
     response: ServerResponse | None = None
     latency: LatencyModel | None = None
     accelerator: AcceleratorUse | None = None
+    allocation: AllocationModel | None = None
     chosen: str = ""
 
     @property

@@ -33,6 +33,7 @@ from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import OLDEST_READABLE, SCHEMA_VERSION, NFModel
 from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
+from slomo.models.responses.partition import AllocationModel
 from slomo.models.responses.sensitivity import is_known_kind, sensitivity_from_dict
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
@@ -213,6 +214,8 @@ def _contents(model: NFModel) -> tuple[dict[str, str], str]:
         "calibration": {name: calibration.to_dict() for name, calibration in model.calibration.items()},
         "sensitivity": {},
     }
+    if model.allocation is not None:
+        data["allocation"] = model.allocation.to_dict()
     contents = {}
     for name, sensitivity in model.sensitivity.items():
         description = sensitivity.to_dict()
@@ -327,6 +330,7 @@ def _assemble(
         traffic={name: finite(mapping(data, "traffic"), name) for name in mapping(data, "traffic")},
         chosen=text(data, "chosen") if "chosen" in data else "",
         accelerator=None if data.get("accelerator") is None else AcceleratorUse.from_dict(mapping(data, "accelerator")),
+        allocation=None if data.get("allocation") is None else AllocationModel.from_dict(mapping(data, "allocation")),
         response=None if data.get("response") is None else ServerResponse.from_dict(mapping(data, "response")),
         latency=None if data.get("latency") is None else LatencyModel.from_dict(mapping(data, "latency")),
     )

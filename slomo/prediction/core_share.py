@@ -10,7 +10,7 @@ as many of everybody else's. So it fares as on a core of its own beside others w
 what they hold is no rate and stays (stack distances: Mattson et al., IBM Systems Journal 9(2), 1970).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -52,58 +52,87 @@ class _WholeCore:
     reasons: tuple[str, ...]
 
 
-def on_shared_core(
-    server: TenantModels, partners: int, how: Manner, ask: Callable[[TenantModels, Manner], Memory]
-) -> Prediction:
-    """Return the prediction for the first NF of a server, which shares its core with the `partners` after it.
+class SharedCores:
+    """Answers about a server some of whose NFs share cores.
 
     Parameters
     ----------
     server : TenantModels
-        The target, the NFs on its core, then everybody with a core of their own.
-    partners : int
-        How many NFs share the target's core, at least 1.
+        Who runs there, and on which cores.
     how : Manner
-        How the answer is to be made; it is not explained.
+        How answers are to be made; they are not explained.
     ask : callable
         Answers about a server where every NF has a core of its own.
-
-    Returns
-    -------
-    Prediction
-        Its `solo_mpps` is that of a whole core, so that the slowdown contains the share. Its interval speaks of the
-        core's time that the NF gets; of what is counted in a window of `how.window_s`, where that is given.
     """
-    group, plain = range(partners + 1), replace(how, explain=False)
-    own = [server.tenants[number].offered_mpps for number in group]
-    possible = [server.tenants[number].model.solo_mpps for number in group]
-    rates = _rates(possible, own)
-    for _ in range(ROUNDS):
-        loaded = server
-        for number in group:
-            loaded = loaded.at_load(number, rates[number])
-        answers = ask(loaded, plain)
-        shares = [rate / max(mpps, 1e-9) for rate, mpps in zip(rates, possible, strict=True)]
-        possible = [_possible_mpps(answers, number, shares[number]) for number in group]
-        rates = _rates(possible, own)
-    beside = server.at_load(0, None)
-    for number in group[1:]:
-        beside = beside.at_load(number, rates[number])
-    alone = ask(beside, plain).prediction(0)
-    whole = _whole_core(answers, alone, possible[0], shares[0])
-    ends = [_rates([max(mpps, 1e-9), *possible[1:]], own)[0] for mpps in whole.interval]
-    names = ", ".join(label(workload) for workload in alone.competitors[:partners])
-    part = rates[0] / possible[0] if possible[0] > 0.0 else 0.0
-    width = SHARE_ERROR if how.window_s is None else np.hypot(SHARE_ERROR, cut_turns(part, len(group), how.window_s))
-    return replace(
-        alone,
-        throughput_mpps=rates[0],
-        interval=((1.0 - width) * ends[0], min((1.0 + width) * ends[1], whole.interval[1])),
-        verdict=whole.verdict,
-        reasons=(*whole.reasons, f"shares its core with {names}: {100.0 * part:.0f} % of the core's time"),
-        explanation=None,
-        latency=None,
-    )
+
+    def __init__(self, server: TenantModels, how: Manner, ask: Callable[[TenantModels, Manner], Memory]) -> None:
+        self.server, self.how, self._ask = server, replace(how, explain=False), ask
+        sharing = [number for group in server.shared_cores for number in group]
+        self._own = {number: server.tenants[number].offered_mpps for number in sharing}
+        self._possible = {number: server.tenants[number].model.solo_mpps for number in sharing}
+        self._bare = replace(server, setting=replace(server.setting, cores=None))
+        rates = self._rates()
+        for _ in range(ROUNDS):
+            loaded = self._bare
+            for number in sharing:
+                loaded = loaded.at_load(number, rates[number])
+            self.answers = ask(loaded, self.how)
+            self._shares = {number: rates[number] / max(self._possible[number], 1e-9) for number in sharing}
+            self._possible = {n: _possible_mpps(self.answers, n, self._shares[n]) for n in sharing}
+            rates = self._rates()
+        self.rates = rates
+
+    def _rates(self) -> dict[int, float]:
+        rates: dict[int, float] = {}
+        for group in self.server.shared_cores:
+            rates |= self._group_rates(group, self._possible)
+        return rates
+
+    def _group_rates(
+        self, group: tuple[int, ...], possible: Mapping[int, float], saturated: int | None = None
+    ) -> dict[int, float]:
+        """Divide one core, as if one of its tenants were saturated; the order of tenants changes no bit."""
+        users = {
+            i: CoreUser(1e3 / max(possible[i], 1e-9), None if i == saturated else self._own[i], self.server.weight(i))
+            for i in group
+        }
+        order = sorted(group, key=lambda i: (users[i].time_ns, users[i].demand, users[i].weight))
+        return dict(zip(order, shared_core_mpps([users[i] for i in order]), strict=True))
+
+    def possible_mpps(self, number: int) -> float:
+        """Return what a tenant could serve there, whatever it is offered [Mpps]."""
+        if number not in self.rates:
+            return self.answers.possible_mpps(number)
+        return self._group_rates(self.server.sharing_core(number), self._possible, number)[number]
+
+    def prediction(self, number: int) -> Prediction:
+        """Return the answer about one tenant.
+
+        On a shared core its `solo_mpps` is that of a whole core, so that the slowdown contains the share. Its interval
+        speaks of the core's time that it gets; of what is counted in a window of `how.window_s`, where that is given.
+        """
+        if number not in self.rates:
+            return self.answers.prediction(number)
+        group, mpps = self.server.sharing_core(number), self.rates[number]
+        beside = self._bare.at_load(number, None)
+        for other in self.rates:
+            beside = beside if other == number else beside.at_load(other, self.rates[other])
+        alone, possible = self._ask(beside, self.how).prediction(number), self._possible[number]
+        whole = _whole_core(self.answers, alone, number, possible, self._shares[number])
+        ends = [self._group_rates(group, {**self._possible, number: max(end, 1e-9)})[number] for end in whole.interval]
+        names = ", ".join(label(self.server.tenants[other].workload) for other in group if other != number)
+        part = mpps / possible if possible > 0.0 else 0.0
+        window_s = self.how.window_s
+        width = SHARE_ERROR if window_s is None else np.hypot(SHARE_ERROR, cut_turns(part, len(group), window_s))
+        return replace(
+            alone,
+            throughput_mpps=mpps,
+            interval=((1.0 - width) * ends[0], min((1.0 + width) * ends[1], whole.interval[1])),
+            verdict=whole.verdict,
+            reasons=(*whole.reasons, f"shares its core with {names}: {100.0 * part:.0f} % of the core's time"),
+            explanation=None,
+            latency=None,
+        )
 
 
 def _possible_mpps(answers: Memory, number: int, share: float) -> float:
@@ -131,12 +160,12 @@ def _felt(answers: Memory, number: int, share: float) -> Floats | None:
     return felt
 
 
-def _whole_core(answers: Memory, alone: Prediction, mpps: float, share: float) -> _WholeCore:
-    felt = _felt(answers, 0, share)
+def _whole_core(answers: Memory, alone: Prediction, number: int, mpps: float, share: float) -> _WholeCore:
+    felt = _felt(answers, number, share)
     if felt is None:
         return _WholeCore(mpps, alone.interval, alone.verdict, alone.reasons)
     assert answers.solved is not None
-    model = answers.solved.server.tenants[0].model
+    model = answers.solved.server.tenants[number].model
     assert model.response is not None
     low, high = model.response.calibration.interval_mpps(np.array([mpps]), model.solo_mpps, alone.coverage)
     verdict, reasons = alone.verdict, alone.reasons
@@ -144,10 +173,3 @@ def _whole_core(answers: Memory, alone: Prediction, mpps: float, share: float) -
         verdicts, more = model.response.applicability.check(felt[np.newaxis])
         verdict, reasons = verdicts[0], (*reasons, *more[0])
     return _WholeCore(mpps, (float(low[0]), float(high[0])), verdict, reasons)
-
-
-def _rates(possible_mpps: list[float], offered_mpps: list[float | None]) -> tuple[float, ...]:
-    users = [
-        CoreUser(1e3 / max(mpps, 1e-9), offered) for mpps, offered in zip(possible_mpps, offered_mpps, strict=True)
-    ]
-    return shared_core_mpps(users)

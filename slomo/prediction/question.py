@@ -16,8 +16,10 @@ from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.prediction.accelerated import shares_accelerator, with_accelerator
+from slomo.prediction.allocated import NAME as ALLOCATION
+from slomo.prediction.allocated import Allocated
 from slomo.prediction.composed import composed, interval_mpps
-from slomo.prediction.core_share import on_shared_core
+from slomo.prediction.core_share import SharedCores
 from slomo.prediction.equilibrium import NAME, Solved
 from slomo.prediction.latency import latency_of, offered_load
 from slomo.prediction.latency_result import LatencyPrediction
@@ -25,6 +27,7 @@ from slomo.prediction.manner import Manner, MannerFields, manner
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerPrediction, TenantPrediction
 from slomo.prediction.tenants import Named, TenantModels, server_of, tenant_of
+from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload_text import parse_workload
 
 
@@ -40,8 +43,8 @@ class Question:
         below what an NF can serve there is served whole, and it presses less on the others.
     machine : str, optional
         Needed where the library has models of several machines.
-    sockets : tuple of int, optional
-        Socket of each NF, all on `nic_socket` by default. NFs of different sockets share no cache and no channel.
+    setting : ServerSetting, optional
+        Ways, throttles, cores, weights, memory nodes and sockets of all NFs, in that order, and a shared port.
     nic_socket : int
         Socket of the NIC, where profiles are measured.
     offered_mpps : float, optional
@@ -50,21 +53,15 @@ class Question:
         Refuse an answer that what was measured does not support.
     manner : Manner
         How the answer is to be made.
-    partners : int
-        How many of the NFs after the first share its core; all others have a core each.
-    port_gbps : float, optional
-        Line rate of the one NIC port that all share [Gbit/s], divided max-min fair; by default each has a port.
     """
 
     workloads: tuple[Named, ...]
     machine: str | None = None
-    sockets: tuple[int, ...] | None = None
+    setting: ServerSetting | None = None
     nic_socket: int = 0
     offered_mpps: float | None = None
     strict: bool = False
     manner: Manner = field(default_factory=Manner)
-    partners: int = 0
-    port_gbps: float | None = None
 
 
 def answer(library: ModelLibrary, question: Question) -> Prediction:
@@ -103,25 +100,16 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
         lambda name: tenant_of(library, name, question.machine),
         question.workloads,
         question.machine,
-        question.sockets,
+        question.setting,
         question.nic_socket,
     )
     if question.offered_mpps is not None:
         server = server.with_load(0, question.offered_mpps)
-    if question.port_gbps is not None:
-        narrow = server.behind_port(question.port_gbps)
-        return _through_port(_resolved(narrow, question), server, narrow, question.port_gbps)
-    return _resolved(server, question)
-
-
-def _resolved(server: TenantModels, question: Question) -> Prediction:
-    """Answer about the first NF of a server whose names are resolved and whose port is looked at already."""
-    if question.partners:
-        shared = on_shared_core(server, question.partners, question.manner, Answers)
-        if question.strict:
-            require_supported(shared)
-        return shared
-    return answer_on(server, question.manner, strict=question.strict)
+    port_gbps = None if question.setting is None else question.setting.port_gbps
+    if port_gbps is None:
+        return answer_on(server, question.manner, strict=question.strict)
+    narrow = server.behind_port(port_gbps)
+    return _through_port(answer_on(narrow, question.manner, strict=question.strict), server, narrow, port_gbps)
 
 
 def answer_on(server: TenantModels, how: Manner, *, strict: bool = False) -> Prediction:
@@ -129,8 +117,8 @@ def answer_on(server: TenantModels, how: Manner, *, strict: bool = False) -> Pre
     prediction = Answers(server, how).prediction(0)
     if strict:
         require_supported(prediction)
-    if server.tenants[0].offered_mpps is None:
-        return prediction
+    if server.tenants[0].offered_mpps is None or server.is_divided or len(server.sharing_core(0)) > 1:
+        return prediction  # latency was profiled on whole cores beside an undivided cache
     return replace(prediction, latency=latency_of(server, how, Answers))
 
 
@@ -139,9 +127,8 @@ def solve_server(
     workloads: Sequence[Named],
     machine: str | None = None,
     *,
-    sockets: Sequence[int] | None = None,
+    setting: ServerSetting | None = None,
     nic_socket: int = 0,
-    port_gbps: float | None = None,
     **how: Unpack[MannerFields],
 ) -> ServerPrediction:
     """Predict all NFs of a server.
@@ -152,7 +139,7 @@ def solve_server(
         Trained models.
     workloads : sequence of Workload or str
         One per NF instance, in any order.
-    machine, sockets, nic_socket, port_gbps
+    machine, setting, nic_socket
         As in :class:`Question`.
     **how
         As in `slomo.prediction.manner.Manner`.
@@ -167,7 +154,7 @@ def solve_server(
     UnknownNameError, UnsupportedPredictionError
         As :func:`answer`.
     InvalidValueError
-        For more NFs than a socket has cores, or sockets that do not belong to the NFs.
+        For more NFs than a socket has cores, or a setting that does not belong to the NFs.
 
     Examples
     --------
@@ -177,10 +164,14 @@ def solve_server(
     hint: Known: auto, composed, equilibrium
     """
     wanted = manner(how)
-    server = server_of(lambda name: tenant_of(library, name, machine), workloads, machine, sockets, nic_socket)
-    if port_gbps is not None:
-        server = server.behind_port(port_gbps)
-    return Answers(server, replace(wanted, explain=False)).whole()
+    server = server_of(lambda name: tenant_of(library, name, machine), workloads, machine, setting, nic_socket)
+    return answers_on(server, wanted).whole()
+
+
+def answers_on(server: TenantModels, how: Manner) -> "Answers":
+    """Return the answers about everybody on a server whose names are resolved, its port taken into account."""
+    port_gbps = server.setting.port_gbps
+    return Answers(server if port_gbps is None else server.behind_port(port_gbps), replace(how, explain=False))
 
 
 def predict_latency(
@@ -236,11 +227,20 @@ class Answers:
 
     def __init__(self, server: TenantModels, how: Manner) -> None:
         self.server, self.how = server, how
-        jointly = bool(server.tenants) and how.jointly(server.models)
-        self.solved = Solved(server, how) if jointly else None
+        self.solved: Solved | None = None
+        self._allocated: Allocated | None = None
+        self._shared: SharedCores | None = None
+        if _by_allocation(server, how):
+            self._allocated = Allocated(server, how)
+        elif server.shared_cores:
+            self._shared = SharedCores(server, how, Answers)
+        elif server.tenants and how.jointly(server.models):
+            self.solved = Solved(server, how)
 
     def prediction(self, number: int) -> Prediction:
         """Return the answer about one tenant: memory, then its accelerator, then what is offered and what is known."""
+        if self._shared is not None:
+            return self._shared.prediction(number)
         prediction = self._memory(number)
         tenant, others = self.server.tenants[number], self.server.beside(number)
         models = [tenant.model, *(other.model for other in others)]
@@ -255,12 +255,19 @@ class Answers:
         reasons = dict.fromkeys(self._fallback(number) for number in range(len(tenants)))
         return ServerPrediction(
             self.server.machine,
-            "composed" if self.solved is None and self.how.method != "equilibrium" else "equilibrium",
+            self._method,
             self.how.coverage,
             tenants,
             {} if self.solved is None else self.solved.convergence(),
             "; ".join(reason for reason in reasons if reason) or None,
         )
+
+    @property
+    def _method(self) -> str:
+        if self._allocated is not None:
+            return ALLOCATION
+        jointly = self.solved if self._shared is None else self._shared.answers.solved
+        return "composed" if jointly is None and self.how.method != "equilibrium" else "equilibrium"
 
     def _tenant(self, number: int) -> TenantPrediction:
         prediction, solved = self.prediction(number), self.solved
@@ -281,6 +288,8 @@ class Answers:
 
     def possible_mpps(self, number: int) -> float:
         """Return what a tenant could serve as far as memory is concerned, whatever it is offered [Mpps]."""
+        if self._allocated is not None or self._shared is not None:
+            return (self._allocated or self._shared).possible_mpps(number)  # type: ignore[union-attr]
         if self.solved is not None and self.solved.why_not(number) is None:
             return self.solved.possible_mpps(number)
         return composed(self.server, number, replace(self.how, explain=False)).throughput_mpps
@@ -291,6 +300,8 @@ class Answers:
         return [self.possible_mpps(i) for i in (number, *(other for other in here if other != number))]
 
     def _memory(self, number: int) -> Prediction:
+        if self._allocated is not None:
+            return self._allocated.prediction(number)
         if self.solved is not None and self.solved.why_not(number) is None:
             return self.solved.prediction(number)
         prediction = composed(self.server, number, self.how)
@@ -311,6 +322,8 @@ class Answers:
         """Say why the equilibrium does not answer although it was to; None where it does, or was not."""
         if self.solved is not None:
             return self.solved.why_not(number)
+        if self._allocated is not None or self._shared is not None:
+            return None
         if self.how.method != "equilibrium":
             return None
         without = sorted({model.workload.nf for model in self.server.models if model.response is None})
@@ -320,7 +333,7 @@ class Answers:
     def _limited(self, prediction: Prediction, number: int) -> Prediction:
         """Cut what is possible off at what is offered."""
         offered = self.server.tenants[number].offered_mpps
-        if offered is None or prediction.model == NAME:
+        if offered is None or prediction.model in (NAME, ALLOCATION):
             return prediction
         low, high = prediction.interval
         return replace(
@@ -355,6 +368,24 @@ class Answers:
         else:
             low, high = interval_mpps(subject, self.how.model, np.array([mpps]), coverage)
         return float(low[0]), float(high[0])
+
+
+def _by_allocation(server: TenantModels, how: Manner) -> bool:
+    """Return whether ways, throttles or memory nodes are set, or nobody was profiled over anything else.
+
+    Raises
+    ------
+    UnsupportedPredictionError
+        Where they are set, and vectors are to be composed.
+    """
+    if not server.is_divided:
+        profiled_apart = [model.allocation is not None and not model.knows_pressure for model in server.models]
+        return any(profiled_apart) and not how.by_composing and not how.jointly(server.models)
+    if how.by_composing:
+        raise UnsupportedPredictionError(
+            "composed vectors know no cache ways, throttles and memory nodes", hint="leave out the method and the model"
+        )
+    return True
 
 
 def _through_port(prediction: Prediction, server: TenantModels, narrow: TenantModels, port_gbps: float) -> Prediction:

@@ -13,11 +13,13 @@ from slomo.compose.ports import port_shares_mpps
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
+from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
 #: A workload, its key or text, or the name of an NF.
 Named = Workload | str
+_UNDIVIDED = ServerSetting()
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +58,16 @@ class TenantModels:
         Socket of each tenant.
     nic_socket : int
         Socket of the NIC, where profiles are measured.
+    setting : ServerSetting
+        What each has of the cache, the memory's bandwidth and a core; its sockets and its port are taken into account
+        in `sockets` and in the tenants' loads.
     """
 
     machine: str
     tenants: tuple[TenantModel, ...]
     sockets: tuple[int, ...]
     nic_socket: int = 0
+    setting: ServerSetting = _UNDIVIDED
 
     @cached_property
     def models(self) -> tuple[NFModel, ...]:
@@ -83,6 +89,41 @@ class TenantModels:
     def beside(self, number: int) -> list[TenantModel]:
         """Return the tenants that share a socket with tenant `number`."""
         return [self.tenants[i] for i in self.on(self.sockets[number]) if i != number]
+
+    @property
+    def llc_ways(self) -> int:
+        """Ways of the machine's cache; 0 where nobody was profiled over them."""
+        return max((model.allocation.llc_ways for model in self.models if model.allocation is not None), default=0)
+
+    @cached_property
+    def is_divided(self) -> bool:
+        """Whether anybody has less than all ways, a throttle, or memory on another node than its socket's."""
+        setting, full = self.setting, (1 << self.llc_ways) - 1
+        return (
+            any(mask != full for mask in setting.ways or ())
+            or any(percent < 100.0 for percent in setting.bandwidth_percent or ())
+            or any(node != socket for node, socket in zip(setting.nodes or (), self.sockets, strict=False))
+        )
+
+    def sharing_core(self, number: int) -> tuple[int, ...]:
+        """Return the tenants on the core of tenant `number`, itself among them."""
+        cores = self.setting.cores
+        if cores is None or cores[number] is None:
+            return (number,)
+        place = (cores[number], self.sockets[number])
+        return tuple(i for i in range(len(self.tenants)) if (cores[i], self.sockets[i]) == place)
+
+    @cached_property
+    def shared_cores(self) -> tuple[tuple[int, ...], ...]:
+        """The tenants on each core that several share."""
+        if self.setting.cores is None:
+            return ()
+        groups = dict.fromkeys(self.sharing_core(number) for number in range(len(self.tenants)))
+        return tuple(group for group in groups if len(group) > 1)
+
+    def weight(self, number: int) -> float:
+        """Return the CPU weight of a tenant."""
+        return 1.0 if self.setting.weights is None else self.setting.weights[number]
 
     def at_load(self, number: int, offered_mpps: float | None) -> "TenantModels":
         """Return the server with another load offered to one tenant, by the name it has; None saturates it."""
@@ -140,7 +181,7 @@ def server_of(
     find: Callable[[Named], TenantModel],
     workloads: Sequence[Named],
     machine: str | None = None,
-    sockets: Sequence[int] | None = None,
+    setting: ServerSetting | None = None,
     nic_socket: int = 0,
 ) -> TenantModels:
     """Resolve everybody on a server.
@@ -148,20 +189,24 @@ def server_of(
     Raises
     ------
     InvalidValueError
-        For a text in place of a list, more NFs than a socket has cores, or sockets that do not belong to the NFs.
+        For a text in place of a list, more NFs than a socket has cores, or a setting that does not belong to the NFs.
     """
     if isinstance(workloads, str):
         raise InvalidValueError(f"NFs are the text '{workloads}', needed a list", hint=f"write ['{workloads}']")
-    places = (nic_socket,) * len(workloads) if sockets is None else tuple(sockets)
-    if len(places) != len(workloads) or any(place < 0 for place in places):
-        raise InvalidValueError(
-            f"sockets {list(places)} for {len(workloads)} NFs, needed one socket per NF, counted from 0",
-            hint="leave sockets out to put all on the NIC's socket",
-        )
     tenants = tuple([find(name) for name in workloads])
-    server = TenantModels(tenants[0].model.machine if tenants else machine or "", tenants, places, nic_socket)
+    name = tenants[0].model.machine if tenants else machine or ""
+    if setting is None:  # most questions: nothing is set
+        server = TenantModels(name, tenants, (nic_socket,) * len(tenants), nic_socket)
+    else:
+        setting = setting.checked(len(tenants))
+        sockets = (nic_socket,) * len(tenants) if setting.sockets is None else tuple(setting.sockets)
+        server = TenantModels(name, tenants, sockets, nic_socket, setting)
+        for mask in setting.ways or ():
+            if server.llc_ways and mask >= 1 << server.llc_ways:
+                raise InvalidValueError(f"way mask {mask:#x}, but the cache of '{name}' has {server.llc_ways} ways")
     for here in server.by_socket.values():
-        check_cores(tenants[here[0]].model, len(here))
+        cores = here if not server.shared_cores else {min(server.sharing_core(number)) for number in here}
+        check_cores(tenants[here[0]].model, len(cores))
     return server
 
 

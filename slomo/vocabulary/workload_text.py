@@ -11,6 +11,7 @@ from typing import Any
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.workload import Setting, Traffic, Workload
 
+_OLDER_COUNT = re.compile(r"(\d+)x(.+)$")
 _SHAPE = re.compile(
     r"^(?P<nf>[A-Za-z0-9][\w.+-]*)(?:\((?P<knobs>[^()]*)\))?(?:@(?P<traffic>[^:@()]+))?(?::(?P<count>[^:]*))?$"
 )
@@ -58,7 +59,7 @@ def parse_workload(text: str) -> Workload:
 
 
 def parse_instances(text: str) -> tuple[Workload, int]:
-    """Read a workload and how many instances of it.
+    """Read a workload and how many instances of it, ``"stats:3"``; an older spelling is ``"3xstats"``.
 
     Raises
     ------
@@ -71,7 +72,8 @@ def parse_instances(text: str) -> tuple[Workload, int]:
     >>> workload.nf, count
     ('stats', 3)
     """
-    match = _SHAPE.match(text.strip())
+    older = _OLDER_COUNT.match(text.strip())
+    match = _SHAPE.match(text.strip() if older is None else f"{older[2]}:{older[1]}")
     if match is None:
         raise InvalidValueError(
             f"'{text}' names no workload", hint="write NF, NF:count or NF(knob=value)@1500B,1000f:count"

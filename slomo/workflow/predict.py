@@ -4,9 +4,11 @@ SLOMO (SIGCOMM'20) section 4.2.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import named
 
@@ -26,6 +28,7 @@ def predict(
     offered_mpps: float | None = None,
     shares_core_with: Iterable[Workload | str] = (),
     port_gbps: float | None = None,
+    setting: ServerSetting | None = None,
     **how: "Unpack[MannerFields]",
 ) -> "Prediction":
     """Predict what a network function loses beside others.
@@ -50,6 +53,9 @@ def predict(
         The core's time is divided as a fair scheduler does (`slomo.prediction.core_share`).
     port_gbps : float, optional
         Line rate of the one NIC port that all share [Gbit/s], divided max-min fair; by default each has a port.
+    setting : ServerSetting, optional
+        Cache ways, throttles, weights, memory nodes and sockets: one value each for the target, those on its core, then
+        the competitors. Ways, throttles and nodes need models that were profiled over them (`slomo whatif --learn`).
     **how
         As in `slomo.prediction.manner.Manner`:
 
@@ -75,16 +81,13 @@ def predict(
     from slomo.prediction.question import Question, answer
 
     partners = [item for text in shares_core_with for item in named(text)]
-    mix = (named(target)[0], *partners, *(item for text in competitors for item in named(text)))
-    question = Question(
-        mix,
-        machine,
-        offered_mpps=offered_mpps,
-        strict=strict,
-        manner=manner(how),
-        partners=len(partners),
-        port_gbps=port_gbps,
-    )
+    others = [item for text in competitors for item in named(text)]
+    mix = (named(target)[0], *partners, *others)
+    if partners or port_gbps is not None:
+        setting = setting or ServerSetting()
+        cores = (0,) * (1 + len(partners)) + (None,) * len(others) if partners else setting.cores
+        setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
+    question = Question(mix, machine, setting, offered_mpps=offered_mpps, strict=strict, manner=manner(how))
     return answer(opened(library), question)
 
 

@@ -82,9 +82,9 @@ def test_whatif_advises_and_says_by_its_exit_code_what_breaks(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--ways", "0x1"], "1 ways for 2 tenants"),
+        (["--ways", "0x1"], "ways [1] for 2 NFs"),
         (["--ways", "0x100000,0x1"], "has 20 ways"),
-        (["--node", "0,2"], "memory node 2"),
+        (["--node", "0,2"], "node 2, but"),
         (["--weights", "0,1"], "CPU weight 0"),
         (["--mba", "few,100"], "'few' is no number"),
         (["--slo", "2=0.9"], "for 2 tenants"),

@@ -13,6 +13,7 @@ from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
 from slomo.models.library import ModelLibrary
 from slomo.vocabulary.machine import load_machine
+from tests.allocations import with_allocations
 from tests.fake_resctrl.files import everything, fake_tree
 from tests.fake_resctrl.model import Flavour
 
@@ -177,7 +178,8 @@ def test_hospitality_is_answered_from_predictions(tmp_path: Path) -> None:
 
 def test_a_library_says_what_pools_give(tmp_path: Path, toy_library: ModelLibrary) -> None:
     """Own ways keep more than shared ones; what is not known, or throttled, is said instead."""
-    foresight = PoolForesight(lambda: toy_library, load_machine("e5-2620v4"))
+    library = with_allocations(toy_library)
+    foresight = PoolForesight(lambda: library, load_machine("e5-2620v4"))
     pools = manager(tmp_path, estimator=foresight)
     pools.admit({"core_ids": ["4", "5"], "policy": "bronze", "nf": "nat"})
     own, shared = (
@@ -190,6 +192,9 @@ def test_a_library_says_what_pools_give(tmp_path: Path, toy_library: ModelLibrar
         answer = pools.hospitality({"core_ids": ["6"], "policy": "gold", **wish})
         assert answer["basis"] == "free ways"
         assert why in answer["why"]
+    pools = manager(tmp_path, estimator=PoolForesight(lambda: toy_library, load_machine("e5-2620v4")))
+    answer = pools.hospitality({"core_ids": ["6"], "policy": "gold", "nf": "lpm"})
+    assert "was not profiled over partitions" in answer["why"]
 
 
 @pytest.mark.parametrize(

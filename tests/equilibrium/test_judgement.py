@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slomo.equilibrium.divided import solve_divided
 from slomo.equilibrium.judgement import codes_of_first, moved_beside, moved_by_each
 from slomo.equilibrium.one_server import OneServer
 from slomo.equilibrium.server import solve_joint
@@ -75,16 +74,6 @@ def test_the_reason_names_what_is_moved(narrow):
     prediction = Predictor(narrow, narrow.machines[0]).predict(names[0], names * 2)
     assert prediction.verdict is Verdict.EXTRAPOLATED
     assert any("written to memory; the profile covers up to 0.7" in reason for reason in prediction.reasons)
-
-
-def test_behind_walls_it_is_judged_too(narrow, toy_library):
-    """A divided cache does not hide what is written."""
-    codes = [
-        solve_divided([library[key] for key in library] * 2, [(1 << 20) - 1] * 6, 20).codes
-        for library in (narrow, toy_library)
-    ]
-    assert (codes[0] >= codes[1]).all()
-    assert (codes[0] == 1).any()
 
 
 def test_models_keep_it_and_those_of_before_do_not_know(toy_library):

@@ -17,6 +17,7 @@ from slomo.models.library import ModelLibrary
 from slomo.models.responses.server_response import ServerResponse
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.question import solve_server
+from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Traffic, Workload
 
 MACHINE = "silver-4110"
@@ -154,7 +155,7 @@ def test_offered_load_above_capacity_changes_nothing(server_library):
 def test_sockets_do_not_touch(server_library):
     """NFs of two sockets are solved apart, and those away from the NIC are marked as extrapolated."""
     names = ["lpm", "stats", "nat"]
-    server = solve_server(server_library, names, MACHINE, sockets=[0, 0, 1])
+    server = solve_server(server_library, names, MACHINE, setting=ServerSetting(sockets=[0, 0, 1]))
     assert server.throughput_mpps[:2] == mpps(server_library, names[:2])
     assert server.throughput_mpps[2] == 2.7
     assert server.tenants[2].verdict is Verdict.EXTRAPOLATED
@@ -259,8 +260,8 @@ def test_wrong_questions_are_refused(server_library):
         solve_server(server_library, ["lpn"], MACHINE)
     with pytest.raises(InvalidValueError, match="9 cores"):
         solve_server(server_library, ["lpm"] * 9, MACHINE)
-    with pytest.raises(InvalidValueError, match="one socket per NF"):
-        solve_server(server_library, ["lpm"], MACHINE, sockets=[0, 1])
+    with pytest.raises(InvalidValueError, match="needed one each"):
+        solve_server(server_library, ["lpm"], MACHINE, setting=ServerSetting(sockets=[0, 1]))
     with pytest.raises(InvalidValueError, match="not above 0"):
         solve_joint([server_library.find("lpm", MACHINE)], np.array([[0]]), np.array([[0.0]]))
 

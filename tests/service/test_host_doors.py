@@ -11,7 +11,9 @@ from slomo.control.pools.configuration import read_rmd_toml
 from slomo.control.pools.manager import PoolManager
 from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.host.resctrl_tree import ResctrlTree
+from slomo.models.library import ModelLibrary
 from slomo.service.host.room import HostRoom
+from tests.allocations import with_allocations
 from tests.fake_resctrl.files import everything, fake_tree
 from tests.fake_resctrl.model import Flavour
 from tests.service.conftest import Started
@@ -123,10 +125,11 @@ def test_rmd_clients_find_what_they_know(host: TestClient, tree: ResctrlTree) ->
     assert everything(tree) == before
 
 
-def test_hospitality_is_told_by_the_models_in_force(start: Started, tmp_path: Path) -> None:
+def test_hospitality_is_told_by_the_models_in_force(start: Started, tmp_path: Path, toy_library: ModelLibrary) -> None:
     """Where everybody says what runs, predictions decide; where one does not, free ways do, and that is said."""
     (tmp_path / "rmd.toml").write_text(RMD)
-    client = start(pools=tmp_path / "rmd.toml", host_machine="e5-2620v4")
+    models = with_allocations(toy_library).save(tmp_path / "models")
+    client = start(models=models, pools=tmp_path / "rmd.toml", host_machine="e5-2620v4")
     resident = {"core_ids": ["4"], "policy": "bronze", "nf": "lpm", "slo_share": 0.9}
     assert client.post("/v1/workloads", json=resident).status_code == 201
     alone = client.post("/v1/hospitality", json={"policy": "gold", "nf": "nat"}).json()

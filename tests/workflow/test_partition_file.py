@@ -8,6 +8,7 @@ import pytest
 
 from slomo.errors import ConfigurationError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.vocabulary.machine import load_machine
 from slomo.workflow.acting.partition_profile import PartitionProfile
 from slomo.workflow.acting.whatif import PartitionKnowledge
 
@@ -26,7 +27,9 @@ def test_what_is_saved_is_read_again(knowledge: PartitionKnowledge, tmp_path: Pa
     again = PartitionKnowledge.load(tmp_path / "p.json")
 
     assert again == knowledge
-    assert again.half_width(0.5) == 0.02
+    model = again.models(load_machine("e5-2620v4"))["lpm"]
+    assert model.half_width(0.5) == 0.02
+    assert model.excess(0.9) == 0.01
 
 
 @pytest.mark.parametrize(

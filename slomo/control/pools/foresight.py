@@ -1,24 +1,20 @@
-"""What everybody keeps under a pool's plan, predicted by a library of models; or why nothing can be said.
+"""What everybody keeps under a pool's plan, as `slomo.prediction.question` predicts it; or why nothing can be said.
 
-The cache of a host with pools is divided, so that the answer is the equilibrium of a divided cache
-(`slomo.equilibrium.divided`). What a library does not know is said, and free ways must serve instead.
+The cache of a host with pools is divided, so that models must have been profiled over cache ways. What a library does
+not know is said, and free ways must serve instead.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from slomo.control.pools.request import PoolRequest
-from slomo.enforce.plan import EnforcementPlan
-from slomo.equilibrium.divided import solve_divided
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import SlomoError, UnsupportedPredictionError
+from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
-from slomo.models.nf_model import NFModel
+from slomo.prediction.question import solve_server
 from slomo.vocabulary.machine import Machine
-
-#: What is taken off a prediction before a promise counts as kept, as a share of solo throughput: 95 % of predictions in
-#: random pools on SLOMO's two machines were no further above what was measured (`benchmarks/hospitality.py`).
-MARGIN = 0.045
-_UNSUPPORTED = 2
+from slomo.vocabulary.server_setting import ServerSetting
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,7 @@ class PoolOutlook:
     expected : mapping of str to float
         Workload -> predicted share of its solo throughput, its slowest core's; empty where nothing is known.
     least : mapping of str to float
-        The same less what predictions may be off: what to count on for a promise.
+        The same at the lower end of the 90 % interval: what to count on for a promise.
     why : str
         Why nothing is known; empty where something is.
     """
@@ -63,36 +59,42 @@ class PoolForesight:
 
     def __call__(self, plan: EnforcementPlan, requests: Mapping[str, PoolRequest]) -> PoolOutlook:
         """Return what a plan gives everybody in it who made a request."""
-        masks = {setting.tenant: setting.llc_way_mask for setting in plan.tenants}
+        settings = {setting.tenant: setting for setting in plan.tenants}
         try:
-            models = {name: self._model(name, request) for name, request in requests.items()}
-            return self._solved(models, [(name, masks[name] or 0) for name in requests for _ in _cores(requests[name])])
+            return self._predicted({name: (request, settings[name]) for name, request in requests.items()})
         except SlomoError as error:
             return PoolOutlook(why=error.message)
 
-    def _model(self, name: str, request: PoolRequest) -> NFModel:
-        if request.nf is None:
-            raise UnsupportedPredictionError(f"workload '{name}' does not say its network function (nf)")
-        if request.memory_bandwidth is not None:
-            raise UnsupportedPredictionError(f"models do not know the throttled memory bandwidth of workload '{name}'")
-        model = self._library().find(request.nf, self._machine.name)
-        if model.response is None:
-            raise UnsupportedPredictionError(f"the model of '{request.nf}' does not answer for whole servers")
-        return model
-
-    def _solved(self, models: Mapping[str, NFModel], seats: Sequence[tuple[str, int]]) -> PoolOutlook:
-        if len(seats) > self._machine.cores_per_socket:
-            cores = self._machine.cores_per_socket
-            raise UnsupportedPredictionError(f"{len(seats)} cores are used, a socket has {cores}")
-        solved = solve_divided([models[name] for name, _ in seats], [mask for _, mask in seats], self._machine.llc_ways)
-        if not solved.converged or (solved.codes == _UNSUPPORTED).any():
-            raise UnsupportedPredictionError("no such pressure was ever profiled")
+    def _predicted(self, workloads: Mapping[str, tuple[PoolRequest, TenantSetting]]) -> PoolOutlook:
+        names = [name for name, (request, _) in workloads.items() for _ in request.core_ids or request.task_ids]
+        setting = ServerSetting(
+            ways=[workloads[name][1].llc_way_mask or self._machine.full_way_mask for name in names],
+            bandwidth_percent=[_percent(name, workloads[name][1]) for name in names],
+        )
+        functions = [_function(name, workloads[name][0]) for name in names]
+        server = solve_server(self._library(), functions, self._machine.name, setting=setting)
+        if server.verdict is Verdict.UNSUPPORTED:
+            reasons = dict.fromkeys(reason for tenant in server.tenants for reason in tenant.reasons)
+            raise UnsupportedPredictionError("; ".join(reasons) or "nothing like it was profiled")
         expected: dict[str, float] = {}
-        for (name, _), mpps in zip(seats, solved.throughput_mpps.tolist(), strict=True):
-            expected[name] = min(expected.get(name, 1.0), mpps / models[name].solo_mpps)
-        return PoolOutlook(expected, {name: max(share - MARGIN, 0.0) for name, share in expected.items()})
+        least: dict[str, float] = {}
+        for name, tenant in zip(names, server.tenants, strict=True):
+            expected[name] = min(expected.get(name, 1.0), tenant.throughput_mpps / tenant.solo_mpps)
+            least[name] = min(least.get(name, 1.0), max(tenant.interval[0] / tenant.solo_mpps, 0.0))
+        return PoolOutlook(expected, least)
 
 
-def _cores(request: PoolRequest) -> tuple[int, ...]:
-    """Return what runs an instance each: the cores of a workload, or its tasks."""
-    return request.core_ids or request.task_ids
+def _function(name: str, request: PoolRequest) -> str:
+    if request.nf is None:
+        raise UnsupportedPredictionError(f"workload '{name}' does not say its network function (nf)")
+    return request.nf
+
+
+def _percent(name: str, setting: TenantSetting) -> float:
+    """Return a workload's throttle [%]."""
+    bandwidth = setting.memory_bandwidth
+    if bandwidth is None:
+        return 100.0
+    if bandwidth.unit != "percent":
+        raise UnsupportedPredictionError(f"models know throttles in percent, '{name}' is throttled to {bandwidth.text}")
+    return bandwidth.value

@@ -7,6 +7,7 @@ memory plus what waits; the second part grows with the latency that all tenants'
 
 import bisect
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -215,6 +216,86 @@ class MemoryTraffic:
     def traffic(self, latency_ns: float) -> float:
         """Return the traffic that makes a latency [GB/s]."""
         return _between(latency_ns, self.latency_ns, self.traffic_gb_s)
+
+
+@dataclass(frozen=True)
+class AllocationModel:
+    """What one NF does with a part of a server: a response, the memory it was seen with, and how far it is off.
+
+    Attributes
+    ----------
+    response : PartitionResponse
+        Over ways, memory latency, throttle and memory node.
+    memory : MemoryTraffic
+        Latency over traffic of a socket of the machine.
+    llc_ways : int
+        Ways of the machine's cache.
+    remote_ns : float
+        What memory of another node adds to its latency [ns].
+    errors, shared_errors : tuple of float
+        Predicted over measured less 1 on partitions that were not profiled, of tenants with ways of their own and of
+        tenants that share ways; at least one each.
+    """
+
+    response: PartitionResponse
+    memory: MemoryTraffic
+    llc_ways: int
+    remote_ns: float
+    errors: tuple[float, ...]
+    shared_errors: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.errors or not self.shared_errors or not all(map(math.isfinite, self.errors + self.shared_errors)):
+            raise ConfigurationError("errors on partitions must be finite, at least one of each kind")
+
+    def half_width(self, coverage: float = 0.9, *, shares_ways: bool = False) -> float:
+        """Return the half width of an interval as a share of the prediction (split conformal)."""
+        return _ranked([abs(error) for error in self._errors(shares_ways)], coverage)
+
+    def excess(self, coverage: float, *, shares_ways: bool = False) -> float:
+        """Return the share by which a prediction is too high at most, with this coverage; 0 where it is never."""
+        return max(0.0, _ranked(self._errors(shares_ways), coverage))
+
+    def _errors(self, shares_ways: bool) -> tuple[float, ...]:
+        return self.shared_errors if shares_ways else self.errors
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {**asdict(self), "response": self.response.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "AllocationModel":
+        """Rebuild from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            For another version, or errors that are none.
+        """
+        memory = MemoryTraffic(tuple(data["memory"]["latency_ns"]), tuple(data["memory"]["traffic_gb_s"]))
+        errors, shared = (tuple(map(float, data[name])) for name in ("errors", "shared_errors"))
+        response, ways = PartitionResponse.from_dict(data["response"]), int(data["llc_ways"])
+        return cls(response, memory, ways, float(data["remote_ns"]), errors, shared)
+
+
+def _ranked(errors: Sequence[float], coverage: float) -> float:
+    """Return the error that a new one does not exceed with a probability (split conformal)."""
+    if not 0.0 < coverage < 1.0:
+        raise InvalidValueError(f"coverage is {coverage:g}, needed between 0 and 1")
+    rank = int(np.ceil(coverage * (len(errors) + 1))) - 1
+    return sorted(errors)[min(rank, len(errors) - 1)]
+
+
+def memory_of(models: Sequence[AllocationModel]) -> MemoryTraffic:
+    """Return the memory curve of one machine, as all these models saw it."""
+    curves = tuple(dict.fromkeys(model.memory for model in models))
+    if len(curves) == 1:
+        return curves[0]
+    curves = tuple(sorted(curves, key=lambda curve: (curve.latency_ns, curve.traffic_gb_s)))
+    return fit_memory(
+        [latency for curve in curves for latency in curve.latency_ns],
+        [traffic for curve in curves for traffic in curve.traffic_gb_s],
+    )
 
 
 def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionResponse:

@@ -154,7 +154,7 @@ class Oracle:
         hopeless = self._hopeless[host]
         if hopeless.recall(signature):
             return True
-        if signature in self._known.get(host, ()) or not self._breaks(host, signature):
+        if signature in self._known.get(host, ()) or host.port_gbps is not None or not self._breaks(host, signature):
             return False
         hopeless[signature] = True
         return True
@@ -185,15 +185,19 @@ class Oracle:
             else:
                 open_.append((signature, pieces))
         if open_:
-            mixes = [tuple(sorted(tenants_of(pieces))) for _, pieces in open_]
+            solo = self.estimates.solo_mpps
+            loads = [behind_port(host, tenants_of(pieces), solo) for _, pieces in open_]
+            mixes = [
+                tuple(sorted(load[key] for key in tenants_of(pieces)))
+                for load, (_, pieces) in zip(loads, open_, strict=True)
+            ]
             promises = [len(tenants_of(piece for piece in pieces if piece.needed_mpps > 0)) for _, pieces in open_]
-            every = self.book.rates(host.machine, mixes, promises)
-            for (signature, pieces), mix, promised, rates in zip(open_, mixes, promises, every, strict=True):
-                shares = port_shares(host, tenants_of(pieces))
-                verdict = _by_rates(pieces, behind_port(rates, shares) if shares else rates)
+            every = zip(open_, loads, mixes, promises, self.book.rates(host.machine, mixes, promises), strict=True)
+            for (signature, pieces), load, mix, promised, rates in every:
+                verdict = _by_rates(pieces, {key: rates[loaded] for key, loaded in load.items()})
                 if verdict.ok and promised:
                     lower = self.parts.below(host.machine, mix, promised, rates)
-                    verdict = _by_rates(pieces, behind_port(lower, shares) if shares else lower)
+                    verdict = _by_rates(pieces, {key: lower[loaded] for key, loaded in load.items()})
                 verdicts[signature] = verdict
         return verdicts
 

@@ -3,16 +3,13 @@
 Whoever is offered no load is taken to be sent all that the port gives it; a stage of a chain counts like any other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from slomo.compose.ports import port_shares_mpps
 from slomo.placement.feasibility.mixes import Host
 from slomo.vocabulary.workload import Traffic
 from slomo.vocabulary.workload_text import parse_workload
-
-#: Predicted throughput, and the ends of its interval [Mpps].
-_Rate = tuple[float, float, float]
 
 
 @lru_cache(maxsize=4096)
@@ -35,16 +32,23 @@ def port_shares(host: Host, tenants: Sequence[str]) -> dict[str, float]:
     return dict(zip(tenants, shares, strict=True))
 
 
-def behind_port(rates: Mapping[str, _Rate], shares: Mapping[str, float]) -> dict[str, _Rate]:
-    """Return rates of workloads cut off at what reaches them.
+def behind_port(host: Host, tenants: Sequence[str], solo_mpps: Callable[[str, str], float | None]) -> dict[str, str]:
+    """Return every workload of a mix as it is offered traffic through the port that all share, if they do.
+
+    Who could not serve its part alone is left as it is: its ring is full either way.
 
     Examples
     --------
-    >>> behind_port({"lpm": (2.0, 1.5, 2.5)}, {"lpm": 1.8})
-    {'lpm': (1.8, 1.5, 1.8)}
+    >>> def solo(machine, key):
+    ...     return 4.0 if "lpm" in key else 0.2
+    >>> behind_port(Host("m", 8, 18, port_gbps=10.0), ["lpm@1230B", "nat@1230B"], solo)
+    {'lpm@1230B': 'lpm@1230B,100000f,0.5Mpps', 'nat@1230B': 'nat@1230B'}
     """
-    return {key: _cut(rate, shares[key]) if key in shares else rate for key, rate in rates.items()}
-
-
-def _cut(rate: _Rate, most: float) -> _Rate:
-    return min(rate[0], most), min(rate[1], most), min(rate[2], most)
+    shares = port_shares(host, tenants)
+    loaded = {key: key for key in tenants}
+    for key, share in shares.items():
+        offered = _traffic(key).offered_mpps
+        most = solo_mpps(host.machine, key) if offered is None else offered
+        if most is not None and share < most:
+            loaded[key] = parse_workload(key).offered(share).key
+    return loaded

@@ -91,8 +91,10 @@ class DecisionWriter:
                     continue
                 if key not in rates:
                     mix = tenants_of(self._state.pieces.of(place.signature))
-                    alone = self._estimates.rates(place.host.machine, [mix])[0]
-                    rates[key] = behind_port(alone, port_shares(place.host, mix))
+                    loaded = behind_port(place.host, mix, self._estimates.solo_mpps)
+                    there = tuple(loaded[workload] for workload in mix)
+                    served = self._estimates.rates(place.host.machine, [there])[0]
+                    rates[key] = {workload: served[name] for workload, name in loaded.items()}
                 total[name] += min(rates[key][workload][0] for workload in self._state.pieces[piece].workloads)
         return total
 

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 from slomo.errors import SlomoError
 from slomo.service.api.predictions import MOST_TENANTS, together
 from slomo.service.door.access import COOKIE
+from slomo.service.door.bodies import WhatIf
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 from slomo.service.page.cluster_page import cluster_content
@@ -94,7 +95,7 @@ def _together(service: "Service", workloads: list[str], server: str) -> dict[str
     placer = service.clerk.placer
     machine = next(item.machine_type.name for item in placer.cluster.servers if item.name == server)
     try:
-        return together(service.shelf.answers, workloads, machine)
+        return together(service.shelf.answers, WhatIf(workloads, machine))
     except SlomoError:
         return None
 
@@ -115,7 +116,7 @@ async def whatif_page(service: "Service", call: Call) -> Answer:
         before = (_together(service, here, server) if here else None) or {}
         after: dict[str, Any] | str
         try:
-            after = together(service.shelf.answers, [*here, add], machine)
+            after = together(service.shelf.answers, WhatIf([*here, add], machine))
         except SlomoError as error:
             after = f"It does not fit there: {error.message}"
         return whatif_content(servers, functions, server, add, before, after)

@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slomo.errors import InvalidValueError
-from slomo.prediction.predictor import Predictor
+from slomo.prediction.question import solve_server
 from slomo.prediction.result import label
 from slomo.service.door.bodies import PredictionAnswer, PredictionColumns, QuestionBody, Questions, WhatIf
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 from slomo.service.knowledge.outcomes import corrected, corrected_columns
+from slomo.vocabulary.server_setting import ServerSetting
 from slomo.workflow.names import named
 
 if TYPE_CHECKING:
-    from slomo.prediction.result import Prediction
+    from slomo.prediction.manner import MannerFields
+    from slomo.prediction.server_result import ServerPrediction, TenantPrediction
     from slomo.service.application import Service
     from slomo.service.knowledge.questions import ServiceAnswers
 
@@ -68,12 +70,10 @@ async def what_if(service: "Service", call: Call) -> Answer:
     """Say what everybody on a socket loses, and who costs whom how much."""
     question: WhatIf = call.body
     answers = service.shelf.answers
-    return Answer(await service.aside(lambda: together(answers, question.tenants, question.machine, question.coverage)))
+    return Answer(await service.aside(lambda: together(answers, question)))
 
 
-def together(
-    answers: "ServiceAnswers", tenants: list[str], machine: str | None, coverage: float = 0.9
-) -> dict[str, Any]:
+def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
     """Predict every tenant beside the others, and beside the others less one: what that one costs it.
 
     Raises
@@ -81,24 +81,29 @@ def together(
     InvalidValueError
         For more tenants than the socket has cores.
     """
-    names = [item for text in tenants for item in named(text)]
+    names = [item for text in question.tenants for item in named(text)]
     if len(names) > MOST_TENANTS:
         raise InvalidValueError(f"{len(names)} tenants on one socket, at most {MOST_TENANTS} can be asked about")
-    predictor = Predictor(answers.library, machine)
-    alone = list(range(len(names)))
-    whole = [predictor.predict(names[i], [names[j] for j in alone if j != i], coverage, explain=False) for i in alone]
-    pairs = [(i, j) for i in alone for j in alone if i != j]
-    without_one = predictor.predict_batch(
-        [names[i] for i, _ in pairs],
-        [[names[k] for k in alone if k not in (i, j)] for i, j in pairs],
-        coverage,
-    )
-    costs = [[0.0] * len(alone) for _ in alone]
-    for (i, j), mpps in zip(pairs, without_one.throughput_mpps.tolist(), strict=True):
-        costs[j][i] = max(mpps - whole[i].throughput_mpps, 0.0)
+    setting = ServerSetting() if question.setting is None else question.setting.asked.checked(len(names))
+    how: MannerFields = {"coverage": question.coverage, "window_s": question.window_s}
+
+    def server(left_out: int | None = None) -> "ServerPrediction":
+        """Ask about everybody but one."""
+        there = [place for place in range(len(names)) if place != left_out]
+        chosen = [names[place] for place in there]
+        return solve_server(answers.library, chosen, question.machine, setting=setting.only(there), **how)
+
+    whole = server()
+    costs = [[0.0] * len(names) for _ in names]
+    for left_out in range(len(names)) if len(names) > 1 else ():
+        served = list(server(left_out).throughput_mpps)
+        served.insert(left_out, 0.0)
+        pairs = zip(served, whole.throughput_mpps, strict=True)
+        costs[left_out] = [max(without - beside, 0.0) for without, beside in pairs]
+        costs[left_out][left_out] = 0.0
     return {
-        "machine": whole[0].machine,
-        "tenants": [_tenant(item) for item in whole],
+        "machine": whole.machine,
+        "tenants": [_tenant(item) for item in whole.tenants],
         "costs_mpps": costs,
         "fingerprint": answers.fingerprint,
     }
@@ -108,9 +113,9 @@ def together(
 MOST_TENANTS = 64
 
 
-def _tenant(prediction: "Prediction") -> dict[str, Any]:
+def _tenant(prediction: "TenantPrediction") -> dict[str, Any]:
     return {
-        "target": label(prediction.target),
+        "target": label(prediction.workload),
         "solo_mpps": prediction.solo_mpps,
         "throughput_mpps": prediction.throughput_mpps,
         "slowdown": prediction.slowdown,

@@ -7,8 +7,10 @@ pen is not passed over.
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import asdict
 
 from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.vocabulary.server_setting import ServerSetting
 
 Name = Annotated[str, Meta(min_length=1, max_length=300)]
 Identifier = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -17,11 +19,32 @@ Positive = Annotated[float, Meta(gt=0.0)]
 Document = dict[str, Any]
 
 
+class SettingBody(Struct, forbid_unknown_fields=True):
+    """What is set on a server: one value per network function, in the order in which they are named."""
+
+    ways: Annotated[list[Annotated[int, Meta(ge=1)]], Meta(max_length=1024)] | None = None
+    bandwidth_percent: Annotated[list[Annotated[float, Meta(gt=0.0, le=100.0)]], Meta(max_length=1024)] | None = None
+    cores: Annotated[list[int | None], Meta(max_length=1024)] | None = None
+    weights: Annotated[list[Positive], Meta(max_length=1024)] | None = None
+    nodes: Annotated[list[Annotated[int, Meta(ge=0, le=63)]], Meta(max_length=1024)] | None = None
+    sockets: Annotated[list[Annotated[int, Meta(ge=0, le=63)]], Meta(max_length=1024)] | None = None
+    port_gbps: Positive | None = None
+
+    @property
+    def asked(self) -> ServerSetting:
+        """The same for the library."""
+        return ServerSetting(**asdict(self))
+
+
 class QuestionBody(Struct, forbid_unknown_fields=True):
-    """One mix: what a target loses beside competitors."""
+    """One mix: what a target loses beside competitors; `setting` names target, those on its core, then competitors."""
 
     target: Name
     competitors: Annotated[list[Name], Meta(max_length=1024)] = []
+    shares_core_with: Annotated[list[Name], Meta(max_length=64)] = []
+    port_gbps: Positive | None = None
+    window_s: Positive | None = None
+    setting: SettingBody | None = None
     machine: Name | None = None
     model: Name = DEFAULT_MODEL
     method: Literal["auto", "equilibrium", "composed"] = "auto"
@@ -42,11 +65,13 @@ class Questions(Struct, forbid_unknown_fields=True):
 
 
 class WhatIf(Struct, forbid_unknown_fields=True):
-    """Everybody on one socket, together; without `leave_out`, also what each costs each other."""
+    """Everybody on one server, together, and what each costs each other."""
 
     tenants: Annotated[list[Name], Meta(min_length=1, max_length=256)]
     machine: Name | None = None
     coverage: Coverage = 0.9
+    window_s: Positive | None = None
+    setting: SettingBody | None = None
 
 
 class Promise(Struct, forbid_unknown_fields=True):

@@ -86,6 +86,8 @@ class ServiceAnswers:
         """Say whether a question can join a batch."""
         if question.method == "composed" or question.offered_mpps is not None or question.explain:
             return False
+        if question.shares_core_with or question.port_gbps is not None or question.setting is not None:
+            return False
         return question.model == DEFAULT_MODEL and self._machine(question.machine).knows(
             (question.target, *question.competitors)
         )
@@ -251,6 +253,10 @@ class ServiceAnswers:
             machine=question.machine,
             strict=question.strict,
             offered_mpps=question.offered_mpps,
+            shares_core_with=question.shares_core_with,
+            port_gbps=question.port_gbps,
+            setting=None if question.setting is None else question.setting.asked,
+            window_s=question.window_s,
             method=question.method,
             model=question.model,
             coverage=question.coverage,

@@ -1,32 +1,44 @@
-"""Say what a partition would give, and which smallest change keeps all SLOs.
+"""Say what a server would do under a setting, and which smallest change keeps all SLOs.
 
-Profiles over partitions are measured once and kept as data; predictions take them, with an interval calibrated on
-partitions that were not profiled.
+`slomo.prediction.question` answers. Profiles over partitions are measured once and kept, with their errors on
+partitions that were not profiled, as a part of the models.
 """
 
 import itertools
 import json
-import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from slomo.control.advice import advise
-from slomo.control.situation import Outlook, Setting, Situation, explain, foresee, shares_ways
+from slomo.control.situation import Outlook, Setting, Situation, explain, foresee
 from slomo.equilibrium.partition import Part, solve_partition
 from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredictionError
 from slomo.files.opening import read_text
-from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.models.applicability import applicability
+from slomo.models.contentiousness import constant_profile
+from slomo.models.library import ModelLibrary
+from slomo.models.nf_model import NFModel
+from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse, memory_of
+from slomo.prediction.allocated import allocation_models
+from slomo.prediction.manner import MannerFields, manner
+from slomo.prediction.question import answers_on
+from slomo.prediction.server_result import ServerPrediction
+from slomo.prediction.tenants import TenantModels, server_of, tenant_of
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.server_setting import ServerSetting
+from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.acting.partition_profile import PartitionProfile, profile_partitions
+from slomo.workflow.names import named
 
 SCHEMA_VERSION = 3
 #: Partitions run to calibrate intervals, of ways of one's own and of ways shared; none of them is profiled.
@@ -55,16 +67,36 @@ class PartitionKnowledge:
     errors: tuple[float, ...]
     shared_errors: tuple[float, ...]
 
-    def half_width(self, coverage: float = 0.9, *, shares_ways: bool = False) -> float:
-        """Return the half width of an interval as a share of the prediction (split conformal)."""
-        return _ranked([abs(error) for error in self._errors(shares_ways)], coverage)
+    def models(self, machine: Machine) -> dict[str, AllocationModel]:
+        """Return what was learned of each workload, by its key.
 
-    def excess(self, coverage: float, *, shares_ways: bool = False) -> float:
-        """Return the share by which a prediction is too high at most, with this coverage; 0 where it is never."""
-        return max(0.0, _ranked(self._errors(shares_ways), coverage))
+        Raises
+        ------
+        UnsupportedPredictionError
+            For a machine that it was not measured on.
+        """
+        if self.profile.machine != machine.name:
+            raise UnsupportedPredictionError(
+                f"partitions of '{self.profile.machine}' were profiled, asked about '{machine.name}'",
+                hint="profile them there: slomo whatif",
+            )
+        memory, remote_ns = self.profile.memory, machine.dram_remote_ns - machine.dram_local_ns
+        shared = memory, machine.llc_ways, remote_ns, self.errors, self.shared_errors
+        return {key: AllocationModel(response, *shared) for key, response in self.profile.responses.items()}
 
-    def _errors(self, shares_ways: bool) -> tuple[float, ...]:
-        return self.shared_errors if shares_ways else self.errors
+    def added_to(self, library: ModelLibrary, machine: Machine) -> ModelLibrary:
+        """Return a library whose models know these partitions; a workload without a model gets one that knows no more.
+
+        Raises
+        ------
+        UnsupportedPredictionError
+            As :meth:`models`.
+        """
+        learned = []
+        for key, allocation in self.models(machine).items():
+            model = library.get((machine.name, key)) or _unpressed(machine, key, allocation.response.solo_mpps)
+            learned.append(replace(model, allocation=allocation))
+        return library.merge(ModelLibrary(learned))
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON."""
@@ -96,19 +128,14 @@ class PartitionKnowledge:
             memory = MemoryTraffic(tuple(data["memory"]["latency_ns"]), tuple(data["memory"]["traffic_gb_s"]))
             by_key = {response.workload: response for response in responses}
             profile = PartitionProfile(str(data["machine"]), by_key, memory, int(data["runs"]))
-            return cls(profile, _errors_of(data["errors"]), _errors_of(data["shared_errors"]))
-        except (ValueError, KeyError, TypeError, RecursionError):
+            known = cls(profile, tuple(map(float, data["errors"])), tuple(map(float, data["shared_errors"])))
+            for response in responses:  # checks the errors
+                AllocationModel(response, memory, 1, 0.0, known.errors, known.shared_errors)
+            return known
+        except (ValueError, KeyError, TypeError, RecursionError, ConfigurationError):
             raise ConfigurationError(
                 f"{path}: is no profile over partitions", hint="make one: slomo whatif --save"
             ) from None
-
-
-def _errors_of(numbers: Sequence[float]) -> tuple[float, ...]:
-    """Return calibration errors read from a file: at least one, all finite."""
-    errors = tuple(float(number) for number in numbers)
-    if not errors or not all(map(math.isfinite, errors)):
-        raise ValueError("no errors to rank")
-    return errors
 
 
 def learn_partitions(
@@ -178,179 +205,201 @@ def predict_partition(profile: PartitionProfile, colocation: Colocation) -> tupl
     return solve_partition(parts, profile.memory).throughput_mpps
 
 
+def _unpressed(machine: Machine, key: str, solo_mpps: float) -> NFModel:
+    """Return a model that knows a workload's solo throughput alone."""
+    vector = MetricVector({}, scope=Scope.CORE)
+    return NFModel(
+        workload=parse_workload(key),
+        machine=machine.name,
+        capacities=machine.capacities(),
+        solo_mpps=solo_mpps,
+        solo_vector=vector,
+        sensitivity={},
+        contentiousness=constant_profile(vector),
+        calibration={},
+        applicability=applicability((), np.zeros((1, 0))),
+        manifest={},
+    )
+
+
 @dataclass(frozen=True)
 class PartitionAnswer:
     """An answer.
 
     Attributes
     ----------
-    situation : Situation
-        What was asked about.
-    outlook : Outlook
-        What it gives.
-    half_widths : tuple of (float, float)
-        Of the intervals of tenants with ways of their own and of tenants that share theirs, as shares of predictions.
+    predicted : ServerPrediction
+        Every tenant as asked about.
+    promised_mpps : mapping of int to float
+        Place of a tenant -> throughput it must have.
+    situation : Situation or None
+        The same over ways, throttles and weights; None where a tenant was not profiled over them.
+    outlook : Outlook or None
+        Whether promises hold, and who holds how many ways.
     advice : Outlook or None
         The smallest change that keeps all SLOs, where it was asked for and there is one.
+    advised : ServerPrediction or None
+        Every tenant after it.
     """
 
-    situation: Situation
-    outlook: Outlook
-    half_widths: tuple[float, float]
+    predicted: ServerPrediction
+    promised_mpps: Mapping[int, float]
+    situation: Situation | None = None
+    outlook: Outlook | None = None
     advice: Outlook | None = None
+    advised: ServerPrediction | None = None
 
-    def rows(self, outlook: Outlook | None = None) -> list[dict[str, Any]]:
-        """Return one mapping per tenant."""
-        chosen = outlook or self.outlook
+    @property
+    def kept(self) -> bool:
+        """Whether every promise holds."""
+        return self.outlook.kept if self.outlook is not None else all(map(self._kept, self.promised_mpps))
+
+    def _kept(self, place: int) -> bool:
+        tenant = self.predicted.tenants[place]
+        return tenant.throughput_mpps >= min(self.promised_mpps[place], tenant.solo_mpps)
+
+    def rows(self, *, advised: bool = False) -> list[dict[str, Any]]:
+        """Return one mapping per tenant, as asked about or after the advised change."""
+        server, outlook = (self.advised, self.advice) if advised else (self.predicted, self.outlook)
+        if server is None:
+            return []
         table = []
-        for index, (name, mpps) in enumerate(chosen.throughput_mpps.items()):
-            setting = chosen.settings[name]
-            cause, losses, lever = explain(self.situation, chosen, name)
-            half_width = self.half_widths[shares_ways(chosen.settings, name)]
-            table.append(
-                {
-                    "tenant": name,
-                    "ways": f"{setting.mask:#x}",
-                    "holds_ways": round(chosen.parted.ways[index], 2),
-                    "bandwidth_percent": setting.bandwidth_percent,
-                    "core_share": chosen.parted.shares[index],
-                    "weight": setting.weight,
-                    "remote_memory": setting.remote,
-                    "throughput_mpps": mpps,
-                    "low_mpps": mpps * (1.0 - half_width),
-                    "high_mpps": mpps * (1.0 + half_width),
-                    "solo_mpps": self.situation.responses[name].solo_mpps,
-                    "slo_mpps": self.situation.promised_mpps.get(name),
-                    "kept": name not in chosen.broken,
-                    "bottleneck": cause,
-                    "losses": dict(losses),
-                    "lever": lever,
-                }
-            )
+        for place, tenant in enumerate(server.tenants):
+            row: dict[str, Any] = {
+                "tenant": f"{place}:{tenant.workload.nf}",
+                "throughput_mpps": tenant.throughput_mpps,
+                "low_mpps": tenant.interval[0],
+                "high_mpps": tenant.interval[1],
+                "solo_mpps": tenant.solo_mpps,
+                "slo_mpps": self.promised_mpps.get(place),
+                "verdict": str(tenant.verdict),
+                "reasons": list(tenant.reasons),
+            }
+            if self.situation is not None and outlook is not None:
+                row |= _over_partition(self.situation, outlook, row["tenant"])
+            else:
+                row["kept"] = place not in self.promised_mpps or self._kept(place)
+            table.append(row)
         return table
 
 
-@dataclass(frozen=True)
-class AskedPartition:
-    """What is asked about, one value per tenant; what is left out is as it is on a machine that nobody divided.
-
-    Attributes
-    ----------
-    ways : sequence of int, optional
-        Way masks; all share the whole cache if not given.
-    bandwidth_percent : sequence of float, optional
-        Throttles [%].
-    cores : sequence of int, optional
-        Cores; tenants with equal ones share a core. Everybody has one alone if not given.
-    weights : sequence of float, optional
-        CPU weights on shared cores; equal if not given.
-    nodes : sequence of int, optional
-        Node of each tenant's memory; the NIC's, where the cores are, if not given.
-    """
-
-    ways: Sequence[int] | None = None
-    bandwidth_percent: Sequence[float] | None = None
-    cores: Sequence[int] | None = None
-    weights: Sequence[float] | None = None
-    nodes: Sequence[int] | None = None
-
-    def settings(self, tenants: int, machine: Machine) -> list[Setting]:
-        """Return each tenant's setting.
-
-        Raises
-        ------
-        InvalidValueError
-            For lists of other lengths, or ways, nodes and weights that there are not.
-        """
-        for field in fields(self):
-            given = getattr(self, field.name)
-            if given is not None and len(given) != tenants:
-                raise InvalidValueError(f"{len(given)} {field.name.replace('_', ' ')} for {tenants} tenants")
-        masks = self.ways or [machine.full_way_mask] * tenants
-        nodes = self.nodes or [machine.nic_socket] * tenants
-        weights = self.weights or [1.0] * tenants
-        for mask, node, weight in zip(masks, nodes, weights, strict=True):
-            if not 0 < mask <= machine.full_way_mask:
-                raise InvalidValueError(f"way mask {mask:#x}, but '{machine.name}' has {machine.llc_ways} ways")
-            if not 0 <= node < machine.sockets:
-                raise InvalidValueError(f"memory node {node}, but '{machine.name}' has {machine.sockets}")
-            if not 0.0 < weight < float("inf"):
-                raise InvalidValueError(f"CPU weight {weight:g}, needed above 0")
-        throttles = self.bandwidth_percent or [100.0] * tenants
-        away = [node != machine.nic_socket for node in nodes]
-        return [Setting(*each) for each in zip(masks, throttles, weights, away, strict=True)]
+def _over_partition(situation: Situation, outlook: Outlook, name: str) -> dict[str, Any]:
+    setting, index = outlook.settings[name], list(situation.responses).index(name)
+    cause, losses, lever = explain(situation, outlook, name)
+    return {
+        "ways": f"{setting.mask:#x}",
+        "holds_ways": round(outlook.parted.ways[index], 2),
+        "bandwidth_percent": setting.bandwidth_percent,
+        "core_share": outlook.parted.shares[index],
+        "weight": setting.weight,
+        "remote_memory": setting.remote,
+        "kept": name not in outlook.broken,
+        "bottleneck": cause,
+        "losses": dict(losses),
+        "lever": lever,
+    }
 
 
 def what_if(
-    knowledge: PartitionKnowledge,
+    models: ModelLibrary | PartitionKnowledge,
     mix: Sequence[str | Workload],
     machine: Machine,
-    partition: AskedPartition | None = None,
+    setting: ServerSetting | None = None,
     *,
     slo_share: Mapping[int, float] | None = None,
     with_advice: bool = False,
+    **how: Unpack[MannerFields],
 ) -> PartitionAnswer:
     """Predict every tenant of a mix under a partition.
 
     Parameters
     ----------
-    knowledge : PartitionKnowledge
-        Profiles over partitions.
+    models : ModelLibrary or PartitionKnowledge
+        Trained models, or profiles over partitions alone.
     mix : sequence of str or Workload
-        Tenants.
+        Tenants; a text may carry a count, ``"stats:2"``.
     machine : Machine
         Where.
-    partition : AskedPartition, optional
-        Ways, throttles, cores, weights and memory nodes; nothing is divided if not given.
+    setting : ServerSetting, optional
+        Ways, throttles, cores, weights, memory nodes and a port; nothing is divided if not given.
     slo_share : mapping of int to float, optional
         Tenant's place in the mix -> share of its solo throughput that was promised.
     with_advice : bool
         Look for the smallest change that keeps all SLOs.
+    **how
+        As in `slomo.prediction.manner.Manner`.
 
     Raises
     ------
     UnsupportedPredictionError
-        For a tenant without a profile.
+        For a part of the cache or of the memory's bandwidth, or advice, and a tenant not profiled over them.
     InvalidValueError
         For lists of other lengths, or what is not there.
     """
-    tenants = [parse_workload(item) if isinstance(item, str) else item for item in mix]
-    names = [f"{number}:{tenant.nf}" for number, tenant in enumerate(tenants)]
-    partition = partition or AskedPartition()
-    settings = dict(zip(names, partition.settings(len(tenants), machine), strict=True))
-    responses = {name: _response(knowledge, tenant) for name, tenant in zip(names, tenants, strict=True)}
-    loads = {n: t.traffic.offered_mpps for n, t in zip(names, tenants, strict=True) if t.traffic.offered_mpps}
-    situation = Situation(
-        responses,
-        knowledge.profile.memory,
-        machine.llc_ways,
-        settings,
-        {names[place]: share * responses[names[place]].solo_mpps for place, share in (slo_share or {}).items()},
-        {name: float(load) for name, load in loads.items() if load is not None},
-        cores=dict(zip(names, partition.cores, strict=True)) if partition.cores else {},
-        remote_ns=machine.dram_remote_ns - machine.dram_local_ns,
+    library = models if isinstance(models, ModelLibrary) else models.added_to(ModelLibrary(), machine)
+    asked, manners = setting or ServerSetting(), manner({**how, "explain": False})
+    tenants = [item for text in mix for item in named(text)]
+    for mask in asked.ways or ():
+        if mask > machine.full_way_mask:
+            raise InvalidValueError(f"way mask {mask:#x}, but '{machine.name}' has {machine.llc_ways} ways")
+    for node in (*(asked.nodes or ()), *(asked.sockets or ())):
+        if node >= machine.sockets:
+            raise InvalidValueError(f"node {node}, but '{machine.name}' has {machine.sockets}")
+    server = server_of(
+        lambda name: tenant_of(library, name, machine.name), tenants, machine.name, asked, machine.nic_socket
     )
-    own, shared = (knowledge.excess(ADVICE_COVERAGE, shares_ways=flag) for flag in (False, True))
-    careful = replace(situation, shared_doubt=max(0.0, 1.0 - (1.0 + own) / (1.0 + shared)))
-    advice = advise(careful, margin=own) if with_advice else None
-    widths = knowledge.half_width(), knowledge.half_width(shares_ways=True)
-    return PartitionAnswer(situation, foresee(situation), widths, advice)
+    promised = {place: share * server.tenants[place].model.solo_mpps for place, share in (slo_share or {}).items()}
+    answer = PartitionAnswer(answers_on(server, manners).whole(), promised)
+    if len(server.by_socket) > 1 or any(model.allocation is None for model in server.models):
+        if with_advice:
+            allocation_models(server)
+            raise UnsupportedPredictionError("advice is for the tenants of one socket", hint="leave out --advise")
+        return answer
+    situation, careful, margin = _situation(server, promised, machine)
+    outlook = foresee(situation)
+    answer = replace(answer, situation=situation, outlook=outlook)
+    advice = advise(careful, margin=margin) if with_advice else None
+    if advice is None:
+        return answer
+    changed = replace(server, setting=_setting_of(advice, careful, server))
+    return replace(answer, advice=advice, advised=answers_on(changed, manners).whole())
 
 
-def _ranked(errors: Sequence[float], coverage: float) -> float:
-    """Return the error that a new one does not exceed with a probability (split conformal)."""
-    if not 0.0 < coverage < 1.0:
-        raise InvalidValueError(f"coverage is {coverage:g}, needed between 0 and 1")
-    rank = int(np.ceil(coverage * (len(errors) + 1))) - 1
-    return sorted(errors)[min(rank, len(errors) - 1)]
+def _situation(
+    server: TenantModels, promised: Mapping[int, float], machine: Machine
+) -> tuple[Situation, Situation, float]:
+    """Return the tenants of a socket over partitions; the same for advice, and the margin it needs."""
+    models = allocation_models(server)
+    port_gbps, setting = server.setting.port_gbps, server.setting
+    loaded = server if port_gbps is None else server.behind_port(port_gbps)
+    names = [f"{place}:{tenant.workload.nf}" for place, tenant in enumerate(server.tenants)]
+    ways, count = setting.ways or [machine.full_way_mask] * len(names), len(names)
+    nodes = setting.nodes or server.sockets
+    away = [node != socket for node, socket in zip(nodes, server.sockets, strict=True)]
+    each = zip(ways, setting.bandwidth_percent or [100.0] * count, setting.weights or [1.0] * count, away, strict=True)
+    loads = {name: tenant.offered_mpps for name, tenant in zip(names, loaded.tenants, strict=True)}
+    situation = Situation(
+        {name: model.response for name, model in zip(names, models, strict=True)},
+        memory_of(models),
+        machine.llc_ways,
+        dict(zip(names, [Setting(*values) for values in each], strict=True)),
+        {names[place]: mpps for place, mpps in promised.items()},
+        {name: load for name, load in loads.items() if load is not None},
+        cores={n: core for n, core in zip(names, setting.cores or [None] * count, strict=True) if core is not None},
+        remote_ns=models[0].remote_ns,
+        server=replace(loaded, setting=ServerSetting()) if loaded.models[0].response is not None else None,
+    )
+    own, shared = (max(m.excess(ADVICE_COVERAGE, shares_ways=flag) for m in models) for flag in (False, True))
+    return situation, replace(situation, shared_doubt=max(0.0, 1.0 - (1.0 + own) / (1.0 + shared))), own
 
 
-def _response(knowledge: PartitionKnowledge, workload: Workload) -> PartitionResponse:
-    responses = knowledge.profile.responses
-    key = next((k for k in (workload.key, workload.saturated.key) if k in responses), None)
-    if key is None:
-        raise UnsupportedPredictionError(
-            f"'{workload.key}' was not profiled over partitions of '{knowledge.profile.machine}'",
-            hint=f"profiled: {', '.join(responses) or 'none'}",
-        )
-    return responses[key]
+def _setting_of(outlook: Outlook, situation: Situation, server: TenantModels) -> ServerSetting:
+    """Return settings of control as what a server is asked about with."""
+    chosen = [outlook.settings[name] for name in situation.responses]
+    return replace(
+        server.setting,
+        ways=tuple(each.mask for each in chosen),
+        bandwidth_percent=tuple(each.bandwidth_percent for each in chosen),
+        weights=tuple(each.weight for each in chosen),
+        nodes=tuple(socket + each.remote for each, socket in zip(chosen, server.sockets, strict=True)),
+    )

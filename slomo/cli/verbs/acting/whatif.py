@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from slomo.cli.asking import asked_about_socket, server_option
-from slomo.cli.options import complete_machines, json_option
+from slomo.cli.options import complete_machines, coverage_option, json_option, settings
 from slomo.cli.output import emit_json, emit_table, note
 
 if TYPE_CHECKING:
+    from slomo.models.library import ModelLibrary
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.workload import Workload
     from slomo.workflow.acting.whatif import PartitionAnswer, PartitionKnowledge
@@ -29,7 +30,14 @@ _FIELDS = {"ways": "ways", "mba": "bandwidth_percent", "cores": "cores", "weight
 @click.option("--node", help="Node of each tenant's memory, with commas; that of its core if not given.")
 @click.option("--slo", multiple=True, metavar="PLACE=SHARE", help="Promise: 0=0.9 is 90 % of solo for the first.")
 @click.option("--advise", "with_advice", is_flag=True, help="Search the smallest change that keeps all promises.")
+@click.option("--models", metavar="DIR", type=click.Path(), help="Answer from trained models, as `slomo predict` does.")
+@click.option("--learn", is_flag=True, help="With --models: profile over partitions whoever was not; keep it there.")
 @click.option("--profile", "profile_file", metavar="FILE", help="Keep what was profiled here, and take it from here.")
+@click.option("--port-gbps", type=float, metavar="GBPS", help="Line rate of the one NIC port that all share.")
+@click.option(
+    "--window", "window_s", type=float, metavar="S", help="Length of the measurement that intervals speak of."
+)
+@coverage_option
 @server_option
 @json_option
 def command(
@@ -37,39 +45,50 @@ def command(
     machine: str,
     slo: tuple[str, ...],
     with_advice: bool,
+    models: str | None,
+    learn: bool,
     profile_file: str | None,
+    port_gbps: float | None,
+    window_s: float | None,
+    coverage: float | None,
     service: str | None,
     as_json: bool,
     **given: str | None,
 ) -> int:
-    """Predict MIX, for instance `2xlpm snort`, under cache ways, throttles, CPU weights and memory nodes.
+    """Predict MIX, for instance `lpm:2 snort`, under cache ways, throttles, CPU weights and memory nodes.
 
-    Each distinct tenant is profiled on the simulator over ways, memory noise and throttles; --profile keeps that.
-    With --server the service answers from its models, without ways: what each loses, and what it costs the others.
+    With --models, trained models answer, and --learn profiles over ways, memory noise and throttles whoever was not.
+    Without, each distinct tenant is profiled on the simulator; --profile keeps that.
+    With --server the service answers: what each loses, and what it costs the others.
 
     Exit code 1 where a promise is predicted to break (with --advise: where no change was found).
     """
     from slomo.vocabulary.machine import load_machine
-    from slomo.workflow.acting.whatif import AskedPartition, what_if
+    from slomo.vocabulary.server_setting import ServerSetting
+    from slomo.workflow.acting.whatif import what_if
 
+    values = {_FIELDS[name]: _numbers(text, 0) for name, text in given.items()}
+    setting = ServerSetting(**values, port_gbps=port_gbps)
+    chosen = settings(coverage=coverage).coverage
     if service is not None:
-        return asked_about_socket(service, mix, machine, as_json=as_json)
+        return asked_about_socket(service, mix, machine, setting, coverage=chosen, window_s=window_s, as_json=as_json)
     where, tenants = load_machine(machine), _tenants(mix)
     answer = what_if(
-        _knowledge(profile_file, where, tenants),
+        _library(models, where, tenants, learn=learn) if models else _knowledge(profile_file, where, tenants),
         tenants,
         where,
-        AskedPartition(**{_FIELDS[name]: _numbers(text, 0) for name, text in given.items()}),
+        setting,
         slo_share=_promises(slo, len(tenants)),
         with_advice=with_advice,
+        coverage=chosen,
+        window_s=window_s,
     )
     if as_json:
-        advice = None if answer.advice is None else answer.rows(answer.advice)
+        advice = None if answer.advice is None else answer.rows(advised=True)
         emit_json({"machine": machine, "tenants": answer.rows(), "advice": advice})
     else:
         _print(answer, with_advice)
-    final = answer.advice if with_advice else answer.outlook
-    return int(final is None or not final.kept)
+    return int(answer.advice is None or not answer.advice.kept) if with_advice else int(not answer.kept)
 
 
 def _print(answer: "PartitionAnswer", with_advice: bool) -> None:
@@ -77,7 +96,7 @@ def _print(answer: "PartitionAnswer", with_advice: bool) -> None:
     if not with_advice:
         return
     click.echo()
-    if answer.advice is None:
+    if answer.advice is None or answer.situation is None:
         click.echo(
             "no change of ways, throttles, weights and memory nodes keeps every promise: move a tenant elsewhere"
         )
@@ -85,50 +104,67 @@ def _print(answer: "PartitionAnswer", with_advice: bool) -> None:
         click.echo("every promise holds as it is")
     else:
         click.echo("smallest change that keeps every promise:")
-        emit_table(_HEADERS, [_row(row) for row in answer.rows(answer.advice)])
+        emit_table(_HEADERS, [_row(row) for row in answer.rows(advised=True)])
 
 
 def _row(row: dict[str, object]) -> tuple[object, ...]:
     names = ("throughput_mpps", "low_mpps", "high_mpps", "slo_mpps")
     values = tuple("-" if row[name] is None else row[name] for name in names)
-    core, memory = row["core_share"], "remote" if row["remote_memory"] else "own node"
+    memory = "remote" if row.get("remote_memory") else "own node"
     return (
         row["tenant"],
-        row["ways"],
-        row["bandwidth_percent"],
-        core,
+        row.get("ways", "-"),
+        row.get("bandwidth_percent", "-"),
+        row.get("core_share", "-"),
         memory,
         *values,
         "yes" if row["kept"] else "NO",
-        row["bottleneck"],
-        row["lever"],
+        row.get("bottleneck", "-"),
+        row.get("lever", "-"),
     )
 
 
 def _tenants(mix: tuple[str, ...]) -> "list[Workload]":
-    from slomo.vocabulary.workload_text import parse_workload
+    from slomo.vocabulary.workload_text import parse_instances
 
-    tenants = []
-    for text in mix:
-        count, times, rest = text.partition("x")
-        repeated = int(count) if times and count.isdigit() else 1
-        tenants += [parse_workload(rest if times and count.isdigit() else text)] * repeated
-    return tenants
+    return [workload for text in mix for workload, count in (parse_instances(text),) for _ in range(count)]
+
+
+def _library(folder: str, machine: "Machine", tenants: "list[Workload]", *, learn: bool) -> "ModelLibrary":
+    """Return trained models; with `learn`, those of the tenants profiled over partitions first where they were not."""
+    from slomo.models.library import load_library
+
+    library = load_library(folder)
+    missing = []
+    for tenant in dict.fromkeys(tenant.saturated for tenant in tenants) if learn else ():
+        model = library.get((machine.name, tenant.key))
+        if model is None or model.allocation is None:
+            missing.append(tenant)
+    if missing:
+        library = _measured(machine, missing).added_to(library, machine)
+        library.save(folder)
+        note(f"kept in {folder}")
+    return library
 
 
 def _knowledge(path: str | None, machine: "Machine", tenants: "list[Workload]") -> "PartitionKnowledge":
-    from slomo.testbed.simulated import SimulatedTestbed
-    from slomo.workflow.acting.whatif import PartitionKnowledge, learn_partitions
+    from slomo.workflow.acting.whatif import PartitionKnowledge
 
     if path is not None and Path(path).exists():
         return PartitionKnowledge.load(path)
-    distinct = list(dict.fromkeys(tenants))
-    note(f"profiling {len(distinct)} workload(s) over partitions of simulated {machine.name}")
-    learned = learn_partitions(SimulatedTestbed(machine, scale=32, accesses=100_000), machine, distinct)
+    learned = _measured(machine, list(dict.fromkeys(tenant.saturated for tenant in tenants)))
     if path is not None:
         learned.save(path)
         note(f"kept in {path}")
     return learned
+
+
+def _measured(machine: "Machine", workloads: "list[Workload]") -> "PartitionKnowledge":
+    from slomo.testbed.simulated import SimulatedTestbed
+    from slomo.workflow.acting.whatif import learn_partitions
+
+    note(f"profiling {len(workloads)} workload(s) over partitions of simulated {machine.name}")
+    return learn_partitions(SimulatedTestbed(machine, scale=32, accesses=100_000), machine, workloads)
 
 
 def _promises(slo: tuple[str, ...], tenants: int) -> dict[int, float]:

@@ -1,0 +1,112 @@
+"""All NFs of a divided server: cache ways, throttles and memory nodes, from what was profiled over these.
+
+Who was not profiled over them is not predicted: pressure alone does not say what a part of the cache is worth
+(`slomo.equilibrium.partition` solves, `slomo.models.responses.partition` is what was learned).
+"""
+
+from slomo.equilibrium.partition import CoreSeat, Part, Parted, solve_partition
+from slomo.errors import UnsupportedPredictionError
+from slomo.models.applicability import Verdict
+from slomo.models.responses.partition import AllocationModel, memory_of
+from slomo.prediction.manner import Manner
+from slomo.prediction.result import Prediction
+from slomo.prediction.tenants import TenantModels
+
+#: What answers, where a prediction names its model.
+NAME = "allocation"
+
+
+class Allocated:
+    """What the NFs of a divided server do, socket by socket.
+
+    Parameters
+    ----------
+    server : TenantModels
+        Who runs there, and what each has.
+    how : Manner
+        Coverage.
+
+    Raises
+    ------
+    UnsupportedPredictionError
+        For an NF that was not profiled over ways and throttles.
+    """
+
+    def __init__(self, server: TenantModels, how: Manner) -> None:
+        self.server, self.how = server, how
+        self.models = allocation_models(server)
+        self.parted: dict[int, Parted] = {}
+        #: Where each tenant is: (its socket, number there).
+        self.at: dict[int, tuple[int, int]] = {}
+        for socket, here in server.by_socket.items():
+            models = [self.models[number] for number in here]
+            self.parted[socket] = solve_partition([self.part(number) for number in here], memory_of(models))
+            self.at.update((number, (socket, i)) for i, number in enumerate(here))
+
+    def part(self, number: int) -> Part:
+        """Return what a tenant has of its socket."""
+        server, setting, model = self.server, self.server.setting, self.models[number]
+        away = setting.nodes is not None and setting.nodes[number] != server.sockets[number]
+        shared = len(server.sharing_core(number)) > 1
+        core = setting.cores[number] if shared and setting.cores is not None else None
+        return Part(
+            model.response,
+            (1 << server.llc_ways) - 1 if setting.ways is None else setting.ways[number],
+            100.0 if setting.bandwidth_percent is None else setting.bandwidth_percent[number],
+            server.tenants[number].offered_mpps,
+            CoreSeat(core, server.weight(number), model.remote_ns if away else 0.0),
+        )
+
+    def possible_mpps(self, number: int) -> float:
+        """Return what a tenant could serve there, whatever it is offered [Mpps]."""
+        socket, here = self.at[number]
+        return self.parted[socket].capacity_mpps[here]
+
+    def shares_ways(self, number: int) -> bool:
+        """Return whether another tenant may fill a way that one may fill."""
+        ways, here = self.server.setting.ways, self.server.on(self.server.sockets[number])
+        return any(i != number and (ways is None or ways[i] & ways[number]) for i in here)
+
+    def prediction(self, number: int) -> Prediction:
+        """Return what a tenant serves."""
+        tenant, how = self.server.tenants[number], self.how
+        socket, here = self.at[number]
+        parted, offered = self.parted[socket], tenant.offered_mpps
+        half_width = self.models[number].half_width(how.coverage, shares_ways=self.shares_ways(number))
+        mpps, solo, reasons = parted.throughput_mpps[here], tenant.model.solo_mpps, []
+        if not parted.settled:
+            reasons.append(f"ways and cores of socket {socket} did not settle")
+        if (share := parted.shares[here]) < 1.0:
+            reasons.append(f"shares its core: {100.0 * share:.0f} % of the core's time")
+        return Prediction(
+            target=tenant.workload,
+            competitors=tuple([other.workload for other in self.server.beside(number)]),
+            machine=self.server.machine,
+            model=NAME,
+            solo_mpps=solo if offered is None else min(solo, offered),
+            throughput_mpps=mpps,
+            interval=(mpps * (1.0 - half_width), mpps * (1.0 + half_width)),
+            coverage=how.coverage,
+            verdict=Verdict.SUPPORTED if parted.settled else Verdict.EXTRAPOLATED,
+            reasons=tuple(reasons),
+            noise=tenant.model.noise,
+        )
+
+
+def allocation_models(server: TenantModels) -> list[AllocationModel]:
+    """Return what is known of each tenant over ways, throttles and memory nodes.
+
+    Raises
+    ------
+    UnsupportedPredictionError
+        Naming who was not profiled over them.
+    """
+    models = [model.allocation for model in server.models]
+    without = [t.workload.key for t, model in zip(server.tenants, models, strict=True) if model is None]
+    if without:
+        profiled = sorted({m.workload.key for m in server.models if m.allocation is not None})
+        raise UnsupportedPredictionError(
+            f"'{without[0]}' was not profiled over partitions of '{server.machine}': cache ways, throttle, memory node",
+            hint=f"slomo whatif {without[0]} --models MODELS --learn; profiled: {', '.join(profiled) or 'none'}",
+        )
+    return [model for model in models if model is not None]

@@ -1,0 +1,81 @@
+"""What is set on a server besides who runs there: ways, throttles, cores, memory nodes, sockets, a shared port."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from slomo.errors import InvalidValueError
+
+
+@dataclass(frozen=True)
+class ServerSetting:
+    """One value per tenant, in the order of the tenants; what is left out is as on a server that nobody divided.
+
+    Attributes
+    ----------
+    ways : sequence of int, optional
+        Mask of the cache ways that each may fill; all ways by default.
+    bandwidth_percent : sequence of float, optional
+        Memory bandwidth throttle of each, above 0 to 100 [%]; 100 by default.
+    cores : sequence of int or None, optional
+        Core of each; tenants with equal ones share it, None has one of its own, as everybody by default.
+    weights : sequence of float, optional
+        CPU weight of each on a shared core, above 0; equal by default.
+    nodes : sequence of int, optional
+        Memory node of each; that of its socket by default.
+    sockets : sequence of int, optional
+        Socket of each; all on the NIC's by default. Tenants of different sockets share no cache and no channel.
+    port_gbps : float, optional
+        Line rate of the one NIC port that all share [Gbit/s], divided max-min fair; by default each has a port.
+
+    Examples
+    --------
+    >>> ServerSetting(ways=(0x3, 0xFFC)).checked(3)
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: ways [3, 4092] for 3 NFs, needed one each
+    hint: leave ways out for what is usual
+    """
+
+    ways: Sequence[int] | None = None
+    bandwidth_percent: Sequence[float] | None = None
+    cores: Sequence[int | None] | None = None
+    weights: Sequence[float] | None = None
+    nodes: Sequence[int] | None = None
+    sockets: Sequence[int] | None = None
+    port_gbps: float | None = None
+
+    def checked(self, tenants: int) -> "ServerSetting":
+        """Return it with tuples.
+
+        Raises
+        ------
+        InvalidValueError
+            For lists of other lengths, or values that there are not.
+        """
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "port_gbps"}
+        for name, listed in values.items():
+            if listed is not None and len(listed) != tenants:
+                raise InvalidValueError(
+                    f"{name.replace('_', ' ')} {list(listed)} for {tenants} NFs, needed one each",
+                    hint=f"leave {name} out for what is usual",
+                )
+        for mask in self.ways or ():
+            if mask <= 0:
+                raise InvalidValueError(f"way mask {mask:#x}, needed one with at least one way")
+        for percent in self.bandwidth_percent or ():
+            if not 0.0 < percent <= 100.0:
+                raise InvalidValueError(f"memory bandwidth of {percent:g} %, needed above 0 to 100")
+        for weight in self.weights or ():
+            if not 0.0 < weight < math.inf:
+                raise InvalidValueError(f"CPU weight {weight:g}, needed above 0")
+        for place in (*(self.nodes or ()), *(self.sockets or ())):
+            if place < 0:
+                raise InvalidValueError(f"node or socket {place}, counted from 0")
+        tuples = {name: None if listed is None else tuple(listed) for name, listed in values.items()}
+        return replace(self, **tuples)  # type: ignore[arg-type]
+
+    def only(self, places: Sequence[int]) -> "ServerSetting":
+        """Return the setting of some of the tenants."""
+        listed = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "port_gbps"}
+        chosen = {name: None if values is None else tuple(values[i] for i in places) for name, values in listed.items()}
+        return replace(self, **chosen)  # type: ignore[arg-type]

@@ -1,0 +1,203 @@
+"""One server, asked about through every door with everything that can be set on it: the same bits (law 11)."""
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import slomo
+from slomo.control.pools.foresight import PoolForesight
+from slomo.control.pools.request import PoolRequest
+from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
+from slomo.errors import UnsupportedPredictionError
+from slomo.models.library import ModelLibrary
+from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.feasibility.mixes import Host
+from slomo.placement.feasibility.port import behind_port
+from slomo.prediction.question import solve_server
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.server_setting import ServerSetting
+from slomo.vocabulary.workload import Traffic, Workload
+from slomo.workflow.acting.whatif import what_if
+from tests.allocations import allocation
+
+from .conftest import MACHINE, nf_model
+from .test_question import respond
+
+HERE = load_machine(MACHINE)
+FULL = HERE.full_way_mask
+
+
+@pytest.fixture(scope="module")
+def library() -> ModelLibrary:
+    """Three NFs that know ways and pressure, and one that knows pressure alone."""
+    made = [
+        respond(nf_model("lpm", 5.0, 20.0, 1500.0, 1.0)),
+        respond(nf_model("nat", 2.7, 33.0, 2000.0, 2.0)),
+        respond(nf_model("stats", 3.7, 38.0, 3000.0, 3.0)),
+    ]
+    known = {"lpm": (0.5, 300.0), "nat": (1.5, 500.0), "stats": (1.0, 900.0)}
+    models = [
+        replace(
+            model,
+            accelerator=None,
+            allocation=allocation(model.workload.key, MACHINE, model.solo_mpps, *known[model.workload.nf]),
+        )
+        for model in made
+    ]
+    return ModelLibrary([*models, replace(models[0], workload=Workload("firewall"), allocation=None)])
+
+
+@pytest.fixture(scope="module")
+def service(library: ModelLibrary, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return a client of a service that answers from the same models, as files."""
+    pytest.importorskip("starlette", reason="pip install 'slomo[service]'")
+    with warnings.catch_warnings():  # Starlette 1 would like another package than the client needs
+        warnings.simplefilter("ignore")
+        from starlette.testclient import TestClient
+
+    from slomo.service.api.every import OPERATIONS
+    from slomo.service.application import Service, make_app
+    from slomo.service.settings import ServiceSettings
+
+    folder = library.save(tmp_path_factory.mktemp("models"))
+    with TestClient(make_app(Service(ServiceSettings(folder)), OPERATIONS)) as client:
+        yield client
+
+
+@dataclass(frozen=True)
+class Server:
+    """Who runs, and what is set."""
+
+    mix: tuple[Workload, ...]
+    setting: ServerSetting
+
+
+@st.composite
+def servers(draw: st.DrawFn) -> Server:
+    """Return a server of two to five NFs, each lever used or not."""
+    loads = st.none() | st.sampled_from([0.3, 1.1, 20.0])
+    one = st.tuples(st.sampled_from(["lpm", "nat", "stats"]), loads)
+    mix = tuple(
+        Workload(nf, traffic=Traffic(offered_mpps=load)) for nf, load in draw(st.lists(one, min_size=2, max_size=5))
+    )
+    count = len(mix)
+
+    def lever(values: st.SearchStrategy[Any]) -> Any:
+        return draw(st.none() | st.lists(values, min_size=count, max_size=count).map(tuple))
+
+    masks = st.sampled_from([FULL, FULL, 0x3, 0x7, FULL & ~0x7, 0xF0, 0x3C])
+    setting = ServerSetting(
+        ways=lever(masks),
+        bandwidth_percent=lever(st.sampled_from([100.0, 100.0, 50.0, 10.0])),
+        cores=lever(st.sampled_from([None, 0, 1])),
+        weights=lever(st.sampled_from([1.0, 2.0])),
+        nodes=lever(st.sampled_from([0, 1])),
+        port_gbps=draw(st.none() | st.sampled_from([1.0, 10.0])),
+    )
+    return Server(mix, setting)
+
+
+def numbers(item: Any) -> tuple[float, ...]:
+    return (item.throughput_mpps, *item.interval)
+
+
+def first(server: Server, place: int) -> tuple[list[Workload], ServerSetting]:
+    """Return the same server with another tenant named first."""
+    order = [place, *(i for i in range(len(server.mix)) if i != place)]
+    return [server.mix[i] for i in order], server.setting.only(order)
+
+
+def listed(setting: ServerSetting) -> dict[str, Any]:
+    """Return a setting as a request writes it."""
+    fields = {name: getattr(setting, name) for name in ServerSetting.__dataclass_fields__}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items() if v is not None}
+
+
+@given(servers())
+@settings(max_examples=40, deadline=None)
+def test_every_door_says_the_same_of_a_server_with_anything_set(
+    library: ModelLibrary, service: Any, server: Server
+) -> None:
+    """predict, whole servers, what-if, control, and both questions over HTTP; whoever is named first."""
+    whole = solve_server(library, server.mix, MACHINE, setting=server.setting)
+    wanted = [numbers(tenant) for tenant in whole.tenants]
+    names = [workload.key for workload in server.mix]
+    for place, tenant in enumerate(whole.tenants):
+        mix, setting = first(server, place)
+        prediction = slomo.predict(mix[0], mix[1:], library, machine=MACHINE, setting=setting)
+        assert numbers(prediction) == wanted[place]
+        assert prediction.verdict == tenant.verdict
+        body = {"target": mix[0].key, "competitors": [item.key for item in mix[1:]], "setting": listed(setting)}
+        told = service.post("/v1/predict", json=body).json()
+        assert (told["throughput_mpps"], *told["interval"]) == wanted[place]
+    told = service.post("/v1/whatif", json={"tenants": names, "setting": listed(server.setting)}).json()
+    assert [(each["throughput_mpps"], *each["interval"]) for each in told["tenants"]] == wanted
+    asked = what_if(library, server.mix, HERE, server.setting)
+    assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in asked.rows()] == wanted
+    assert asked.outlook is not None
+    assert list(asked.outlook.throughput_mpps.values()) == [mpps for mpps, _, _ in wanted]
+
+
+@given(servers())
+@settings(max_examples=40, deadline=None)
+def test_pools_say_what_a_server_does(library: ModelLibrary, server: Server) -> None:
+    """A pool's masks and throttles are a setting like any other."""
+    mix = [workload.saturated for workload in server.mix]
+    setting = ServerSetting(ways=server.setting.ways, bandwidth_percent=server.setting.bandwidth_percent)
+    whole = solve_server(library, mix, MACHINE, setting=setting)
+    masks = setting.ways or (None,) * len(mix)
+    throttles = setting.bandwidth_percent or (100.0,) * len(mix)
+    plan = EnforcementPlan(
+        "here",
+        tuple(
+            TenantSetting(str(place), llc_way_mask=mask, memory_bandwidth=MemoryBandwidth(percent))
+            for place, (mask, percent) in enumerate(zip(masks, throttles, strict=True))
+        ),
+    )
+    requests = {str(place): PoolRequest((place,), (), 2, 2, nf=workload.nf) for place, workload in enumerate(mix)}
+    outlook = PoolForesight(lambda: library, HERE)(plan, requests)
+    assert outlook.why == ""
+    assert list(outlook.expected.values()) == [t.throughput_mpps / t.solo_mpps for t in whole.tenants]
+
+
+@given(servers())
+@settings(max_examples=40, deadline=None)
+def test_placement_says_what_a_server_does_at_any_load_behind_any_port(library: ModelLibrary, server: Server) -> None:
+    """Loads are part of a name; a port that all share is a load for whom it cuts short."""
+    port = server.setting.port_gbps
+    whole = solve_server(library, server.mix, MACHINE, setting=ServerSetting(port_gbps=port))
+    estimates = ThroughputEstimates(library, confidence=0.5)
+    keys = [workload.key for workload in server.mix]
+    loaded = behind_port(Host(MACHINE, 8, 11, port_gbps=port), keys, estimates.solo_mpps)
+    rates = estimates.rates(MACHINE, [tuple(loaded[key] for key in keys)])[0]
+    assert [rates[loaded[key]][0] for key in keys] == [tenant.throughput_mpps for tenant in whole.tenants]
+
+
+def test_what_was_not_profiled_over_ways_is_unsupported_at_every_door(library: ModelLibrary, service: Any) -> None:
+    """No other theory stands in for an axis that was not measured."""
+    mix, setting = [Workload("lpm"), Workload("firewall")], ServerSetting(ways=(0x3, FULL & ~0x3))
+    for ask in (
+        lambda: solve_server(library, mix, MACHINE, setting=setting),
+        lambda: slomo.predict(mix[0], mix[1:], library, setting=setting),
+        lambda: what_if(library, mix, HERE, setting),
+        lambda: what_if(library, mix, HERE, with_advice=True),
+    ):
+        with pytest.raises(UnsupportedPredictionError, match="firewall"):
+            ask()
+    told = service.post("/v1/whatif", json={"tenants": ["lpm", "firewall"], "setting": listed(setting)})
+    assert (told.status_code, "firewall" in told.json()["detail"]) == (422, True)
+    plain = what_if(library, mix, HERE)
+    assert [row["throughput_mpps"] for row in plain.rows()] == list(solve_server(library, mix, MACHINE).throughput_mpps)
+
+
+def test_a_saved_model_answers_about_ways_as_before(library: ModelLibrary, tmp_path: Any) -> None:
+    """What was profiled over ways is a part of the model (law 7)."""
+    again = ModelLibrary.load(library.save(tmp_path / "models"))
+    setting = ServerSetting(ways=(0x3, 0xFC), bandwidth_percent=(100.0, 20.0))
+    assert again.find("lpm", MACHINE).allocation == library.find("lpm", MACHINE).allocation
+    asked = [solve_server(each, ["lpm", "nat"], MACHINE, setting=setting) for each in (library, again)]
+    assert numbers(asked[0].tenants[0]) == numbers(asked[1].tenants[0])
