@@ -18,6 +18,8 @@ from slomo.vocabulary.knobs import knobs
 from slomo.vocabulary.network_function import NetworkFunction
 
 FAKE = str(Path(__file__).with_name("fake_nf.py"))
+#: Inherited by whatever a test starts, so that two workers' tests, and two people's, never count each other's.
+os.environ["SLOMO_TEST_PROCESS"] = str(os.getpid())
 METRICS = ("FELTLLC", "FELTL3", "FELTREAD", "FELTWRITE")
 
 
@@ -81,9 +83,17 @@ def bed(
 
 
 def left_running() -> set[int]:
-    """Return processes started by this test process or by a dead one; other workers' runs are their own affair."""
+    """Return marked processes below this test process, however they came there; other workers' are their own affair."""
     marked = marked_processes().items()
-    return {pid for pid, mark in marked if mark.pid == os.getpid() or not mark.owner_is_alive()}
+    return {pid for pid, mark in marked if mark.pid == os.getpid() or _inherited_from_us(pid)}
+
+
+def _inherited_from_us(pid: int) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return f"SLOMO_TEST_PROCESS={os.getpid()}".encode() in environment
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def main(mode: str) -> None:
     """Behave as `mode` says."""
     if mode == "crash":
         sys.exit("no memory for my tables")
-    if mode == "stubborn":
+    if mode in ("stubborn", "stays"):
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
     if mode == "escapes":
@@ -58,6 +58,8 @@ def main(mode: str) -> None:
     if mode == "garbage":
         speak_garbage()
     say(event="ready")
+    if mode == "stays":  # whoever prints ends when nobody reads any more
+        time.sleep(3600)
     serve(mode)
 
 

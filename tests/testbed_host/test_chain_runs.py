@@ -18,6 +18,7 @@ from slomo.testbed.host.chains.plan import ChainRunSettings
 from slomo.testbed.host.chains.processor_groups import ProcessorTree, processor_tree
 from slomo.vocabulary.service_chains import ChainSystem, parse_chains
 from slomo.workflow.chain import run_chains_on_host
+from tests.testbed_host.conftest import left_running
 
 LAST_CORE = max(os.sched_getaffinity(0))
 NFS = ("l2fwd", "router(routes=1000)", "firewall(rules=50)", "flowstats", "nat", "maglev", "dpi(patterns=50)")
@@ -40,18 +41,12 @@ def tree() -> ProcessorTree:
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
-    before = _ours()
+    before = left_running()
     yield
-    patience = time.monotonic() + 10.0  # what waits for the end of the others, to tidy up after them, ends last
-    while not _ours() <= before and time.monotonic() < patience:
+    patience = time.monotonic() + 60.0  # what waits for the end of the others, to tidy up after them, ends last
+    while not left_running() <= before and time.monotonic() < patience:
         time.sleep(0.05)
-    assert _ours() <= before
-
-
-def _ours() -> set[int]:
-    """Return marked processes that this one started, or that nobody owns any more; not those of tests beside us."""
-    marked = marked_processes().items()
-    return {pid for pid, mark in marked if mark.pid == os.getpid() or not mark.owner_is_alive()}
+    assert left_running() <= before
 
 
 def chain(stages: str, *, mpps: float = 14.88) -> ChainSystem:

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -146,10 +147,12 @@ def test_the_lock_leaves_no_file(tmp_path: Path) -> None:
 
 _VICTIM = """
 import sys
+from slomo.testbed.host.processes import marker
+marker.VARIABLE = sys.argv[2]
 from slomo.testbed.host.nf.definition import parse_host
 from slomo.testbed.host.run import Run
 from slomo.vocabulary.workload import Workload
-section = {"command": [sys.executable, "-S", sys.argv[1], "stubborn"], "ready": {"json": {"event": "ready"}},
+section = {"command": [sys.executable, "-S", sys.argv[1], "stays"], "ready": {"json": {"event": "ready"}},
            "throughput": {"source": "json-lines", "packets": "packets"}}
 with Run() as run:
     run.start(parse_host(section, nf="x"), Workload("x"), (0,))
@@ -158,11 +161,15 @@ with Run() as run:
 """
 
 
-def test_what_a_killed_campaign_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_campaign_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After kill -9 of a campaign, the next one finds its processes and files by their mark, and removes them."""
-    fake_nf = str(Path(__file__).with_name("fake_nf.py"))
-    words = [sys.executable, "-c", _VICTIM, fake_nf]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as victim:
+    # a variable and a folder of its own: else a campaign of a test beside this one is the next
+    variable = f"SLOMO_RUN_ID_OF_{os.getpid()}"
+    monkeypatch.setattr(orphans, "VARIABLE", variable)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    words = [sys.executable, "-c", _VICTIM, str(Path(__file__).with_name("fake_nf.py")), variable]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as victim:
         assert victim.stdout is not None
         mark_text, directory = victim.stdout.readline().split()
         mark = RunMark.parse(mark_text)

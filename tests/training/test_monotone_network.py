@@ -26,12 +26,17 @@ def rows(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return vectors, 4.0 / (1.0 + loss)
 
 
-@pytest.fixture(scope="module")
-def model() -> MonotoneSensitivity:
-    """A model of sixty rows with the noise of a bad counter."""
-    vectors, mpps = rows(60)
+def learned(count: int) -> MonotoneSensitivity:
+    """Return a model of so many rows with the noise of a bad counter."""
+    vectors, mpps = rows(count)
     noisy = mpps * (1.0 + np.random.default_rng(1).normal(0.0, 0.03, len(mpps)))
     return MonotoneFamily().fit(NAMES, vectors, noisy, solo_mpps=4.0, seed=0)
+
+
+@pytest.fixture(scope="module")
+def model() -> MonotoneSensitivity:
+    """A model of sixty rows."""
+    return learned(60)
 
 
 @given(st.lists(st.floats(0.0, 1e6), min_size=3, max_size=3), st.integers(0, 1), st.floats(0.0, 1e6))
@@ -44,9 +49,10 @@ def test_more_pressure_never_predicts_more_throughput(model, vector: list[float]
     assert 0.0 <= there <= here <= 4.0
 
 
-def test_traffic_may_speed_up(model) -> None:
+def test_traffic_may_speed_up() -> None:
     """Attributes of the target's own traffic are not pressure: here more flows are served faster, and it says so."""
-    few, many = model.predict_mpps(np.array([[20.0, 5000.0, 10.0], [20.0, 5000.0, 9e4]]))
+    # of 200 rows 20 are on the slope: 7 to 9 % are learned of 9, whichever minimum the processor's arithmetic ends in
+    few, many = learned(200).predict_mpps(np.array([[20.0, 5000.0, 10.0], [20.0, 5000.0, 9e4]]))
     assert many > few * 1.03
 
 
