@@ -55,7 +55,7 @@ native:
 unit: $(VENV)/.dev
 	@test -e $(VENV)/.validate || { $(BIN)/python -m pip install --quiet --editable '.[validate]' \
 		|| echo "pycachesim cannot be built here (no C compiler?): the comparison with it will be skipped" >&2; touch $(VENV)/.validate; }
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(CHOSEN)
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/run_all.py $(if $(QUICK),--quick)

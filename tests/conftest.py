@@ -44,10 +44,24 @@ TOGETHER = {
 }  # fmt: skip
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+#: What skips without packages of the system (`.ci/run` installs them): fixtures, and parts of the names of tests.
+NATIVE_FIXTURES = {"dpdk", "sshd", "testpmd"}
+NATIVE = ("test_real_tools", "test_real_ssh", "test_with_pqos", "test_the_real_pqos", "test_reader_contract")
+
+
+def is_native(item: pytest.Item) -> bool:
+    """Return whether a test needs, or is another with, packages of the system."""
+    call = getattr(item, "callspec", None)
+    fixtures = {*getattr(item, "fixturenames", ()), call.params.get("program") if call else None}
+    return bool(NATIVE_FIXTURES & fixtures) or any(part in item.nodeid for part in NATIVE)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marker and xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests of a group in one worker; large groups start first."""
+    """Mark what needs packages of the system; keep tests of a group in one worker, large groups start first."""
     for item in items:
+        if is_native(item):
+            item.add_marker(pytest.mark.native)
         group = next((name for name, parts in TOGETHER.items() if any(part in item.nodeid for part in parts)), None)
         if group and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))

@@ -1,12 +1,19 @@
 """Every third-party package has its home, and what is imported late is so for a stated reason."""
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "slomo"
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@functools.cache
+def trees() -> dict[Path, ast.Module]:
+    """Return every file of the package with its syntax tree, read when the first test asks."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
 
 #: Third-party package -> rooms or files that may import it; none else may. numpy and msgspec (types of what is read)
 #: are at home everywhere.
@@ -87,7 +94,7 @@ def typing_only(tree: ast.Module) -> set[str]:
 def test_every_package_is_imported_at_home_only() -> None:
     """A third-party package is imported in the rooms that own it, and no package is without a home."""
     strays = set()
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for name in set(imports(tree)) - typing_only(tree):
             package = name.split(".")[0]
             if package in sys.stdlib_module_names or package in ("slomo", "synthetic_nf", "numpy", "msgspec"):
@@ -100,7 +107,7 @@ def test_every_package_is_imported_at_home_only() -> None:
 
 def late_imports() -> Iterator[tuple[str, str]]:
     """Yield each file with what it imports inside functions, but for what may be imported late anywhere."""
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         for name in {name for node in functions for name in imports(node)}:
             if name.split(".")[0] not in LATE and name not in DESCRIPTIONS:

@@ -13,6 +13,7 @@ import sysconfig
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from slomo.models.library import ModelLibrary
@@ -95,7 +96,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         **quiet,  # type: ignore[call-overload]
     )
     (site,) = (environment / "lib").glob("python*/site-packages")
-    (site / "beside.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
+    beside = {sysconfig.get_paths()["purelib"], str(Path(np.__file__).parents[1])}  # packages may stand elsewhere
+    (site / "beside.pth").write_text("\n".join(sorted(beside)) + "\n", encoding="utf-8")
     for made in (REPOSITORY / "slomo/simulator/__pycache__").glob("*.nb?"):  # valid for sources that are equal
         shutil.copy(made, site / "slomo/simulator/__pycache__" / made.name)
     return environment / "bin"
