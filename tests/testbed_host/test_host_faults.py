@@ -147,7 +147,7 @@ def test_the_lock_leaves_no_file(tmp_path: Path) -> None:
 
 _VICTIM = """
 import sys
-from slomo.testbed.host.processes import marker
+from slomo.host import marker
 marker.VARIABLE = sys.argv[2]
 from slomo.testbed.host.nf.definition import parse_host
 from slomo.testbed.host.run import Run
