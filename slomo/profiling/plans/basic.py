@@ -14,6 +14,7 @@ import numpy as np
 from slomo.errors import InvalidValueError
 from slomo.profiling.plans.designs import MOST_INSTANCES, Design, make_design
 from slomo.profiling.plans.plan import ExperimentPlan
+from slomo.profiling.plans.sources import DEFAULT_POINTS, sources
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.workload import Workload
@@ -74,7 +75,12 @@ def pressure_plan(
     (589, 65)
     """
     chosen = _machine(machine)
-    points = make_design(design, runs, seed, min(MOST_INSTANCES, chosen.cores_per_socket - 1))
+    most = min(MOST_INSTANCES, chosen.cores_per_socket - 1)
+    points = (
+        sources(chosen, DEFAULT_POINTS if runs is None else runs, seed, most)
+        if design == "sources"
+        else make_design(design, runs, seed, most)
+    )
     if not points:
         raise InvalidValueError(f"the design has no point that fits on '{chosen.name}' beside a target")
     beside = [(), *dict.fromkeys(point.competitors for point in points)]

@@ -1,0 +1,121 @@
+"""A design without gaps along the three sources of contention: cache, I/O and memory, a third of the points each.
+
+A grid over the competitor's knobs, thinned to some sixty points, leaves holes where its knobs jump: beside most mixes'
+gentle pressure, and between a memory channel at a fifth of its load and a full one. Here a scrambled Sobol sequence
+spreads *pressure* for each source: accesses and sizes about the caches, bytes about the ports, load about the channel.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from slomo.errors import InvalidValueError
+from slomo.profiling.plans.designs import MOST_INSTANCES, MOST_POINTS, Design, Pressure, competitor
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.workload import Setting
+
+#: Points where no number is asked for: SLOMO's published budget.
+DEFAULT_POINTS = 588
+#: Coordinates of a point: three knobs, and the number of instances.
+_AXES = 4
+_LINE_B, _WIRE_OVERHEAD_B = 64.0, 20.0
+_KIB_PER_MIB = 1024.0
+#: From a trickle to more than a core does [M/s]: what network functions of ResQ's Table 1 access lies between.
+_ACCESSES_M_S = (0.5, 150.0)
+_PACKET_B, _BUFFERS = (64.0, 1500.0), (256.0, 8192.0)
+#: Of the ports, all instances together; of the memory channel likewise, which a target then adds to.
+_PORT_LOAD, _MEMORY_LOAD = (0.02, 1.0), (0.02, 1.1)
+#: How many LLCs the data of all instances together hold where memory is meant: nearly every access misses.
+_BEYOND_LLC = (4.0, 16.0)
+
+
+def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
+    """Return points that contend for cache, I/O and memory in turn, spread from gentle to saturating on each.
+
+    Parameters
+    ----------
+    machine : Machine
+        Whose caches, ports and channel the pressure is measured by.
+    points : int
+        Points, 1 to 100 000.
+    seed : int
+        Seed of the scrambling.
+    instances : int
+        Most instances.
+
+    Raises
+    ------
+    InvalidValueError
+        For another number of points, or less than one instance.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.machine import load_machine
+    >>> design = sources(load_machine("e5-2620v4"), 60, seed=1)
+    >>> len(design), len({point.workload.key for point in design})
+    (60, 60)
+    """
+    from scipy.stats import qmc  # heavy, and only needed here
+
+    if not 1 <= points <= MOST_POINTS or instances < 1:
+        raise InvalidValueError(
+            f"design 'sources': {points} points of {instances} instances, needed 1 to {MOST_POINTS} of 1 or more"
+        )
+    each = math.ceil(points / len(SOURCES))
+    draw = np.random.default_rng(seed)
+    places = [
+        qmc.Sobol(_AXES, scramble=True, rng=draw).random_base2(max(1, math.ceil(math.log2(each)))) for _ in SOURCES
+    ]
+    in_turn = [(make, rows[i]) for i in range(each) for make, rows in zip(SOURCES, places, strict=True)]
+    return tuple(make(machine, row, _instances(row[-1], instances)) for make, row in in_turn[:points])
+
+
+def _on_caches(machine: Machine, place: Sequence[float], instances: int) -> Pressure:
+    """Access the cache from a trickle to a core's most, over data from a private L2's size to four LLCs."""
+    reads = _between((1.0, 50.0), place[0])
+    rate = _between(_ACCESSES_M_S, place[1]) / reads
+    size = _between((machine.l2_kib / _KIB_PER_MIB, 4.0 * machine.llc_mib), place[2])
+    return _pressure({"data_size_mib": size, "reads_per_packet": round(reads), "rate_mpps": rate}, instances)
+
+
+def _on_ports(machine: Machine, place: Sequence[float], instances: int) -> Pressure:
+    """Move packets of every size in few to many times the DDIO ways' buffers, up to what all ports carry."""
+    size_b, wire = _between(_PACKET_B, place[0]), machine.shared_wire_gbps()
+    gbps = _between(_PORT_LOAD, place[1]) * (wire if math.isfinite(wire) else machine.nic_gbps)
+    rate = 1e3 * gbps / instances / (8.0 * (size_b + _WIRE_OVERHEAD_B))
+    settings = {"packet_size_b": round(size_b), "packet_buffers": round(_between(_BUFFERS, place[2]))}
+    return _pressure({**settings, "data_size_mib": 1.0, "reads_per_packet": 4, "rate_mpps": rate}, instances)
+
+
+def _on_memory(machine: Machine, place: Sequence[float], instances: int) -> Pressure:
+    """Read data far beyond the LLC, and make lines dirty: every load of the channel comes as often."""
+    reads, dirty = _between((5.0, 100.0), place[0]), 0.5 * place[2]
+    low, high = _MEMORY_LOAD
+    lines = (low + (high - low) * place[1]) * machine.memory_peak_gb_s * machine.memory_efficiency * 1e3 / _LINE_B
+    settings = {
+        "data_size_mib": _between(_BEYOND_LLC, place[2]) * machine.llc_mib / instances,
+        "reads_per_packet": round(reads),
+        "writes_per_packet": round(reads * dirty),
+    }
+    moved = settings["reads_per_packet"] + 2 * settings["writes_per_packet"]  # a dirty line is read and written back
+    return _pressure({**settings, "rate_mpps": lines / instances / moved}, instances)
+
+
+#: What contends, in the order in which points come.
+SOURCES: tuple[Callable[[Machine, Sequence[float], int], Pressure], ...] = (_on_caches, _on_ports, _on_memory)
+
+
+def _pressure(settings: dict[str, Setting], instances: int) -> Pressure:
+    rounded = {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in settings.items()}
+    return Pressure(competitor(rounded), instances)
+
+
+def _instances(place: float, most: int) -> int:
+    """Return a number of instances: on a logarithmic scale, since a third of all questions has one neighbour."""
+    return min(most, int((most + 1) ** float(place)))
+
+
+def _between(ends: tuple[float, float], place: float) -> float:
+    low, high = ends
+    return low * (high / low) ** float(place)
