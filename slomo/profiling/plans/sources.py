@@ -118,4 +118,4 @@ def _instances(place: float, most: int) -> int:
 
 def _between(ends: tuple[float, float], place: float) -> float:
     low, high = ends
-    return low * (high / low) ** float(place)
+    return float(low * (high / low) ** float(place))
