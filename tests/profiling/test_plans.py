@@ -1,5 +1,6 @@
 """Designs span what they say, plans are values, mixes for calibration and test never meet."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +10,9 @@ from slomo.profiling.campaign.stability import needs_another
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan, solo_plan, stream_of
 from slomo.profiling.plans.designs import Pressure, competitor, grid, make_design, slomo_grid, sobol, thinned
 from slomo.profiling.plans.plan import ExperimentPlan, combine, run_seed
+from slomo.profiling.plans.sources import sources
 from slomo.testing.builders import toy_plan
+from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Traffic, Workload
 
 MACHINE = "e5-2620v4"
@@ -197,3 +200,25 @@ def test_repetition_stops_when_stable_or_at_the_maximum():
     assert not needs_another([1.0, 1.0], plan)
     assert needs_another([1.0, 2.0], plan)
     assert not needs_another([1.0, 2.0, 3.0], plan)
+
+
+@pytest.mark.parametrize("name", ["e5-2620v4", "silver-4110", "gold-6430"])
+def test_sixty_points_leave_no_gap_along_any_source(name: str) -> None:
+    """Accesses, bytes at the ports, load of the channel: no step between neighbours is a quarter of the whole."""
+    machine = load_machine(name)
+    usable = machine.memory_peak_gb_s * machine.memory_efficiency
+    per_source: list[list[float]] = [[], [], []]
+    for number, point in enumerate(sources(machine, 60, seed=3)):
+        set_to, size_b = point.workload.configuration, point.workload.traffic.packet_size_b
+        packets = float(set_to["rate_mpps"]) * point.instances
+        lines = int(set_to["reads_per_packet"]) + 2 * int(set_to.get("writes_per_packet", 0))
+        place = (
+            np.log(packets / point.instances * lines / 0.5) / np.log(300.0),
+            np.log(packets * 8e-3 * (size_b + 20) / machine.shared_wire_gbps() / 0.02) / np.log(50.0),
+            packets * lines * 64e-3 / usable / 1.1,
+        )[number % 3]
+        per_source[number % 3].append(float(place))
+    for places in per_source:
+        assert np.diff(sorted([0.0, *places, 1.0])).max() < 0.25
+        assert min(places) > -0.05
+        assert max(places) < 1.05

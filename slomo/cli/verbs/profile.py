@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     default="grid",
     show_default=True,
     metavar="DESIGN",
-    help="Points of pressure: grid, slomo-grid (as published), sobol or adaptive (each where it teaches most).",
+    help="Points of pressure: grid, sources (cache, I/O and memory in turn), slomo-grid (as published), sobol or "
+    "adaptive (each where it teaches most).",
 )
 @click.option(
     "--runs",

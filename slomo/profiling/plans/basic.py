@@ -58,7 +58,7 @@ def pressure_plan(
     machine : str or Machine
         Where; it must have cores for the target and the design's competitors.
     design : str or Design
-        As in `designs.make_design`.
+        ``"sources"`` (`sources.sources`), or as in `designs.make_design`.
     runs : int, optional
         Points of the design per target.
     replicates, seed : int

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.vocabulary.knobs import knob
@@ -89,6 +90,7 @@ class Pressure:
 
 
 Design = tuple[Pressure, ...]
+Floats = NDArray[np.float64]
 
 
 def competitor(settings: Mapping[str, Setting]) -> Workload:
@@ -171,14 +173,24 @@ def sobol(points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design
     >>> len(design), design == sobol(8, seed=1)
     (8, True)
     """
-    from scipy.stats import qmc  # heavy, and only needed here
-
     if not 1 <= points <= MOST_POINTS:
         raise InvalidValueError(f"Sobol design: points is {points}, needed 1 to {MOST_POINTS}")
     _require_instances(instances)
-    sequence = qmc.Sobol(len(RANGES) + 1, scramble=True, rng=np.random.default_rng(seed))
-    drawn = sequence.random_base2(max(1, math.ceil(math.log2(points))))[:points]
-    return tuple(point_at(row, instances) for row in drawn)
+    return tuple(point_at(row, instances) for row in spread(points, len(RANGES) + 1, np.random.default_rng(seed)))
+
+
+def spread(points: int, axes: int, draw: np.random.Generator) -> Floats:
+    """Return places in the unit cube, shape (points, axes): a scrambled Sobol sequence.
+
+    Examples
+    --------
+    >>> spread(6, 3, np.random.default_rng(1)).shape
+    (6, 3)
+    """
+    from scipy.stats import qmc  # heavy, and only needed here
+
+    sequence = qmc.Sobol(axes, scramble=True, rng=draw)
+    return np.asarray(sequence.random_base2(max(1, math.ceil(math.log2(points))))[:points])
 
 
 def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressure:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from slomo.errors import InvalidValueError
-from slomo.profiling.plans.designs import MOST_INSTANCES, MOST_POINTS, Design, Pressure, competitor
+from slomo.profiling.plans.designs import MOST_INSTANCES, MOST_POINTS, Design, Pressure, competitor, spread
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.workload import Setting
 
@@ -56,17 +56,13 @@ def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_
     >>> len(design), len({point.workload.key for point in design})
     (60, 60)
     """
-    from scipy.stats import qmc  # heavy, and only needed here
-
     if not 1 <= points <= MOST_POINTS or instances < 1:
         raise InvalidValueError(
             f"design 'sources': {points} points of {instances} instances, needed 1 to {MOST_POINTS} of 1 or more"
         )
     each = math.ceil(points / len(SOURCES))
     draw = np.random.default_rng(seed)
-    places = [
-        qmc.Sobol(_AXES, scramble=True, rng=draw).random_base2(max(1, math.ceil(math.log2(each)))) for _ in SOURCES
-    ]
+    places = [spread(each, _AXES, draw) for _ in SOURCES]
     in_turn = [(make, rows[i]) for i in range(each) for make, rows in zip(SOURCES, places, strict=True)]
     return tuple(make(machine, row, _instances(row[-1], instances)) for make, row in in_turn[:points])
 
