@@ -5,6 +5,7 @@
 #   make native  install what the native network functions are built from (DPDK; Debian, root): their tests run then
 #   make kube-tools   build the Kubernetes scheduler that a test runs (20 minutes, needs Go; once)
 #   make numa-guest   enforce plans in an emulated machine with two memory nodes (Debian's kernel and QEMU; root; 2 minutes)
+#   make fuzz    many more mutated files for every reader (EXAMPLES=2000 of each; an hour)
 #   make bench   the benchmarks, side by side with the alternatives: hours (make bench QUICK=1: less of each)
 #   make clean   remove what make made
 
@@ -16,7 +17,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: numa-guest kube-tools demo test lint types floors unit native bench datasets docs clean
+.PHONY: numa-guest kube-tools demo test fuzz lint types floors unit native bench datasets docs clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/slomo demo --out demo-output
@@ -56,6 +57,9 @@ unit: $(VENV)/.dev
 	@test -e $(VENV)/.validate || { $(BIN)/python -m pip install --quiet --editable '.[validate]' \
 		|| echo "pycachesim cannot be built here (no C compiler?): the comparison with it will be skipped" >&2; touch $(VENV)/.validate; }
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(CHOSEN)
+
+fuzz: $(VENV)/.dev
+	SLOMO_FUZZ=$(or $(EXAMPLES),2000) $(BIN)/python -m pytest -q -n $(WORKERS) tests/faults/test_fuzz.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/run_all.py $(if $(QUICK),--quick)

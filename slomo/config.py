@@ -126,16 +126,11 @@ def _find_file(file: str | Path | None, environment: Mapping[str, str]) -> Path 
 def _from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
-    import tomllib  # most have no file
+    from slomo.files.documents import parse_toml
+    from slomo.files.opening import read_text
 
-    try:
-        if path.stat().st_size > _FILE_LIMIT_B:
-            raise ConfigurationError(f"settings file '{path}' is larger than {_FILE_LIMIT_B} bytes")
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(
-            f"settings file '{path}' is no TOML: {error}", hint='write for instance: machine = "silver-4110"'
-        ) from error
+    hint = 'write for instance: machine = "silver-4110"'
+    table = parse_toml(read_text(path, _FILE_LIMIT_B, hint), str(path), hint)
     unknown = [name for name in table if name not in SETTINGS]
     if unknown:
         raise UnknownNameError(f"setting in '{path}'", unknown[0], SETTINGS)

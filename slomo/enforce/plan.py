@@ -5,11 +5,13 @@ NUMASFP (COMSNETS'22) allocates it, CPU weights and schedulers as NFVnice (SIGCO
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.files.documents import convert, plain
+from slomo.files.ranges import Index, PositiveCount, ProcessId, WayMask
 from slomo.placement.problem.decision import Assignment, Decision
 from slomo.vocabulary.machine import Machine
 
@@ -94,13 +96,13 @@ class TenantSetting:
     """
 
     tenant: str
-    cores: tuple[int, ...] = ()
-    process_ids: tuple[int, ...] = ()
+    cores: tuple[Index, ...] = ()
+    process_ids: tuple[ProcessId, ...] = ()
     cgroup: str | None = None
     pod: str | None = None
-    memory_node: int | None = None
-    llc_way_mask: int | None = None
-    code_way_mask: int | None = None
+    memory_node: Index | None = None
+    llc_way_mask: WayMask | None = None
+    code_way_mask: WayMask | None = None
     exclusive: bool = False
     memory_bandwidth: MemoryBandwidth | None = None
     slow_memory_bandwidth: MemoryBandwidth | None = None
@@ -108,7 +110,7 @@ class TenantSetting:
     cpu_quota: float | None = None
     scheduler: str | None = None
     priority: int = 0
-    buffers: int | None = None
+    buffers: PositiveCount | None = None
     control_socket: str | None = None
 
     def __post_init__(self) -> None:
@@ -130,42 +132,29 @@ class TenantSetting:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "TenantSetting":
-        """Rebuild from a mapping; way masks may be texts such as ``"0x3"``.
-
-        Raises
-        ------
-        ConfigurationError
-            For a field there is not.
-        """
-        unknown = sorted(set(data) - {field.name for field in fields(cls)})
-        if unknown or "tenant" not in data:
-            raise ConfigurationError(
-                f"tenant setting with unknown field '{unknown[0]}'" if unknown else "tenant setting without 'tenant'",
-                hint=f"fields: {', '.join(field.name for field in fields(cls))}",
-            )
-        values = dict(data)
-        for name in ("cores", "process_ids"):
-            values[name] = tuple(int(number) for number in values.get(name) or ())
-        for name in ("llc_way_mask", "code_way_mask"):
-            values[name] = _mask(values.get(name))
-        for name in ("memory_bandwidth", "slow_memory_bandwidth"):
-            values[name] = _bandwidth(values.get(name))
-        return cls(**values)
+        """Rebuild from a mapping; way masks may be texts such as ``"0x3"``; ConfigurationError for what is none."""
+        return convert(_prepared(data), cls, "tenant setting")
 
 
-def _mask(value: Any) -> int | None:
+def _prepared(data: Any) -> Any:
+    """Return a setting with masks as numbers and bandwidths as values with a unit."""
+    if not isinstance(data, Mapping):
+        return data
+    values = {name: value for name, value in data.items() if value is not None}
+    for name in ("llc_way_mask", "code_way_mask"):
+        if name in values:
+            values[name] = _mask(values[name])
+    for name in ("memory_bandwidth", "slow_memory_bandwidth"):
+        if isinstance(values.get(name), int | float):
+            values[name] = {"value": values[name]}
+    return values
+
+
+def _mask(value: Any) -> Any:
     try:
-        return None if value is None else int(value, 16) if isinstance(value, str) else int(value)
-    except (TypeError, ValueError):
+        return int(value, 16) if isinstance(value, str) and len(value) < 64 else value
+    except ValueError:
         raise ConfigurationError(f"way mask '{value}' is no number", hint="write for instance 0x7f") from None
-
-
-def _bandwidth(value: Any) -> MemoryBandwidth | None:
-    if value is None or isinstance(value, MemoryBandwidth):
-        return value
-    if isinstance(value, Mapping):
-        return MemoryBandwidth(**value)
-    return MemoryBandwidth(float(value))
 
 
 @dataclass(frozen=True)
@@ -190,7 +179,7 @@ class EnforcementPlan:
 
     server: str
     tenants: tuple[TenantSetting, ...] = ()
-    device_way_mask: int | None = None
+    device_way_mask: WayMask | None = None
 
     def __post_init__(self) -> None:
         names = [setting.tenant for setting in self.tenants]
@@ -205,28 +194,21 @@ class EnforcementPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        tenants = [{key: value for key, value in asdict(t).items() if value not in (None, ())} for t in self.tenants]
+        tenants = [
+            {key: value for key, value in each.items() if value not in (None, [])} for each in plain(self.tenants)
+        ]
         data = {"schema_version": SCHEMA_VERSION, "server": self.server, "tenants": tenants}
         return data if self.device_way_mask is None else {**data, "device_way_mask": self.device_way_mask}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "EnforcementPlan":
-        """Rebuild from :meth:`to_dict`'s mapping.
-
-        Raises
-        ------
-        ConfigurationError
-            For another version, or what is no plan.
-        """
-        if not isinstance(data, Mapping) or data.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
-            raise ConfigurationError("an enforcement plan of another version", hint=f"needed {SCHEMA_VERSION}")
-        unknown = sorted(set(data) - {"schema_version", "server", "tenants", "device_way_mask"})
-        if unknown or not isinstance(data.get("tenants", []), Sequence):
-            raise ConfigurationError(
-                f"enforcement plan: field '{unknown[0] if unknown else 'tenants'}' is not understood"
-            )
-        settings = tuple(TenantSetting.from_dict(item) for item in data.get("tenants", []))
-        return cls(str(data.get("server", "localhost")), settings, _mask(data.get("device_way_mask")))
+        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError for another version, or what is no plan."""
+        values = dict(data) if isinstance(data, Mapping) else {"tenants": data or None}
+        if isinstance(values.get("tenants"), list):
+            values["tenants"] = [_prepared(item) for item in values["tenants"]]
+        if values.get("device_way_mask") is not None:
+            values["device_way_mask"] = _mask(values["device_way_mask"])
+        return convert({"server": "localhost", **values}, cls, "enforcement plan")
 
 
 def check_exclusive(tenants: Iterable[TenantSetting]) -> None:

@@ -45,7 +45,7 @@ STABILITY, SEED, RUN_KEY, TRUTH = "stability", "seed", "run_key", "truth_mpps"
 #: What makes a row one measurement: the experiment, which of its tenants the row is about, and the seed.
 IDENTITY = (RUN_KEY, TENANT, SEED)
 
-_TEXT = (MACHINE, NF, TARGET, CONFIGURATION, FLOW_DISTRIBUTION, COMPETITORS, ISOLATION, PLAN, STABILITY, RUN_KEY)
+TEXT_COLUMNS = (MACHINE, NF, TARGET, CONFIGURATION, FLOW_DISTRIBUTION, COMPETITORS, ISOLATION, PLAN, STABILITY, RUN_KEY)
 _INTEGER = (PACKET_SIZE, FLOW_COUNT, COMPETITOR_COUNT, TENANT, REPLICATES, SEED)
 
 #: Columns every dataset has, in order.
@@ -89,7 +89,7 @@ def column_kind(name: str) -> str:
     >>> column_kind("nf"), column_kind("seed"), column_kind("competition.IPC"), column_kind("traffic.mtbr")
     ('text', 'integer', 'number', 'number')
     """
-    if name in _TEXT:
+    if name in TEXT_COLUMNS:
         return "text"
     if name in _INTEGER:
         return "integer"

@@ -5,10 +5,12 @@ reader never sees half a file. Reading one from a stranger is bounded and runs n
 """
 
 import csv
+import hashlib
 import io
-import json
 import math
-from collections.abc import Callable, Mapping
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,12 +20,19 @@ import pandas as pd
 import slomo.records.schema as schema
 from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.files.durable import write_durably
+from slomo.files.json_text import parse_json
+from slomo.files.opening import open_regular, read_bytes
 from slomo.vocabulary.workload import canonical_json
 
 CSV_MARK = "#slomo-dataset: "
 MAX_FILE_BYTES = 2 * 2**30
 MAX_CELLS = 200_000_000
 _METADATA_KEY = b"slomo-dataset"
+_DAMAGED = "the file was damaged or edited after it was written; write it again"
+#: Rows of one group of a parquet file: what a damaged bit costs at most.
+_ROW_GROUP = 512
+#: Bytes of a table once it is unpacked.
+MAX_TABLE_BYTES = 2**30
 _RULED = "a dataset is written by `slomo profile` or `slomo dataset import`"
 
 
@@ -36,9 +45,11 @@ def write_csv(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -
         Where the file cannot be written.
     """
     text = io.StringIO()
-    text.write(CSV_MARK + _head(environment) + "\n")
     _stored(frame).to_csv(text, index=False, lineterminator="\n", na_rep="")
-    write_atomically(path, lambda file: file.write(text.getvalue().encode()))
+    header, *rows = csv.reader(io.StringIO(text.getvalue()))
+    head = _head(environment, [_row_digest(header, row) for row in rows])
+    whole = f"{CSV_MARK}{head}\n{text.getvalue()}"
+    write_atomically(path, lambda file: file.write(whole.encode()))
 
 
 def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -> None:
@@ -56,8 +67,11 @@ def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any
     columns = {
         name: pa.array(stored[name].to_numpy(), type=_arrow_type(pa, name), from_pandas=True) for name in stored.columns
     }
-    table = pa.table(columns).replace_schema_metadata({_METADATA_KEY: _head(environment).encode()})
-    write_atomically(path, lambda file: pq.write_table(table, file, compression="zstd"))
+    table = pa.table(columns)
+    digests = [_table_digest(table.slice(at, _ROW_GROUP)) for at in range(0, len(stored), _ROW_GROUP)]
+    table = table.replace_schema_metadata({_METADATA_KEY: _head(environment, digests).encode()})
+    write = {"compression": "zstd", "row_group_size": _ROW_GROUP, "write_page_checksum": True}
+    write_atomically(path, lambda file: pq.write_table(table, file, **write))
 
 
 def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -76,10 +90,23 @@ def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             f"{path}: this is no slomo dataset, it {fault}",
             hint=f"{_RULED}; a table measured elsewhere needs a mapping",
         )
-    environment = _environment(path, first[len(CSV_MARK) :])
+    environment, digests = _environment(path, first[len(CSV_MARK) :])
     header, cells, lines = _cells(path, rest)
-    columns = {name: _column(path, name, [row[index] for row in cells], lines) for index, name in enumerate(header)}
-    return schema.check_frame(pd.DataFrame(columns), str(path), lines), environment
+    damaged = _damaged_rows([_row_digest(header, row) for row in cells], digests)
+    if damaged and len(damaged) == len(cells):
+        raise ConfigurationError(f"{path}, line 2: no row is what its digest says", hint=_DAMAGED)
+    sound = [at for at in range(len(cells)) if at not in damaged]
+    cells, numbers = [cells[at] for at in sound], [lines[at] for at in sound]
+    columns = {name: _column(path, name, [row[index] for row in cells], numbers) for index, name in enumerate(header)}
+    if damaged:
+        wrong = [lines[at] for at in sorted(damaged)]
+        environment["damaged"] = {"lines": wrong}
+        warnings.warn(
+            f"{path}: line{'s' if len(wrong) > 1 else ''} {', '.join(map(str, wrong[:20]))} "
+            f"{'are' if len(wrong) > 1 else 'is'} not what was written; left out",
+            stacklevel=2,
+        )
+    return schema.check_frame(pd.DataFrame(columns), str(path), numbers), environment
 
 
 def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -93,24 +120,64 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    check_size(path)
+    damaged: list[list[int]] = []
     try:
-        with pq.ParquetFile(path) as file:
-            metadata = file.schema_arrow.metadata or {}
+        with os.fdopen(open_regular(path, MAX_FILE_BYTES), "rb") as opened:
+            described = pq.read_metadata(opened)
+            metadata = described.metadata or {}
             if _METADATA_KEY not in metadata:
                 raise ConfigurationError(f"{path}: this parquet file is no slomo dataset", hint=_RULED)
-            check_cells(path, file.metadata.num_rows, file.metadata.num_columns)
-            environment = _environment(path, metadata[_METADATA_KEY].decode(errors="replace"))
-            table = file.read()
-    except (pa.ArrowException, OSError) as error:
+            check_parquet(path, described)
+            texts = [name for name in described.schema.names if name in schema.TEXT_COLUMNS]
+            file = pq.ParquetFile(opened, page_checksum_verification=True, read_dictionary=texts)
+            environment, digests = _environment(path, metadata[_METADATA_KEY].decode(errors="replace"))
+            tables, row = [], 0
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                part = _row_group(file, group)
+                expected = digests[group] if group < len(digests) else None
+                if part is None or (expected is not None and _table_digest(part) != expected):
+                    damaged.append([row + 1, row + rows])
+                else:
+                    tables.append(_plain_frame(part))
+                row += rows
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, KeyError) as error:
         raise ConfigurationError(
             f"{path}: not readable as parquet: {_one_line(error)}", hint="the file is cut or damaged; write it again"
         ) from None
-    columns = {name: table.column(name).to_pandas().reset_index(drop=True) for name in table.column_names}
-    return schema.check_frame(pd.DataFrame(columns), str(path)), environment
+    if not tables and damaged:
+        raise ConfigurationError(f"{path}: no row group is what its digest says", hint=_DAMAGED)
+    if damaged:
+        environment["damaged"] = {"rows": damaged}
+        warnings.warn(
+            f"{path}: rows {', '.join(f'{a} to {b}' for a, b in damaged)} are not what was written; left out",
+            stacklevel=2,
+        )
+    frame = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=file.schema_arrow.names)
+    return schema.check_frame(frame, str(path)), environment
 
 
-def read_text(path: Path) -> str:
+def _row_group(file: Any, group: int) -> Any:
+    """Return the rows of one group; None where a page of it is not what its checksum says."""
+    import pyarrow as pa
+
+    try:
+        return file.read_row_group(group)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+
+
+def check_parquet(path: Path, metadata: Any) -> None:
+    """Raise where a parquet file announces more cells or bytes than a table of measurements has."""
+    check_cells(path, metadata.num_rows, metadata.num_columns)
+    size = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    if size > MAX_TABLE_BYTES:
+        raise ConfigurationError(
+            f"{path}: holds {size / 2**20:.0f} MiB once unpacked, at most {MAX_TABLE_BYTES / 2**20:.0f} MiB are read"
+        )
+
+
+def read_text(path: Path, limit: int = MAX_FILE_BYTES) -> str:
     """Return the text of a file of bounded size, without byte order mark, with plain line ends.
 
     Raises
@@ -118,11 +185,7 @@ def read_text(path: Path) -> str:
     ConfigurationError
         Where the file is missing, unreadable, too large, or no text.
     """
-    check_size(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+    data = read_bytes(path, limit)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # what PowerShell writes when output is redirected
         return _plain_lines(data.decode("utf-16", errors="replace"))
     if b"\0" in data[:4096].rstrip(b"\0"):
@@ -132,18 +195,6 @@ def read_text(path: Path) -> str:
 
 def _plain_lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def check_size(path: Path, limit: int = MAX_FILE_BYTES) -> None:
-    """Raise unless `path` is a file of at most `limit` bytes."""
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}", hint="check the path") from None
-    if path.is_dir():
-        raise ConfigurationError(f"{path}: is a directory, needed a file")
-    if size > limit:
-        raise ConfigurationError(f"{path}: is {size / 2**20:.0f} MiB large, at most {limit / 2**20:.0f} MiB are read")
 
 
 def check_cells(path: Path, rows: int, columns: int) -> None:
@@ -169,16 +220,58 @@ def _stored(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.drop(columns=empty)
 
 
-def _head(environment: Mapping[str, Any]) -> str:
-    return canonical_json({"schema_version": schema.SCHEMA_VERSION, "environment": dict(environment)})
+def _head(environment: Mapping[str, Any], digests: Sequence[str]) -> str:
+    """Return the head of a file: version, environment, their digest, and the digests of rows or row groups."""
+    said = {name: value for name, value in environment.items() if name != "damaged"}
+    head: dict[str, Any] = {"schema_version": schema.SCHEMA_VERSION, "environment": said}
+    return canonical_json({**head, "digest": _short(canonical_json(said)), "rows": "".join(digests)})
 
 
-def _environment(path: Path, text: str) -> dict[str, Any]:
+def _environment(path: Path, text: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the environment and the digests of rows or row groups; none where an older slomo wrote the file."""
     try:
-        head = json.loads(text)
-    except ValueError:
+        head = parse_json(text, str(path))
+    except ConfigurationError:
         raise ConfigurationError(f"{path}: the head of the dataset is damaged: {text[:60]!r}", hint=_RULED) from None
-    return check_head(path, head)
+    environment = check_head(path, head)
+    if head.get("digest", _short(canonical_json(environment))) != _short(canonical_json(environment)):
+        raise ConfigurationError(f"{path}: the head of the dataset is not what its digest says", hint=_DAMAGED)
+    listed = str(head.get("rows", ""))
+    return environment, [listed[at : at + 8] for at in range(0, len(listed), 8)]
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+def _row_digest(header: Sequence[str], row: Sequence[str]) -> str:
+    return _short("\0".join((*header, *row)))
+
+
+def _table_digest(table: Any) -> str:
+    """Return the digest of some rows of an arrow table, whatever their columns are encoded as."""
+    digest = hashlib.sha256("\0".join(table.column_names).encode())
+    for column in _plain_frame(table).items():
+        name, values = column
+        text = schema.column_kind(str(name)) == "text"
+        digest.update("\0".join(map(str, values)).encode() if text else np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()[:8]
+
+
+def _plain_frame(table: Any) -> pd.DataFrame:
+    import pyarrow as pa
+
+    def plain(column: Any) -> Any:
+        return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+    return pd.DataFrame(
+        {name: plain(table.column(name)).to_pandas().reset_index(drop=True) for name in table.column_names}
+    )
+
+
+def _damaged_rows(made: Sequence[str], digests: Sequence[str]) -> set[int]:
+    """Return the rows that are not what was written; none where nothing was written about them."""
+    return {at for at, digest in enumerate(made) if at < len(digests) and digest != digests[at]}
 
 
 def check_head(source: object, head: Any) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def test_damaged_record_is_named(filled, text):
 def test_other_schema_version_is_refused(filled):
     """A store of a later slomo is not written to."""
     edit(filled, "PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="schema version 99, needed 1"):
+    with pytest.raises(StoreError, match="schema version 99, needed 2"):
         run_campaign(toy_plan(), ToyTestbed(), filled)
 
 

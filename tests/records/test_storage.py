@@ -3,7 +3,9 @@
 import json
 import math
 import os
+import re
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +117,7 @@ def test_bad_cell_is_named_by_line_and_column(dataset, tmp_path, text):
     assert header[-1].startswith("own.")
     cells[-1] = ",".join([*cells[-1].split(",")[:-1], text])
     lines[4] = '"'.join(cells)
+    lines[0] = re.sub('"rows":"[0-9a-f]*"', '"rows":""', lines[0])  # as an older slomo wrote it
     path.write_text("\n".join(lines))
     with pytest.raises(ConfigurationError, match=rf"a\.csv, line 5, column '{header[-1]}': got '?{text}"):
         load_dataset(path)
@@ -187,3 +190,34 @@ def test_vector_columns_without_values_are_not_stored(dataset, tmp_path):
     _, lines = written(dataset, tmp_path)
     assert "own.READ" not in lines[1]
     assert np.isnan(load_dataset(tmp_path / "a.csv").frame["own.READ"]).all()
+
+
+def test_a_changed_line_is_told_and_the_rest_read(dataset, tmp_path):
+    """One digit changed in a CSV file: its line is named and left out, the others are the rows that were written."""
+    path, lines = written(dataset, tmp_path)
+    lines[3] = lines[3][:-1] + ("1" if lines[3][-1] != "1" else "2")
+    path.write_text("\n".join(lines))
+    with pytest.warns(UserWarning, match="line 4 is not what was written"):
+        left = load_dataset(path)
+    assert left.environment["damaged"] == {"lines": [4]}
+    assert len(left) == len(dataset) - 1
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_no_flipped_bit_is_silent(dataset, tmp_path, name):
+    """A flipped bit of a dataset ends in an error, in rows left out by name, or in the very same dataset."""
+    save_dataset(dataset, tmp_path / name)
+    whole, random = (tmp_path / name).read_bytes(), np.random.default_rng(1)
+    silent = 0
+    for place in random.integers(0, len(whole), 150):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(random.integers(0, 8))
+        (tmp_path / name).write_bytes(bytes(damaged))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            try:
+                read = load_dataset(tmp_path / name)
+            except UsageError:
+                continue
+        silent += not told and read != dataset
+    assert silent == 0

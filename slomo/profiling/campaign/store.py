@@ -4,8 +4,10 @@ One SQLite file in write-ahead mode with full synchronisation, keyed by co-locat
 it holds every run that was finished (ResQ persisted its runs and npf its cache for the same reason).
 """
 
+import hashlib
 import json
 import sqlite3
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,12 +20,13 @@ from slomo.records.provenance import difference
 from slomo.records.run import RunRecord
 from slomo.vocabulary.workload import canonical_json
 
-SCHEMA_VERSION = 1
+#: 2: each run with its digest; stores of version 1 are read, and gain the column.
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x736C6F6D  # "slom"; SQLite's way to say whose file this is
 _SCHEMA = (
     "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE runs (colocation TEXT, replicate INTEGER, seed INTEGER NOT NULL, wall_s REAL NOT NULL,"
-    " record TEXT NOT NULL, PRIMARY KEY (colocation, replicate)) WITHOUT ROWID",
+    " record TEXT NOT NULL, digest TEXT, PRIMARY KEY (colocation, replicate)) WITHOUT ROWID",
     "CREATE TABLE failures (id INTEGER PRIMARY KEY, colocation TEXT, replicate INTEGER,"
     " label TEXT, error TEXT, message TEXT)",
     f"PRAGMA application_id = {APPLICATION_ID}",
@@ -112,7 +115,7 @@ class CampaignStore:
         """Write one finished run; when this returns it survives a power cut."""
         row = (run.colocation.key, run.replicate, run.seed, wall_s, _record_text(record))
         with self._mapped(), self._connection:
-            self._connection.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?)", row)
+            self._connection.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)", (*row, _digest(*row)))
 
     def add_failure(self, run: PlannedRun, error: BaseException) -> None:
         """Write that an attempt failed, and why."""
@@ -127,17 +130,14 @@ class CampaignStore:
             return self._connection.execute("SELECT label, error, message FROM failures ORDER BY id").fetchall()
 
     def records(self) -> Iterator[tuple[Key, RunRecord]]:
-        """Yield every finished run with its key, by co-location key and replicate.
+        """Yield every finished run with its key, by co-location key and replicate; damaged ones are told and left out.
 
         Raises
         ------
         StoreError
-            For a row that cannot be read, naming it.
+            For a row that is what was written and cannot be read, naming it.
         """
-        statement = "SELECT colocation, replicate, record FROM runs ORDER BY colocation, replicate"
-        with self._mapped():
-            rows = self._connection.execute(statement).fetchall()
-        for colocation, replicate, text in rows:
+        for colocation, replicate, text in self._sound_runs():
             name = f"run {colocation}/{replicate}"
             data = self._decoded(text, name)
             try:
@@ -147,9 +147,24 @@ class CampaignStore:
             yield (colocation, replicate), record
 
     def finished(self) -> set[Key]:
-        """Return the keys of all finished runs."""
+        """Return the keys of all finished runs; a damaged one is to be done again."""
+        return {(colocation, replicate) for colocation, replicate, _ in self._sound_runs()}
+
+    def _sound_runs(self) -> list[tuple[str, int, str]]:
+        """Return key and record of every run that is what was written, and tell the others."""
+        statement = (
+            "SELECT colocation, replicate, seed, wall_s, record, digest FROM runs ORDER BY colocation, replicate"
+        )
         with self._mapped():
-            return set(self._connection.execute("SELECT colocation, replicate FROM runs").fetchall())
+            rows = self._connection.execute(statement).fetchall()
+        damaged = [f"{row[0]}/{row[1]}" for row in rows if row[5] is not None and _digest(*row[:5]) != row[5]]
+        if damaged:
+            warnings.warn(
+                f"campaign store '{self.name}': {len(damaged)} of {len(rows)} runs are not what was written, left out: "
+                + ", ".join(damaged[:20]),
+                stacklevel=3,
+            )
+        return [(row[0], row[1], row[4]) for row in rows if f"{row[0]}/{row[1]}" not in set(damaged)]
 
     def _open(self) -> sqlite3.Connection:
         if self.path is None:
@@ -188,6 +203,10 @@ class CampaignStore:
         elif pragma["application_id"] != APPLICATION_ID:
             message = f"'{self.name}' is a SQLite file of another program, not a campaign store"
             raise StoreError(message, hint="choose another file name")
+        elif pragma["user_version"] == 1:
+            with connection:
+                connection.execute("ALTER TABLE runs ADD COLUMN digest TEXT")
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         elif pragma["user_version"] != SCHEMA_VERSION:
             raise StoreError(
                 f"campaign store '{self.name}' has schema version {pragma['user_version']}, needed {SCHEMA_VERSION}",
@@ -216,6 +235,11 @@ class CampaignStore:
 def _record_text(record: RunRecord) -> str:
     """Return a record as JSON; a replayed competitor's throughput may be NaN, which Python's JSON reads back."""
     return json.dumps(record.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=True)
+
+
+def _digest(*row: object) -> str:
+    """Return the digest of a run as it is stored: its key, seed, time and record."""
+    return hashlib.sha256("\\0".join(map(str, row)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 _PRAGMAS = ("application_id", "user_version")

@@ -8,6 +8,7 @@ import csv
 import hashlib
 import io
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ import slomo.records.rows as rows
 import slomo.records.schema as schema
 import slomo.records.tables as tables
 from slomo.errors import ConfigurationError, SlomoError
+from slomo.files.opening import open_regular
 from slomo.records.importing.competitors import named_competitors
 from slomo.records.importing.mapping import TableMapping, metric_factor, target_mpps, throughput_mpps
 from slomo.records.importing.plausible import metric_fault, throughput_fault
@@ -303,12 +305,14 @@ def _read_parquet(path: Path) -> MeasuredTable:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    tables.check_size(path)
     try:
-        with pq.ParquetFile(path) as file:
-            tables.check_cells(path, file.metadata.num_rows, file.metadata.num_columns)
+        with (
+            os.fdopen(open_regular(path, tables.MAX_FILE_BYTES), "rb") as opened,
+            pq.ParquetFile(opened, page_checksum_verification=True) as file,
+        ):
+            tables.check_parquet(path, file.metadata)
             table = file.read()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise ConfigurationError(f"{path}: not readable as parquet: {' '.join(str(error).split())[:160]}") from None
     if not table.num_rows:
         raise ConfigurationError(f"{path}: holds no row")

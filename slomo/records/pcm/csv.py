@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
-from slomo.records.tables import check_cells, check_size, read_text
+from slomo.records.tables import check_cells, read_text
 
 MAX_BYTES = 512 * 2**20
 MAX_COLUMNS = 200_000
@@ -101,8 +101,7 @@ def read_pcm_text(path: Path) -> PcmText:
     ConfigurationError
         Where the file is empty, too large, or no such file.
     """
-    check_size(path, MAX_BYTES)
-    text = read_text(path)
+    text = read_text(path, MAX_BYTES)
     if not text.strip("\0 \n"):
         raise ConfigurationError(f"{path}: is empty, needed the output of `pcm -csv`", hint=_EMPTY_HINT)
     separator = _separator(text)

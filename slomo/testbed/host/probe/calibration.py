@@ -5,9 +5,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from slomo.errors import ConfigurationError
+from msgspec import Struct
+
+from slomo.files.documents import read
+from slomo.files.durable import write_durably
+from slomo.files.ranges import PositiveRate, Rate
 from slomo.host.places import cache_directory
 from slomo.testbed.host.probe.felt import extra_time
 from slomo.testbed.host.probe.reading import ProbedPressure
@@ -82,30 +86,9 @@ class Calibration:
             "scatter": self.scatter,
         }
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Calibration":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        if data["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"schema version {data['schema_version']!r}, needed {SCHEMA_VERSION}")
-        felt = {str(name): {str(by): float(x) for by, x in row.items()} for name, row in data["felt"].items()}
-        rates = {str(name): float(rate) for name, rate in data["sentinel"].items()}
-        return cls(
-            l2_mib=float(data["l2_mib"]),
-            llc_mib=float(data["llc_mib"]),
-            reporters=tuple(Reporter.from_dict(item) for item in data["reporters"]),
-            felt=felt,
-            full=None if data["full"] is None else float(data["full"]),
-            sentinel=Look(rates),
-            scatter=float(data["scatter"]),
-            identity=str(data["identity"]),
-        )
-
     def save(self, path: Path) -> None:
         """Write it as JSON."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".part")
-        draft.write_text(json.dumps(self.to_dict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        draft.replace(path)
+        write_durably(path, json.dumps(self.to_dict(), indent=1, sort_keys=True) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> "Calibration":
@@ -116,12 +99,30 @@ class Calibration:
         ConfigurationError
             If the file is damaged.
         """
-        try:
-            return cls.from_dict(json.loads(path.read_bytes()[:_MOST_B]))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
-            raise ConfigurationError(
-                f"calibration '{path}' cannot be read: {problem!r}", hint="delete it; the next run calibrates again"
-            ) from None
+        hint = "delete it; the next run calibrates again"
+        stored = read(path, _CalibrationFile, limit=_MOST_B, hint=hint)
+        return cls(
+            stored.l2_mib,
+            stored.llc_mib,
+            stored.reporters,
+            stored.felt,
+            stored.full,
+            Look(stored.sentinel),
+            stored.scatter,
+            stored.identity,
+        )
+
+
+class _CalibrationFile(Struct, forbid_unknown_fields=True):
+    l2_mib: PositiveRate
+    llc_mib: PositiveRate
+    reporters: tuple[Reporter, ...]
+    felt: dict[str, dict[str, float]]
+    full: float | None
+    sentinel: dict[str, float]
+    scatter: Rate
+    identity: str
+    schema_version: Literal[2]
 
 
 def calibration_path(identity: str) -> Path:

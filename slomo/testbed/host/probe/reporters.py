@@ -4,7 +4,6 @@ Bubble-Up (MICRO'11, section 4.2) measures the pressure of an application by how
 sensitivity; one reporter per shared resource of SLOMO (SIGCOMM'20, section 3) gives a vector instead of a score.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +35,6 @@ class Reporter:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
         return {"name": self.name, "metric": self.metric, "workload": self.workload.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Reporter":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        return cls(str(data["name"]), str(data["metric"]), Workload.from_dict(data["workload"]))
 
 
 def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:

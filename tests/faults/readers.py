@@ -1,0 +1,199 @@
+"""Every file that slomo reads, a small one that is right, and the function that reads it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from slomo.config import load_settings
+from slomo.control.pools.configuration import read_rmd_toml
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.files.opening import read_text
+from slomo.models.library import ModelLibrary, load_library
+from slomo.placement.chains.resource_table import ResourceRow, ResourceTable, load_resource_table, save_resource_table
+from slomo.placement.problem.decision import Assignment, Decision, Refusal
+from slomo.placement.problem.documents import parse_decisions, read_chains, read_cluster, read_requests
+from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, save_profiles
+from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.campaign.store import stored_records
+from slomo.records.dataset import ProfileDataset
+from slomo.records.importing.door import import_table
+from slomo.records.importing.mapping import load_mapping
+from slomo.records.pcm.recording import read_pcm
+from slomo.records.storage import load_dataset, save_dataset
+from slomo.testbed.host.host_file import load_host
+from slomo.testbed.host.probe.calibration import Calibration
+from slomo.testing.builders import ToyTestbed, toy_plan
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.service_chains import load_chains
+from slomo.workflow.acting.control import read_control_file
+from slomo.workflow.acting.enforce import read_plan
+from slomo.workflow.acting.noisy_host import host_noise_test
+from slomo.workflow.acting.noisy_neighbour import read_noisy_neighbour_file
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+WORDS = REPOSITORY / "slomo" / "vocabulary"
+REQUESTS = """
+requests:
+  - {id: edge, nf: lpm, slo: {min_share: 0.9}, count: 2, priority: 3, resources: {memory_gib: 1.5}}
+  - {id: chain, chain: [lpm, "stats@1500B,1000f"], slo: {min_mpps: 1.0, p95_us: 20}, anti_affinity: [edge-1]}
+"""
+CLUSTER = "servers: [{name: r, machine: e5-2620v4, count: 3, labels: {rack: a}, taints: [slow], cores_reserved: 1}]\n"
+RMD = """
+mbaMode = "percentage"
+[OSGroup]
+cacheways = 1
+cpuset = "0-1"
+[InfraGroup]
+cacheways = 2
+tasks = ["ovs*"]
+[CachePool]
+guarantee = 5
+besteffort = 3
+shared = 1
+max_allowed_shared = 10
+"""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A file's right content, its suffix, and who reads it."""
+
+    name: str
+    suffix: str
+    content: bytes
+    read: Callable[[Path], object]
+
+
+def read_library_file(folder: Path, place: str) -> Callable[[Path], object]:
+    """Return what loads a library one of whose files is replaced."""
+
+    def read(path: Path) -> object:
+        copy = path.with_suffix(".library")
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+        (copy / place).write_bytes(path.read_bytes())
+        return [load_library(copy)[key] for key in load_library(copy)]
+
+    return read
+
+
+def machine(path: Path) -> object:
+    """Load a machine by its file."""
+    return load_machine(str(path))
+
+
+def pcm(path: Path) -> object:
+    """Read a recording and everything in it."""
+    recording = read_pcm(path)
+    return recording.frame("core"), recording.frame("socket"), recording.raw("system")
+
+
+def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
+    """Write one right file of each kind into a folder and return who reads it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dataset = run_campaign(toy_plan(), ToyTestbed(), folder / "store.sqlite")
+    for name in ("data.csv", "data.parquet"):
+        save_dataset(dataset, folder / name)
+    save_profiles(
+        [InstanceProfile("e5-2695v4", "lpm@64B,100000f", 5.0, ((2, 3.0), (9, 5.0)), ((0.5, 9.0, 12.0),), 512)],
+        folder / "ways.json",
+    )
+    table = ResourceTable("e5-2620v4", (ResourceRow("lpm@64B,100000f", 1.0, 0.5, 1, 2, 10),))
+    save_resource_table(table, folder / "table.json")
+    plan = EnforcementPlan("s1", (TenantSetting("lpm", cores=(3,), llc_way_mask=0x3, cpu_weight=2.0),))
+    placed = Assignment("s1", 1, 3, "lpm", llc_way_mask=3, buffers=512)
+    refused = Refusal("edge", "lpm", "e5-2620v4", "throughput", 6.0, 5.4)
+    decisions = [
+        Decision("edge", True, "resq", "", (placed,), ("fits",), None, 0.9),
+        Decision("b", False, "resq", "", refused=refused),
+    ]
+    listed = json.dumps({"decisions": [item.to_dict() for item in decisions]}).encode()
+    mapping = {
+        "machine": "e5-2620v4",
+        "nf": "lpm",
+        "columns": {"perf": {"target": "throughput", "unit": "Mpps"}, "miss": {"metric": "L3MISS", "unit": "M/s"}},
+    }
+    (folder / "mapping.json").write_text(json.dumps(mapping))
+    library.save(folder / "models")
+
+    def from_file(path: Path) -> Callable[[str], bytes]:
+        return lambda name: (path / name).read_bytes()
+
+    here, docs = from_file(folder), from_file(REPOSITORY / "docs" / "examples")
+    stored = [path.relative_to(folder / "models") for path in sorted((folder / "models").rglob("*.json"))]
+    chosen = {path.name: path for path in reversed(stored)}
+    simple = [
+        Reader("machine", ".yaml", (WORDS / "machines" / "e5-2620v4.yaml").read_bytes(), machine),
+        Reader(
+            "nf", ".yaml", (WORDS / "network_functions" / "snort.yaml").read_bytes(),
+            lambda path: load_network_function(str(path)),
+        ),
+        Reader("nf-host", ".yaml", docs("suricata.yaml"), lambda path: load_network_function(str(path)).host),
+        Reader("chains", ".yaml", docs("control/cpu-shares.yaml"), read_control_file),
+        Reader("service-chains", ".yaml", CHAINS, load_chains),
+        Reader("control", ".yaml", docs("control/numa.yaml"), read_control_file),
+        Reader("noisy-neighbour", ".yaml", NOISE, read_noisy_neighbour_file),
+        Reader("noisy-host", ".yaml", docs("noisy-neighbour/host.yaml"), host_noise_test),
+        Reader("requests", ".yaml", REQUESTS.encode(), read_requests),
+        Reader("requests-json", ".json", b'{"requests": [{"id": "a", "nf": "lpm", "replicas": 2}]}', read_requests),
+        Reader("rated-chains", ".yaml", b"requests: [{id: a, chain: [lpm, stats], gbps: [1, 2.5]}]\n", read_chains),
+        Reader("cluster", ".yaml", CLUSTER.encode(), read_cluster),
+        Reader("plan", ".json", json.dumps(plan.to_dict()).encode(), read_plan),
+        Reader("decisions", ".json", listed, lambda path: parse_decisions(read_text(path), str(path))),
+        Reader("plan-of-decisions", ".json", listed, lambda path: read_plan(path, server="s1", machine="e5-2620v4")),
+        Reader("ways", ".json", here("ways.json"), load_profiles),
+        Reader("resource-table", ".json", here("table.json"), load_resource_table),
+        Reader("rmd", ".toml", RMD.encode(), read_rmd_toml),
+        Reader("policies", ".yaml", POLICIES, lambda path: read_rmd_toml(rmd_beside(path), path)),
+        Reader("settings", ".toml", b'machine = "e5-2620v4"\nseed = 3\n', lambda p: load_settings(file=p)),
+        Reader("host", ".yaml", b"counters: probe\nsettings: {window_s: 1.0, pairs: 5}\n", load_host),
+        Reader("calibration", ".json", CALIBRATION, Calibration.load),
+        Reader("mapping", ".yaml", (REPOSITORY / "datasets/mappings/yala-regex.yaml").read_bytes(), load_mapping),
+        Reader("table", ".csv", b"perf,miss\n1.0,2.0\n0.5,8.0\n", lambda path: import_table(path, mapping)),
+        Reader("pcm", ".csv", (REPOSITORY / "tests/data/pcm/comma-sparse.csv").read_bytes(), pcm),
+        Reader("pcm-faults", ".csv", (REPOSITORY / "tests/data/pcm/repeated-faults.csv").read_bytes(), pcm),
+        Reader("dataset-csv", ".csv", here("data.csv"), load_dataset),
+        Reader("dataset-parquet", ".parquet", here("data.parquet"), load_dataset),
+        Reader("store", ".sqlite", here("store.sqlite"), stored_records),
+    ]  # fmt: skip
+    library_files = [
+        Reader(f"library-{name}", ".json", (folder / "models" / path).read_bytes(),
+               read_library_file(folder / "models", str(path)))
+        for name, path in chosen.items()
+    ]  # fmt: skip
+    return (*simple, *library_files)
+
+
+def rmd_beside(path: Path) -> Path:
+    """Return a right `rmd.toml` beside a policy file."""
+    other = path.with_name("right-rmd.toml")
+    other.write_text(RMD)
+    return other
+
+
+POLICIES = b"catpolicy: {broadwell: {gold: [{cache: {max: 2, min: 2}}], bronze: [{cache: {max: 0, min: 0}}]}}\n"
+NOISE = b"""
+machine: e5-2699v4
+path: [{name: vm, nf: l2fwd, passes: 1}]
+noise: {nf: lpm, levels: [0, 20]}
+policies: [none, llc]
+loss_ratio: 0.005
+pools: {victim: 1}
+"""
+CHAINS = b"""
+queue: {capacity: 64}
+stages: {a: {cycles: 300, core: 0}, b: {cycles: 200, core: 0}}
+chains: {x: {stages: [a, b], mpps: 1.0}}
+"""
+CALIBRATION = json.dumps(
+    {
+        "schema_version": 2, "l2_mib": 2.0, "llc_mib": 14.0, "reporters": [], "felt": {"A": {"B": 0.1}}, "full": 2.5,
+        "sentinel": {"A": 1.0}, "scatter": 0.02, "identity": "here",
+    }
+).encode()  # fmt: skip
+
+
+__all__ = ["ProfileDataset", "Reader", "readers"]
