@@ -82,10 +82,18 @@ def test_truncated_store_is_found(filled):
 
 @pytest.mark.parametrize("text", ["{", "null", '{"colocation": 1}', "[]"])
 def test_damaged_record_is_named(filled, text):
-    """A row that is no record is named by its key."""
-    edit(filled, f"UPDATE runs SET record = '{text}' WHERE colocation = (SELECT min(colocation) FROM runs)")
+    """A row without digest, of an older store, that is no record is named by its key."""
+    edit(filled, f"UPDATE runs SET digest = NULL, record = '{text}' WHERE colocation = (SELECT min(colocation) FROM runs)")
     with pytest.raises(StoreError, match=r"corrupt: run [0-9a-f]{16}/0 is no"):
         run_campaign(toy_plan(), ToyTestbed(), filled)
+
+
+def test_a_changed_run_is_told_and_done_again(filled):
+    """A run that is not what was written is named and done again; the dataset is the one of an unharmed store."""
+    edit(filled, "UPDATE runs SET seed = seed + 1 WHERE colocation = (SELECT min(colocation) FROM runs)")
+    with pytest.warns(UserWarning, match=r"1 of 4 runs are not what was written, left out: [0-9a-f]{16}/0"):
+        mended = run_campaign(toy_plan(), ToyTestbed(), filled)
+    assert mended == run_campaign(toy_plan(), ToyTestbed())
 
 
 def test_other_schema_version_is_refused(filled):
