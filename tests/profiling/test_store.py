@@ -83,7 +83,8 @@ def test_truncated_store_is_found(filled):
 @pytest.mark.parametrize("text", ["{", "null", '{"colocation": 1}', "[]"])
 def test_damaged_record_is_named(filled, text):
     """A row without digest, of an older store, that is no record is named by its key."""
-    edit(filled, f"UPDATE runs SET digest = NULL, record = '{text}' WHERE colocation = (SELECT min(colocation) FROM runs)")
+    first = "colocation = (SELECT min(colocation) FROM runs)"
+    edit(filled, f"UPDATE runs SET digest = NULL, record = '{text}' WHERE {first}")
     with pytest.raises(StoreError, match=r"corrupt: run [0-9a-f]{16}/0 is no"):
         run_campaign(toy_plan(), ToyTestbed(), filled)
 
