@@ -90,7 +90,7 @@ class NoisyTestbed:
 
     def _sample(self, sample: TenantSample, generator: np.random.Generator) -> TenantSample:
         factors = np.exp(generator.normal(0.0, self.throughput, 2))
-        latency = {
+        latency: dict[str, Any] = {
             name: None if value is None else value * float(factors[1])
             for name, value in vars(sample).items()
             if name.startswith("latency_")

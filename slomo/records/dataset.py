@@ -19,7 +19,7 @@ import slomo.records.rows as rows
 import slomo.records.schema as schema
 import slomo.records.tables as tables
 from slomo.errors import IncompatibleMeasurementsError, InvalidValueError, MissingMetricError, UnknownNameError
-from slomo.records.measurement import Measurement
+from slomo.records.measurement import Measurement, Stability
 from slomo.records.run import RunRecord
 from slomo.records.schema import Plan
 from slomo.vocabulary.display import html_table
@@ -128,6 +128,16 @@ class ProfileDataset:
                     raise UnknownNameError("plan", name, Plan)
             keep &= self._frame[schema.PLAN].isin(wanted).to_numpy(dtype=bool)
         return self._with(self._frame[keep])
+
+    def converged(self) -> "ProfileDataset":
+        """Return the rows of runs that converged, as far as the testbed knows; the others are kept and train nothing.
+
+        Examples
+        --------
+        >>> len(ProfileDataset.from_measurements([], {"testbed": "simulated"}).converged())
+        0
+        """
+        return self._with(self._frame[self._frame[schema.STABILITY] != Stability.UNCONVERGED])
 
     def vectors(self, prefix: str, names: Iterable[str] | None = None) -> pd.DataFrame:
         """Return one vector family as a frame with a column per metric; NaN where not reported.

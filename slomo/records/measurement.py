@@ -17,10 +17,11 @@ from slomo.vocabulary.vector import MetricVector
 
 
 class Stability(StrEnum):
-    """Whether replicates agree within the limit."""
+    """Whether replicates agree within the limit, and whether the testbed says that each stood still."""
 
     STABLE = "stable"
     UNSTABLE = "unstable"
+    UNCONVERGED = "unconverged"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Measurement:
         Core-level metrics of the target beside its competitors.
     latency_us : mapping of str to float
         ``p50``, ``p95``, ``p99`` [us] where measured.
+    throughput_error_mpps : float or None
+        Standard error of one replicate's throughput [Mpps], where the testbed knows it; median over replicates.
     stability : Stability
         Verdict over the replicates.
     provenance : mapping
@@ -56,6 +59,7 @@ class Measurement:
     loss: float | None
     stability: Stability
     provenance: Mapping[str, Any]
+    throughput_error_mpps: float | None = None
 
     @property
     def median_mpps(self) -> float:
@@ -101,6 +105,7 @@ def summarise(records: Sequence[RunRecord], *, limit: float = 0.05) -> Measureme
     spread = dispersion(throughput)
     targets = [record.target for record in records]
     latency = {name: [getattr(t, f"latency_{name}_us") for t in targets] for name in ("p50", "p95", "p99")}
+    errors = [t.standard_errors["throughput_mpps"] for t in targets if "throughput_mpps" in t.standard_errors]
     losses = [t.loss for t in targets if t.loss is not None]
     alone = [record.alone.socket for record in records if record.alone is not None]
     return Measurement(
@@ -111,9 +116,16 @@ def summarise(records: Sequence[RunRecord], *, limit: float = 0.05) -> Measureme
         contentiousness=median_vector([t.vector for t in targets]),
         latency_us={name: statistics.median(values) for name, values in latency.items() if None not in values},
         loss=statistics.median(losses) if losses else None,
-        stability=Stability.STABLE if spread <= limit else Stability.UNSTABLE,
+        stability=_verdict(records, agree=spread <= limit),
         provenance=records[0].provenance,
+        throughput_error_mpps=statistics.median(errors) if len(errors) == len(targets) else None,
     )
+
+
+def _verdict(records: Sequence[RunRecord], *, agree: bool) -> Stability:
+    if not all(record.converged for record in records):
+        return Stability.UNCONVERGED
+    return Stability.STABLE if agree else Stability.UNSTABLE
 
 
 def median_vector(vectors: Sequence[MetricVector]) -> MetricVector:

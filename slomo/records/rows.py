@@ -107,8 +107,10 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
     plan = plan_of(measurement.colocation) if plan is None or solo else plan
     provenance, own = measurement.provenance, measurement.contentiousness
     nothing = MetricVector(no_pressure(felt=any(name in own for name in FELT)))
+    error = measurement.throughput_error_mpps
     return {
         **colocation_columns(measurement.colocation, plan),
+        **({} if error is None else {schema.THROUGHPUT_SE: error}),
         schema.TENANT: 0,
         schema.THROUGHPUT: measurement.median_mpps,
         schema.THROUGHPUT_CV: measurement.dispersion,

@@ -5,7 +5,7 @@ the target starts (its socket-level columns are the vector V), and again with th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from slomo.errors import InvalidValueError
@@ -29,6 +29,12 @@ class TenantSample:
         Share of offered packets dropped, 0 to 1; None where input saturates or is not counted.
     latency_p50_us, latency_p95_us, latency_p99_us : float or None
         Sojourn time percentiles [us].
+    standard_errors : mapping of str to float
+        Of the fields above by their name, and of metrics of the vector by theirs, where the testbed knows them.
+    effective_packets : float or None
+        Independent packets that the percentiles are worth.
+    converged : bool
+        False where the testbed knows that the tenant's rate did not stand still, or not to its tolerance.
     """
 
     throughput_mpps: float
@@ -37,11 +43,15 @@ class TenantSample:
     latency_p50_us: float | None = None
     latency_p95_us: float | None = None
     latency_p99_us: float | None = None
+    standard_errors: Mapping[str, float] = field(default_factory=dict)
+    effective_packets: float | None = None
+    converged: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
         return {
             **{key: value for key, value in self.__dict__.items() if key != "vector"},
+            "standard_errors": dict(self.standard_errors),
             "vector": self.vector.to_dict(),
         }
 
@@ -65,12 +75,20 @@ class Phase:
         Metrics of the whole machine.
     duration_s : float
         Length of the measured window [s] (simulated time in the simulator).
+    socket_errors : mapping of str to float
+        Standard errors of the socket's metrics, where the testbed knows them.
     """
 
     tenants: tuple[TenantSample, ...]
     socket: MetricVector
     system: MetricVector | None = None
     duration_s: float = 0.0
+    socket_errors: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def converged(self) -> bool:
+        """Whether every tenant converged."""
+        return all(tenant.converged for tenant in self.tenants)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
@@ -79,6 +97,7 @@ class Phase:
             "socket": self.socket.to_dict(),
             "system": None if self.system is None else self.system.to_dict(),
             "duration_s": self.duration_s,
+            "socket_errors": dict(self.socket_errors),
         }
 
     @classmethod
@@ -89,6 +108,7 @@ class Phase:
             socket=MetricVector.from_dict(data["socket"]),
             system=None if data["system"] is None else MetricVector.from_dict(data["system"]),
             duration_s=float(data["duration_s"]),
+            socket_errors=dict(data.get("socket_errors", {})),
         )
 
 
@@ -128,6 +148,11 @@ class RunRecord:
                 raise InvalidValueError(
                     f"phase '{name}' of {self.colocation.label} reports {len(phase.tenants)} tenants, needed {expected}"
                 )
+
+    @property
+    def converged(self) -> bool:
+        """Whether every tenant of both phases converged."""
+        return all(phase.converged for phase in (self.alone, self.beside) if phase is not None)
 
     @property
     def target(self) -> TenantSample:

@@ -41,6 +41,8 @@ COMPETITORS, COMPETITOR_COUNT, ISOLATION, PLAN, TENANT = (
 THROUGHPUT, THROUGHPUT_CV, REPLICATES, LOSS = "throughput_mpps", "throughput_cv", "replicates", "loss"
 LATENCIES = ("latency_p50_us", "latency_p95_us", "latency_p99_us")
 STABILITY, SEED, RUN_KEY, TRUTH = "stability", "seed", "run_key", "truth_mpps"
+#: Standard error of a replicate's throughput [Mpps]; a dataset whose testbed tells none lacks the column.
+THROUGHPUT_SE = "throughput_se_mpps"
 
 #: What makes a row one measurement: the experiment, which of its tenants the row is about, and the seed.
 IDENTITY = (RUN_KEY, TENANT, SEED)
@@ -94,7 +96,7 @@ def column_kind(name: str) -> str:
     if name in _INTEGER:
         return "integer"
     if (
-        name in BASE_COLUMNS
+        name in (*BASE_COLUMNS, THROUGHPUT_SE)
         or name in METRIC_COLUMNS
         or (name.startswith(TRAFFIC_PREFIX) and len(name) > len(TRAFFIC_PREFIX))
     ):

@@ -13,22 +13,24 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
+from slomo.simulator.convergence import LEAST_BATCHES, Batch, Measured, Series
 from slomo.simulator.programs.layout import SLACK_NS, Seat, build
 from slomo.simulator.programs.prefill import prefill
 from slomo.simulator.programs.program import program
-from slomo.simulator.result import Readings, SimulationResult, assemble
+from slomo.simulator.result import SimulationResult, assemble
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.workload import Workload
 
 DEFAULT_SCALE = 16
-#: Line accesses measured by default: the spread over seeds is in docs/concepts/simulator.md.
+#: Line accesses measured at least.
 DEFAULT_ACCESSES = 350_000
-#: Turnovers of the LLC by references before measuring.
-WARM_TURNOVERS = 2.0
-_CHUNKS = 4
+#: Of each tenant's rate, twice its standard error.
+DEFAULT_TOLERANCE = 0.005
+#: Line accesses after which a simulation gives up and says that it has not converged.
+DEFAULT_BUDGET = 40_000_000
 _PILOT_NS = 20_000.0
-_LONGEST_NS = 2e8
+_LONGEST_NS = 2e9
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,9 @@ def simulate(
     seed: int = 0,
     scale: int = DEFAULT_SCALE,
     accesses: int = DEFAULT_ACCESSES,
+    tolerance: float = DEFAULT_TOLERANCE,
+    budget: int = DEFAULT_BUDGET,
+    least_warm_up_us: float = 0.0,
     slack_ns: float = SLACK_NS,
     port_gbps: float | None = None,
 ) -> SimulationResult:
@@ -84,7 +89,13 @@ def simulate(
     scale : int
         Factor by which cache sets, footprints and buffers are scaled down together, 1 to 64.
     accesses : int
-        Line accesses to measure over, at least 10 000; more of them, less noise.
+        Line accesses to measure over at least, 10 000 or more.
+    tolerance : float
+        Share of each tenant's rate that twice its standard error may be, above 0 to 0.1.
+    budget : int
+        Line accesses, warm-up included, after which it ends in any case and says that it has not converged.
+    least_warm_up_us : float
+        Simulated time that is left out at least before measuring [us].
     slack_ns : float
         How far one core may run ahead of the others [ns].
     port_gbps : float, optional
@@ -93,7 +104,8 @@ def simulate(
     Returns
     -------
     SimulationResult
-        Per tenant throughput [Mpps], loss, latency [us] and core-level metrics; socket and system metrics.
+        Per tenant throughput [Mpps], loss, latency [us] and core-level metrics; socket and system metrics; all with
+        standard errors, and whether every tenant has converged.
 
     Raises
     ------
@@ -113,15 +125,20 @@ def simulate(
         raise InvalidValueError(f"scale is {scale}, needed 1 to 64")
     if accesses < 10_000:
         raise InvalidValueError(f"accesses is {accesses}, needed at least 10 000")
+    if not 0.0 < tolerance <= 0.1:
+        raise InvalidValueError(f"tolerance is {tolerance}, needed above 0 to 0.1")
+    if budget < accesses:
+        raise InvalidValueError(f"budget is {budget} accesses, needed at least the {accesses} to measure over")
     seats = _seats(machine, tenants)
     if not seats:
         return _nobody(machine)
     if port_gbps is not None and not port_gbps > 0.0:
         raise InvalidValueError(f"line rate of the shared port is {port_gbps} Gbit/s, needed above 0")
     state = build(machine, seats, seed=seed, scale=scale, slack_ns=slack_ns, port_gbps=port_gbps)
-    before = _warm_up(state)
-    readings = _measure(state, accesses, scale)
-    return assemble(machine, seats, readings, before + _accesses(state))
+    prefill(state)
+    series = Series(state, tolerance, least_warm_up_us * 1e3)
+    first = _play(state, series, accesses, budget)
+    return assemble(machine, seats, series.measured(first, scale))
 
 
 def _seats(machine: Machine, tenants: Sequence[Tenant]) -> list[Seat]:
@@ -155,51 +172,50 @@ def _kernels() -> Any:
     return kernel
 
 
-def _accesses(state: s.State) -> int:
-    wanted = [s.C_L2_HIT, s.C_L2_MISS, s.C_RX_HIT, s.C_RX_MISS, s.C_TX_HIT, s.C_TX_MISS]
-    return int(state.counters[:, wanted].sum())
-
-
-def _warm_up(state: s.State) -> int:
-    """Run until references have turned the LLC over; return the accesses that took."""
+def _play(state: s.State, series: Series, accesses: int, budget: int) -> int:
+    """Run until every tenant is warm and its rate precise, or the budget is spent; return the batches to leave out."""
     kernel = _kernels()
-    prefill(state)
-    lines = state.llc_clock.size * int(state.machine[s.M_LLC_WAYS])
-    now = 0.0
-    step = _PILOT_NS
-    while now < _LONGEST_NS / 4:
+    kernel.run_until(state, _PILOT_NS)
+    step = max(_PILOT_NS, _PILOT_NS * accesses / max(1, s.accesses(state.counters)) / LEAST_BATCHES)
+    now, before = _PILOT_NS, _look(state)
+    first = None
+    while now < _LONGEST_NS:
         now += step
         kernel.run_until(state, now)
-        references = int(state.counters[:, s.C_L2_MISS].sum() + state.counters[:, s.C_RX_HIT : s.C_TX_HIT].sum())
-        wanted = WARM_TURNOVERS * lines
-        if references >= wanted:
+        after = _look(state)
+        if series.add(_batch(state, step, before, after)):
+            step *= 2.0
+        before = after
+        if len(series.batches) % 4 or len(series.batches) < LEAST_BATCHES:
+            continue
+        first = series.warm_up()
+        if first is not None and series.accesses(first) >= accesses and series.precise(first).all():
             break
-        step = min(max(_PILOT_NS, now * (wanted / max(references, 1) - 1.0)), 4.0 * now)
-    total = _accesses(state)
-    s.zero_counters(state)
-    state.tenants[:, s.T_SAMPLES] = 0
-    return total
+        if series.accesses() >= budget:
+            break
+    return len(series.batches) // 2 if first is None else first
 
 
-def _measure(state: s.State, accesses: int, scale: int) -> Readings:
-    kernel = _kernels()
-    start = float(state.clock.min())
-    begun = state.clock.copy()
-    partial = _progress(state)
-    now = start + _PILOT_NS
-    kernel.run_until(state, now)
-    rate = max(1, _accesses(state)) / (now - start)
-    end = start + min(max(accesses / rate, 2 * _PILOT_NS), _LONGEST_NS)
-    held, in_ddio = np.zeros(state.occupancy.size), np.zeros(state.clock.size)
-    for chunk in range(1, _CHUNKS + 1):
-        kernel.run_until(state, now + (end - now) * chunk / _CHUNKS)
-        held += state.occupancy / _CHUNKS
-        in_ddio += _ddio_lines(state) / _CHUNKS
-    packets = state.counters[:, s.C_PACKETS] + _progress(state) - partial
-    span = end - start
-    # each clock runs a little past the end; give every tenant the packets of the common span
-    packets = packets * span / np.maximum(1.0, state.clock - begun)
-    return Readings(state, span, held, in_ddio, packets, scale)
+def _look(state: s.State) -> tuple[s.Ints, s.Floats, s.Floats, s.Floats, s.Floats, s.Ints]:
+    """Return what a batch is the difference of: counters, sums, busy channels, clocks, packets, latencies noted."""
+    return (
+        state.counters.copy(),
+        state.sums.copy(),
+        state.channels[:, s.H_BUSY_TOTAL].copy(),
+        state.clock.copy(),
+        state.counters[:, s.C_PACKETS] + _progress(state),
+        state.tenants[:, s.T_SAMPLES].copy(),
+    )
+
+
+def _batch(state: s.State, span_ns: float, before: Any, after: Any) -> Batch:
+    counters, sums, busy, own, packets, noted = (late - early for early, late in zip(before, after, strict=True))
+    latest = [
+        np.roll(row, -int(end % s.LATENCY_SAMPLES))[max(0, row.size - int(count)) :]
+        for row, end, count in zip(state.latency, after[-1], noted, strict=True)
+    ]
+    held = state.occupancy.astype(np.float64)
+    return Batch(span_ns, counters, sums, busy, packets, own, held, _ddio_lines(state), tuple(latest))
 
 
 def _progress(state: s.State) -> s.Floats:
@@ -218,17 +234,15 @@ def _progress(state: s.State) -> s.Floats:
 def _ddio_lines(state: s.State) -> s.Floats:
     """Count, per tenant, the packet-buffer lines that sit in the ways devices fill."""
     mask = int(state.machine[s.M_DDIO_MASK])
-    if mask == 0:
-        return np.zeros(state.clock.size)
-    ways = np.arange(state.llc_owner.size) % s.LLC_LANES
-    inside = (state.llc_owner >= 0) & (state.llc_owner % 2 == 0) & ((mask >> ways) & 1 == 1)
-    return np.bincount(state.llc_owner[inside] >> 1, minlength=state.clock.size).astype(float)
+    ways = [way for way in range(s.LLC_LANES) if (mask >> way) & 1]
+    owners = state.llc_owner.reshape(-1, s.LLC_LANES)[:, ways]
+    inside = owners[(owners >= 0) & (owners % 2 == 0)]
+    return np.bincount(inside >> 1, minlength=state.clock.size).astype(float)
 
 
 def _nobody(machine: Machine) -> SimulationResult:
     """Report an idle machine: every rate is 0, ratios have no value."""
-    empty = np.zeros((0, 0))
-    channels = np.zeros((machine.sockets + 2, s.H_COLUMNS))
-    fields = dict.fromkeys(s.State._fields, empty) | {"channels": channels}
-    readings = Readings(s.State(**fields), 1e3, np.zeros(0), np.zeros(0), np.zeros(0), 1)  # type: ignore[arg-type]
-    return assemble(machine, [], readings, 0)
+    channels = np.zeros(machine.sockets + 2)
+    none, rows = np.zeros(0), np.zeros((0, s.A_COLUMNS))
+    batch = Batch(1e3, np.zeros((0, s.C_COLUMNS), dtype=np.int64), rows, channels, none, none, none, none, ())
+    return assemble(machine, [], Measured([batch, batch], 1, 0.0, 0, np.zeros(0, dtype=bool)))

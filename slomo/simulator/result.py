@@ -4,12 +4,13 @@ The counters are those of Intel PCM (metrics table of SLOMO, SIGCOMM'20, section
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from slomo.errors import SlomoError
 from slomo.simulator import state as s
+from slomo.simulator.convergence import DRIFT_DEVIATIONS, PERCENTILE_PACKETS, Measured, ratio, standard_error
 from slomo.simulator.programs.layout import Seat, arrival_mpps
 from slomo.simulator.programs.program import LINE_B
 from slomo.vocabulary.machine import Machine
@@ -29,18 +30,23 @@ class TenantResult:
     Attributes
     ----------
     throughput_mpps : float
-        Packets processed [Mpps].
+        Packets processed [Mpps]; of a given load the share that was processed of those that arrived.
     loss : float
         Share of the packets offered (for a saturating load: of the line rate) that were not processed, 0 to 1.
     latency_us : mapping of str to float
-        ``p50``, ``p95``, ``p99`` of the time from arrival to departure [us]; empty if no packet left.
+        ``p50``, ``p95``, ``p99`` of the time from arrival to departure [us]; empty below 5000 packets.
     vector : MetricVector
         Core-level metrics.
     arrived_mpps : float
-        Packets that arrived, processed or not [Mpps]; for a saturating load the line rate. Over a short time it differs
-        from the rate that was asked for, as arrivals are random.
+        Packets that arrive, processed or not [Mpps]; for a saturating load the line rate.
     instructions_per_packet, cycles_per_packet, l3_references_per_packet : float
         As ResQ (NSDI'18) Table 1 reports them.
+    standard_errors : mapping of str to float
+        Of ``throughput_mpps``, ``loss``, ``latency_p50_us`` and so on, and of every metric of the vector.
+    effective_packets : float
+        Independent packets that would give the mean latency the standard error it has; 0 without latencies.
+    converged : bool
+        Whether the tenant's rate and occupancy stood still and its rate is known to the tolerance.
     """
 
     throughput_mpps: float
@@ -51,6 +57,9 @@ class TenantResult:
     instructions_per_packet: float
     cycles_per_packet: float
     l3_references_per_packet: float
+    standard_errors: Mapping[str, float]
+    effective_packets: float
+    converged: bool
 
 
 @dataclass(frozen=True)
@@ -65,8 +74,10 @@ class SimulationResult:
         One socket-level vector each.
     system : MetricVector
         The whole machine.
-    duration_us : float
-        Simulated time measured [us].
+    socket_errors : tuple of mapping
+        Standard errors of the sockets' metrics.
+    duration_us, warm_up_us : float
+        Simulated time measured, and left out before [us].
     accesses : int
         Line accesses simulated, warm-up included.
     """
@@ -74,54 +85,79 @@ class SimulationResult:
     tenants: tuple[TenantResult, ...]
     sockets: tuple[MetricVector, ...]
     system: MetricVector
+    socket_errors: tuple[Mapping[str, float], ...]
     duration_us: float
+    warm_up_us: float
     accesses: int
+
+    @property
+    def converged(self) -> bool:
+        """Whether every tenant has converged."""
+        return all(tenant.converged for tenant in self.tenants)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Counts of one tenant over the time measured; sums of them give a socket's."""
+    """Counts of one tenant, over the time measured and over each batch of it; sums of them give a socket's.
 
-    instructions: float = 0.0
-    cycles: float = 0.0
-    l2_hit: float = 0.0
-    l2_miss: float = 0.0
-    l3_hit: float = 0.0
-    l3_miss: float = 0.0
-    local_lines: float = 0.0
-    remote_lines: float = 0.0
-    read_lines: float = 0.0
-    write_lines: float = 0.0
-    latency_ns: float = 0.0
-    occupancy_lines: float = 0.0
-    ddio_lines: float = 0.0
-    pcie_hit: float = 0.0
-    pcie_miss: float = 0.0
+    All of shape ``(1 + batches,)``, the whole first.
+    """
+
+    instructions: s.Floats
+    cycles: s.Floats
+    l2_hit: s.Floats
+    l2_miss: s.Floats
+    l3_hit: s.Floats
+    l3_miss: s.Floats
+    local_lines: s.Floats
+    remote_lines: s.Floats
+    read_lines: s.Floats
+    write_lines: s.Floats
+    latency_ns: s.Floats
+    occupancy_lines: s.Floats
+    ddio_lines: s.Floats
+    pcie_hit: s.Floats
+    pcie_miss: s.Floats
 
     def __add__(self, other: "Totals") -> "Totals":
         return Totals(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
-@dataclass(frozen=True)
 class Readings:
-    """The raw readings of one simulation: the counters' state, time span, mean lines held, packets (with fractions)."""
+    """What was counted over the time measured (first) and over each batch of it."""
 
-    state: s.State
-    span_ns: float
-    held: s.Floats
-    in_ddio: s.Floats
-    packets: s.Floats
-    scale: int
+    def __init__(self, measured: Measured) -> None:
+        batches = measured.batches
+        self.scale = measured.scale
+        self.span_ns = _whole_first(np.array([batch.span_ns for batch in batches]))
+        self.counters = _whole_first(np.array([batch.counters for batch in batches], dtype=np.float64))
+        self.sums = _whole_first(np.array([batch.sums for batch in batches]))
+        self.busy_ns = _whole_first(np.array([batch.busy_ns for batch in batches]))
+        self.packets = _whole_first(np.array([batch.packets for batch in batches]))
+        # each clock runs a little past the end; give every tenant the packets of the common span
+        own = sum(batch.own_ns for batch in batches)
+        self.packets[0] *= self.span_ns[0] / np.maximum(1.0, own)
+        self.held = self._mean(np.array([batch.held for batch in batches]))
+        self.in_ddio = self._mean(np.array([batch.in_ddio for batch in batches]))
+        self.latency_ns = [[batch.latency_ns[i] for batch in batches] for i in range(self.packets.shape[1])]
+
+    def _mean(self, values: s.Floats) -> s.Floats:
+        share = self.span_ns[1:, None] / self.span_ns[0]
+        return np.concatenate([(share * values).sum(axis=0)[None], values])
+
+
+def _whole_first(values: s.Floats) -> s.Floats:
+    return np.concatenate([values.sum(axis=0)[None], values])
 
 
 def totals(machine: Machine, seats: Sequence[Seat], readings: Readings, tenant: int) -> Totals:
     """Collect one tenant's counts."""
-    count = readings.state.counters[tenant].astype(float)
-    idle_ns = min(readings.span_ns, float(readings.state.sums[tenant, s.A_IDLE]))
+    count = readings.counters[:, tenant].T
+    idle_ns = np.minimum(readings.span_ns, readings.sums[:, tenant, s.A_IDLE])
     cycles = readings.span_ns * machine.frequency_ghz
     polled = idle_ns * machine.frequency_ghz * POLL_IPC
     return Totals(
-        instructions=float(readings.packets[tenant]) * seats[tenant].program.instructions + polled,
+        instructions=readings.packets[:, tenant] * seats[tenant].program.instructions + polled,
         cycles=cycles,
         l2_hit=count[s.C_L2_HIT],
         l2_miss=count[s.C_L2_MISS],
@@ -131,36 +167,39 @@ def totals(machine: Machine, seats: Sequence[Seat], readings: Readings, tenant: 
         remote_lines=count[s.C_READ_REMOTE] + count[s.C_WRITE_REMOTE],
         read_lines=count[s.C_READ_LOCAL] + count[s.C_READ_REMOTE],
         write_lines=count[s.C_WRITE_LOCAL] + count[s.C_WRITE_REMOTE],
-        latency_ns=float(readings.state.sums[tenant, s.A_DRAM_LATENCY]),
-        occupancy_lines=float(readings.held[2 * tenant] + readings.held[2 * tenant + 1]) * readings.scale,
-        ddio_lines=float(readings.in_ddio[tenant]) * readings.scale,
+        latency_ns=readings.sums[:, tenant, s.A_DRAM_LATENCY],
+        occupancy_lines=(readings.held[:, 2 * tenant] + readings.held[:, 2 * tenant + 1]) * readings.scale,
+        ddio_lines=readings.in_ddio[:, tenant] * readings.scale,
         pcie_hit=count[s.C_RX_HIT] + count[s.C_TX_HIT],
         pcie_miss=count[s.C_RX_MISS] + count[s.C_TX_MISS],
     )
 
 
 def vector(
-    machine: Machine, scope: Scope, counts: Totals, *, span_ns: float, cores: int, link: float | None = None
-) -> MetricVector:
-    """Turn counts into metrics; a ratio without events is not reported."""
+    machine: Machine, scope: Scope, counts: Totals, *, span_ns: s.Floats, cores: int, link: s.Floats | None = None
+) -> tuple[MetricVector, dict[str, float]]:
+    """Turn counts into metrics and their standard errors; a ratio without events is not reported."""
     per_us = 1e3 / span_ns  # counts per microsecond are millions per second
     to_gb_s = LINE_B / span_ns
     to_mib_s = to_gb_s * 1e9 / 2**20
     nominal = span_ns * machine.frequency_ghz * cores
-    reads, misses = counts.l2_hit + counts.l2_miss, counts.l3_hit + counts.l3_miss
-    values: dict[str, float | None] = {
-        "IPC": _ratio(counts.instructions, counts.cycles),
+    reads, references = counts.l2_hit + counts.l2_miss, counts.l3_hit + counts.l3_miss
+    quotients = {
+        "IPC": (counts.instructions, counts.cycles),
+        "EXEC": (counts.instructions, nominal),
+        "FREQ": (counts.cycles, nominal),
+        "L3MPI": (counts.l3_miss, counts.instructions),
+        "L3HIT": (counts.l3_hit, references),
+        "L2MPI": (counts.l2_miss, counts.instructions),
+        "L2HIT": (counts.l2_hit, reads),
+    }
+    if scope is Scope.SOCKET:
+        quotients["LLCMISSLAT"] = (counts.latency_ns, counts.l3_miss)
+    levels = {
         "INST": counts.instructions * per_us,
-        "EXEC": counts.instructions / nominal,
-        "FREQ": counts.cycles / nominal,
-        "AFREQ": 1.0 if counts.cycles else None,
         "L3MISS": counts.l3_miss * per_us,
-        "L3MPI": _ratio(counts.l3_miss, counts.instructions),
-        "L3HIT": _ratio(counts.l3_hit, misses),
         "L3OCC": counts.occupancy_lines * LINE_B / 1024,
         "L2MISS": counts.l2_miss * per_us,
-        "L2MPI": _ratio(counts.l2_miss, counts.instructions),
-        "L2HIT": _ratio(counts.l2_hit, reads),
         "LMB": counts.local_lines * to_mib_s,
         "RMB": counts.remote_lines * to_mib_s,
         "READ": counts.read_lines * to_gb_s,
@@ -168,48 +207,57 @@ def vector(
         "DDIOOCC": counts.ddio_lines * LINE_B / 1024,
         "PCIEHIT": counts.pcie_hit * per_us,
         "PCIEMISS": counts.pcie_miss * per_us,
-        "UPI": link,
     }
-    if scope is not Scope.CORE:
-        values["LLCMISSLAT"] = _ratio(counts.latency_ns, counts.l3_miss) if scope is Scope.SOCKET else None
-    return MetricVector(values, scope=scope)
+    if link is not None:
+        levels["UPI"] = link
+    values: dict[str, float] = {"AFREQ": 1.0} if counts.cycles[0] else {}
+    errors = dict.fromkeys(values, 0.0)
+    for name, (part, whole) in quotients.items():
+        if whole[0] > 0.0:
+            values[name], errors[name] = float(part[0] / whole[0]), float(ratio(part[1:], whole[1:]).error)
+    within = standard_error(np.array([level[1:] for level in levels.values()]).T)
+    for (name, level), error in zip(levels.items(), within, strict=True):
+        values[name], errors[name] = float(level[0]), float(error)
+    return MetricVector(values, scope=scope), errors
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole > 0.0 else None
-
-
-def assemble(machine: Machine, seats: Sequence[Seat], readings: Readings, accesses: int) -> SimulationResult:
-    """Turn the readings of a finished simulation into its result.
+def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> SimulationResult:
+    """Turn what was measured into a result.
 
     Raises
     ------
     SlomoError
         An internal fault: more was moved than a channel, the link, the ports or the IIO can, or packets vanished.
     """
-    require_possible(machine, readings.state.channels, readings.span_ns)
-    _require_counted(seats, readings.state)
+    readings = Readings(measured)
+    require_possible(machine, readings.busy_ns[0], float(readings.span_ns[0]))
+    _require_counted(seats, readings)
     each = [totals(machine, seats, readings, tenant) for tenant in range(len(seats))]
-    sockets, everything = [], Totals()
-    busy = float(readings.state.channels[machine.sockets, s.H_BUSY_TOTAL]) / readings.span_ns
-    link = min(1.0, busy) if machine.sockets > 1 else None
+    nothing = Totals(*(np.zeros(readings.span_ns.size) for _ in fields(Totals)))
+    span_ns, sockets, everything = readings.span_ns, [], nothing
+    link = np.minimum(1.0, readings.busy_ns[:, machine.sockets] / span_ns) if machine.sockets > 1 else None
     for socket in range(machine.sockets):
         inside = [counts for counts, seat in zip(each, seats, strict=True) if machine.socket_of(seat.core) == socket]
-        summed = sum(inside, Totals())
+        summed = sum(inside, nothing)
         everything += summed
         sockets.append(
-            vector(machine, Scope.SOCKET, summed, span_ns=readings.span_ns, cores=machine.cores_per_socket, link=link)
+            vector(machine, Scope.SOCKET, summed, span_ns=span_ns, cores=machine.cores_per_socket, link=link)
         )
     return SimulationResult(
-        tenants=tuple(_tenant(machine, seats[i], readings, each[i], i) for i in range(len(seats))),
-        sockets=tuple(sockets),
-        system=vector(machine, Scope.SYSTEM, everything, span_ns=readings.span_ns, cores=machine.cores, link=link),
-        duration_us=readings.span_ns / 1e3,
-        accesses=accesses,
+        tenants=tuple(
+            _tenant(machine, seats[i], readings, each[i], i, converged=bool(measured.converged[i]))
+            for i in range(len(seats))
+        ),
+        sockets=tuple(values for values, _ in sockets),
+        system=vector(machine, Scope.SYSTEM, everything, span_ns=span_ns, cores=machine.cores, link=link)[0],
+        socket_errors=tuple(errors for _, errors in sockets),
+        duration_us=float(span_ns[0]) / 1e3,
+        warm_up_us=measured.warm_up_ns / 1e3,
+        accesses=measured.accesses,
     )
 
 
-def require_possible(machine: Machine, channels: s.Floats, span_ns: float) -> None:
+def require_possible(machine: Machine, busy_ns: s.Floats, span_ns: float) -> None:
     """Refuse what no hardware moves in so long: a fault of the simulator, whatever was asked of it.
 
     Raises
@@ -218,55 +266,92 @@ def require_possible(machine: Machine, channels: s.Floats, span_ns: float) -> No
         With what was moved and what can be.
     """
     names = [*(f"memory channels of socket {socket}" for socket in range(machine.sockets)), "link between sockets"]
-    for name, row in [*zip(names, channels, strict=False), ("ports and IIO", channels[-1])]:
-        if row[s.H_BUSY_TOTAL] > span_ns * (1.0 + POSSIBLE_ROUNDING) + QUEUED_NS:
+    for name, busy in [*zip(names, busy_ns, strict=False), ("ports and IIO", busy_ns[-1])]:
+        if busy > span_ns * (1.0 + POSSIBLE_ROUNDING) + QUEUED_NS:
             raise SlomoError(
-                f"machine '{machine.name}': the {name} were asked for {row[s.H_BUSY_TOTAL]:.0f} ns of service "
-                f"in {span_ns:.0f} ns",
+                f"machine '{machine.name}': the {name} were asked for {busy:.0f} ns of service in {span_ns:.0f} ns",
                 hint="this is a fault of the simulator; please report the call that led here",
             )
 
 
-def _require_counted(seats: Sequence[Seat], state: s.State) -> None:
+def _require_counted(seats: Sequence[Seat], readings: Readings) -> None:
     """Refuse packets that came and were neither processed, lost nor wait."""
-    for seat, row, count in zip(seats, state.tenants, state.counters, strict=True):
+    for seat, count in zip(seats, readings.counters[0], strict=True):
         if seat.program.offered_mpps is None:
             continue
         missing = int(count[s.C_ARRIVED] - count[s.C_LOST] - count[s.C_PACKETS])
-        if abs(missing) > row[s.T_QUEUE_LIMIT] + row[s.T_SLOTS] + 1:
+        if abs(missing) > 2 * seat.program.packet_buffers + 1:
             raise SlomoError(
-                f"of {count[s.C_ARRIVED]} packets of the tenant on core {seat.core} {missing} are unaccounted for",
+                f"of {count[s.C_ARRIVED]:.0f} packets of the tenant on core {seat.core} {missing} are unaccounted for",
                 hint="this is a fault of the simulator; please report the call that led here",
             )
 
 
-def _tenant(machine: Machine, seat: Seat, readings: Readings, counts: Totals, tenant: int) -> TenantResult:
-    packets = float(readings.packets[tenant])
-    count = readings.state.counters[tenant]
-    throughput = packets * 1e3 / readings.span_ns
+def _tenant(
+    machine: Machine, seat: Seat, readings: Readings, counts: Totals, tenant: int, *, converged: bool
+) -> TenantResult:
+    packets = readings.packets[:, tenant]
+    values, errors = vector(machine, Scope.CORE, counts, span_ns=readings.span_ns, cores=1)
+    arrived = arrival_mpps(machine, seat.program)
     if seat.program.offered_mpps is None:
-        arrived = arrival_mpps(machine, seat.program)
+        throughput = float(packets[0]) * 1e3 / float(readings.span_ns[0])
         loss = max(0.0, 1.0 - throughput / arrived)
+        share_error = float(ratio(packets[1:], readings.span_ns[1:]).error) * 1e3 / arrived
     else:
-        arrived = float(count[s.C_ARRIVED]) * 1e3 / readings.span_ns
-        loss = float(count[s.C_LOST]) / max(1.0, float(count[s.C_ARRIVED]))
-        passed = min(arrival_mpps(machine, seat.program) / seat.program.offered_mpps, 1.0)
-        loss = 1.0 - (1.0 - loss) * passed if passed < 1.0 else loss
+        share, loss, share_error = _served(readings, tenant)
+        throughput = share * arrived
+        loss = 1.0 - (1.0 - loss) * min(arrived / seat.program.offered_mpps, 1.0)
+    latency_us, latency_errors, effective = _latency(readings.latency_ns[tenant])
+    processed = float(packets[0])
     return TenantResult(
         throughput_mpps=throughput,
         loss=loss,
-        latency_us=_latency(readings.state, tenant),
-        vector=vector(machine, Scope.CORE, counts, span_ns=readings.span_ns, cores=1),
+        latency_us=latency_us,
+        vector=values,
         arrived_mpps=arrived,
-        instructions_per_packet=_ratio(counts.instructions, packets) or 0.0,
-        cycles_per_packet=_ratio(counts.cycles, packets) or 0.0,
-        l3_references_per_packet=_ratio(counts.l2_miss, packets) or 0.0,
+        instructions_per_packet=float(counts.instructions[0]) / processed if processed else 0.0,
+        cycles_per_packet=float(counts.cycles[0]) / processed if processed else 0.0,
+        l3_references_per_packet=float(counts.l2_miss[0]) / processed if processed else 0.0,
+        standard_errors={
+            "throughput_mpps": share_error * arrived,
+            "loss": share_error,
+            **{f"latency_{name}_us": error for name, error in latency_errors.items()},
+            **errors,
+        },
+        effective_packets=effective,
+        converged=converged,
     )
 
 
-def _latency(state: s.State, tenant: int) -> dict[str, float]:
-    samples = state.latency[tenant, : min(s.LATENCY_SAMPLES, int(state.tenants[tenant, s.T_SAMPLES]))]
-    if samples.size == 0:
-        return {}
-    values = np.percentile(samples, [50, 95, 99]) / 1e3
-    return {name: float(value) for name, value in zip(("p50", "p95", "p99"), values, strict=True)}
+def _served(readings: Readings, tenant: int) -> tuple[float, float, float]:
+    """Return which share of what arrived was processed and lost, and the error of these.
+
+    The load's random arrivals cancel. What only lengthens the queue, and by more than chance, will be lost.
+    """
+    packets, count = readings.packets[:, tenant], readings.counters[:, tenant]
+    arrived, lost = count[:, s.C_ARRIVED], count[:, s.C_LOST]
+    found = ratio(packets[1:], arrived[1:])
+    if not arrived[0]:
+        return 1.0, 0.0, float("nan")
+    share = min(1.0, float(found.value))
+    dropped = float(lost[0] / arrived[0])
+    growing = 1.0 - share > dropped + DRIFT_DEVIATIONS * float(found.error)
+    return share, 1.0 - share if growing else dropped, float(found.error)
+
+
+def _latency(batches: Sequence[s.Floats]) -> tuple[dict[str, float], dict[str, float], float]:
+    """Return percentiles [us] and their standard errors by name, and how many independent packets they are worth."""
+    samples = np.concatenate([*batches, np.zeros(0)])
+    if samples.size < PERCENTILE_PACKETS:
+        return {}, {}, 0.0
+    names, levels = ("p50", "p95", "p99"), [50, 95, 99]
+    each = np.array([np.percentile(batch, levels) for batch in batches if batch.size]) / 1e3
+    means = np.array([batch.mean() for batch in batches if batch.size])
+    spread = float(standard_error(means))
+    effective = samples.size if spread == 0.0 else min(samples.size, float(samples.var()) / spread**2)
+    values = np.percentile(samples, levels) / 1e3
+    return (
+        dict(zip(names, map(float, values), strict=True)),
+        dict(zip(names, map(float, standard_error(each)), strict=True)),
+        float(effective),
+    )

@@ -14,6 +14,7 @@ Floats = NDArray[np.float64]
 Shorts = NDArray[np.int32]
 Owners = NDArray[np.int16]
 Bytes = NDArray[np.uint8]
+Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 
 
@@ -48,6 +49,11 @@ class State(NamedTuple):
     requests: Ints  # (tenants, ACCELERATOR_SLOTS) its requests not yet served
     line_owner: Owners  # (lines,) as llc_owner, whoever touches the line; (0,) where every line is its tenant's own
     line_holder: Owners  # (buffer lines,) the L2 that had a line last, -1 none; (0,) likewise
+
+
+def accesses(counters: Ints) -> int:
+    """Return the line accesses of cores and devices in counters of shape ``(tenants, C_COLUMNS)``."""
+    return int(counters[:, [C_L2_HIT, C_L2_MISS, C_RX_HIT, C_RX_MISS, C_TX_HIT, C_TX_MISS]].sum())
 
 
 def zero_counters(state: State) -> None:

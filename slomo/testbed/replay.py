@@ -10,6 +10,7 @@ from typing import Any
 from slomo.errors import TestbedError
 from slomo.records import schema
 from slomo.records.dataset import ProfileDataset
+from slomo.records.measurement import Stability
 from slomo.records.rows import competitors_from_cell, workload_from_columns
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.vocabulary.colocation import Colocation
@@ -116,11 +117,11 @@ def _record(row: Mapping[Any, Any], tenants: Mapping[int, Mapping[Any, Any]]) ->
 
 
 def _sample(row: Mapping[Any, Any]) -> TenantSample:
+    latency: dict[str, Any] = {name: _known(row[name]) for name in schema.LATENCIES}
+    converged = row[schema.STABILITY] != Stability.UNCONVERGED
+    vector = _vector(row, "own", Scope.CORE)
     return TenantSample(
-        float(row[schema.THROUGHPUT]),
-        _vector(row, "own", Scope.CORE),
-        loss=_known(row[schema.LOSS]),
-        **{name: _known(row[name]) for name in schema.LATENCIES},
+        float(row[schema.THROUGHPUT]), vector, loss=_known(row[schema.LOSS]), converged=converged, **latency
     )
 
 

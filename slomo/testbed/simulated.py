@@ -29,7 +29,7 @@ from slomo.vocabulary.network_function import (
 from slomo.vocabulary.workload import Workload, canonical_json
 
 #: Raised whenever the simulator gives other numbers, so that measurements from before and after are never merged.
-SIMULATOR_VERSION = 1
+SIMULATOR_VERSION = 2
 #: Wall time of one phase on one core of a 2020s server: fixed part, and part per million accesses measured [s].
 _PHASE_S, _PER_MILLION_S = 0.01, 0.06
 _COMPILING = threading.Lock()
@@ -187,6 +187,7 @@ class SimulatedTestbed:
             socket=result.sockets[self.machine.nic_socket],
             system=result.system,
             duration_s=result.duration_us / 1e6,
+            socket_errors=result.socket_errors[self.machine.nic_socket],
         )
 
 
@@ -194,7 +195,15 @@ def _sample(tenant: TenantResult, workload: Workload) -> TenantSample:
     latency = {f"latency_{name}_us": tenant.latency_us.get(name) for name in ("p50", "p95", "p99")}
     # A saturating generator offers whatever the line carries; what does not fit is no loss of the NF's.
     loss = None if workload.traffic.offered_mpps is None else tenant.loss
-    return TenantSample(tenant.throughput_mpps, tenant.vector, loss=loss, **latency)
+    return TenantSample(
+        tenant.throughput_mpps,
+        tenant.vector,
+        loss=loss,
+        **latency,
+        standard_errors=tenant.standard_errors,
+        effective_packets=tenant.effective_packets or None,
+        converged=tenant.converged,
+    )
 
 
 def _buffered(workload: Workload, buffers: int | None) -> Workload:

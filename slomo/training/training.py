@@ -75,6 +75,7 @@ def train(
     ----------
     SLOMO (SIGCOMM'20), sections 4.1 and 5.1.
     """
+    dataset = dataset.converged()
     families = make_families(models)
     facts = _facts(dataset, seed)
     fitted = [

@@ -14,20 +14,20 @@ CASES: dict[str, tuple[str, list[tuple[str, int, dict[str, Any]]], str, str]] = 
     "inclusive": (
         "e5-2620v4",
         [("ip-router", 0, {}), ("snort", 1, {}), ("synthetic(data_size_mib=8)", 2, {})],
-        "0x1.9f0029e63af75p+1",
-        "613f6b72a4995eef",
+        "0x1.a2730673f6382p+1",
+        "0a6e5fb5b1cc9439",
     ),
     "victim": (
         "silver-4110",
         [("stats@1500B,1000f", 0, {}), ("mazunat@64B,1000f,0.5Mpps", 1, {}), ("flow-monitor-regex", 2, {})],
-        "0x1.08f41f9778044p+2",
-        "96cb24339b14f4b5",
+        "0x1.08eedbd3f2de1p+2",
+        "cb28df88c43b267b",
     ),
     "remote": (
         "e5-2620v4",
         [("lpm", 8, {"memory_socket": 0, "mba_percent": 50.0}), ("vpn", 0, {"llc_way_mask": 0xF})],
-        "0x1.d95b2876f5bf7p+1",
-        "abe849f1dcb4370c",
+        "0x1.d9bd66bfc8c6dp+1",
+        "09f64f7eb0043573",
     ),
 }
 

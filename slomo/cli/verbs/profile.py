@@ -224,12 +224,15 @@ def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
                 "out": out,
                 "store": store,
                 "rows": len(dataset),
+                "unconverged": len(dataset) - len(dataset.converged()),
                 "machine": arguments["machine"].name,
                 "targets": list(dataset.profiled_targets),
             }
         )
     else:
         note(f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}")
+        if open_ended := len(dataset) - len(dataset.converged()):
+            note(f"note: {open_ended} of them did not converge; they are kept, and train nothing")
 
 
 def _show_resource_table(out: str | None, as_json: bool, **given: Any) -> None:

@@ -42,7 +42,8 @@ def command(
     from slomo.workflow.train import train
 
     chosen = settings(models=models, seed=seed)
-    library = train(find_dataset(dataset), models=names or None, targets=targets or None, seed=chosen.seed)
+    rows_given = find_dataset(dataset)
+    library = train(rows_given, models=names or None, targets=targets or None, seed=chosen.seed)
     kept = _kept(chosen.models)
     replaced = sorted(key for key in library if key in kept)
     kept.merge(library).save(chosen.models)
@@ -54,6 +55,8 @@ def command(
         for (machine, key), model in library.items()
     ]
     emit_table(("machine", "target", "solo [Mpps]", "composed by", "models"), rows)
+    if left_out := len(rows_given) - len(rows_given.converged()):
+        note(f"note: {left_out} of {len(rows_given)} rows left out: their runs did not converge")
     if replaced:
         names_replaced = ", ".join(f"'{key}' on {machine}" for machine, key in replaced)
         note(f"note: replaced what {chosen.models} held of {names_replaced}")

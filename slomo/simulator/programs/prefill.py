@@ -1,7 +1,8 @@
 """Fill the last-level caches with what the tenants use, so that warming up starts near the truth.
 
 Structures are laid down as if each tenant had touched them once, the rarely used first and the busiest last, tenants in
-turn. What the caches then hold is only a start: the warm-up that follows decides.
+turn. Where way masks overlap, the busiest lines go to the ways with the fewest rivals, and the wider mask gives way: a
+tenant beside fast ones keeps what only it may evict. What the caches then hold is only a start: the warm-up decides.
 """
 
 import numpy as np
@@ -15,9 +16,12 @@ def prefill(state: s.State) -> None:
     """Put lines into the empty LLCs of `state`, within each tenant's ways."""
     for domain in np.unique(state.tenants[:, s.T_DOMAIN]):
         inside = np.flatnonzero(state.tenants[:, s.T_DOMAIN] == domain)
-        for mask in np.unique(state.tenants[inside, s.T_WAY_MASK]):
-            group = inside[state.tenants[inside, s.T_WAY_MASK] == mask]
-            _lay_down(state, int(domain), int(mask), *_touched(state, group))
+        masks = state.tenants[inside, s.T_WAY_MASK]
+        rivals = [int(((masks >> way) & 1).sum()) for way in range(s.LLC_LANES)]
+        for mask in sorted({int(mask) for mask in masks}, key=lambda mask: (-mask.bit_count(), mask)):
+            ways = [way for way in range(s.LLC_LANES) if (mask >> way) & 1]
+            ways.sort(key=rivals.__getitem__)
+            _lay_down(state, int(domain), np.array(ways), *_touched(state, inside[masks == mask]))
     held = state.llc_owner[state.llc_owner >= 0]
     state.occupancy[:] = np.bincount(held, minlength=state.occupancy.size)
 
@@ -40,10 +44,9 @@ def _touched(state: s.State, group: s.Ints) -> tuple[s.Ints, s.Ints]:
     return np.concatenate(lines)[turn], np.concatenate(owners)[turn]
 
 
-def _lay_down(state: s.State, domain: int, mask: int, lines: s.Ints, owners: s.Ints) -> None:
-    """Put the last lines of each set into the ways of `mask`."""
+def _lay_down(state: s.State, domain: int, ways: s.Ints, lines: s.Ints, owners: s.Ints) -> None:
+    """Put the last lines of each set into `ways`, the latest into the first."""
     sets, lanes = int(state.machine[s.M_LLC_SETS]), s.LLC_LANES
-    ways = np.flatnonzero([(mask >> way) & 1 for way in range(lanes)])
     index = ((lines * 2654435769 & 0xFFFFFFFF) * sets) >> 32
     by_set = np.argsort(index, kind="stable")[::-1]  # latest first within a set
     chosen = index[by_set]

@@ -112,7 +112,7 @@ def assemble_chains(
     SlomoError
         An internal fault: more was moved than a memory channel or the link can.
     """
-    require_possible(machine, state.channels, span_ns)
+    require_possible(machine, state.channels[:, s.H_BUSY_TOTAL], span_ns)
     cores = sorted({stage.core for stage in system.stages})
     times = sharing.core_times
     # a core that is idle when the time is up has been so since its clock stopped

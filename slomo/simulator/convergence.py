@@ -1,0 +1,191 @@
+"""Decide, per tenant, when a simulation has warmed up and when it has been measured long enough.
+
+Time is divided into batches of equal length. The start of the run is left out up to the point from which every tenant
+has fetched as many lines as it holds and neither its rate nor its occupancy drifts (initial transient: White, Cobb and
+Spratt, WSC 2000). What follows is measured until the standard error of every rate, from batch means and their lag-one
+autocorrelation (Law, Simulation Modeling and Analysis, section 9.5), is within the tolerance.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from slomo.simulator import state as s
+
+#: Batches kept: at the most, adjacent ones are joined.
+MOST_BATCHES, LEAST_BATCHES = 64, 16
+#: A tenant has warmed up after so many fetches from beyond its L2 per LLC line that it holds.
+TURNOVERS = 6.0
+#: Standard errors within the tolerance: a normal deviation leaves twice its standard error in 1 of 20 cases.
+DEVIATIONS = 2.0
+#: Two halves differ if by more than so many standard errors (1 of 100 by chance) and by more than the tolerance.
+DRIFT_DEVIATIONS = 2.6
+#: Packets of a tenant from which percentiles are told.
+PERCENTILE_PACKETS = 5000
+#: Parts of a run that may be left out as its warm-up.
+_LEFT_OUT = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)
+#: Latencies kept of each tenant and batch.
+_KEPT_LATENCIES = 4096
+#: Largest lag-one autocorrelation that batches are corrected for; more of it widens the batches.
+_LARGEST_LAG_ONE = 0.9
+
+
+class Batch(NamedTuple):
+    """What was counted in one batch; sums, but for the mean lines held."""
+
+    span_ns: float
+    counters: s.Ints  # (tenants, C_COLUMNS)
+    sums: s.Floats  # (tenants, A_COLUMNS)
+    busy_ns: s.Floats  # (channels,)
+    packets: s.Floats  # (tenants,) with fractions
+    own_ns: s.Floats  # (tenants,) by each core's own clock
+    held: s.Floats  # (2 * tenants,) LLC lines: packet buffers, data
+    in_ddio: s.Floats  # (tenants,)
+    latency_ns: tuple[s.Floats, ...]  # (tenants,) samples of each
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The batches that were measured, the factor sizes were scaled down by, what went before, and who has converged."""
+
+    batches: list[Batch]
+    scale: int
+    warm_up_ns: float
+    accesses: int
+    converged: s.Bools
+
+
+def join(first: Batch, second: Batch) -> Batch:
+    """Return two successive batches as one."""
+    span = first.span_ns + second.span_ns
+    early, late = first.span_ns / span, second.span_ns / span
+    return Batch(
+        span,
+        first.counters + second.counters,
+        first.sums + second.sums,
+        first.busy_ns + second.busy_ns,
+        first.packets + second.packets,
+        first.own_ns + second.own_ns,
+        early * first.held + late * second.held,
+        early * first.in_ddio + late * second.in_ddio,
+        tuple(_thinned(np.concatenate(both)) for both in zip(first.latency_ns, second.latency_ns, strict=True)),
+    )
+
+
+def _thinned(samples: s.Floats) -> s.Floats:
+    return samples[:: 1 + (samples.size - 1) // _KEPT_LATENCIES] if samples.size else samples
+
+
+class Estimate(NamedTuple):
+    """Ratios of two means over batches, and their standard errors; NaN where nothing was counted."""
+
+    value: s.Floats
+    error: s.Floats
+
+
+def ratio(parts: s.Floats, wholes: s.Floats) -> Estimate:
+    """Estimate ratios of means from batches along the first axis.
+
+    Parameters
+    ----------
+    parts, wholes : ndarray, shape (batches, ...)
+        What is divided by what in each.
+
+    Examples
+    --------
+    >>> found = ratio(np.array([1.0, 3.0, 2.0, 2.0]), np.ones(4))
+    >>> float(found.value), round(float(found.error), 3)
+    (2.0, 0.408)
+    """
+    whole = np.asarray(wholes.sum(axis=0))
+    whole = np.where(whole > 0.0, whole, np.nan)
+    value = parts.sum(axis=0) / whole
+    return Estimate(value, standard_error(parts - value * wholes) * len(parts) / whole)
+
+
+def standard_error(values: s.Floats) -> s.Floats:
+    """Return standard errors of means of batches along the first axis, corrected for their lag-one autocorrelation."""
+    spread = values - values.mean(axis=0)
+    square = (spread * spread).sum(axis=0)
+    lag_one = (spread[1:] * spread[:-1]).sum(axis=0) / np.where(square > 0.0, square, 1.0)
+    lag_one = np.clip(lag_one, 0.0, _LARGEST_LAG_ONE)
+    count = len(values)
+    return np.asarray(np.sqrt(square / (count - 1) / count * (1.0 + lag_one) / (1.0 - lag_one)))
+
+
+def drifts(parts: s.Floats, wholes: s.Floats, allowed: s.Floats) -> s.Bools:
+    """Return where the second half of the batches differs from the first by more than chance and `allowed`."""
+    half = len(parts) // 2
+    early, late = ratio(parts[:half], wholes[:half]), ratio(parts[half:], wholes[half:])
+    change = np.abs(late.value - early.value)
+    return np.asarray(change > np.maximum(allowed, DRIFT_DEVIATIONS * np.hypot(early.error, late.error)))
+
+
+class Series:
+    """The batches of one run, and what may be concluded from them."""
+
+    def __init__(self, state: s.State, tolerance: float, least_warm_up_ns: float = 0.0) -> None:
+        self.batches: list[Batch] = []
+        self._tolerance, self._least_warm_up_ns = tolerance, least_warm_up_ns
+        self._saturated = state.tenants[:, s.T_SATURATED] != 0
+        ways = np.array([int(mask).bit_count() for mask in state.tenants[:, s.T_WAY_MASK]])
+        self._room = ways * float(state.machine[s.M_LLC_SETS])
+
+    def add(self, batch: Batch) -> bool:
+        """Append a batch; return whether batches have been joined, so that the next must be twice as long."""
+        self.batches.append(batch)
+        if len(self.batches) < MOST_BATCHES:
+            return False
+        self.batches = [join(*pair) for pair in zip(self.batches[::2], self.batches[1::2], strict=True)]
+        return True
+
+    def rates(self, batches: list[Batch]) -> tuple[s.Floats, s.Floats]:
+        """Return what each tenant's rate is the ratio of, shapes ``(batches, tenants)``.
+
+        That is packets over time under saturation, and served over arrived packets under a given load.
+        """
+        packets = np.array([batch.packets for batch in batches])
+        arrived = np.array([batch.counters[:, s.C_ARRIVED] for batch in batches], dtype=np.float64)
+        spans = np.array([[batch.span_ns] for batch in batches]) * np.ones(packets.shape[1])
+        return packets, np.where(self._saturated, spans, arrived)
+
+    def warm_up(self) -> int | None:
+        """Return how many batches at the start to leave out, None if all tenants are not yet warm."""
+        count = len(self.batches)
+        for first in dict.fromkeys(max(1, int(count * part)) for part in _LEFT_OUT):
+            if count - first >= LEAST_BATCHES and bool(self._warm(first).all()):
+                return first
+        return None
+
+    def _warm(self, first: int) -> s.Bools:
+        """Return which tenants were warm at batch `first` and did not drift after it."""
+        before, after = self.batches[:first], self.batches[first:]
+        if sum(batch.span_ns for batch in before) < self._least_warm_up_ns:
+            return np.zeros(self._saturated.size, dtype=bool)
+        fetched = sum(batch.counters[:, [s.C_L2_MISS, s.C_RX_HIT, s.C_RX_MISS]].sum(axis=1) for batch in before)
+        held = np.array([batch.held.reshape(-1, 2).sum(axis=1) for batch in after])
+        packets, wholes = self.rates(after)
+        busy = np.array([batch.span_ns - batch.sums[:, s.A_IDLE] for batch in after])
+        slack = 0.5 * self._tolerance
+        moves = drifts(packets, wholes, slack * ratio(packets, wholes).value)
+        moves |= drifts(busy, packets, slack * ratio(busy, packets).value)
+        moves |= drifts(held, np.ones_like(held), self._tolerance * self._room)
+        return np.asarray((fetched >= TURNOVERS * held.mean(axis=0)) & ~moves)
+
+    def precise(self, first: int) -> s.Bools:
+        """Return which tenants' rates are known to the tolerance from batch `first` on."""
+        packets, wholes = self.rates(self.batches[first:])
+        found = ratio(packets, wholes)
+        enough = self._saturated | (packets.sum(axis=0) >= PERCENTILE_PACKETS)
+        return np.asarray((DEVIATIONS * found.error <= self._tolerance * found.value) & enough)
+
+    def accesses(self, first: int = 0) -> int:
+        """Return the line accesses played from batch `first` on."""
+        return sum(s.accesses(batch.counters) for batch in self.batches[first:])
+
+    def measured(self, first: int, scale: int) -> Measured:
+        """Return what was measured from batch `first` on, on a machine scaled down by `scale`."""
+        warm_up_ns = sum(batch.span_ns for batch in self.batches[:first])
+        converged = self._warm(first) & self.precise(first)
+        return Measured(self.batches[first:], scale, warm_up_ns, self.accesses(), converged)
