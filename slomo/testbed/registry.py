@@ -17,7 +17,7 @@ from slomo.vocabulary.network_function import NetworkFunction
 #: Entry points under which other packages give testbeds.
 GROUP = "slomo.testbeds"
 #: Aliases of the testbeds that slomo ships.
-TESTBEDS = ("simulated", "replay", "host")
+TESTBEDS = ("simulated", "replay", "host", "champsim")
 
 
 def make_testbed(
@@ -62,6 +62,10 @@ def make_testbed(
         return SimulatedTestbed(machine, network_functions)
     if testbed == "replay":
         return _replay(source)
+    if testbed == "champsim":
+        from slomo.testbed.champsim.testbed import ChampSimTestbed
+
+        return ChampSimTestbed(machine if isinstance(machine, Machine) else None, network_functions)
     from slomo.testbed.host.testbed import HostTestbed
 
     return HostTestbed(machine, network_functions)
@@ -77,7 +81,8 @@ def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> 
     machine : str or Machine
         What was asked for.
     default : str
-        Name that stands for "nothing was asked for"; on testbed `host` that means the machine we run on.
+        Name that stands for "nothing was asked for"; on testbed `host` that means the machine we run on, on `champsim` the one
+        that its expected configuration makes.
 
     Examples
     --------
@@ -90,6 +95,10 @@ def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> 
         from slomo.testbed.host.machine.this_machine import this_machine
 
         return this_machine()
+    if testbed == "champsim" and machine == default:
+        from slomo.testbed.champsim.testbed import champsim_machine
+
+        return champsim_machine()
     return load_machine(machine) if isinstance(machine, str) else machine
 
 

@@ -17,6 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef LOOK_NS
+#define LOOK_NS 20000000u /* how long an end may go unnoticed */
+#endif
+
 static struct worker workers[WORKERS_MOST];
 static struct snapshot begins[WORKERS_MOST], lasts[WORKERS_MOST];
 
@@ -67,7 +71,7 @@ static void sleep_until(uint64_t deadline_ns, unsigned count)
 
 	while (now < deadline_ns && !worker_stop_requested && !all_finished(count)) {
 		uint64_t left = deadline_ns - now;
-		const struct timespec pause = { 0, (long)(left < 20000000 ? left : 20000000) };
+		const struct timespec pause = { 0, (long)(left < LOOK_NS ? left : LOOK_NS) };
 
 		nanosleep(&pause, NULL);
 		now = clock_nanoseconds();

@@ -11,7 +11,9 @@
 #include <string.h>
 
 #define QUEUE_PACKETS 1024        /* what a NIC's receive ring would hold */
+#ifndef SLICE_SECONDS
 #define SLICE_SECONDS 0.001       /* counters move at least this often, however heavy a packet is */
+#endif
 
 volatile int worker_stop_requested;
 volatile int worker_go;

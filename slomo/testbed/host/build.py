@@ -47,11 +47,30 @@ def slomo_nf_binary(build: str = "portable") -> Path:
     return path
 
 
-def _compile_portable(sources: Path, output: Path) -> None:
+def build_traceable() -> Path:
+    """Return a portable `slomo-nf` whose instructions do not depend on time: static, whole bursts, no watching thread.
+
+    Raises
+    ------
+    TestbedError
+        If it cannot be compiled here.
+    """
+    sources = Path(str(resources.files("synthetic_nf")))
+    path = cache_directory() / f"slomo-nf-traceable-{_fingerprint(sources)}"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}.part")
+        _compile_portable(sources, draft, f"-static -no-pie -DSLICE_SECONDS=1e9 -DLOOK_NS={3_600_000_000_000}u")
+        draft.replace(path)
+    return path
+
+
+def _compile_portable(sources: Path, output: Path, flags: str | None = None) -> None:
     _run(
         ["sh", str(sources / "build-portable.sh"), str(output)],
         "the portable slomo-nf",
         "install a C compiler: apt-get install gcc libc6-dev",
+        None if flags is None else {**os.environ, "CFLAGS": flags},
     )
 
 
@@ -66,7 +85,7 @@ def _compile_dpdk(sources: Path, output: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(words: list[str], what: str, hint: str) -> None:
+def _run(words: list[str], what: str, hint: str, environment: dict[str, str] | None = None) -> None:
     try:
         done = subprocess.run(
             words,
@@ -75,6 +94,7 @@ def _run(words: list[str], what: str, hint: str) -> None:
             errors="replace",
             timeout=_LIMIT_S,
             stdin=subprocess.DEVNULL,
+            env=environment,
             check=False,
         )
     except FileNotFoundError:

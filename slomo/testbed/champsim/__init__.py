@@ -1,0 +1,1 @@
+"""Real code on an established simulator; import its files."""

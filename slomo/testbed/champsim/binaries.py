@@ -1,0 +1,155 @@
+"""Find the user's ChampSim: one binary per number of cores, each built from a configuration that is what we expect.
+
+ChampSim fixes everything at build time; a binary says no more than how many cores it has. So each must lie beside the
+JSON file that upstream's `config.sh` built it from, under its `executable_name`.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from slomo.errors import ConfigurationError, TestbedError
+
+VARIABLE = "SLOMO_CHAMPSIM"
+#: Values a configuration must have: field -> value; `docs/guides/champsim.md` shows them as a file.
+EXPECTED: Mapping[str, Any] = MappingProxyType(
+    {
+        "block_size": 64,
+        "page_size": 4096,
+        "heartbeat_frequency": 10_000,
+        "ooo_cpu.0.frequency": 2400,
+        "L1D.sets": 32,
+        "L1D.ways": 8,
+        "L1D.prefetcher": "no",
+        "L2C.sets": 64,
+        "L2C.ways": 8,
+        "L2C.prefetcher": "no",
+        "LLC.frequency": 2400,
+        "LLC.sets": 512,
+        "LLC.ways": 16,
+        "LLC.replacement": "lru",
+        "physical_memory.data_rate": 3200,
+        "physical_memory.channels": 1,
+        "virtual_memory.randomization": 1,
+    }
+)
+_HINT = f"name a folder in {VARIABLE} with, for each number of cores, the binary and the JSON file it was built from"
+
+
+@dataclass(frozen=True)
+class Binary:
+    """One ChampSim.
+
+    Attributes
+    ----------
+    path : Path
+        The program.
+    cores : int
+        How many traces it takes.
+    configuration : mapping
+        What it was built from.
+    """
+
+    path: Path
+    cores: int
+    configuration: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits of the program."""
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()[:16]
+
+
+def find_binaries(place: str | Path | None = None, expected: Mapping[str, Any] | None = None) -> dict[int, Binary]:
+    """Return the binaries of a folder by number of cores.
+
+    Parameters
+    ----------
+    place : path, optional
+        Folder, or one configuration file; the environment variable SLOMO_CHAMPSIM if not given.
+    expected : mapping, optional
+        What differs from :data:`EXPECTED`, for instance ``{"LLC.replacement": "ship"}``.
+
+    Raises
+    ------
+    TestbedError
+        Where nothing is named, or a binary is missing.
+    ConfigurationError
+        Where a file is no configuration, or none is the one expected: file, field, value and what was needed.
+    """
+    named = place if place is not None else os.environ.get(VARIABLE)
+    if not named:
+        raise TestbedError(f"testbed 'champsim' needs ChampSim, but {VARIABLE} is not set", hint=_HINT)
+    folder = Path(named)
+    files = sorted(folder.glob("*.json")) if folder.is_dir() else [folder]
+    if not files or not files[0].exists():
+        raise TestbedError(f"{VARIABLE} names '{folder}', where there is no configuration (*.json)", hint=_HINT)
+    wanted = {**EXPECTED, **(expected or {})}
+    found: dict[int, Binary] = {}
+    faults = []
+    for file in files:
+        configuration = _read(file)
+        fault = _difference(file, configuration, wanted)
+        if fault is not None:
+            faults.append(fault)
+            continue
+        binary = _binary(file, configuration)
+        if binary.cores in found:
+            raise ConfigurationError(
+                f"{found[binary.cores].path} and {binary.path} have the same configuration for {binary.cores} cores",
+                hint="keep one of them",
+            )
+        found[binary.cores] = binary
+    if not found:
+        raise min(faults, key=lambda fault: fault[0])[1]
+    return found
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{file}: cannot be read as JSON: {error}", hint=_HINT) from None
+    if not isinstance(data, dict):
+        raise ConfigurationError(f"{file}: is {type(data).__name__}, needed a ChampSim configuration", hint=_HINT)
+    return data
+
+
+def _difference(
+    file: Path, configuration: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> tuple[int, ConfigurationError] | None:
+    """Return how many fields differ, and the first of them as an error."""
+    differing = [(name, _field(configuration, name), value) for name, value in wanted.items()]
+    differing = [(name, got, value) for name, got, value in differing if got != value]
+    if not differing:
+        return None
+    name, got, value = differing[0]
+    told = "is missing" if got is None else f"is {got!r}"
+    return len(differing), ConfigurationError(
+        f"{file}: field '{name}' {told}, needed {value!r}",
+        hint="build ChampSim from the configuration in docs/guides/champsim.md, or ask for this one as a variant",
+    )
+
+
+def _field(configuration: Any, name: str) -> Any:
+    for part in name.split("."):
+        if isinstance(configuration, list):
+            configuration = configuration[int(part)] if int(part) < len(configuration) else None
+        else:
+            configuration = configuration.get(part) if isinstance(configuration, Mapping) else None
+    return configuration
+
+
+def _binary(file: Path, configuration: Mapping[str, Any]) -> Binary:
+    cores = configuration.get("num_cores")
+    if not isinstance(cores, int) or not 1 <= cores <= 64:
+        raise ConfigurationError(f"{file}: field 'num_cores' is {cores!r}, needed 1 to 64", hint=_HINT)
+    path = file.parent / str(configuration.get("executable_name", "champsim"))
+    if not os.access(path, os.X_OK) or path.is_dir():
+        raise TestbedError(f"{file}: its binary '{path.name}' is not beside it", hint=_HINT)
+    return Binary(path, cores, configuration)

@@ -1,0 +1,188 @@
+"""Run ChampSim on traces and read what it reports: retired records over time, and its JSON statistics.
+
+A run ends with the first trace that ends (no number of instructions is given, since statistics would then span the
+slowest core while rates do not). Counters span the whole run, so those of the start are taken off: the same run, cut
+short, has the same start.
+"""
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import ConfigurationError, TestbedError
+from slomo.testbed.champsim.binaries import Binary
+
+_HEARTBEAT = re.compile(r"^Heartbeat CPU (\d+) instructions: (\d+) cycles: (\d+) ", re.MULTILINE)
+_PHASE = re.compile(r"^(Warmup|Simulation) complete CPU (\d+) instructions: (\d+) cycles: (\d+) ", re.MULTILINE)
+_CORES = re.compile(r"^Number of CPUs: (\d+)$", re.MULTILINE)
+_KINDS = ("LOAD", "RFO", "PREFETCH", "WRITE", "TRANSLATION")
+_LIMIT_S = 3600.0
+RECORD_B = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """What one run of ChampSim reports about its measured phase.
+
+    Attributes
+    ----------
+    start : tuple of int
+        Records each core had retired when the phase began.
+    records : tuple of int
+        Records each core retired in it.
+    cycles : int
+        Its length.
+    counters : mapping
+        JSON statistics of the phase ("sim").
+    progress : tuple of ndarray of shape (n, 2)
+        Per core: records retired since the trace's begin, and cycles since the phase's.
+    """
+
+    start: tuple[int, ...]
+    records: tuple[int, ...]
+    cycles: int
+    counters: Mapping[str, Any]
+    progress: tuple[NDArray[np.int64], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {**self.__dict__, "progress": [points.tolist() for points in self.progress]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Execution":
+        """Rebuild from :meth:`to_dict`'s mapping."""
+        return cls(
+            tuple(data["start"]),
+            tuple(data["records"]),
+            int(data["cycles"]),
+            data["counters"],
+            tuple(np.array(points, dtype=np.int64) for points in data["progress"]),
+        )
+
+
+def execute(binary: Binary, traces: Sequence[Path], warm: int, folder: Path) -> Execution:
+    """Run a binary on one trace per core and return what it reports.
+
+    Parameters
+    ----------
+    binary : Binary
+        With as many cores as there are traces.
+    traces : sequence of Path
+        Uncompressed traces.
+    warm : int
+        Records of the warm-up.
+    folder : Path
+        Where the JSON statistics may be written.
+
+    Raises
+    ------
+    ConfigurationError
+        For a trace that ends in the middle of a record or while warming up, or statistics that cannot be read.
+    TestbedError
+        Where ChampSim fails.
+    """
+    for trace in traces:
+        check_length(trace, warm)
+    output = folder / "statistics.json"
+    words = [str(binary.path), "-w", str(warm), *map(str, traces), f"--json={output}"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TestbedError(f"{binary.path.name}: {error}", hint="build it again, from upstream's documentation") from None
+    if done.returncode != 0 or not output.exists():
+        last = " | ".join((done.stderr or done.stdout).strip().splitlines()[-2:])
+        raise TestbedError(
+            f"{binary.path.name} ended with code {done.returncode}: {last}",
+            hint="run it by hand on one of upstream's traces",
+        )
+    return read_execution(done.stdout, output.read_text(encoding="utf-8"), binary.cores, warm, str(output))
+
+
+def check_length(trace: Path, warm: int) -> None:
+    """Raise for a trace that ends in the middle of a record, or while warming up."""
+    size = trace.stat().st_size
+    if size % RECORD_B:
+        raise ConfigurationError(
+            f"{trace}: has {size} bytes, needed a multiple of {RECORD_B}",
+            hint="the trace was cut short: remove it, it is made again",
+        )
+    if size // RECORD_B <= warm:
+        raise ConfigurationError(
+            f"{trace}: has {size // RECORD_B} records, needed more than the {warm} of the warm-up",
+            hint="the trace was cut short: remove it, it is made again",
+        )
+
+
+def read_execution(text: str, statistics: str, cores: int, warm: int, file: str = "statistics.json") -> Execution:
+    """Read what ChampSim printed and wrote.
+
+    Raises
+    ------
+    ConfigurationError
+        For a run of another number of cores, one that ended while warming up, or statistics of another form.
+    """
+    number = _CORES.search(text)
+    if number is None or int(number[1]) != cores:
+        raise ConfigurationError(
+            f"{file}: 'Number of CPUs' is {number[1] if number else 'missing'}, needed {cores}",
+            hint="the binary was built from another configuration than the JSON file beside it says",
+        )
+    phases = {(name, int(core)): (int(done), int(cycles)) for name, core, done, cycles in _PHASE.findall(text)}
+    try:
+        start = tuple(phases["Warmup", core][0] for core in range(cores))
+        ends = [phases["Simulation", core] for core in range(cores)]
+    except KeyError as error:
+        raise ConfigurationError(f"{file}: no line says 'complete' for {error}", hint="the run was cut short") from None
+    if min(start) < warm:
+        raise ConfigurationError(
+            f"{file}: core {int(np.argmin(start))} warmed up with {min(start)} records, needed {warm}",
+            hint="a trace ended while warming up: make the traces longer",
+        )
+    warmed = [phases["Warmup", core][1] for core in range(cores)]
+    progress = []
+    for core in range(cores):
+        beats = [(int(done), int(at) - warmed[core]) for who, done, at in _HEARTBEAT.findall(text) if int(who) == core]
+        inside = [beat for beat in beats if beat[1] > 0]
+        last = (start[core] + ends[core][0], ends[core][1])
+        progress.append(np.array([(start[core], 0), *(b for b in inside if b[0] < last[0]), last], dtype=np.int64))
+    return Execution(
+        start, tuple(done for done, _ in ends), ends[0][1], _statistics(statistics, cores, file), tuple(progress)
+    )
+
+
+def _statistics(text: str, cores: int, file: str) -> Mapping[str, Any]:
+    """Return the measured phase's counters; cores come in reverse order in it, caches' counts do not."""
+    try:
+        phase = json.loads(text)[0]["sim"]
+        if len(phase["cores"]) != cores:
+            raise ConfigurationError(f"{file}: field 'cores' has {len(phase['cores'])} entries, needed {cores}")
+        names = [f"cpu{core}_L2C" for core in range(cores)]
+        for name in ("LLC", *names):
+            for kind in _KINDS:
+                if len(phase[name][kind]["hit"]) != cores or len(phase[name][kind]["miss"]) != cores:
+                    raise ConfigurationError(f"{file}: field '{name}.{kind}' has not {cores} counts, needed one a core")
+        phase["DRAM"][0]["RQ ROW_BUFFER_HIT"]
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise ConfigurationError(
+            f"{file}: these are not ChampSim's statistics: {type(error).__name__} {error}, needed phases with 'sim'",
+            hint="remove the file; the run is made again",
+        ) from None
+    return dict(phase)
+
+
+def counted(execution: Execution, cache: str, core: int, kinds: Sequence[str], what: str) -> int:
+    """Return how many accesses of some kinds a core made to a cache, ``"hit"`` or ``"miss"``."""
+    return int(sum(execution.counters[cache][kind][what][core] for kind in kinds))
+
+
+def memory_lines(execution: Execution, queue: str) -> int:
+    """Return how many lines memory read (``"RQ"``) or wrote (``"WQ"``)."""
+    channels = execution.counters["DRAM"]
+    return int(sum(item[f"{queue} ROW_BUFFER_HIT"] + item[f"{queue} ROW_BUFFER_MISS"] for item in channels))

@@ -1,0 +1,192 @@
+"""ChampSim as a testbed: our native network functions, traced as they run, on a simulator that others wrote and use.
+
+ChampSim (Gober et al., arXiv 2210.14324) plays out-of-order cores, private caches, a shared LLC and DRAM; nothing of it
+is part of slomo. Both phases of SLOMO's protocol are played; competitors alone are played once, whoever is the target.
+Address spaces are apart, a mapping of pages to memory is fixed by the binary, and the same run gives the same cycles.
+"""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import InvalidValueError
+from slomo.records.provenance import describe_environment, describe_run
+from slomo.records.run import Phase, RunRecord, TenantSample
+from slomo.testbed.champsim.binaries import EXPECTED, Binary, find_binaries
+from slomo.testbed.champsim.execution import Execution, execute
+from slomo.testbed.champsim.traces import VERSION, Trace, TraceStore, Window
+from slomo.testbed.champsim.vectors import LINE_B, TenantWindow, throughput_mpps, vectors, windows
+from slomo.testbed.host.build import cache_directory
+from slomo.testbed.host.nf.definition import HostDefinition, host_definition
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.machine import Machine, load_machine
+from slomo.vocabulary.network_function import NetworkFunction
+from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.workload import Workload, canonical_json
+
+MACHINE = "champsim-4"
+_CYCLES_PER_S = 70_000.0  # core cycles simulated per second of one processor
+
+
+def champsim_machine() -> Machine:
+    """Return the machine that the expected configuration makes.
+
+    Examples
+    --------
+    >>> champsim_machine().name, champsim_machine().llc_mib
+    ('champsim-4', 0.5)
+    """
+    return load_machine(str(Path(__file__).with_name(f"{MACHINE}.yaml")))
+
+
+class ChampSimTestbed:
+    """Co-locations of up to four network functions on ChampSim.
+
+    Parameters
+    ----------
+    machine : Machine, optional
+        The one that the binaries were built as.
+    network_functions : iterable of NetworkFunction
+        NFs of one's own; they need a `host:` section whose program is ours.
+    binaries : path, optional
+        As in :func:`~slomo.testbed.champsim.binaries.find_binaries`.
+    variant : mapping, optional
+        What is otherwise than in the expected configuration: field -> value.
+    window : Window, optional
+        What is measured.
+    folder : Path, optional
+        Where traces and results are kept; the user's cache if not given.
+
+    Raises
+    ------
+    TestbedError
+        Where ChampSim is not found.
+    ConfigurationError
+        For a ChampSim of another configuration.
+    """
+
+    name = "champsim"
+    exclusive = False
+
+    def __init__(
+        self,
+        machine: Machine | None = None,
+        network_functions: Iterable[NetworkFunction] = (),
+        *,
+        binaries: str | Path | None = None,
+        variant: Mapping[str, Any] | None = None,
+        window: Window | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.machine = machine or champsim_machine()
+        self.variant = dict(variant or {})
+        self.binaries = find_binaries(binaries, self.variant)
+        self.window = window or Window()
+        self.folder = folder or cache_directory() / "champsim"
+        self._own = {function.name: function for function in network_functions}
+        self._fingerprints = {cores: binary.fingerprint for cores, binary in self.binaries.items()}
+        lines = int(self.machine.llc_mib * 1024**2) // LINE_B
+        self._traces = TraceStore(self.folder, self._binary(1), self.window, lines)
+
+    def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
+        """Play the competitors alone, then everybody.
+
+        Raises
+        ------
+        InvalidValueError
+            For another machine, more tenants than cores, or settings that ChampSim does not have.
+        TestbedError
+            Where a function cannot be traced, or ChampSim fails.
+        """
+        self.check(colocation)
+        everybody = self._phase(colocation.tenants) if colocation.target is not None else None
+        alone = self._phase(colocation.competitors) if colocation.competitors else None
+        stated = describe_run(colocation, seed, self.name, self._settings(), host=False)
+        return RunRecord(colocation, seed, alone, everybody, stated)
+
+    def check(self, colocation: Colocation) -> None:
+        """Raise what :meth:`run` would raise about `colocation`, without running it."""
+        if colocation.machine != self.machine.name:
+            raise InvalidValueError(
+                f"{colocation.label}: this testbed plays '{self.machine.name}'", hint="name that machine in the plan"
+            )
+        asked = {name: getattr(colocation, name) for name in ("isolation", "sockets", "memory_node", "port_gbps")}
+        for name, value in asked.items():
+            if value is not None:
+                raise InvalidValueError(
+                    f"{colocation.label}: {name} is {value!r}, needed None: ChampSim has no such setting",
+                    hint="use testbed 'simulated' or 'host'",
+                )
+        self._binary(len(colocation.tenants), colocation.label)
+        for workload in colocation.tenants:
+            if workload.traffic.offered_mpps is not None or workload.configuration.get("rate_mpps"):
+                raise InvalidValueError(
+                    f"'{workload.key}' is offered a bounded load, needed as much as it can take: a trace has no clock",
+                    hint="leave offered_mpps and rate_mpps out",
+                )
+            self._definition(workload.nf).configured(workload)
+
+    def environment(self) -> Mapping[str, Any]:
+        """Return configuration, binaries, window and the fingerprint of every NF's definition."""
+        return describe_environment(
+            self.name,
+            self._settings(),
+            machines={self.machine.name: self.machine.to_dict()},
+            host=False,
+        )
+
+    def estimate_s(self, colocation: Colocation) -> float:
+        """Return the expected wall time of one run on one core [s]."""
+        cycles = self.window.settle_cycles * 2 + self.window.cycles
+        phases = len(colocation.tenants) * (colocation.target is not None) + len(colocation.competitors)
+        return 1.3 * phases * cycles / _CYCLES_PER_S
+
+    def _settings(self) -> dict[str, Any]:
+        configuration = {**EXPECTED, **self.variant}
+        return {"champsim": configuration, "window": self.window.__dict__, "traces": VERSION}
+
+    def _binary(self, cores: int, label: str = "traces alone") -> Binary:
+        if cores not in self.binaries:
+            built = ", ".join(str(number) for number in sorted(self.binaries))
+            raise InvalidValueError(
+                f"{label}: needs a ChampSim of {cores} cores, there are those of {built}",
+                hint="build one more with another num_cores, or ask for fewer tenants",
+            )
+        return self.binaries[cores]
+
+    def _definition(self, nf: str) -> HostDefinition:
+        return host_definition(self._own.get(nf, nf))
+
+    def _phase(self, tenants: tuple[Workload, ...]) -> Phase:
+        """Play some tenants, or read what they did when they were played before."""
+        traces = [self._traces.trace(workload, self._definition(workload.nf)) for workload in tenants]
+        settling = self._execution(traces, "settling")
+        whole = self._execution(traces, "whole")
+        cores = windows(settling, whole)
+        own, together = vectors(cores, traces, settling, whole, self.machine)
+        samples = tuple(
+            self._sample(core, trace, vector) for core, trace, vector in zip(cores, traces, own, strict=True)
+        )
+        return Phase(samples, together, None, cores[0].cycles / (self.machine.frequency_ghz * 1e9))
+
+    def _sample(self, core: TenantWindow, trace: Trace, vector: MetricVector) -> TenantSample:
+        return TenantSample(throughput_mpps(core, trace, self.machine), vector)
+
+    def _execution(self, traces: list[Trace], part: str) -> Execution:
+        """Return one run of ChampSim, kept under what it depends on."""
+        files = [getattr(trace, part) for trace in traces]
+        cores = len(files)
+        stated = [self._fingerprints[cores], *(f"{file.parent.name}/{part}" for file in files)]
+        kept = self.folder / "runs" / f"{hashlib.sha256(canonical_json(stated).encode()).hexdigest()[:16]}.json"
+        if kept.exists():
+            return Execution.from_dict(json.loads(kept.read_text()))
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            result = execute(self._binary(cores), files, self._traces.lines, Path(folder))
+            draft = Path(folder) / "run.json"
+            draft.write_text(json.dumps(result.to_dict()))
+            draft.replace(kept)
+        return result

@@ -1,0 +1,215 @@
+"""Traces of workloads, made once and kept: recorded, converted, and cut so that each lasts as long when it runs alone.
+
+A trace begins with one load for each line that the function used last before (caches start empty), then its code.
+The run of a trace alone says how far it comes in how many cycles: what it does beside others is compared over the same
+part of it.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import ConfigurationError, TestbedError
+from slomo.testbed.champsim.binaries import Binary
+from slomo.testbed.champsim.conversion import RECORD, Disassembler, convert, resident_set, working_set
+from slomo.testbed.champsim.execution import RECORD_B, execute
+from slomo.testbed.champsim.recording import record, symbol_address
+from slomo.testbed.host.build import build_traceable
+from slomo.testbed.host.nf.command import Surroundings, command_words
+from slomo.testbed.host.nf.definition import HostDefinition
+from slomo.testbed.host.tenant import needs_pcap
+from slomo.testbed.host.traffic.pcap import cached_pcap
+from slomo.vocabulary.workload import Workload, canonical_json
+
+MARKER = "worker_step"
+#: Raised whenever traces of the same workload become others.
+VERSION = 1
+_BUFFERS = 256  # of functions that have no setting for them: as much smaller as the caches are
+_FIRST_TRY = 60_000  # records from which the speed alone is guessed
+
+
+@dataclass(frozen=True)
+class Window:
+    """What of a run is measured, in cycles of a tenant that runs alone.
+
+    Attributes
+    ----------
+    settle_cycles : int
+        From the warm-up's end to the window's begin: neighbours must fill the shared cache once.
+    cycles : int
+        Length of the window.
+    bursts : int
+        Bursts of packets that warm the function's tables before it is recorded.
+    """
+
+    settle_cycles: int = 150_000
+    cycles: int = 400_000
+    bursts: int = 250
+
+    def __post_init__(self) -> None:
+        for name in ("settle_cycles", "cycles", "bursts"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"window: field '{name}' is {getattr(self, name)}, needed 1 or more")
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One workload's trace.
+
+    Attributes
+    ----------
+    whole, settling : Path
+        The trace up to the window's end, and up to its begin.
+    packets_per_record, instructions_per_record : float
+        On average over the recording.
+    alone : ndarray of shape (n, 2)
+        Records and cycles of its run alone.
+    working_set : ndarray of shape (m, 2)
+        Different lines referenced in so many records.
+    """
+
+    whole: Path
+    settling: Path
+    packets_per_record: float
+    instructions_per_record: float
+    alone: NDArray[np.float64]
+    working_set: NDArray[np.float64]
+
+    def cycles_alone(self, start: float, end: float) -> float:
+        """Return how many cycles a part of the trace takes alone."""
+        return float(np.diff(np.interp((start, end), self.alone[:, 0], self.alone[:, 1]))[0])
+
+    @property
+    def alone_records_per_cycle(self) -> float:
+        """Speed alone over the window."""
+        begin, end = (path.stat().st_size // RECORD_B for path in (self.settling, self.whole))
+        return (end - begin) / self.cycles_alone(begin, end)
+
+
+class TraceStore:
+    """Traces in a folder, by workload.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they are kept; 25 to 150 MB each.
+    alone : Binary
+        ChampSim with one core.
+    window : Window
+        What is measured.
+    lines : int
+        Lines of the shared cache.
+    """
+
+    def __init__(self, folder: Path, alone: Binary, window: Window, lines: int) -> None:
+        self.folder, self.binary, self.window, self.lines = folder, alone, window, lines
+
+    def trace(self, workload: Workload, definition: HostDefinition) -> Trace:
+        """Return a workload's trace, made where it is not there yet.
+
+        Raises
+        ------
+        TestbedError
+            Where it cannot be recorded.
+        """
+        stated = {
+            "version": VERSION,
+            "workload": workload.to_dict(),
+            "nf": definition.fingerprint,
+            "binary": self.binary.fingerprint,
+            "window": self.window.__dict__,
+            "lines": self.lines,
+        }
+        name = hashlib.sha256(canonical_json(stated).encode()).hexdigest()[:16]
+        place = self.folder / name
+        if not (place / "trace.json").exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=self.folder) as draft:
+                self._make(workload, definition, Path(draft))
+                shutil.rmtree(place, ignore_errors=True)
+                Path(draft).replace(place)
+                os.mkdir(draft)  # noqa: PTH102  what the context removes
+        return _read(place)
+
+    def _make(self, workload: Workload, definition: HostDefinition, draft: Path) -> None:
+        recorded, per_burst = self._recorded(workload, definition, draft, _FIRST_TRY)
+        speed = self._alone(recorded, draft / "first.trace")[-1]
+        per_cycle = (speed[0] - self.lines) / speed[1]
+        total = self.window.settle_cycles + self.window.cycles
+        instructions = int(1.15 * total * per_cycle * per_burst["instructions_per_record"])
+        recorded, per_burst = self._recorded(workload, definition, draft, instructions)
+        alone = self._alone(recorded, draft / "whole.trace")
+        ends = np.interp((self.window.settle_cycles, total), alone[:, 1], alone[:, 0]).astype(int)
+        if alone[-1, 1] < total:
+            raise TestbedError(
+                f"'{workload.key}': its trace lasts {int(alone[-1, 1])} cycles alone, needed {total}",
+                hint="make the window shorter",
+            )
+        settling, whole = (int(end) * RECORD_B for end in ends)
+        os.truncate(draft / "whole.trace", whole)
+        with (draft / "whole.trace").open("rb") as source, (draft / "settling.trace").open("wb") as target:
+            target.write(source.read(settling))
+        (draft / "first.trace").unlink()
+        body = recorded[self.lines :]
+        stated = {**per_burst, "alone": alone.tolist(), "working_set": working_set(body), "workload": workload.key}
+        (draft / "trace.json").write_text(json.dumps(stated))
+
+    def _recorded(
+        self, workload: Workload, definition: HostDefinition, draft: Path, instructions: int
+    ) -> tuple[NDArray[Any], dict[str, float]]:
+        program = build_traceable()
+        pcap = str(cached_pcap(workload.traffic, self.folder / "captures")) if needs_pcap(definition) else ""
+        words, _ = command_words(definition, workload, Surroundings((0,), str(draft), "trace", pcap=pcap))
+        words = [str(program), *words[1:], "--interval-s", "3600"]
+        burst = 32
+        if "--packet-buffers" not in words:
+            words += ["--packet-buffers", str(_BUFFERS)]
+        recording = record(
+            words, symbol_address(program, MARKER), skipped_calls=self.window.bursts, instructions=instructions
+        )
+        records, place = convert(recording, Disassembler(program))
+        at = place[recording.ip == symbol_address(program, MARKER)]
+        if len(at) < 2:
+            raise TestbedError(
+                f"'{workload.key}': {len(at)} bursts in {instructions} instructions, needed 2 or more",
+                hint="make the window longer, or packets lighter",
+            )
+        stated = {
+            "packets_per_record": burst * (len(at) - 1) / float(at[-1] - at[0]),
+            "instructions_per_record": len(recording.ip) / len(records),
+        }
+        return np.concatenate([resident_set(recording, self.lines), records]), stated
+
+    def _alone(self, records: NDArray[Any], file: Path) -> NDArray[np.int64]:
+        """Return how far a trace comes alone."""
+        assert records.dtype == RECORD
+        file.write_bytes(records.tobytes())
+        return execute(self.binary, [file], self.lines, file.parent).progress[0]
+
+
+def _read(place: Path) -> Trace:
+    file = place / "trace.json"
+    try:
+        stated: Mapping[str, Any] = json.loads(file.read_text())
+        return Trace(
+            place / "whole.trace",
+            place / "settling.trace",
+            float(stated["packets_per_record"]),
+            float(stated["instructions_per_record"]),
+            np.array(stated["alone"], dtype=np.float64),
+            np.array(stated["working_set"], dtype=np.float64),
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigurationError(
+            f"{file}: cannot be read as a trace's description: {type(error).__name__} {error}",
+            hint=f"remove the folder {place}; it is made again",
+        ) from None
