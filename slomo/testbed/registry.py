@@ -81,8 +81,8 @@ def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> 
     machine : str or Machine
         What was asked for.
     default : str
-        Name that stands for "nothing was asked for"; on testbed `host` that means the machine we run on, on `champsim` the one
-        that its expected configuration makes.
+        Name that stands for "nothing was asked for"; on testbed `host` that means the machine we run on, on
+        `champsim` the one that its expected configuration makes.
 
     Examples
     --------

@@ -18,6 +18,7 @@ def trees() -> dict[Path, ast.Module]:
 #: Third-party package -> rooms or files that may import it; none else may. numpy and msgspec (types of what is read)
 #: are at home everywhere.
 HOMES: dict[str, tuple[str, ...]] = {
+    "capstone": ("testbed/champsim/conversion.py",),
     "click": ("cli/",),
     "httpx": ("client.py", "service/"),
     "jinja2": ("report/",),
@@ -65,7 +66,7 @@ DEFERRED = {
     "simulator/sharing/engine.py": "the kernel is compiled when it is first run",
 }
 #: Packages that take long to load, or are extras, and may be imported where they are used.
-LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "tqdm", "pyarrow", "numba", "jsonschema", "pandas"} | {"filelock"}
+LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "tqdm", "pyarrow", "numba", "jsonschema", "pandas"} | {"filelock", "capstone"}
 
 #: Files that read YAML: rooms that answer questions load them only where a description is needed.
 DESCRIPTIONS = {"slomo.vocabulary.machine", "slomo.vocabulary.network_function"}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError, TestbedError
-from slomo.testbed.champsim.recording import LOAD, MODIFY, Recording, in_order_of_last_use
+from slomo.testbed.champsim.recording import LOAD, STORE, Recording
 
 RECORD = np.dtype(
     [
@@ -111,10 +111,7 @@ class Disassembler:
         names = item.reg_name
         own = {self._number(names(register)) for register in addressing} - {INSTRUCTION_POINTER}
         read = {self._number(names(register)) for register in read}
-        if item.operands and item.operands[0].type == x86.X86_OP_MEM or item.mnemonic == "lea":
-            used = {self._number(names(o.reg)) for o in item.operands if o.type == x86.X86_OP_REG}
-        else:
-            used = {self._number(names(o.reg)) for o in item.operands if o.type == x86.X86_OP_REG}
+        used = {self._number(names(o.reg)) for o in item.operands if o.type == x86.X86_OP_REG}
         others = (read - own) | (read & own & used)
         return Instruction(
             tuple(sorted(own)),
@@ -163,7 +160,10 @@ def convert(recording: Recording, instruction: Any) -> tuple[NDArray[Any], NDArr
     taken[:-1] = recording.ip[1:] != recording.ip[:-1] + recording.size[:-1]
     shape = np.stack([recording.ip, recording.size, np.diff(loads.start), np.diff(stores.start)], axis=1)
     kinds, kind = np.unique(shape.astype(np.uint64), axis=0, return_inverse=True)
-    templates = [_template(int(ip), instruction(int(ip), int(size)), int(l), int(s)) for ip, size, l, s in kinds]
+    templates = [
+        _template(int(ip), instruction(int(ip), int(size)), int(reads), int(writes))
+        for ip, size, reads, writes in kinds
+    ]
     lengths = np.array([len(template) for template, _ in templates], dtype=np.int64)
     place = np.concatenate(([0], np.cumsum(lengths[kind.ravel()])))
     records = np.zeros(place[-1], dtype=RECORD)
@@ -190,13 +190,15 @@ class _References:
 def _by_instruction(recording: Recording, count: int) -> tuple[_References, _References]:
     """Return loads and stores, each with where those of an instruction begin; a modification is one of each."""
     parts = []
-    for wanted in (recording.kind != 1, recording.kind != LOAD):
+    for wanted in (recording.kind != STORE, recording.kind != LOAD):
         owner = recording.owner[wanted]
         parts.append(_References(np.searchsorted(owner, np.arange(count + 1)), recording.address[wanted]))
     return parts[0], parts[1]
 
 
-def _template(ip: int, what: Instruction, loads: int, stores: int) -> tuple[NDArray[Any], list[tuple[int, str, int, int]]]:
+def _template(
+    ip: int, what: Instruction, loads: int, stores: int
+) -> tuple[NDArray[Any], list[tuple[int, str, int, int]]]:
     """Return an instruction's records without addresses, and which address goes where."""
     rows: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     places: list[tuple[int, str, int, int]] = []
@@ -207,57 +209,54 @@ def _template(ip: int, what: Instruction, loads: int, stores: int) -> tuple[NDAr
         places += [(number, "loads", slot, 4 * number + slot) for slot in range(min(4, loads - 4 * number))]
     body = len(rows)
     if what.branch:
-        read, written = _BRANCH_REGISTERS[what.branch]
-        if _LOADED in read:
-            registers = (what.addressing + what.read)[:1] or (_LOADED,)
-            read = tuple(item for item in read if item != _LOADED) + registers
-        rows.append((read, written))
+        rows.append(_branch_registers(what))
     elif load_rows:
         rows.append(((_LOADED, *what.read), what.written))
     else:
         rows.append((what.addressing + what.read, what.written))
     if loads and not load_rows:
         places += [(body, "loads", slot, slot) for slot in range(loads)]
-    written = 0
-    if stores and not split and stores <= 2:
-        places += [(body, "stores", slot, slot) for slot in range(stores)]
-        written = stores
-    while written < stores:
-        some = min(2, stores - written)
+    placed = 0
+    if stores and not split and (what.branch or stores <= 2):
+        placed = min(stores, 2)
+        places += [(body, "stores", slot, slot) for slot in range(placed)]
+    while placed < stores and not what.branch:
+        some = min(2, stores - placed)
         rows.append(((*what.addressing, *(what.written[:1] if split else what.read[:1])), ()))
-        places += [(len(rows) - 1, "stores", slot, written + slot) for slot in range(some)]
-        written += some
+        places += [(len(rows) - 1, "stores", slot, placed + slot) for slot in range(some)]
+        placed += some
     template = np.zeros(len(rows), dtype=RECORD)
     template["ip"] = ip
-    for row, (read, targets) in zip(template, rows, strict=True):
+    for number, (read, targets) in enumerate(rows):
         sources = tuple(dict.fromkeys(read))[:4]
-        row["source"][: len(sources)] = sources
-        row["destination"][: len(targets[:2])] = targets[:2]
+        template["source"][number, : len(sources)] = sources
+        template["destination"][number, : len(targets[:2])] = targets[:2]
     template["is_branch"][body] = bool(what.branch)
-    if what.branch:  # the branch is the last of them
-        rows_after = len(rows) - 1 - body
-        if rows_after:
-            template[[body, -1]] = template[[-1, body]]
-            places = [(_moved(step, body, len(rows) - 1), *rest) for step, *rest in places]  # type: ignore[misc]
     return template, places
 
 
-def _moved(step: int, one: int, other: int) -> int:
-    return other if step == one else one if step == other else step
+def _branch_registers(what: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return what a branch reads and writes so that ChampSim sees its kind; an indirect one reads where it goes."""
+    read, written = _BRANCH_REGISTERS[what.branch]
+    if _LOADED not in read:
+        return read, written
+    target = tuple(item for item in what.addressing + what.read if item not in _SPECIAL.values())[:1] or (_LOADED,)
+    return tuple(item for item in read if item != _LOADED) + target, written
 
 
 def resident_set(recording: Recording, lines: int) -> NDArray[Any]:
     """Return one load for each of the lines that were used last before the recording, that used last at the end.
 
-    ChampSim starts with empty caches. Records without a reference come first where there are fewer lines, so that
-    every trace begins with as many records.
+    ChampSim starts with empty caches. Fewer lines are loaded several times over, so that every trace begins with as
+    many loads and all warm-ups end at about the same time.
     """
     used = recording.history[-lines:]
     records = np.zeros(lines, dtype=RECORD)
     records["ip"] = 0x1000
     records["destination"][:, 0] = _LOADED
     if len(used):
-        records["loads"][-len(used) :, 0] = used * np.uint64(_LINE_B)
+        repeated = np.tile(used, -(-lines // len(used)))[-lines:]
+        records["loads"][:, 0] = repeated * np.uint64(_LINE_B)
     return records
 
 
@@ -328,5 +327,3 @@ def _segments(image: bytes, program: Path) -> list[tuple[int, int, int]]:
         if kind == 1:
             segments.append((address, address + length, offset))
     return segments
-
-

@@ -95,7 +95,9 @@ def execute(binary: Binary, traces: Sequence[Path], warm: int, folder: Path) -> 
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise TestbedError(f"{binary.path.name}: {error}", hint="build it again, from upstream's documentation") from None
+        raise TestbedError(
+            f"{binary.path.name}: {error}", hint="build it again, from upstream's documentation"
+        ) from None
     if done.returncode != 0 or not output.exists():
         last = " | ".join((done.stderr or done.stdout).strip().splitlines()[-2:])
         raise TestbedError(

@@ -87,7 +87,9 @@ def record(command: list[str], marker: int, *, skipped_calls: int, instructions:
         Without valgrind, or where the program ends too early.
     """
     if shutil.which("valgrind") is None:
-        raise TestbedError("network functions are traced with valgrind, which is not installed", hint="install valgrind")
+        raise TestbedError(
+            "network functions are traced with valgrind, which is not installed", hint="install valgrind"
+        )
     reading, writing = os.pipe()
     words = ["valgrind", "--tool=lackey", "--trace-mem=yes", f"--log-fd={writing}", *command]
     with subprocess.Popen(
@@ -105,7 +107,9 @@ def record(command: list[str], marker: int, *, skipped_calls: int, instructions:
         raise TestbedError(f"{' '.join(command)}: {error.message}", hint=error.hint) from None
 
 
-def parse(text: bytes, *, history: NDArray[np.uint64], marker: int, instructions: int, file: str = "trace") -> Recording:
+def parse(
+    text: bytes, *, history: NDArray[np.uint64], marker: int, instructions: int, file: str = "trace"
+) -> Recording:
     """Turn lackey's lines into a recording.
 
     Raises

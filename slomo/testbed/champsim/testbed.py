@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import InvalidValueError
+from slomo.host.places import cache_directory
 from slomo.records.provenance import describe_environment, describe_run
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.testbed.champsim.binaries import EXPECTED, Binary, find_binaries
 from slomo.testbed.champsim.execution import Execution, execute
 from slomo.testbed.champsim.traces import VERSION, Trace, TraceStore, Window
-from slomo.testbed.champsim.vectors import LINE_B, TenantWindow, throughput_mpps, vectors, windows
-from slomo.testbed.host.build import cache_directory
+from slomo.testbed.champsim.vectors import LINE_B, throughput_mpps, vectors, windows
 from slomo.testbed.host.nf.definition import HostDefinition, host_definition
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction
-from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
 
 MACHINE = "champsim-4"
@@ -37,7 +36,7 @@ def champsim_machine() -> Machine:
     Examples
     --------
     >>> champsim_machine().name, champsim_machine().llc_mib
-    ('champsim-4', 0.5)
+    ('champsim-4', 0.25)
     """
     return load_machine(str(Path(__file__).with_name(f"{MACHINE}.yaml")))
 
@@ -162,18 +161,18 @@ class ChampSimTestbed:
 
     def _phase(self, tenants: tuple[Workload, ...]) -> Phase:
         """Play some tenants, or read what they did when they were played before."""
-        traces = [self._traces.trace(workload, self._definition(workload.nf)) for workload in tenants]
+        found = [self._traces.trace(workload, self._definition(workload.nf)) for workload in tenants]
+        seats = sorted(range(len(found)), key=lambda seat: found[seat].whole)  # whoever is the target: one run
+        traces = [found[seat] for seat in seats]
         settling = self._execution(traces, "settling")
         whole = self._execution(traces, "whole")
         cores = windows(settling, whole)
         own, together = vectors(cores, traces, settling, whole, self.machine)
-        samples = tuple(
-            self._sample(core, trace, vector) for core, trace, vector in zip(cores, traces, own, strict=True)
-        )
+        ordered: list[TenantSample | None] = [None] * len(seats)
+        for seat, core, trace, vector in zip(seats, cores, traces, own, strict=True):
+            ordered[seat] = TenantSample(throughput_mpps(core, trace, self.machine), vector)
+        samples = tuple(sample for sample in ordered if sample is not None)
         return Phase(samples, together, None, cores[0].cycles / (self.machine.frequency_ghz * 1e9))
-
-    def _sample(self, core: TenantWindow, trace: Trace, vector: MetricVector) -> TenantSample:
-        return TenantSample(throughput_mpps(core, trace, self.machine), vector)
 
     def _execution(self, traces: list[Trace], part: str) -> Execution:
         """Return one run of ChampSim, kept under what it depends on."""

@@ -7,10 +7,11 @@ part of it.
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError, TestbedError
 from slomo.testbed.champsim.binaries import Binary
-from slomo.testbed.champsim.conversion import RECORD, Disassembler, convert, resident_set, working_set
+from slomo.testbed.champsim.conversion import Disassembler, convert, resident_set, working_set
 from slomo.testbed.champsim.execution import RECORD_B, execute
 from slomo.testbed.champsim.recording import record, symbol_address
 from slomo.testbed.host.build import build_traceable
@@ -35,6 +36,7 @@ MARKER = "worker_step"
 VERSION = 1
 _BUFFERS = 256  # of functions that have no setting for them: as much smaller as the caches are
 _FIRST_TRY = 60_000  # records from which the speed alone is guessed
+_MOST_PER_CYCLE = 3.6  # records: as much is recorded, and what is not needed left out
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,9 @@ class Window:
         Bursts of packets that warm the function's tables before it is recorded.
     """
 
-    settle_cycles: int = 150_000
-    cycles: int = 400_000
-    bursts: int = 250
+    settle_cycles: int = 90_000
+    cycles: int = 130_000
+    bursts: int = 150
 
     def __post_init__(self) -> None:
         for name in ("settle_cycles", "cycles", "bursts"):
@@ -112,6 +114,8 @@ class TraceStore:
 
     def __init__(self, folder: Path, alone: Binary, window: Window, lines: int) -> None:
         self.folder, self.binary, self.window, self.lines = folder, alone, window, lines
+        self._opening = threading.Lock()
+        self._making: dict[str, threading.Lock] = {}
 
     def trace(self, workload: Workload, definition: HostDefinition) -> Trace:
         """Return a workload's trace, made where it is not there yet.
@@ -130,44 +134,51 @@ class TraceStore:
             "lines": self.lines,
         }
         name = hashlib.sha256(canonical_json(stated).encode()).hexdigest()[:16]
-        place = self.folder / name
+        with self._opening:
+            lock = self._making.setdefault(name, threading.Lock())
+            build_traceable()
+        with lock:
+            return self._made(self.folder / name, workload, definition)
+
+    def _made(self, place: Path, workload: Workload, definition: HostDefinition) -> Trace:
+        """Return the trace of a folder, made first where it is not there; runs side by side wait for each other."""
         if not (place / "trace.json").exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=self.folder) as draft:
-                self._make(workload, definition, Path(draft))
-                shutil.rmtree(place, ignore_errors=True)
-                Path(draft).replace(place)
-                os.mkdir(draft)  # noqa: PTH102  what the context removes
+            draft = Path(tempfile.mkdtemp(dir=self.folder))
+            try:
+                self._make(workload, definition, draft)
+                with suppress(OSError):  # another process was faster, with the same trace
+                    draft.replace(place)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
         return _read(place)
 
     def _make(self, workload: Workload, definition: HostDefinition, draft: Path) -> None:
-        recorded, per_burst = self._recorded(workload, definition, draft, _FIRST_TRY)
-        speed = self._alone(recorded, draft / "first.trace")[-1]
-        per_cycle = (speed[0] - self.lines) / speed[1]
         total = self.window.settle_cycles + self.window.cycles
-        instructions = int(1.15 * total * per_cycle * per_burst["instructions_per_record"])
-        recorded, per_burst = self._recorded(workload, definition, draft, instructions)
-        alone = self._alone(recorded, draft / "whole.trace")
-        ends = np.interp((self.window.settle_cycles, total), alone[:, 1], alone[:, 0]).astype(int)
+        recorded, stated = self._recorded(workload, definition, draft, int(_MOST_PER_CYCLE * total))
+        length, alone = self.lines + _FIRST_TRY, self._alone(recorded[: self.lines + _FIRST_TRY], draft)
+        while alone[-1, 1] < total and length < len(recorded):
+            speed = (alone[-1, 0] - self.lines) / alone[-1, 1]  # and half of it again: cold predictors are slow
+            length += int(1.5 * speed * (total - alone[-1, 1])) + _FIRST_TRY
+            alone = self._alone(recorded[:length], draft)
         if alone[-1, 1] < total:
             raise TestbedError(
                 f"'{workload.key}': its trace lasts {int(alone[-1, 1])} cycles alone, needed {total}",
                 hint="make the window shorter",
             )
-        settling, whole = (int(end) * RECORD_B for end in ends)
-        os.truncate(draft / "whole.trace", whole)
-        with (draft / "whole.trace").open("rb") as source, (draft / "settling.trace").open("wb") as target:
-            target.write(source.read(settling))
-        (draft / "first.trace").unlink()
-        body = recorded[self.lines :]
-        stated = {**per_burst, "alone": alone.tolist(), "working_set": working_set(body), "workload": workload.key}
-        (draft / "trace.json").write_text(json.dumps(stated))
+        ends = np.interp((self.window.settle_cycles, total), alone[:, 1], alone[:, 0]).astype(int)
+        for name, end in zip(("settling", "whole"), ends, strict=True):
+            recorded[:end].tofile(draft / f"{name}.trace")
+        lines = working_set(recorded[self.lines : ends[1]])
+        described = {**stated, "alone": alone.tolist(), "working_set": lines, "workload": workload.key}
+        (draft / "trace.json").write_text(json.dumps(described))
 
     def _recorded(
         self, workload: Workload, definition: HostDefinition, draft: Path, instructions: int
     ) -> tuple[NDArray[Any], dict[str, float]]:
         program = build_traceable()
-        pcap = str(cached_pcap(workload.traffic, self.folder / "captures")) if needs_pcap(definition) else ""
+        with self._opening:
+            pcap = str(cached_pcap(workload.traffic, self.folder / "captures")) if needs_pcap(definition) else ""
         words, _ = command_words(definition, workload, Surroundings((0,), str(draft), "trace", pcap=pcap))
         words = [str(program), *words[1:], "--interval-s", "3600"]
         burst = 32
@@ -189,11 +200,11 @@ class TraceStore:
         }
         return np.concatenate([resident_set(recording, self.lines), records]), stated
 
-    def _alone(self, records: NDArray[Any], file: Path) -> NDArray[np.int64]:
+    def _alone(self, records: NDArray[Any], folder: Path) -> NDArray[np.int64]:
         """Return how far a trace comes alone."""
-        assert records.dtype == RECORD
-        file.write_bytes(records.tobytes())
-        return execute(self.binary, [file], self.lines, file.parent).progress[0]
+        file = folder / "whole.trace"
+        records.tofile(file)
+        return execute(self.binary, [file], self.lines, folder).progress[0]
 
 
 def _read(place: Path) -> Trace:

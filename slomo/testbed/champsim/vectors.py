@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slomo.testbed.champsim.execution import RECORD_B, Execution, counted, memory_lines
+from slomo.testbed.champsim.execution import Execution, counted, memory_lines
 from slomo.testbed.champsim.traces import Trace
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import Scope
@@ -78,12 +78,12 @@ def vectors(
     read_gb_s, write_gb_s = (
         (memory_lines(whole, queue) - memory_lines(settling, queue)) * LINE_B / seconds / 1e9 for queue in ("RQ", "WQ")
     )
-    shares = [
-        _share([core.counts[name] for core in cores]) for name in ("llc_misses", "written")
-    ]
+    shares = [_share([core.counts[name] for core in cores]) for name in ("llc_misses", "written")]
     occupied = occupancy_lines(cores, traces, int(machine.llc_mib * _MIB) // LINE_B)
     own = [
-        _vector([core], [trace], read_gb_s * shares[0][i], write_gb_s * shares[1][i], occupied[i], seconds, 1, Scope.CORE)
+        _vector(
+            [core], [trace], read_gb_s * shares[0][i], write_gb_s * shares[1][i], occupied[i], seconds, 1, Scope.CORE
+        )
         for i, (core, trace) in enumerate(zip(cores, traces, strict=True))
     ]
     together = _vector(
@@ -136,7 +136,7 @@ def _share(amounts: Sequence[int]) -> list[float]:
 
 
 def occupancy_lines(cores: Sequence[TenantWindow], traces: Sequence[Trace], lines: int) -> list[float]:
-    """Return how many lines each tenant holds: what it referenced in the time in which all together reference `lines`."""
+    """Return how many lines each tenant holds: those of the time in which all together reference `lines`."""
 
     def held(cycles: float) -> list[float]:
         return [
@@ -158,12 +158,9 @@ def occupancy_lines(cores: Sequence[TenantWindow], traces: Sequence[Trace], line
 
 
 def throughput_mpps(core: TenantWindow, trace: Trace, machine: Machine) -> float:
-    """Return packets served: the speed alone, times the cycles that the same part of the trace takes alone over those taken.
+    """Return packets served [Mpps]: the speed alone times (cycles of this part of the trace alone / cycles taken).
 
     What a packet costs varies along a trace; compared over the same part, that cancels.
     """
     alone = trace.alone_records_per_cycle * trace.packets_per_record * machine.frequency_ghz * 1e3
     return alone * trace.cycles_alone(core.start, core.start + core.records) / core.cycles
-
-
-__all__ = ["RECORD_B", "TenantWindow", "occupancy_lines", "throughput_mpps", "vectors", "windows"]
