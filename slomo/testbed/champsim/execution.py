@@ -1,4 +1,4 @@
-"""Run ChampSim on traces and read what it reports: retired records over time, and its JSON statistics.
+"""Run ChampSim on traces and read what it reports: retired records, cycles, and its JSON statistics.
 
 A run ends with the first trace that ends (no number of instructions is given, since statistics would then span the
 slowest core while rates do not). Counters span the whole run, so those of the start are taken off: the same run, cut
@@ -13,13 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from slomo.errors import ConfigurationError, TestbedError
 from slomo.testbed.champsim.binaries import Binary
 
-_HEARTBEAT = re.compile(r"^Heartbeat CPU (\d+) instructions: (\d+) cycles: (\d+) ", re.MULTILINE)
 _PHASE = re.compile(r"^(Warmup|Simulation) complete CPU (\d+) instructions: (\d+) cycles: (\d+) ", re.MULTILINE)
 _CORES = re.compile(r"^Number of CPUs: (\d+)$", re.MULTILINE)
 _KINDS = ("LOAD", "RFO", "PREFETCH", "WRITE", "TRANSLATION")
@@ -41,30 +37,21 @@ class Execution:
         Its length.
     counters : mapping
         JSON statistics of the phase ("sim").
-    progress : tuple of ndarray of shape (n, 2)
-        Per core: records retired since the trace's begin, and cycles since the phase's.
     """
 
     start: tuple[int, ...]
     records: tuple[int, ...]
     cycles: int
     counters: Mapping[str, Any]
-    progress: tuple[NDArray[np.int64], ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {**self.__dict__, "progress": [points.tolist() for points in self.progress]}
+        return dict(self.__dict__)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Execution":
         """Rebuild from :meth:`to_dict`'s mapping."""
-        return cls(
-            tuple(data["start"]),
-            tuple(data["records"]),
-            int(data["cycles"]),
-            data["counters"],
-            tuple(np.array(points, dtype=np.int64) for points in data["progress"]),
-        )
+        return cls(tuple(data["start"]), tuple(data["records"]), int(data["cycles"]), data["counters"])
 
 
 def execute(binary: Binary, traces: Sequence[Path], warm: int, folder: Path) -> Execution:
@@ -144,19 +131,10 @@ def read_execution(text: str, statistics: str, cores: int, warm: int, file: str 
         raise ConfigurationError(f"{file}: no line says 'complete' for {error}", hint="the run was cut short") from None
     if min(start) < warm:
         raise ConfigurationError(
-            f"{file}: core {int(np.argmin(start))} warmed up with {min(start)} records, needed {warm}",
+            f"{file}: core {start.index(min(start))} warmed up with {min(start)} records, needed {warm}",
             hint="a trace ended while warming up: make the traces longer",
         )
-    warmed = [phases["Warmup", core][1] for core in range(cores)]
-    progress = []
-    for core in range(cores):
-        beats = [(int(done), int(at) - warmed[core]) for who, done, at in _HEARTBEAT.findall(text) if int(who) == core]
-        inside = [beat for beat in beats if beat[1] > 0]
-        last = (start[core] + ends[core][0], ends[core][1])
-        progress.append(np.array([(start[core], 0), *(b for b in inside if b[0] < last[0]), last], dtype=np.int64))
-    return Execution(
-        start, tuple(done for done, _ in ends), ends[0][1], _statistics(statistics, cores, file), tuple(progress)
-    )
+    return Execution(start, tuple(done for done, _ in ends), ends[0][1], _statistics(statistics, cores, file))
 
 
 def _statistics(text: str, cores: int, file: str) -> Mapping[str, Any]:

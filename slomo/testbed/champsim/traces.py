@@ -36,6 +36,7 @@ MARKER = "worker_step"
 VERSION = 1
 _BUFFERS = 256  # of functions that have no setting for them: as much smaller as the caches are
 _FIRST_TRY = 60_000  # records from which the speed alone is guessed
+_SHARES = (0.08, 0.16, 0.28, 0.4, 0.55, 0.7, 0.85, 1.0)  # of a trace, where its cycles alone are looked at
 _MOST_PER_CYCLE = 3.6  # records: as much is recorded, and what is not needed left out
 
 
@@ -156,21 +157,24 @@ class TraceStore:
     def _make(self, workload: Workload, definition: HostDefinition, draft: Path) -> None:
         total = self.window.settle_cycles + self.window.cycles
         recorded, stated = self._recorded(workload, definition, draft, int(_MOST_PER_CYCLE * total))
-        length, alone = self.lines + _FIRST_TRY, self._alone(recorded[: self.lines + _FIRST_TRY], draft)
-        while alone[-1, 1] < total and length < len(recorded):
-            speed = (alone[-1, 0] - self.lines) / alone[-1, 1]  # and half of it again: cold predictors are slow
-            length += int(1.5 * speed * (total - alone[-1, 1])) + _FIRST_TRY
-            alone = self._alone(recorded[:length], draft)
-        if alone[-1, 1] < total:
+        length = self.lines + _FIRST_TRY
+        cycles = self._cycles_alone(recorded[:length], draft)
+        while cycles < total and length < len(recorded):
+            speed = (length - self.lines) / cycles  # and half of it again: cold predictors are slow
+            length = min(len(recorded), length + int(1.5 * speed * (total - cycles)) + _FIRST_TRY)
+            cycles = self._cycles_alone(recorded[:length], draft)
+        if cycles < total:
             raise TestbedError(
-                f"'{workload.key}': its trace lasts {int(alone[-1, 1])} cycles alone, needed {total}",
+                f"'{workload.key}': its trace lasts {cycles} cycles alone, needed {total}",
                 hint="make the window shorter",
             )
-        ends = np.interp((self.window.settle_cycles, total), alone[:, 1], alone[:, 0]).astype(int)
+        ends = [self.lines + int(part / cycles * (length - self.lines)) for part in (self.window.settle_cycles, total)]
+        points = (self.lines + int(share * (ends[1] - self.lines)) for share in _SHARES)
+        alone = [(self.lines, 0), *((end, self._cycles_alone(recorded[:end], draft)) for end in points)]
         for name, end in zip(("settling", "whole"), ends, strict=True):
             recorded[:end].tofile(draft / f"{name}.trace")
         lines = working_set(recorded[self.lines : ends[1]])
-        described = {**stated, "alone": alone.tolist(), "working_set": lines, "workload": workload.key}
+        described = {**stated, "alone": alone, "working_set": lines, "workload": workload.key}
         (draft / "trace.json").write_text(json.dumps(described))
 
     def _recorded(
@@ -200,11 +204,11 @@ class TraceStore:
         }
         return np.concatenate([resident_set(recording, self.lines), records]), stated
 
-    def _alone(self, records: NDArray[Any], folder: Path) -> NDArray[np.int64]:
-        """Return how far a trace comes alone."""
+    def _cycles_alone(self, records: NDArray[Any], folder: Path) -> int:
+        """Return how many cycles a trace takes alone after its warm-up."""
         file = folder / "whole.trace"
         records.tofile(file)
-        return execute(self.binary, [file], self.lines, folder).progress[0]
+        return execute(self.binary, [file], self.lines, folder).cycles
 
 
 def _read(place: Path) -> Trace:
