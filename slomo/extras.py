@@ -10,6 +10,7 @@ from slomo.errors import MissingExtraError
 
 #: importable package -> the smallest extra that installs it
 EXTRA_OF = {
+    "capstone": "champsim",
     "httptools": "service",
     "jinja2": "report",
     "matplotlib": "report",

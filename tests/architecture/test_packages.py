@@ -66,7 +66,10 @@ DEFERRED = {
     "simulator/sharing/engine.py": "the kernel is compiled when it is first run",
 }
 #: Packages that take long to load, or are extras, and may be imported where they are used.
-LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "tqdm", "pyarrow", "numba", "jsonschema", "pandas"} | {"filelock", "capstone"}
+LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "tqdm", "pyarrow", "numba", "jsonschema", "pandas"} | {
+    "filelock",
+    "capstone",
+}
 
 #: Files that read YAML: rooms that answer questions load them only where a description is needed.
 DESCRIPTIONS = {"slomo.vocabulary.machine", "slomo.vocabulary.network_function"}

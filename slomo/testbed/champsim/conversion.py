@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.errors import ConfigurationError, TestbedError
+from slomo.errors import ConfigurationError
+from slomo.extras import need
 from slomo.testbed.champsim.recording import LOAD, STORE, Recording
 
 RECORD = np.dtype(
@@ -71,17 +72,14 @@ class Disassembler:
 
     Raises
     ------
-    TestbedError
+    MissingExtraError
         Without capstone.
     """
 
     def __init__(self, program: Path) -> None:
-        try:
-            import capstone
-        except ImportError:
-            raise TestbedError(
-                "traces need the package capstone, which is not installed", hint="pip install 'slomo[champsim]'"
-            ) from None
+        need("capstone")
+        import capstone
+
         self._capstone = capstone
         self._engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
         self._engine.detail = True
