@@ -18,7 +18,7 @@ from slomo.records.provenance import describe_environment, describe_run
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.testbed.champsim.binaries import EXPECTED, Binary, find_binaries
 from slomo.testbed.champsim.execution import Execution, execute
-from slomo.testbed.champsim.traces import VERSION, Trace, TraceStore, Window
+from slomo.testbed.champsim.traces import VERSION, Trace, TraceStore, TraceWindow
 from slomo.testbed.champsim.vectors import LINE_B, throughput_mpps, vectors, windows
 from slomo.testbed.host.nf.definition import HostDefinition, host_definition
 from slomo.vocabulary.colocation import Colocation
@@ -54,7 +54,7 @@ class ChampSimTestbed:
         As in :func:`~slomo.testbed.champsim.binaries.find_binaries`.
     variant : mapping, optional
         What is otherwise than in the expected configuration: field -> value.
-    window : Window, optional
+    window : TraceWindow, optional
         What is measured.
     folder : Path, optional
         Where traces and results are kept; the user's cache if not given.
@@ -77,13 +77,13 @@ class ChampSimTestbed:
         *,
         binaries: str | Path | None = None,
         variant: Mapping[str, Any] | None = None,
-        window: Window | None = None,
+        window: TraceWindow | None = None,
         folder: Path | None = None,
     ) -> None:
         self.machine = machine or champsim_machine()
         self.variant = dict(variant or {})
         self.binaries = find_binaries(binaries, self.variant)
-        self.window = window or Window()
+        self.window = window or TraceWindow()
         self.folder = folder or cache_directory() / "champsim"
         self._own = {function.name: function for function in network_functions}
         self._fingerprints = {cores: binary.fingerprint for cores, binary in self.binaries.items()}

@@ -41,7 +41,7 @@ _MOST_PER_CYCLE = 3.6  # records: as much is recorded, and what is not needed le
 
 
 @dataclass(frozen=True)
-class Window:
+class TraceWindow:
     """What of a run is measured, in cycles of a tenant that runs alone.
 
     Attributes
@@ -107,13 +107,13 @@ class TraceStore:
         Where they are kept; 25 to 150 MB each.
     alone : Binary
         ChampSim with one core.
-    window : Window
+    window : TraceWindow
         What is measured.
     lines : int
         Lines of the shared cache.
     """
 
-    def __init__(self, folder: Path, alone: Binary, window: Window, lines: int) -> None:
+    def __init__(self, folder: Path, alone: Binary, window: TraceWindow, lines: int) -> None:
         self.folder, self.binary, self.window, self.lines = folder, alone, window, lines
         self._opening = threading.Lock()
         self._making: dict[str, threading.Lock] = {}
