@@ -249,13 +249,21 @@ def _solve(stack: _Stack, members: NDArray[np.int64], caps: Floats) -> Floats:
         answer = np.minimum(np.maximum(_apply(felt(), stack.weight), stack.low), stack.high)
         vector = 0.5 * (vector + answer)
         vector = vector if full else np.where(present, vector, 0.0)
-    final = np.minimum(np.maximum(_apply(felt(), stack.outer_weight), stack.outer_low), stack.outer_high)
+    final = np.minimum(np.maximum(_one_by_one(felt(), stack.outer_weight), stack.outer_low), stack.outer_high)
     return final if full else np.where(present, final, 0.0)
 
 
 def _apply(basis: Floats, weight: Floats) -> Floats:
     """Multiply each place's basis with its own weights."""
     answer: Floats = np.matmul(basis[:, :, None, :], weight)[:, :, 0, :]
+    return answer
+
+
+def _one_by_one(basis: Floats, weight: Floats) -> Floats:
+    """Multiply likewise, terms added in their order: how many metrics are asked for changes no bit of one of them."""
+    if weight.shape[-1] == 0:
+        return np.zeros((*basis.shape[:2], 0))
+    answer: Floats = np.add.accumulate(basis[:, :, :, None] * weight, axis=2)[:, :, -1]
     return answer
 
 
