@@ -175,7 +175,22 @@ def _solved(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[P
         costs = board.costs(ways, shares)
         latency = _latencies(costs, board.remote_ns > 0.0, curve, latency)
     latency = _latencies(costs, board.remote_ns > 0.0, curve)
+    costs = _within_channel(costs, board.remote_ns > 0.0, latency, memory.most_gb_s)
     return _parted(costs, ways, shares, latency, ~moves[:, 0])
+
+
+def _within_channel(costs: "_Costs", remote: NDArray[np.bool_], latency: Floats, most_gb_s: float) -> "_Costs":
+    """Let packets wait until nobody's channel moves more than it can, where the curve ends before that."""
+    for away in (False, True):
+        moved = np.where(remote == away, costs.rates(latency) * costs.bytes_per_packet, 0.0).sum(axis=1) * 1e-3
+        over = np.maximum(moved / most_gb_s, 1.0)[:, None]
+        if (over > 1.0).any():
+            slower = np.where((remote == away) & (costs.bytes_per_packet > 0.0), over, 1.0)
+            rates = costs.rates(latency) / slower
+            cut = slower > 1.0
+            added = np.where(cut, 1.0 / rates - 1.0 / costs.capacity(latency), 0.0)
+            costs = replace(costs, start=costs.start + added)
+    return costs
 
 
 def _parted(costs: "_Costs", ways: Floats, shares: Floats, latency: Floats, settled: NDArray[np.bool_]) -> list[Parted]:

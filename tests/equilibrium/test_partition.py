@@ -53,3 +53,16 @@ def test_ways_are_never_exceeded_and_a_batch_answers_as_one(rows: list[tuple[flo
     assert sum(together[0].ways[1:]) <= 20 - own + 0.2
     assert sum(together[1].ways) <= 20.2
     assert together == [solve_partition(divided, MEMORY), solve_partition(whole, MEMORY)]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.floats(0.05, 2.0), st.floats(0.1, 900.0)), min_size=2, max_size=5), st.floats(0.5, 20.0))
+def test_no_server_moves_more_than_its_channel(rows: list[tuple[float, float]], most_gb_s: float) -> None:
+    responses = [response(us, (4 * most, 2 * most, most, most / 2)) for us, most in rows]
+    narrow = MemoryTraffic((80.0, 81.0), (0.0, 1000.0), most_gb_s)
+    done, free = (solve_partition([Part(one, 0xFFFFF) for one in responses], each) for each in (narrow, MEMORY))
+    assert done.traffic_gb_s <= most_gb_s * (1.0 + 1e-9)
+    if free.traffic_gb_s <= most_gb_s:
+        assert done == free
+    else:
+        assert done.traffic_gb_s == pytest.approx(most_gb_s)

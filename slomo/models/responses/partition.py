@@ -203,6 +203,8 @@ class MemoryTraffic:
         Latencies, ascending.
     traffic_gb_s : tuple of float
         Traffic at which they were seen, never falling.
+    most_gb_s : float
+        What the socket's channel moves at most; no end where it is not known.
 
     Examples
     --------
@@ -212,6 +214,7 @@ class MemoryTraffic:
 
     latency_ns: tuple[float, ...]
     traffic_gb_s: tuple[float, ...]
+    most_gb_s: float = math.inf
 
     def traffic(self, latency_ns: float) -> float:
         """Return the traffic that makes a latency [GB/s]."""
@@ -261,7 +264,10 @@ class AllocationModel:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {**asdict(self), "response": self.response.to_dict()}
+        data = {**asdict(self), "response": self.response.to_dict()}
+        if math.isinf(self.memory.most_gb_s):
+            del data["memory"]["most_gb_s"]
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "AllocationModel":
@@ -272,7 +278,8 @@ class AllocationModel:
         ConfigurationError
             For another version, or errors that are none.
         """
-        memory = MemoryTraffic(tuple(data["memory"]["latency_ns"]), tuple(data["memory"]["traffic_gb_s"]))
+        curve, most_gb_s = data["memory"], float(data["memory"].get("most_gb_s", math.inf))
+        memory = MemoryTraffic(tuple(curve["latency_ns"]), tuple(curve["traffic_gb_s"]), most_gb_s)
         errors, shared = (tuple(map(float, data[name])) for name in ("errors", "shared_errors"))
         response, ways = PartitionResponse.from_dict(data["response"]), int(data["llc_ways"])
         return cls(response, memory, ways, float(data["remote_ns"]), errors, shared)
@@ -292,10 +299,11 @@ def memory_of(models: Sequence[AllocationModel]) -> MemoryTraffic:
     if len(curves) == 1:
         return curves[0]
     curves = tuple(sorted(curves, key=lambda curve: (curve.latency_ns, curve.traffic_gb_s)))
-    return fit_memory(
+    together = fit_memory(
         [latency for curve in curves for latency in curve.latency_ns],
         [traffic for curve in curves for traffic in curve.traffic_gb_s],
     )
+    return replace(together, most_gb_s=min(curve.most_gb_s for curve in curves))
 
 
 def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionResponse:

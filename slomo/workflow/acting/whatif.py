@@ -8,7 +8,7 @@ import itertools
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -80,7 +80,8 @@ class PartitionKnowledge:
                 f"partitions of '{self.profile.machine}' were profiled, asked about '{machine.name}'",
                 hint="profile them there: slomo whatif",
             )
-        memory, remote_ns = self.profile.memory, machine.dram_remote_ns - machine.dram_local_ns
+        memory = replace(self.profile.memory, most_gb_s=machine.capacities().memory_gb_s)
+        remote_ns = machine.dram_remote_ns - machine.dram_local_ns
         shared = memory, machine.llc_ways, remote_ns, self.errors, self.shared_errors
         return {key: AllocationModel(response, *shared) for key, response in self.profile.responses.items()}
 
@@ -104,7 +105,10 @@ class PartitionKnowledge:
             "schema_version": SCHEMA_VERSION,
             "machine": self.profile.machine,
             "runs": self.profile.runs,
-            "memory": asdict(self.profile.memory),
+            "memory": {
+                "latency_ns": self.profile.memory.latency_ns,
+                "traffic_gb_s": self.profile.memory.traffic_gb_s,
+            },
             "responses": [response.to_dict() for response in self.profile.responses.values()],
             "errors": list(self.errors),
             "shared_errors": list(self.shared_errors),
