@@ -66,7 +66,7 @@ def zero_counters(state: State) -> None:
 
 
 # A line is a number; every tenant has its own range of them, packet buffers first. Ways are padded to lanes.
-LLC_LANES, L2_LANES = 32, 16
+LLC_LANES = L2_LANES = 32
 WAY_BITS, WAY_MASK = 5, 31
 NO_LINE = -1
 NEVER_OLDEST = 2**31 - 1

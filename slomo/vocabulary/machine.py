@@ -21,6 +21,8 @@ from slomo.vocabulary.display import html_table
 from slomo.vocabulary.documents import load_schema, parse_document, validate
 
 SCHEMA_VERSION = 1
+#: Ways of a cache.
+MOST_WAYS = 32
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,10 @@ class Machine:
         for field in fields(self):
             if field.type in (float, "float"):
                 object.__setattr__(self, field.name, float(getattr(self, field.name)))
+        for name in ("l2_ways", "llc_ways"):
+            self._require(
+                1 <= getattr(self, name) <= MOST_WAYS, name, f"1 to {MOST_WAYS} ways, the most that are simulated"
+            )
         self._require(self.ddio_ways < self.llc_ways, "ddio_ways", f"fewer than the LLC's {self.llc_ways} ways")
         self._require(self.nic_socket < self.sockets, "nic_socket", f"0 to {self.sockets - 1}")
         divides = self.cores_per_socket % self.llc_domains_per_socket == 0

@@ -198,3 +198,26 @@ def test_unknown_settings_are_refused_with_the_nearest():
     """A setting the NF does not have is refused with the nearest name."""
     with pytest.raises(UnknownNameError, match="did you mean 'data_size_mib'"):
         simulate(BROADWELL, [tenant("synthetic", data_sise_mib=3)])
+
+
+def test_an_l2_of_twenty_ways_is_simulated():
+    """An L2 of 1.25 MiB and 20 ways, as Ice Lake's, holds what one of the same size and 10 ways holds."""
+    l2hit = [
+        simulate(
+            dataclasses.replace(BROADWELL, l2_kib=1280, l2_ways=ways),
+            [tenant("mazunat")],
+            accesses=50_000,
+            tolerance=0.05,
+        )
+        .tenants[0]
+        .vector["L2HIT"]
+        for ways in (10, 20)
+    ]
+    assert l2hit[1] == pytest.approx(l2hit[0], rel=0.02)
+
+
+@pytest.mark.parametrize("field", ["l2_ways", "llc_ways"])
+def test_more_ways_than_are_simulated_are_refused(field):
+    """A cache of 33 ways names the field and the range."""
+    with pytest.raises(InvalidValueError, match=f"{field} is 33, needed 1 to 32 ways"):
+        dataclasses.replace(BROADWELL, **{field: 33})

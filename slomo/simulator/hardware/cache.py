@@ -14,7 +14,7 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.simulator.compilation import compiled, kernel
-from slomo.simulator.hardware.lanes import oldest_16, oldest_32, way_of_16, way_of_32
+from slomo.simulator.hardware.lanes import oldest_32, way_of_32
 from slomo.simulator.state import L2_LANES, LLC_LANES, NEVER_OLDEST, NO_LINE, WAY_BITS, WAY_MASK, Ints, Shorts
 
 
@@ -33,7 +33,7 @@ def llc_find(cache: Shorts, index: int, line: int) -> int:
 @compiled
 def l2_find(cache: Shorts, index: int, line: int) -> int:
     """Return the way of set `index` that holds `line`, or L2_LANES."""
-    return way_of_16(cache, index * (2 * L2_LANES), line)
+    return way_of_32(cache, index * (2 * L2_LANES), line)
 
 
 @compiled
@@ -45,7 +45,7 @@ def llc_victim(cache: Shorts, index: int, mask: int) -> int:
 @compiled
 def l2_victim(cache: Shorts, index: int, mask: int) -> int:
     """Return the least recently used way of set `index` among those in `mask`."""
-    return oldest_16(cache, index * (2 * L2_LANES) + L2_LANES, mask) & WAY_MASK
+    return oldest_32(cache, index * (2 * L2_LANES) + L2_LANES, mask) & WAY_MASK
 
 
 @compiled
@@ -78,21 +78,7 @@ def empty_cache(sets: int, ways: int, lanes: int) -> Shorts:
 
 
 @kernel
-def _misses_16(cache: Shorts, clocks: Shorts, ways: int, lines: Ints) -> int:
-    sets, misses, mask = clocks.size, 0, (1 << ways) - 1
-    for line in lines:
-        index = line % sets
-        way = l2_find(cache, index, line)
-        if way == L2_LANES:
-            misses += 1
-            way = l2_victim(cache, index, mask)
-            cache[index * (2 * L2_LANES) + way] = line
-        touch(cache, clocks, index, way, L2_LANES)
-    return misses
-
-
-@kernel
-def _misses_32(cache: Shorts, clocks: Shorts, ways: int, lines: Ints) -> int:
+def _misses(cache: Shorts, clocks: Shorts, ways: int, lines: Ints) -> int:
     sets, misses, mask = clocks.size, 0, (1 << ways) - 1
     for line in lines:
         index = line % sets
@@ -122,7 +108,6 @@ def count_misses(lines: Ints, sets: int, ways: int) -> int:
     >>> count_misses(np.array([0, 1, 0, 2, 1], dtype=np.int64), sets=1, ways=2)
     4
     """
-    lanes = L2_LANES if ways <= L2_LANES else LLC_LANES
-    run = _misses_16 if ways <= L2_LANES else _misses_32
-    cache = empty_cache(sets, ways, lanes)
-    return int(run(cache, np.zeros(sets, dtype=np.int32), ways, np.ascontiguousarray(lines, dtype=np.int64)))
+    cache = empty_cache(sets, ways, LLC_LANES)
+    lines = np.ascontiguousarray(lines, dtype=np.int64)
+    return int(_misses(cache, np.zeros(sets, dtype=np.int32), ways, lines))

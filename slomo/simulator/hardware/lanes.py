@@ -1,7 +1,7 @@
 """Two operations on one cache set, all ways at once: which way holds a tag, and which allowed way is oldest.
 
 numba does not turn such short loops into vector instructions, so they are written as LLVM vector operations, which
-LLVM lowers to whatever the processor has (AVX-512, AVX2, SSE2, NEON). Ways are padded to 16 or 32 lanes: padding holds
+LLVM lowers to whatever the processor has (AVX-512, AVX2, SSE2, NEON). Ways are padded to 32 lanes: padding holds
 no tag and is never the oldest.
 """
 
@@ -69,5 +69,4 @@ def _oldest(lanes: int) -> Any:
     return oldest
 
 
-way_of_16, way_of_32 = _way_of(16), _way_of(32)
-oldest_16, oldest_32 = _oldest(16), _oldest(32)
+way_of_32, oldest_32 = _way_of(32), _oldest(32)
