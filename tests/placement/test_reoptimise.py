@@ -49,7 +49,7 @@ def scattered(library, ask):
 def test_nothing_moves_at_or_below_the_threshold(scattered) -> None:
     """Four servers where two would do are a gap of 100 %: a threshold of 100 % leaves all as it is."""
     before = scattered.snapshot()
-    reoptimisation = reoptimise(scattered, threshold=1.0)
+    reoptimisation = reoptimise(scattered, threshold=1.0, max_share=1.0)
 
     assert (reoptimisation.servers_before, reoptimisation.servers_planned, reoptimisation.gap) == (4, 2, 1.0)
     assert (reoptimisation.migrated, reoptimisation.moves) == (False, ())
@@ -60,7 +60,7 @@ def test_nothing_moves_at_or_below_the_threshold(scattered) -> None:
 def test_above_the_threshold_the_plan_is_carried_out(scattered) -> None:
     """Two of four move, the fewest possible; the other two keep server and core; every SLO still holds."""
     before = {request.id: scattered.decision(request.id).assignments[0] for request in scattered.requests}
-    reoptimisation = reoptimise(scattered, threshold=0.5)
+    reoptimisation = reoptimise(scattered, threshold=0.5, max_share=1.0)
     after = {request.id: scattered.decision(request.id).assignments[0] for request in scattered.requests}
     moved = {move.request: move for move in reoptimisation.moves}
 
@@ -85,7 +85,7 @@ def test_another_policy_may_plan(library, profiles, ask) -> None:
     for i in (0, 3, 4, 7):
         placer.remove(f"r{i}")
     before = placer.servers_used
-    reoptimisation = reoptimise(placer, 0.0, "resq-milp")
+    reoptimisation = reoptimise(placer, 0.0, "resq-milp", max_share=1.0)
 
     assert reoptimisation.servers_planned <= before
     assert placer.servers_used == (reoptimisation.servers_planned if reoptimisation.migrated else before)
@@ -106,7 +106,7 @@ def test_whatever_came_and_went_all_is_there_afterwards(library, seed) -> None:
     for request in generator.choice([request.id for request in placer.requests], size=12, replace=False):
         placer.remove(str(request))
     kept = placer.requests
-    reoptimisation = reoptimise(placer, 0.0)
+    reoptimisation = reoptimise(placer, 0.0, max_share=1.0)
     seats = [(item.server, item.socket, item.core) for items in placer.layout().values() for item in items]
 
     assert reoptimisation.migrated
@@ -126,7 +126,7 @@ def test_what_changes_while_it_plans_is_planned_again(scattered, ask) -> None:
                 came.append(scattered.admit(ask("late", "firewall")))
             return super().plan(host, demand)
 
-    reoptimisation = reoptimise(scattered, 0.1, Slow)
+    reoptimisation = reoptimise(scattered, 0.1, Slow, max_share=1.0)
 
     assert reoptimisation.migrated
     assert "late" in [request.id for request in scattered.requests]
@@ -138,7 +138,7 @@ def test_a_plan_that_places_less_is_not_carried_out(library, scattered) -> None:
     first_fit = Placer(library, Cluster.uniform(MACHINE, 1), "first-fit")
     for i in range(8):
         first_fit.admit(Request(f"r{i}", ("lpm",), SLO(min_share=0.9)))
-    reoptimisation = reoptimise(first_fit, 0.0, "predicted")
+    reoptimisation = reoptimise(first_fit, 0.0, "predicted", max_share=1.0)
 
     assert (reoptimisation.servers_planned, reoptimisation.migrated, reoptimisation.gap) == (None, False, 0.0)
     assert "does not place everything" in reoptimisation.text
@@ -164,7 +164,7 @@ def test_a_budget_of_moves_is_kept_and_the_larger_saves_more(worn) -> None:
     servers = []
     for most in (0, 1, 2, 4, 8, None):
         worn.restore(before)
-        reoptimisation = reoptimise(worn, 0.0, max_moves=most)
+        reoptimisation = reoptimise(worn, 0.0, max_moves=most, max_share=1.0)
         assert most is None or len(reoptimisation.moves) <= most
         assert worn.servers_used == (
             reoptimisation.servers_after if reoptimisation.migrated else reoptimisation.servers_before
@@ -180,11 +180,11 @@ def test_a_budget_of_moves_is_kept_and_the_larger_saves_more(worn) -> None:
 def test_moves_that_cost_more_than_they_save_are_not_made(worn) -> None:
     """At a server per move nothing moves; at a tenth, every move made is paid for by servers saved."""
     before = worn.snapshot()
-    dear = reoptimise(worn, 0.0, cost_per_move=1.01)
+    dear = reoptimise(worn, 0.0, cost_per_move=1.01, max_share=1.0)
     assert (dear.migrated, dear.moves, worn.snapshot()) == (False, (), before)
     assert "not worth its moves" in dear.text
 
-    reoptimisation = reoptimise(worn, 0.0, cost_per_move=0.1)
+    reoptimisation = reoptimise(worn, 0.0, cost_per_move=0.1, max_share=1.0)
     assert reoptimisation.migrated
     assert reoptimisation.servers_before - reoptimisation.servers_after > 0.1 * len(reoptimisation.moves)
 

@@ -28,7 +28,7 @@ _ON_ALL = ("at-risk", "reoptimise")
     "--max-moves",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Pieces that `drain` or `reoptimise` may move; all by default.",
+    help="Pieces that may move; all by default with `drain`, a twentieth with `reoptimise`.",
 )
 @click.option(
     "--cost-per-move", type=click.FloatRange(min=0.0), default=0.0, show_default=True, metavar="SERVERS",

@@ -154,7 +154,16 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
     "--planner", metavar="NAME", shell_complete=complete_policies,
     help="Policy that plans afresh, for instance resq-milp behind resq-greedy; the admitting one by default.",
 )  # fmt: skip
-@click.option("--max-moves", type=click.IntRange(min=0), metavar="N", help="Pieces that a re-optimisation may move.")
+@click.option(
+    "--max-moves",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Pieces that a re-optimisation may move; a twentieth of all by default.",
+)
+@click.option(
+    "--moves-per-hour", type=click.FloatRange(min=0.0, min_open=True), metavar="SHARE",
+    help="Share of all pieces that may move in an hour; any number by default.",
+)  # fmt: skip
 @click.option(
     "--cost-per-move", type=click.FloatRange(min=0.0), default=0.0, show_default=True, metavar="SERVERS",
     help="What a move costs: at 0.1, saving a server is worth nine moves and not ten.",
@@ -197,7 +206,9 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     judge = make_judge(own=own, machines=machines, seed=chosen.seed) if given["check"] else None
     for policy in policies:
         check_model(library, policy, chosen.model)
-    budget = MoveBudget(given["max_moves"], given["cost_per_move"], given["outage_s"])
+    budget = MoveBudget(
+        given["max_moves"], given["cost_per_move"], given["outage_s"], share_per_hour=given["moves_per_hour"]
+    )
     timelines = []
     for policy in policies:
         for every_s in (None,) if given["every_s"] is None else (None, given["every_s"]):

@@ -14,13 +14,14 @@ from typing import Any
 
 from slomo.errors import InvalidValueError
 from slomo.placement.online.admission import Admission
-from slomo.placement.online.moves import Move
+from slomo.placement.online.moves import Move, consolidate
 from slomo.placement.online.persistence import snapshot
 from slomo.placement.online.placer import Placer
 from slomo.placement.online.state import ClusterState
 from slomo.placement.over_time.repack import MoveBudget, emptiest, pieces_on, repacked, steps
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.request import Request
 
 #: One piece of a request on a socket of a server: request, workloads.
 _Part = tuple[str, tuple[str, ...]]
@@ -77,8 +78,9 @@ class Reoptimisation:
             return f"{self.servers_before} servers, a fresh plan does not place everything: nothing moved"
         head = f"{self.servers_before} servers, a fresh plan takes {self.servers_planned}: gap {100 * self.gap:.1f} %, "
         if self.migrated:
-            now = "" if self.servers_after in (None, self.servers_planned) else f", {self.servers_after} servers now"
-            return f"{head}above {100 * self.threshold:g} %, {len(self.moves)} moved{now}"
+            after = self.servers_planned if self.servers_after is None else self.servers_after
+            saved = f"{len(self.moves)} moved for {self.servers_before - after} servers less, {after} now"
+            return f"{head}above {100 * self.threshold:g} %, {saved}"
         if self.gap > self.threshold:
             return f"{head}above {100 * self.threshold:g} %, but not worth its moves: nothing moved"
         return f"{head}not above {100 * self.threshold:g} %, nothing moved"
@@ -95,6 +97,7 @@ def reoptimise(
     *,
     max_moves: int | None = None,
     cost_per_move: float = 0.0,
+    max_share: float = 0.05,
 ) -> Reoptimisation:
     """Plan everything placed afresh; migrate where that saves more than `threshold` of servers.
 
@@ -102,7 +105,7 @@ def reoptimise(
     What could not be planned whole, or saves too little, changes nothing. While it plans, others may admit and remove;
     then it plans again. Where moves are limited or cost something, the worst filled servers are planned anew beside
     those that stay as they are, and of all such plans the one is carried out that is worth most: servers saved less
-    moves times their cost.
+    moves times their cost. Disruption budgets of requests are kept.
 
     Parameters
     ----------
@@ -113,9 +116,11 @@ def reoptimise(
     planner : str or Policy class, optional
         Policy that plans, for instance ``"resq-milp"`` behind ``"resq-greedy"``; the placer's own by default.
     max_moves : int, optional
-        Pieces that may move; any number by default.
+        Pieces that may move; a share of all by default.
     cost_per_move : float
         What a move costs, in servers.
+    max_share : float
+        Share of all pieces that may move where `max_moves` is not given; 1 for all.
 
     Raises
     ------
@@ -134,7 +139,7 @@ def reoptimise(
         raise InvalidValueError(
             f"threshold of re-optimisation is {threshold}, needed a number from 0", hint="0.1: migrate to save 10 %"
         )
-    budget = MoveBudget(max_moves, cost_per_move)
+    budget = MoveBudget(max_moves, cost_per_move, max_share=max_share)
     for hold in (nullcontext(), nullcontext(), placer._lock):  # what changes meanwhile is planned again, at last alone
         with hold:
             reoptimisation = _planned(placer, threshold, planner, budget)
@@ -159,6 +164,7 @@ def _planned(
     with placer._lock:
         before, requests, used = placer.snapshot(), placer.requests, placer.servers_used
         core, state = placer._core, placer._core.state.copy()
+    budget = replace(budget, max_moves=budget.most(sum(map(len, state.spots.values()))))
     plan = _afresh(placer, planner)
     whole = all(decision.accepted for decision in plan.placed_again(requests))
     reoptimisation = Reoptimisation(used, plan.servers_used if whole else None, threshold)
@@ -167,7 +173,7 @@ def _planned(
         options.append(_Option(plan.servers_used, *aligned(before, plan.snapshot(), placer.cluster)))
         if budget.limited:
             options += _parts_anew(core, state, before, budget)
-    best = _best(options, used, budget)
+    best = _best([each for each in options if _keeps_budgets(requests, each.moves)], used, budget)
     with placer._lock:
         if placer.snapshot() != before:
             return None
@@ -185,11 +191,24 @@ def _best(options: Sequence[_Option], used: int, budget: MoveBudget) -> _Option 
     return options[max(good)[2]] if good else None
 
 
+def _keeps_budgets(requests: Sequence[Request], moves: Sequence[Move]) -> bool:
+    """Say whether no request is moved beyond its disruption budget."""
+    moved = Counter(move.request for move in moves)
+    most = {request.id: request.max_disrupted for request in requests if request.max_disrupted is not None}
+    return all(moved[name] <= count for name, count in most.items())
+
+
 def _parts_anew(
     core: Admission, state: ClusterState, before: Mapping[str, Any], budget: MoveBudget
 ) -> Iterator[_Option]:
     """Yield plans in which the worst filled servers were emptied and what ran there was placed anew."""
-    order = emptiest(core.with_state(state))
+    guarded = {name for name, each in state.requests.items() if each.max_disrupted is not None}
+    order = [n for n in emptiest(core.with_state(state)) if not guarded.intersection(state.tenants_of(n))]
+    if budget.max_moves is not None:
+        emptied = core.with_state(state.copy())
+        with emptied.state.trial():
+            if consolidate(emptied, budget.max_moves):
+                yield _Option(emptied.state.servers_used, *aligned(before, snapshot(emptied), state.cluster))
     for count in steps(len(order)):
         chosen = order[:count]
         if budget.max_moves is not None and pieces_on(state, chosen) > _STAY * budget.max_moves + count:

@@ -23,13 +23,18 @@ class MoveBudget:
         Pieces that may move; any number where None.
     cost_per_move : float
         What a move costs, in servers, 0 or more: at 0.1, saving a server is worth nine moves and not ten.
+    max_share : float
+        Share of all pieces that may move where `max_moves` is None, 0 to 1; one piece at the least.
+    share_per_hour : float or None
+        Share of all pieces that may move in an hour, over time; any number where None. What is not used is kept for an
+        hour.
     outage_s : float
         Time for which a moved piece serves nothing [s]; charged to what is served over time.
 
     Raises
     ------
     InvalidValueError
-        For a negative number.
+        For a negative number, or a share above 1.
 
     Examples
     --------
@@ -41,10 +46,19 @@ class MoveBudget:
     max_moves: int | None = None
     cost_per_move: float = 0.0
     outage_s: float = 0.0
+    max_share: float = 0.05
+    share_per_hour: float | None = None
 
     def __post_init__(self) -> None:
         if self.max_moves is not None and self.max_moves < 0:
             raise InvalidValueError(f"max_moves is {self.max_moves}, needed 0 or more")
+        if not 0.0 < self.max_share <= 1.0:
+            raise InvalidValueError(
+                f"max_share is {self.max_share}, needed above 0 and at most 1",
+                hint="0.05: one piece in twenty may move",
+            )
+        if self.share_per_hour is not None and not 0.0 < self.share_per_hour < float("inf"):
+            raise InvalidValueError(f"share_per_hour is {self.share_per_hour}, needed a number above 0")
         for name in ("cost_per_move", "outage_s"):
             if not 0.0 <= getattr(self, name) < float("inf"):
                 raise InvalidValueError(f"{name} is {getattr(self, name)}, needed a number from 0")
@@ -53,6 +67,13 @@ class MoveBudget:
     def limited(self) -> bool:
         """Whether moves are counted at all."""
         return self.max_moves is not None or self.cost_per_move > 0.0
+
+    def most(self, pieces: int, left: float | None = None) -> int | None:
+        """Return how many of some pieces may move at once, given what an hour's budget has left; None for all."""
+        most = self.max_moves
+        if most is None and self.max_share < 1.0:
+            most = max(int(self.max_share * pieces), 1)
+        return most if left is None else min(int(left), pieces if most is None else most)
 
     def worth(self, saved: int, moves: int) -> float | None:
         """Return what saving some servers by some moves is worth, in servers; None beyond the budget."""

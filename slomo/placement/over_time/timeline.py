@@ -143,7 +143,7 @@ def play(
     judge : Judge, optional
         Runs what is placed, `every_s` apart, or ten times in all.
     moves : MoveBudget, optional
-        What each re-optimisation may move, and what a move costs; any number, and nothing, by default.
+        What each re-optimisation may move, and what a move costs; one piece in twenty, and nothing, by default.
 
     Raises
     ------
@@ -176,6 +176,7 @@ class _TimelineRun:
         self._plans: list[tuple[float, Reoptimisation]] = []
         self._times_ms: list[float] = []
         self._refused = self._moved = 0
+        self._left, self._since_s = 0.0, 0.0
 
     def happen(self, event: Event) -> None:
         """Admit, or remove."""
@@ -191,11 +192,24 @@ class _TimelineRun:
     def tick(self, when_s: float, threshold: float, planner: str | type[Policy] | None, *, plans: bool) -> None:
         """Re-optimise, and judge what came of it."""
         if plans:
-            most, cost = self._budget.max_moves, self._budget.cost_per_move
-            reoptimisation = reoptimise(self._placer, threshold, planner, max_moves=most, cost_per_move=cost)
+            most, cost = self._most(when_s), self._budget.cost_per_move
+            reoptimisation = reoptimise(
+                self._placer, threshold, planner, max_moves=most, cost_per_move=cost, max_share=1.0
+            )
+            self._left -= len(reoptimisation.moves)
             self._plans.append((when_s, reoptimisation))
             self._moved += len(reoptimisation.moves)
         self._note(when_s, judged=self._judge)
+
+    def _most(self, when_s: float) -> int | None:
+        """Return how many pieces may move now; what an hour's budget has left is kept for an hour."""
+        pieces = sum(len(request["pieces"]) for request in self._placer.snapshot()["placed"])
+        if self._budget.share_per_hour is None:
+            return self._budget.most(pieces)
+        hourly = self._budget.share_per_hour * pieces
+        self._left = min(self._left + hourly * (when_s - self._since_s) / 3600.0, hourly)
+        self._since_s = when_s
+        return self._budget.most(pieces, max(self._left, 0.0))
 
     def _note(self, when_s: float, judged: Judge | None = None) -> None:
         placer = self._placer
