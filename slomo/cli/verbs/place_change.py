@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from slomo.placement.online.change import ClusterChange
     from slomo.placement.online.placer import Placer
 
-_ON_SERVERS = ("drain", "fail", "cordon", "uncordon", "remove")
+_ON_SERVERS = ("drain", "fail", "cordon", "uncordon", "remove", "taint")
 _FROM_FILES = ("add", "update", "preempt")
 _ON_ALL = ("at-risk", "reoptimise")
 
@@ -38,6 +38,10 @@ _ON_ALL = ("at-risk", "reoptimise")
     "--threshold", type=click.FloatRange(min=0.0), default=0.1, show_default=True, metavar="SHARE",
     help="With `reoptimise`: nothing moves unless a fresh plan saves more than this share of servers.",
 )  # fmt: skip
+@click.option(
+    "--taint", "taints", multiple=True, metavar="TAINT",
+    help="With `taint`: key, key=value, key:effect or key=value:effect; repeatable, none takes all off.",
+)  # fmt: skip
 @click.option("--no-surge", is_flag=True, help="With `update`: the old version goes before the new one comes.")
 @click.option("--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways the snapshot rests on.")
 @models_option
@@ -53,9 +57,9 @@ def change(
 ) -> None:
     """Change the cluster of SNAPSHOT (from `slomo place --snapshot`), and write it back where that was done.
 
-    ACTION takes a server (drain, fail, cordon, uncordon, remove), a file (add: a cluster's servers; update and preempt:
-    requests), a directory of other models (use), or nothing (at-risk, reoptimise). Exit code 5 where it cannot be done,
-    and nothing is changed.
+    ACTION takes a server (drain, fail, cordon, uncordon, remove, taint), a label's value (fail rack=r3), a file (add: a
+    cluster's servers; update and preempt: requests), a directory of other models (use), or nothing (at-risk,
+    reoptimise). Exit code 5 where it cannot be done, and nothing is changed.
     """
     placer = _restored(snapshot, models, profiles)
     if action not in _ON_ALL and subject is None:
@@ -105,6 +109,11 @@ def _changes(placer: "Placer", action: str, subject: str, given: dict[str, Any])
     life, how = placer.lifecycle, {"what_if": given["what_if"]}
     if action == "drain":
         return [life.drain(subject, max_moves=given["max_moves"], **how)]
+    if action == "taint":
+        return [life.taint(subject, given["taints"], **how)]
+    if action == "fail" and "=" in subject:
+        label, _, value = subject.partition("=")
+        return [life.fail_domain(label, value, **how)]
     if action in ("fail", "cordon", "uncordon"):
         return [getattr(life, action)(subject, **how)]
     if action == "remove":

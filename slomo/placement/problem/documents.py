@@ -1,22 +1,17 @@
-"""Read clusters and requests as people write them: YAML or JSON, checked against a schema, with file, line and field.
+"""Read clusters and requests as people write them: YAML or JSON, by one description, with file, line and field."""
 
-JSON is YAML too, so one reader does; the schemas `*.schema.json` lie beside this file.
-"""
-
-import json
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Decision
+from slomo.placement.problem.entries import ClusterFile, RequestsFile
 from slomo.placement.problem.request import Request, requests_from_dict, unique_requests
-from slomo.vocabulary.documents import parse_document, validate
 
 
 class DecisionsDocument(Struct):
@@ -46,7 +41,7 @@ def parse_cluster(text: str, name: str = "cluster") -> Cluster:
     >>> len(parse_cluster("servers: [{name: r1, machine: e5-2620v4, count: 4}]"))
     4
     """
-    return Cluster.from_dict(_checked(text, name, "cluster.schema.json"))
+    return Cluster.from_dict(_checked(text, name, ClusterFile))
 
 
 def read_requests(path: str | Path) -> tuple[Request, ...]:
@@ -68,14 +63,13 @@ def parse_requests(text: str, name: str = "requests") -> tuple[Request, ...]:
     >>> parse_requests("requests: [{id: edge, nf: lpm, slo: {min_share: 0.9}}]")[0].slo.min_share
     0.9
     """
-    return requests_from_dict(_checked(text, name, "requests.schema.json"))
+    return requests_from_dict(_checked(text, name, RequestsFile))
 
 
-def _checked(text: str, name: str, schema: str) -> dict[str, Any]:
-    data, lines = parse_document(text, name)
-    folder = resources.files("slomo.placement.problem")
-    validate(data, json.loads((folder / schema).read_text(encoding="utf-8")), name, lines)
-    return data
+def _checked(text: str, name: str, kind: type[Struct]) -> dict[str, Any]:
+    """Return a document with what it says, checked by its description."""
+    checked: dict[str, Any] = to_builtins(parse(text, name).to(kind))
+    return checked
 
 
 def parse_decisions(text: str, name: str = "decisions") -> tuple[Decision, ...]:
@@ -114,7 +108,7 @@ def parse_chains(text: str, name: str = "requests") -> tuple[RatedChain, ...]:
     (1.0, 2.5)
     """
     made = []
-    for entry in _checked(text, name, "requests.schema.json")["requests"]:
+    for entry in _checked(text, name, RequestsFile)["requests"]:
         fields = {key: value for key, value in entry.items() if key != "count"}
         ids = [fields["id"]] if "count" not in entry else [f"{fields['id']}-{i}" for i in range(1, entry["count"] + 1)]
         made += [RatedChain.from_dict({**fields, "id": each}) for each in ids]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slomo.placement.problem.request import SLO, Request
+from slomo.placement.problem.request import Request
 from slomo.service.door.bodies import Placement, PlacementRequest, Rebalance, ServersBody
 from slomo.service.door.operation import Answer, Call, LongWork, Operation
 from slomo.service.door.problems import Problem
@@ -29,10 +29,7 @@ def as_request(body: PlacementRequest) -> Request:
     InvalidValueError
         For a chain that is empty or an SLO that contradicts itself.
     """
-    chain = tuple(body.chain) or ((body.nf,) if body.nf else ())
-    slo = SLO(**msgspec.structs.asdict(body.slo))
-    affinity, anti = tuple(body.affinity), tuple(body.anti_affinity)
-    return Request(body.id, chain, slo, body.priority, affinity, anti, body.replicas)
+    return Request.from_dict(msgspec.to_builtins(body))
 
 
 async def place(service: "Service", call: Call) -> Answer:

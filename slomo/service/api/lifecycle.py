@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from slomo.placement.online.lifecycle import Lifecycle
     from slomo.service.application import Service
 
-_ON_SERVERS = ("cordon", "uncordon", "drain", "fail")
+_ON_SERVERS = ("cordon", "uncordon", "drain", "fail", "taint")
 
 
 async def change(service: "Service", call: Call) -> Answer:
@@ -46,12 +46,19 @@ def _act(body: ClusterChangeBody) -> "Callable[[Lifecycle], ClusterChange]":
     InvalidValueError
         For a server or request that is missing, or of no use.
     """
+    if body.action == "fail_domain":
+        label, value = body.label, body.value
+        if label is None or value is None:
+            raise InvalidValueError("'fail_domain' takes a label and a value", hint="label: rack, value: r3")
+        return lambda life: life.fail_domain(label, value, what_if=body.what_if)
     needed, other = ("server", "request") if body.action in _ON_SERVERS else ("request", "server")
     if getattr(body, needed) is None or getattr(body, other) is not None:
         raise InvalidValueError(f"'{body.action}' takes a {needed}, and no {other}", hint=f"name the {needed}")
     how: dict[str, Any] = {"what_if": body.what_if}
     if body.action == "drain":
         how["max_moves"] = body.max_moves
+    if body.action == "taint":
+        how["taints"] = tuple(body.taints)
     if body.action == "update":
         how["surge"] = body.surge
     subject: Any = body.server if body.request is None else as_request(body.request)

@@ -6,9 +6,10 @@ pen is not passed over.
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
+from slomo.placement.problem.entries import HostEntry, PlacementEntry
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.server_setting import ServerSetting
 
@@ -74,27 +75,11 @@ class WhatIf(Struct, forbid_unknown_fields=True):
     setting: SettingBody | None = None
 
 
-class Promise(Struct, forbid_unknown_fields=True):
-    """An SLO, as in the library."""
+class PlacementRequest(PlacementEntry, forbid_unknown_fields=True, omit_defaults=True):
+    """A network function, or a chain, with an SLO and where it may run: as in files, by name."""
 
-    min_mpps: Positive | None = None
-    min_share: Positive | None = None
-    p95_us: Positive | None = None
-    p99_us: Positive | None = None
-    kind: Literal["reserved", "on-demand"] = "reserved"
-
-
-class PlacementRequest(Struct, forbid_unknown_fields=True):
-    """A network function, or a chain, with an SLO."""
-
-    id: Identifier
     nf: Name | None = None
-    chain: Annotated[list[Name], Meta(max_length=32)] = []
-    slo: Promise = field(default_factory=Promise)
-    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
-    affinity: Annotated[list[Identifier], Meta(max_length=64)] = []
-    anti_affinity: Annotated[list[Identifier], Meta(max_length=64)] = []
-    replicas: Annotated[int, Meta(ge=1, le=1024)] = 1
+    chain: Annotated[list[Name], Meta(max_length=32)] = []  # type: ignore[assignment]  # noqa: RUF012 - a Struct copies it
 
 
 class Placement(Struct, forbid_unknown_fields=True):
@@ -104,15 +89,10 @@ class Placement(Struct, forbid_unknown_fields=True):
     what_if: bool = False
 
 
-class ServerBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One server; `machine` is the name of a machine type, never a file."""
+class ServerBody(HostEntry, forbid_unknown_fields=True, omit_defaults=True):
+    """One server, as in files; `machine` is the name of a machine type, never a file."""
 
-    name: Identifier
     machine: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-    cores_reserved: Annotated[int, Meta(ge=0, le=4096)] = 0
-    llc_ways_usable: Annotated[int, Meta(ge=1, le=64)] | None = None
-    nic_sockets: Annotated[list[Annotated[int, Meta(ge=0, le=63)]], Meta(max_length=64)] | None = None
-    sockets: Annotated[int, Meta(ge=1, le=64)] | None = None
 
 
 class ServersBody(Struct, forbid_unknown_fields=True):
@@ -128,10 +108,13 @@ class Rebalance(Struct, forbid_unknown_fields=True):
 
 
 class ClusterChangeBody(Struct, forbid_unknown_fields=True):
-    """What happens to a cluster: to a server (cordon, uncordon, drain, fail), or to a request (update, preempt)."""
+    """What happens to a server, to a request (update, preempt), or to servers of one value of a label (fail_domain)."""
 
-    action: Literal["cordon", "uncordon", "drain", "fail", "update", "preempt"]
+    action: Literal["cordon", "uncordon", "drain", "fail", "taint", "fail_domain", "update", "preempt"]
     server: Identifier | None = None
+    taints: Annotated[list[Identifier], Meta(max_length=64)] = []
+    label: Identifier | None = None
+    value: Identifier | None = None
     request: PlacementRequest | None = None
     max_moves: Annotated[int, Meta(ge=0, le=100_000)] | None = None
     surge: bool = True
