@@ -4,12 +4,14 @@ Servers are solved, or features composed, in a few passes over arrays. Nothing i
 speed holds for mixes that are all different. Mixes that share an accelerator are asked about one by one.
 """
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.compose.ports import WIRE_OVERHEAD_B
 from slomo.equilibrium.competition import mix_features
 from slomo.equilibrium.server import solve_joint
 from slomo.errors import UnsupportedPredictionError
@@ -20,7 +22,7 @@ from slomo.prediction.composed import interval_mpps, measured_alone_mpps
 from slomo.prediction.equilibrium import NAME
 from slomo.prediction.manner import Manner
 from slomo.prediction.members import Indices, Members
-from slomo.prediction.question import Answers
+from slomo.prediction.question import Answers, answers_on
 from slomo.prediction.result import PredictionBatch
 from slomo.prediction.tenants import TenantModel, TenantModels, check_cores
 
@@ -92,6 +94,18 @@ class _Servers:
             shared |= uses[self.who].sum(axis=1) > 1
         return shared
 
+    def narrow(self) -> NDArray[np.bool_]:
+        """Return where the ports that all share may limit somebody, who then leaves its part to others."""
+        stated = [model.capacities.ports_gbps for model in self.models if model.capacities is not None]
+        if min(stated, default=math.inf) == math.inf:
+            return np.zeros(len(self.who), dtype=bool)
+        solo = np.array([*(model.solo_mpps for model in self.models), 0.0])
+        frames = np.array([*(model.workload.traffic.packet_size_b for model in self.models), 0.0])
+        wanted = np.where(np.isfinite(self.offered), self.offered, solo[self.who])
+        gbps = np.where(self.who >= 0, wanted * 8e-3 * (frames[self.who] + WIRE_OVERHEAD_B), 0.0)
+        full: NDArray[np.bool_] = gbps.sum(axis=1) > min(stated)
+        return full
+
     def solved(self, rows: Indices, how: Manner, *, first_only: bool = False) -> tuple[Places, Indices]:
         """Solve the servers `rows`; return everybody's rates, and those of `rows` that did not come to rest."""
         used, packed = np.unique(self.who[rows], return_inverse=True)
@@ -128,7 +142,9 @@ def predict_members(members: Members, machine: str, how: Manner) -> PredictionBa
     servers = _Servers.of(members.models, [tenant.offered_mpps for tenant in members.tenants], whole)
     rates, jointly = _empty(members.target.shape), servers.jointly(how)
     made = np.array([*(bool(tenant.adapted) for tenant in members.tenants), False])[members.target]
-    slow = servers.sharing() | (made & (members.places < 0).all(axis=1))  # alone, what was not measured is uncertain
+    slow = (
+        servers.sharing() | servers.narrow() | (made & (members.places < 0).all(axis=1))
+    )  # alone, what was not measured is uncertain
     rows = np.flatnonzero(jointly & ~slow)
     solved, moving = servers.solved(rows, how, first_only=True)
     rates.put(rows, Rates(solved.mpps[:, 0], solved.low[:, 0], solved.high[:, 0]))
@@ -173,7 +189,7 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
         NaN where a competitor lacks a metric the model reads, and at empty places.
     """
     servers = _Servers.of([each.model for each in tenants], [each.offered_mpps for each in tenants], members)
-    jointly, sharing = servers.jointly(how), servers.sharing()
+    jointly, sharing = servers.jointly(how), servers.sharing() | servers.narrow()
     places = _nowhere(members.shape, jointly)
     rows = np.flatnonzero(jointly & ~sharing)
     solved, moving = servers.solved(rows, how)
@@ -217,7 +233,7 @@ def _put_sharing(places: Places, row: int, answers: Answers) -> None:
 
 def _answers(tenants: Sequence[TenantModel], row: Indices, machine: str, how: Manner) -> Answers:
     here = tuple(tenants[number] for number in row.tolist() if number >= 0)
-    return Answers(TenantModels(machine, here, (0,) * len(here)), replace(how, explain=False))
+    return answers_on(TenantModels(machine, here, (0,) * len(here)), how)
 
 
 def _rates_of(answers: Answers, number: int) -> Rates:

@@ -30,6 +30,9 @@ from slomo.prediction.tenants import Named, TenantModels, server_of, tenant_of
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload_text import parse_workload
 
+#: Rounds of dividing the ports and solving the server, at most, and the change of a part that ends them.
+_PORT_ROUNDS, _PORT_TOLERANCE = 5, 1e-3
+
 
 @dataclass(frozen=True)
 class Question:
@@ -105,11 +108,8 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
     )
     if question.offered_mpps is not None:
         server = server.with_load(0, question.offered_mpps)
-    port_gbps = None if question.setting is None else question.setting.port_gbps
-    if port_gbps is None:
-        return answer_on(server, question.manner, strict=question.strict)
-    narrow = server.behind_port(port_gbps)
-    return _through_port(answer_on(narrow, question.manner, strict=question.strict), server, narrow, port_gbps)
+    narrow = behind_ports(server, question.manner)
+    return _through_ports(answer_on(narrow, question.manner, strict=question.strict), server, narrow)
 
 
 def answer_on(server: TenantModels, how: Manner, *, strict: bool = False) -> Prediction:
@@ -169,9 +169,32 @@ def solve_server(
 
 
 def answers_on(server: TenantModels, how: Manner) -> "Answers":
-    """Return the answers about everybody on a server whose names are resolved, its port taken into account."""
-    port_gbps = server.setting.port_gbps
-    return Answers(server if port_gbps is None else server.behind_port(port_gbps), replace(how, explain=False))
+    """Return the answers about everybody on a server whose names are resolved, its ports taken into account."""
+    return Answers(behind_ports(server, how), replace(how, explain=False))
+
+
+def behind_ports(server: TenantModels, how: Manner) -> TenantModels:
+    """Return a server whose tenants are offered what the ports they share let through.
+
+    A tenant that its neighbours slow down takes less from the wire than alone, and leaves the rest to others: parts and
+    rates are found in turns, which come to rest within three or four where any part is narrow.
+    """
+    narrow = server.behind_ports()
+    for _ in range(_PORT_ROUNDS):
+        if narrow is server:
+            return server
+        rates = [each.throughput_mpps for each in Answers(narrow, replace(how, explain=False)).whole().tenants]
+        takes = [
+            tenant.model.solo_mpps if other.offered_mpps is not None else rate
+            for tenant, other, rate in zip(server.tenants, narrow.tenants, rates, strict=True)
+        ]
+        again = server.behind_ports(takes)
+        pairs = zip(narrow.tenants, again.tenants, strict=True)
+        loads = [(one.offered_mpps or 0.0, two.offered_mpps or 0.0) for one, two in pairs]
+        narrow = again
+        if all(abs(one - two) <= _PORT_TOLERANCE * max(one, two) for one, two in loads):
+            break
+    return narrow
 
 
 def predict_latency(
@@ -388,13 +411,14 @@ def _by_allocation(server: TenantModels, how: Manner) -> bool:
     return True
 
 
-def _through_port(prediction: Prediction, server: TenantModels, narrow: TenantModels, port_gbps: float) -> Prediction:
-    """Return a prediction behind a port for all whose slowdown contains what the port costs, and that says so."""
+def _through_ports(prediction: Prediction, server: TenantModels, narrow: TenantModels) -> Prediction:
+    """Return a prediction behind shared ports whose slowdown contains what they cost, and that says so."""
     share, offered = narrow.tenants[0].offered_mpps, server.tenants[0].offered_mpps
     if share == offered or share is None:
         return prediction
     alone = server.tenants[0].model.solo_mpps
-    reason = f"a port of {port_gbps:g} Gbit/s for all lets {share:.4g} Mpps through"
+    ports = "a port" if server.setting.port_gbps is not None else "the machine's ports"
+    reason = f"{ports} of {server.ports_gbps:g} Gbit/s for all lets {share:.4g} Mpps through"
     latency = prediction.latency if offered is not None else None
     solo = alone if offered is None else min(alone, offered)
     return replace(prediction, solo_mpps=solo, latency=latency, reasons=(reason, *prediction.reasons))

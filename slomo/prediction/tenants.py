@@ -4,6 +4,7 @@ The only place where a name, a text or a workload becomes a model; traffic and s
 adapted here (`slomo.adaptation.adapt`), and what was done is kept as a reason.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -138,17 +139,34 @@ class TenantModels:
         tenants[number] = replace(tenants[number], workload=workload, offered_mpps=offered_mpps)
         return replace(self, tenants=tuple(tenants))
 
-    def behind_port(self, port_gbps: float) -> "TenantModels":
-        """Return the server with everybody offered what one port for all lets through [Gbit/s], divided max-min.
+    @property
+    def ports_gbps(self) -> float:
+        """What all tenants' frames share [Gbit/s]: the port of the setting, else the machine's; infinite if unknown."""
+        stated = [each.model.capacities.ports_gbps for each in self.tenants if each.model.capacities is not None]
+        return min(stated, default=math.inf) if self.setting.port_gbps is None else self.setting.port_gbps
 
-        An NF that could not serve its part alone is left as it is: its ring is full either way.
+    def behind_ports(self, takes_mpps: Sequence[float] | None = None) -> "TenantModels":
+        """Return the server with everybody offered what the ports that all share let through, divided max-min.
+
+        Parameters
+        ----------
+        takes_mpps : sequence of float, optional
+            What each takes of what is sent to it, where a load is offered all of that [Mpps]; by default what it serves
+            alone. What one leaves, others use.
         """
-        server = self
+        gbps = self.ports_gbps
+        if gbps == math.inf or not self.tenants:
+            return self
+        alone = [tenant.model.solo_mpps for tenant in self.tenants]
+        takes = alone if takes_mpps is None else takes_mpps
+        wanted = [
+            each if tenant.offered_mpps is None else tenant.offered_mpps
+            for tenant, each in zip(self.tenants, takes, strict=True)
+        ]
         frames = [tenant.workload.traffic.packet_size_b for tenant in self.tenants]
-        offered = [tenant.offered_mpps for tenant in self.tenants]
-        for number, share in enumerate(port_shares_mpps(frames, offered, port_gbps)):
-            most = offered[number]
-            if share < (self.tenants[number].model.solo_mpps if most is None else most):
+        server = self
+        for number, share in enumerate(port_shares_mpps(frames, wanted, gbps)):
+            if share < wanted[number] and share < (self.tenants[number].offered_mpps or alone[number]):
                 server = server.at_load(number, share)
         return server
 

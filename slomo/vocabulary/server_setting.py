@@ -26,7 +26,8 @@ class ServerSetting:
     sockets : sequence of int, optional
         Socket of each; all on the NIC's by default. Tenants of different sockets share no cache and no channel.
     port_gbps : float, optional
-        Line rate of the one NIC port that all share [Gbit/s], divided max-min fair; by default each has a port.
+        Line rate of the one NIC port that all share [Gbit/s], divided max-min fair; by default all share the
+        machine's ports.
 
     Examples
     --------

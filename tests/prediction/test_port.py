@@ -1,8 +1,12 @@
 """One NIC port for all: what it lets through is what an NF is offered."""
 
+import dataclasses
+
 import pytest
 
 from slomo.errors import InvalidValueError
+from slomo.models.library import ModelLibrary
+from slomo.prediction.predictor import Predictor
 from slomo.prediction.question import Question, answer, solve_server
 from slomo.vocabulary.server_setting import ServerSetting
 
@@ -32,3 +36,34 @@ def test_a_wide_port_is_no_port(library) -> None:
     )
     with pytest.raises(InvalidValueError, match="shared port is -1"):
         answer(library, Question(names, MACHINE, ServerSetting(port_gbps=-1.0)))
+
+
+def with_ports(library, gbps):
+    """Return the library of a machine whose ports carry so much."""
+    return ModelLibrary(
+        [
+            dataclasses.replace(each, capacities=dataclasses.replace(each.capacities, ports_gbps=gbps))
+            for each in (library[key] for key in library)
+            if each.machine == MACHINE
+        ]
+    )
+
+
+def test_the_ports_of_the_machine_are_shared_where_no_port_is_told(library) -> None:
+    """A machine of one narrow port answers as where that port is told, alone and in a batch."""
+    stated = with_ports(library, PORT)
+    told = answer(library, Question(("lpm", "nat"), MACHINE, ServerSetting(port_gbps=PORT)))
+
+    plain = answer(stated, Question(("lpm", "nat"), MACHINE))
+
+    assert plain.throughput_mpps == told.throughput_mpps
+    assert "the machine's ports of 1.68 Gbit/s for all lets 1.25 Mpps through" in plain.reasons
+    batch = Predictor(stated, MACHINE).predict_batch(["lpm"], [["nat"]])
+    assert batch.throughput_mpps[0] == plain.throughput_mpps
+
+
+def test_what_a_slow_function_leaves_of_a_port_others_get(library) -> None:
+    """Beside a function that serves a seventh of its part the other gets the rest, not half."""
+    rest = answer(library, Question(("lpm", "snort"), MACHINE, ServerSetting(port_gbps=PORT)))
+
+    assert 1.8 <= rest.throughput_mpps <= 2.5 - 0.9 * 0.4

@@ -374,8 +374,7 @@ def _situation(
 ) -> tuple[Situation, Situation, float]:
     """Return the tenants of a socket over partitions; the same for advice, and the margin it needs."""
     models = allocation_models(server)
-    port_gbps, setting = server.setting.port_gbps, server.setting
-    loaded = server if port_gbps is None else server.behind_port(port_gbps)
+    setting, loaded = server.setting, server.behind_ports()
     names = [f"{place}:{tenant.workload.nf}" for place, tenant in enumerate(server.tenants)]
     ways, count = setting.ways or [machine.full_way_mask] * len(names), len(names)
     nodes = setting.nodes or server.sockets
