@@ -1,8 +1,7 @@
 """A NIC port as a resource that NFs share: its line rate is divided max-min fair by bits.
 
 Who is offered less than an equal part has all of it; the rest is divided among the others alike (Bertsekas and
-Gallager, Data Networks, section 6.5.2). An NF without an offered load takes all it is given, whether it can serve it
-or not: what it drops has used the wire.
+Gallager, Data Networks, section 6.5.2).
 """
 
 import math

@@ -30,9 +30,6 @@ from slomo.prediction.tenants import Named, TenantModels, server_of, tenant_of
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload_text import parse_workload
 
-#: Rounds of dividing the ports and solving the server, at most, and the change of a part that ends them.
-_PORT_ROUNDS, _PORT_TOLERANCE = 5, 1e-3
-
 
 @dataclass(frozen=True)
 class Question:
@@ -108,7 +105,7 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
     )
     if question.offered_mpps is not None:
         server = server.with_load(0, question.offered_mpps)
-    narrow = behind_ports(server, question.manner)
+    narrow = server.behind_ports()
     return _through_ports(answer_on(narrow, question.manner, strict=question.strict), server, narrow)
 
 
@@ -170,31 +167,7 @@ def solve_server(
 
 def answers_on(server: TenantModels, how: Manner) -> "Answers":
     """Return the answers about everybody on a server whose names are resolved, its ports taken into account."""
-    return Answers(behind_ports(server, how), replace(how, explain=False))
-
-
-def behind_ports(server: TenantModels, how: Manner) -> TenantModels:
-    """Return a server whose tenants are offered what the ports they share let through.
-
-    A tenant that its neighbours slow down takes less from the wire than alone, and leaves the rest to others: parts and
-    rates are found in turns, which come to rest within three or four where any part is narrow.
-    """
-    narrow = server.behind_ports()
-    for _ in range(_PORT_ROUNDS):
-        if narrow is server:
-            return server
-        rates = [each.throughput_mpps for each in Answers(narrow, replace(how, explain=False)).whole().tenants]
-        takes = [
-            tenant.model.solo_mpps if other.offered_mpps is not None else rate
-            for tenant, other, rate in zip(server.tenants, narrow.tenants, rates, strict=True)
-        ]
-        again = server.behind_ports(takes)
-        pairs = zip(narrow.tenants, again.tenants, strict=True)
-        loads = [(one.offered_mpps or 0.0, two.offered_mpps or 0.0) for one, two in pairs]
-        narrow = again
-        if all(abs(one - two) <= _PORT_TOLERANCE * max(one, two) for one, two in loads):
-            break
-    return narrow
+    return Answers(server.behind_ports(), replace(how, explain=False))
 
 
 def predict_latency(

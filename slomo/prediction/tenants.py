@@ -145,28 +145,20 @@ class TenantModels:
         stated = [each.model.capacities.ports_gbps for each in self.tenants if each.model.capacities is not None]
         return min(stated, default=math.inf) if self.setting.port_gbps is None else self.setting.port_gbps
 
-    def behind_ports(self, takes_mpps: Sequence[float] | None = None) -> "TenantModels":
+    def behind_ports(self) -> "TenantModels":
         """Return the server with everybody offered what the ports that all share let through, divided max-min.
 
-        Parameters
-        ----------
-        takes_mpps : sequence of float, optional
-            What each takes of what is sent to it, where a load is offered all of that [Mpps]; by default what it serves
-            alone. What one leaves, others use.
+        An NF without an offered load takes what it serves alone, so what it leaves of the wire others get. Where
+        neighbours slow it down it leaves more than that, which is not counted.
         """
         gbps = self.ports_gbps
         if gbps == math.inf or not self.tenants:
             return self
-        alone = [tenant.model.solo_mpps for tenant in self.tenants]
-        takes = alone if takes_mpps is None else takes_mpps
-        wanted = [
-            each if tenant.offered_mpps is None else tenant.offered_mpps
-            for tenant, each in zip(self.tenants, takes, strict=True)
-        ]
+        wanted = [each.model.solo_mpps if each.offered_mpps is None else each.offered_mpps for each in self.tenants]
         frames = [tenant.workload.traffic.packet_size_b for tenant in self.tenants]
         server = self
         for number, share in enumerate(port_shares_mpps(frames, wanted, gbps)):
-            if share < wanted[number] and share < (self.tenants[number].offered_mpps or alone[number]):
+            if share < wanted[number]:
                 server = server.at_load(number, share)
         return server
 

@@ -14,7 +14,7 @@ from slomo.placement.feasibility.estimates import Rate, ThroughputEstimates
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature, tenants_of
 from slomo.placement.feasibility.parts import LeastRates
-from slomo.placement.feasibility.port import behind_port, port_shares
+from slomo.placement.feasibility.port import Solo, behind_port, port_shares
 from slomo.placement.feasibility.rates import RateBook, RateTable
 
 #: What binds where a promise would have to be kept beside network functions that share a core.
@@ -175,7 +175,7 @@ class Oracle:
         open_: list[tuple[Signature, tuple[Piece, ...]]] = []
         for signature in signatures:
             pieces = self.pieces.of(signature)
-            breach = _crowded(host, pieces) or _cut_short(host, pieces)
+            breach = _crowded(host, pieces) or _cut_short(host, pieces, self.estimates.solo_mpps)
             shared = [piece for piece in pieces if not piece.ways and not piece.exclusive]
             crowded = (
                 sum(len(piece.workloads) for piece in pieces) > host.cores
@@ -230,9 +230,9 @@ def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
     return None
 
 
-def _cut_short(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
+def _cut_short(host: Host, pieces: tuple[Piece, ...], solo_mpps: Solo) -> Breach | None:
     """Return who is promised more than its part of a shared port."""
-    shares = port_shares(host, tenants_of(pieces))
+    shares = port_shares(host, tenants_of(pieces), solo_mpps)
     for piece in pieces if shares else ():
         workload = min(piece.workloads, key=lambda key: shares[key])
         if piece.needed_mpps > shares[workload] * (1.0 + 1e-9):

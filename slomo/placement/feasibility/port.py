@@ -1,6 +1,6 @@
 """What a NIC port that all network functions of a socket share lets through to each.
 
-Whoever is offered no load is taken to be sent all that the port gives it; a stage of a chain counts like any other.
+Whoever is offered no load takes as much as it serves alone; a stage of a chain counts like any other.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,22 +17,29 @@ def _traffic(workload: str) -> Traffic:
     return parse_workload(workload).traffic
 
 
-def port_shares(host: Host, tenants: Sequence[str]) -> dict[str, float]:
-    """Return what reaches each workload of a mix [Mpps]; nothing where each has a port of its own.
+Solo = Callable[[str, str], float | None]
+
+
+def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str, float]:
+    """Return what reaches each workload of a mix [Mpps]; nothing where no port is told.
 
     Examples
     --------
-    >>> port_shares(Host("m", 8, 18, port_gbps=10.0), ["lpm@1230B", "nat@1230B"])
+    >>> port_shares(Host("m", 8, 18, port_gbps=10.0), ["lpm@1230B", "nat@1230B"], lambda machine, key: 4.0)
     {'lpm@1230B': 0.5, 'nat@1230B': 0.5}
     """
     if host.port_gbps is None:
         return {}
     traffic = [_traffic(key) for key in tenants]
-    shares = port_shares_mpps([t.packet_size_b for t in traffic], [t.offered_mpps for t in traffic], host.port_gbps)
+    wanted = [
+        solo_mpps(host.machine, key) if each.offered_mpps is None else each.offered_mpps
+        for key, each in zip(tenants, traffic, strict=True)
+    ]
+    shares = port_shares_mpps([each.packet_size_b for each in traffic], wanted, host.port_gbps)
     return dict(zip(tenants, shares, strict=True))
 
 
-def behind_port(host: Host, tenants: Sequence[str], solo_mpps: Callable[[str, str], float | None]) -> dict[str, str]:
+def behind_port(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str, str]:
     """Return every workload of a mix as it is offered traffic through the port that all share, if they do.
 
     Who could not serve its part alone is left as it is: its ring is full either way.
@@ -42,9 +49,9 @@ def behind_port(host: Host, tenants: Sequence[str], solo_mpps: Callable[[str, st
     >>> def solo(machine, key):
     ...     return 4.0 if "lpm" in key else 0.2
     >>> behind_port(Host("m", 8, 18, port_gbps=10.0), ["lpm@1230B", "nat@1230B"], solo)
-    {'lpm@1230B': 'lpm@1230B,100000f,0.5Mpps', 'nat@1230B': 'nat@1230B'}
+    {'lpm@1230B': 'lpm@1230B,100000f,0.8Mpps', 'nat@1230B': 'nat@1230B'}
     """
-    shares = port_shares(host, tenants)
+    shares = port_shares(host, tenants, solo_mpps)
     loaded = {key: key for key in tenants}
     for key, share in shares.items():
         offered = _traffic(key).offered_mpps

@@ -198,7 +198,9 @@ class DecisionWriter:
     def _rate(self, place: Socket, key: str, ways: int) -> tuple[float | None, float | None, float | None]:
         profile = self._estimates.profile(place.host.machine, key)
         if ways and profile is not None:
-            shares = port_shares(place.host, tenants_of(self._state.pieces.of(place.signature)))
+            shares = port_shares(
+                place.host, tenants_of(self._state.pieces.of(place.signature)), self._estimates.solo_mpps
+            )
             mpps = min(profile.mpps(ways), shares.get(key, math.inf))
             return mpps, mpps, mpps
         rate = self._policy.oracle.verdict(place.host, place.signature).rates.get(key)
