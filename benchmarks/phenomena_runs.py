@@ -66,8 +66,20 @@ def tenant(
     return Tenant(Workload(name, knobs, traffic(size_b, port)), load_network_function(name), core, mask)
 
 
-def run(machine: str, tenants: Sequence[Tenant], seed: int = 1) -> SimulationResult:
-    return simulate(load_machine(machine), tenants, seed=seed)
+#: Of every run; `phenomena.py --seeds` draws several.
+SEED = 1
+
+
+def reseed(seed: int) -> None:
+    """Let all runs from now on draw from another seed."""
+    global SEED
+    SEED = seed
+    solo.cache_clear()
+    shared.cache_clear()
+
+
+def run(machine: str, tenants: Sequence[Tenant]) -> SimulationResult:
+    return simulate(load_machine(machine), tenants, seed=SEED)
 
 
 @functools.cache

@@ -14,8 +14,8 @@ def fig5() -> Iterator[Line]:
     The competitor's access rate is set by its compute per packet: few reads per packet are slow, many are fast.
     """
     alone = run(SLOMO, [tenant("ip-router", 0, packet_buffers=256)]).tenants[0]
-    yield Line("Fig. 5", "IP router alone: Mpps", "4.4", alone.throughput_mpps, 4.18, 4.62)
-    yield Line("Fig. 5", "IP router alone: MB of LLC held", "8", alone.vector["L3OCC"] / 1024, 7, 9.5)
+    yield Line("Fig. 5", "IP router alone: Mpps", "4.4", alone.throughput_mpps, 4.18, 4.62, fitted=True)
+    yield Line("Fig. 5", "IP router alone: MB of LLC held", "8", alone.vector["L3OCC"] / 1024, 7, 9.5, fitted=True)
     lost: dict[tuple[float, float], float] = {}
     rates: dict[tuple[float, float], float] = {}
     for size in (4.0, 8.0, 20.0, 30.0):
@@ -27,12 +27,12 @@ def fig5() -> Iterator[Line]:
     for size in (4.0, 30.0):
         for reads in (6, 1000):
             what = f"beside {size:g} MB at {rates[size, reads]:.0f} Mrefs/s: % lost"
-            yield Line("Fig. 5", what, "", lost[size, reads], -1, 60)
+            yield Line("Fig. 5", what, "", lost[size, reads])
     below = lost[4.0, 1000] - lost[4.0, 6]
     above = lost[30.0, 1000] - lost[30.0, 6]
-    yield Line("Fig. 5", "access rate's effect below capacity: points", "about 0", below, -1, 3)
-    yield Line("Fig. 5", "access rate's effect above capacity: points", "10-20", above, 4, 40)
-    yield Line("Fig. 5", "most lost: %", "27", max(lost.values()), 15, 45)
+    yield Line("Fig. 5", "access rate's effect below capacity: points", "about 0", below, -1, 1)
+    yield Line("Fig. 5", "access rate's effect above capacity: points", "10-20", above, 10, 20)
+    yield Line("Fig. 5", "most lost: %", "27", max(lost.values()), 24, 30)
 
 
 def fig6() -> Iterator[Line]:
@@ -50,7 +50,7 @@ def fig6() -> Iterator[Line]:
             most = max(most, 100 * (1 - run(machine.name, [target, *others]).tenants[0].throughput_mpps / alone))
         worst_of_all = max(worst_of_all, most)
         yield Line("Fig. 6", f"stateless firewall at {size_b} B, forwarders' buffers to 25 MB: % lost", "", most)
-    yield Line("Fig. 6", "most lost to packet buffers: %", "up to 10", worst_of_all, 5, 15)
+    yield Line("Fig. 6", "most lost to packet buffers: %", "up to 10", worst_of_all, 5, 10)
 
 
 def fig7() -> Iterator[Line]:
@@ -59,7 +59,7 @@ def fig7() -> Iterator[Line]:
     target = tenant("ip-router", 0, mask=own, packet_buffers=256)
     alone = run(SLOMO, [target])
     mpps = alone.tenants[0].throughput_mpps
-    yield Line("Fig. 7", "IP router with 2 MB: Mpps", "3.1", mpps, 2.8, 3.4)
+    yield Line("Fig. 7", "IP router with 2 MB: Mpps", "3.1", mpps, 2.8, 3.4, fitted=True)
     misses, used, lost = [alone.tenants[0].vector["L3MISS"] / mpps], [0.0], [0.0]
     for reads, writes in ((5000, 0), (4000, 1000), (2500, 2500)):
         for count in (3, 5, 7):
@@ -71,6 +71,14 @@ def fig7() -> Iterator[Line]:
             used.append(result.sockets[0]["READ"] + result.sockets[0]["WRITE"])
     order = np.argsort(used)
     at_18 = float(np.interp(18.0, np.array(used)[order], np.array(lost)[order]))
-    yield Line("Fig. 7", f"lost to memory bandwidth at 18 GB/s (most used {max(used):.1f}): %", "18", at_18, 12, 25)
-    yield Line("Fig. 7", "most lost to memory bandwidth: %", "18", max(lost), 12, 25)
+    yield Line(
+        "Fig. 7",
+        f"lost to memory bandwidth at 18 GB/s (most used {max(used):.1f}): %",
+        "18",
+        at_18,
+        16,
+        20,
+        fitted=True,
+    )
+    yield Line("Fig. 7", "most lost to memory bandwidth: %", "18", max(lost), 16, 20, fitted=True)
     yield Line("Fig. 7", "misses per packet, most over least", "level", max(misses) / min(misses), 1.0, 1.1)

@@ -2,7 +2,8 @@
 
 Competitors' solo access rates are summed, as trained on the synthetic competitor. Five competitors of one kind, as
 there. The training load (Dobrescu, NSDI'12) reads at random from more data than the cache holds, at rising rates; its
-rate is measured while it runs alone, as SLOMO's protocol does.
+rate is measured while it runs alone, as SLOMO's protocol does. Nine of 20 ways, the paper's 19.5 MB, and gentle rates
+among those trained at.
 """
 
 import sys
@@ -12,14 +13,20 @@ import numpy as np
 from beside_paper import RESQ, TABLE_1, Line, report, run, solo, tenant
 
 
+WAYS = (1 << 9) - 1
+
+
 def trained(name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return competitors' access rates in ascending order, and what is lost beside them [%]."""
-    alone = solo(name, 64).tenants[0].throughput_mpps
+    alone = solo(name, 64, WAYS).tenants[0].throughput_mpps
     curve = [(0.0, 0.0)]
-    for reads in (1, 4, 16, 64, 1000):
-        competition = [tenant("synthetic", 1 + i, data_size_mib=30, reads_per_packet=reads) for i in range(5)]
+    for reads, mpps in ((64, 0.03), (64, 0.1), (64, 0.3), (16, None), (64, None), (1000, None)):
+        rated = {} if mpps is None else {"rate_mpps": mpps}
+        competition = [
+            tenant("synthetic", 1 + i, mask=WAYS, data_size_mib=30, reads_per_packet=reads, **rated) for i in range(5)
+        ]
         rate = run(RESQ, competition).sockets[0]["L2MISS"]
-        beside = run(RESQ, [tenant(name, 0), *competition]).tenants[0].throughput_mpps
+        beside = run(RESQ, [tenant(name, 0, mask=WAYS), *competition]).tenants[0].throughput_mpps
         curve.append((rate, 100 * (1 - beside / alone)))
     rates, lost = zip(*sorted(curve), strict=True)
     return rates, lost
@@ -27,13 +34,15 @@ def trained(name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def over_estimates(name: str) -> list[float]:
     """Return predicted minus simulated loss beside five of each other network function [points]."""
-    alone = solo(name, 64).tenants[0].throughput_mpps
+    alone = solo(name, 64, WAYS).tenants[0].throughput_mpps
     rates, lost = trained(name)
     errors = []
     for other in TABLE_1:
         if other != name:
-            summed = 5 * solo(other, 64).tenants[0].vector["L2MISS"]
-            beside = run(RESQ, [tenant(name, 0), *(tenant(other, 1 + i) for i in range(5))]).tenants[0]
+            summed = 5 * solo(other, 64, WAYS).tenants[0].vector["L2MISS"]
+            beside = run(
+                RESQ, [tenant(name, 0, mask=WAYS), *(tenant(other, 1 + i, mask=WAYS) for i in range(5))]
+            ).tenants[0]
             actual = 100 * (1 - beside.throughput_mpps / alone)
             errors.append(float(np.interp(summed, rates, lost)) - actual)
     return errors
@@ -46,8 +55,10 @@ def lines() -> Iterator[Line]:
         yield Line("Fig. 10", what, "", float(np.mean(each)))
     mean = float(np.mean([np.mean(each) for each in errors.values()]))
     largest = max(max(each) for each in errors.values())
-    yield Line("Fig. 10", "largest over-estimate of a drop, points", "13", largest, 5, 20)
-    yield Line("Fig. 10", "mean over-estimate over all NFs, points", "several", mean, 2, 20)
+    yield Line("Fig. 10", "largest over-estimate of a drop, points", "up to 13", largest, 5, 13)
+    yield Line("Fig. 10", "mean over-estimate over all NFs, points", "", mean)
+    over = sum(np.mean(each) > 0 for each in errors.values())
+    yield Line("Fig. 10", "NFs over-estimated on average, of nine", "all", float(over), 9, 9)
 
 
 if __name__ == "__main__":

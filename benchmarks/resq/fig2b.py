@@ -9,10 +9,9 @@ saturated.
 import sys
 from collections.abc import Iterator
 
-from beside_paper import COMPETITORS, RESQ, TABLE_1, Line, comparable, report, solo, tenant
+from beside_paper import COMPETITORS, RESQ, TABLE_1, Line, comparable, report, run, solo, tenant
 
-from slomo.simulator.engine import Tenant, simulate
-from slomo.vocabulary.machine import load_machine
+from slomo.simulator.engine import Tenant
 from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.workload import Traffic, Workload
 
@@ -26,7 +25,7 @@ def p95_us(name: str, size_b: int, load: float, competitor: str | None) -> float
     target = Tenant(workload, load_network_function(name), 0, None)
     port = PORT_GBPS if size_b > 1000 else None
     others = [tenant(competitor, 1 + i, size_b, port=port) for i in range(COMPETITORS)] if competitor else []
-    return simulate(load_machine(RESQ), [target, *others], seed=1).tenants[0].latency_us["p95"]
+    return run(RESQ, [target, *others]).tenants[0].latency_us["p95"]
 
 
 def lines() -> Iterator[Line]:

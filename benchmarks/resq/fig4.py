@@ -25,7 +25,7 @@ def lost(name: str, ways: int | None) -> float:
 
 
 def lines() -> Iterator[Line]:
-    for ways, limits in ((1, (40, 55)), (4, (None, None)), (None, (None, None))):
+    for ways, limits in ((1, (40, 50)), (4, (None, None)), (None, (None, None))):
         losses = {name: lost(name, ways) for name in TABLE_1}
         how = "cache shared" if ways is None else f"{ways} way{'s' * (ways > 1)} of its own"
         for name, value in losses.items():
