@@ -31,7 +31,8 @@ FIGURES: dict[str, Callable[[], Iterator[Line]]] = {
 #: Why a line is off, where that was tested, by the start of its text.
 CAUSES = {
     "memory bandwidth used then": "with two channels 34 and 90 %, but then Fig. 3 is 0.21",
-    "worst of all at 64 B": "memory is slower at part load since the curve is MLC's: with 0.9 at the knee 1.7 %",
+    "worst of all at 64 B": "memory is slower at part load: two channels and 0.9 at the knee gave 1.7 %, "
+    "but contradict MLC and Fig. 3",
     "lpm: a point below": "flows are uniform, so each way saves as many misses; Zipf 0.6 instead is concave",
     "mazunat: a point below": "as above",
     "stats: a point below": "as above",
@@ -41,7 +42,7 @@ BEGIN, END = "<!-- figures: benchmarks/phenomena.py --seeds 5 --write -->", "<!-
 
 
 def rows(name: str, seeds: int) -> list[str]:
-    """Play a figure under several seeds; print its lines and return the rows of the table, one per line with a range."""
+    """Play a figure under several seeds; print its lines and return a row of the table for each with a range."""
     played: list[list[Line]] = []
     for seed in range(1, seeds + 1):
         phenomena_runs.reseed(seed)
@@ -74,7 +75,7 @@ def write(made: dict[str, list[str]]) -> None:
     text = PAGE.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     table, after = rest.split(END)
-    kept = [line for line in table.splitlines() if line.startswith("| ResQ") or line.startswith("| SLOMO")]
+    kept = [line for line in table.splitlines() if line.startswith(("| ResQ", "| SLOMO"))]
     labels = {name: name.replace("resq-", "ResQ ").replace("slomo-", "SLOMO ") for name in FIGURES}
     lines = []
     for name, label in labels.items():

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import numpy as np
 from beside_paper import RESQ, TABLE_1, Line, report, run, solo, tenant
 
-
 WAYS = (1 << 9) - 1
 
 
