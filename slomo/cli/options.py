@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from slomo.cli.types import COUNT, SEED, SHARE
 from slomo.config import Settings, load_settings
 from slomo.vocabulary.defaults import COMPATS, DEFAULT_METHOD, METHODS
 
@@ -99,7 +100,7 @@ def models_option(command: Command) -> Command:
 
 def seed_option(command: Command) -> Command:
     """Add ``--seed``."""
-    return click.option("--seed", type=int, metavar="N", help="Seed of everything random, 0 or more. [setting: seed]")(
+    return click.option("--seed", type=SEED, metavar="N", help="Seed of everything random, 0 or more. [setting: seed]")(
         command
     )
 
@@ -107,12 +108,12 @@ def seed_option(command: Command) -> Command:
 def coverage_option(command: Command) -> Command:
     """Add ``--coverage``."""
     text = "Coverage of prediction intervals, above 0 and below 1. [setting: coverage]"
-    return click.option("--coverage", type=float, metavar="SHARE", help=text)(command)
+    return click.option("--coverage", type=SHARE, metavar="SHARE", help=text)(command)
 
 
 def jobs_option(command: Command) -> Command:
     """Add ``--jobs``."""
-    return click.option("--jobs", type=int, metavar="N", help="Runs at a time; 0 takes every core. [setting: jobs]")(
+    return click.option("--jobs", type=COUNT, metavar="N", help="Runs at a time; 0 takes every core. [setting: jobs]")(
         command
     )
 

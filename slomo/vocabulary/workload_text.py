@@ -15,10 +15,10 @@ _OLDER_COUNT = re.compile(r"(\d+)x(.+)$")
 _SHAPE = re.compile(
     r"^(?P<nf>[A-Za-z0-9][\w.+-]*)(?:\((?P<knobs>[^()]*)\))?(?:@(?P<traffic>[^:@()]+))?(?::(?P<count>[^:]*))?$"
 )
-_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
+_NUMBER = r"(\d{1,18}(?:\.\d{1,18})?(?:[eE][-+]?\d{1,3})?)"
 _TRAFFIC = {
-    "packet_size_b": re.compile(r"^(\d+)B$"),
-    "flow_count": re.compile(r"^(\d+)f$"),
+    "packet_size_b": re.compile(r"^(\d{1,12})B$"),
+    "flow_count": re.compile(r"^(\d{1,12})f$"),
     "zipf_exponent": re.compile(rf"^zipf{_NUMBER}$"),
     "offered_mpps": re.compile(rf"^{_NUMBER}Mpps$"),
 }

@@ -6,6 +6,7 @@ import click
 
 from slomo.cli.options import json_option, own_network_functions, own_nf_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.types import AMOUNT, COUNT, POSITIVE_COUNT, SECONDS
 
 if TYPE_CHECKING:
     from slomo.simulator.sharing.result import ChainSimulation
@@ -24,8 +25,8 @@ def command() -> None:
 @click.option(
     "--without", multiple=True, metavar="PART", help="Leave out a part of nfvnice, repeatable: shares, pressure, local."
 )
-@click.option("--seconds", type=float, default=2.0, show_default=True, metavar="S", help="How long to measure.")
-@click.option("--manager-core", type=click.IntRange(min=0), metavar="CPU", help="CPU of the manager and the traffic.")
+@click.option("--seconds", type=SECONDS, default=2.0, show_default=True, metavar="S", help="How long to measure.")
+@click.option("--manager-core", type=COUNT, metavar="CPU", help="CPU of the manager and the traffic.")
 @click.option(
     "--build", type=click.Choice(["portable", "dpdk"]), default="portable", show_default=True, help="Of slomo-nf."
 )
@@ -104,9 +105,7 @@ def _print(result: "HostChainResult") -> None:
 @command.command("predict")
 @click.argument("document", metavar="CHAINS.yaml", type=click.Path())
 @click.option("--policy", metavar="NAME", default="cfs", show_default=True, help="cfs or nfvnice.")
-@click.option(
-    "--rounds", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Measurements of each."
-)
+@click.option("--rounds", type=POSITIVE_COUNT, default=3, show_default=True, metavar="N", help="Measurements of each.")
 @click.option("--measure", is_flag=True, help="Run them together as well, and show what they served.")
 @json_option
 def predict(document: str, policy: str, rounds: int, measure: bool, as_json: bool) -> None:
@@ -144,12 +143,14 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
 @click.option(
     "--scheduler", metavar="NAME", default="cfs", show_default=True, help="Under which nfvnice works: cfs, batch or rr."
 )
-@click.option("--quantum-ms", type=float, default=100.0, show_default=True, metavar="MS", help="Time slice of rr.")
+@click.option("--quantum-ms", type=SECONDS, default=100.0, show_default=True, metavar="MS", help="Time slice of rr.")
 @click.option(
     "--without", multiple=True, metavar="PART", help="Leave out a part of nfvnice, repeatable: shares, pressure."
 )
-@click.option("--ms", "duration_ms", type=float, default=500.0, show_default=True, metavar="MS", help="Time to count.")
-@click.option("--warm-ms", type=float, default=200.0, show_default=True, metavar="MS", help="Time before that.")
+@click.option(
+    "--ms", "duration_ms", type=SECONDS, default=500.0, show_default=True, metavar="MS", help="Time to count."
+)
+@click.option("--warm-ms", type=AMOUNT, default=200.0, show_default=True, metavar="MS", help="Time before that.")
 @own_nf_option
 @seed_option
 @json_option

@@ -6,6 +6,7 @@ import click
 
 from slomo.cli.options import complete_models, json_option, machine_option, models_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, emit_text, note
+from slomo.cli.types import SECONDS, SHARE
 
 
 @click.group()
@@ -20,7 +21,7 @@ def command() -> None:
 @click.option("--model", metavar="NAME", shell_complete=complete_models, help="Model that foretells. [setting: model]")
 @click.option(
     "--false-alarm-every",
-    type=float,
+    type=SECONDS,
     metavar="N",
     default=1000.0,
     show_default=True,
@@ -28,7 +29,7 @@ def command() -> None:
 )
 @click.option(
     "--noise",
-    type=float,
+    type=SHARE,
     metavar="SHARE",
     default=0.02,
     show_default=True,

@@ -18,6 +18,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.types import POSITIVE_COUNT
 
 if TYPE_CHECKING:
     from slomo.evaluation.evaluate import Evaluation
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @machine_option
 @click.option(
     "--mixes",
-    type=click.IntRange(min=1),
+    type=POSITIVE_COUNT,
     metavar="N",
     help="Mixes to run, of 1 to 7 unlike competitors; 200 by default, or as many as there are.",
 )

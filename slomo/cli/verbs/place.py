@@ -21,6 +21,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.types import POSITIVE_COUNT
 from slomo.cli.verbs.place_change import change
 from slomo.cli.verbs.place_dynamic import (
     are_for_chains,
@@ -312,7 +313,7 @@ def profiles(
 
 @command.command("workload")
 @click.argument("family", metavar="FAMILY")
-@click.option("--count", type=click.IntRange(min=1), default=200, show_default=True, metavar="N", help="Requests.")
+@click.option("--count", type=POSITIVE_COUNT, default=200, show_default=True, metavar="N", help="Requests.")
 @click.option("--out", required=True, metavar="FILE", type=click.Path(), help="File to write.")
 @seed_option
 @json_option

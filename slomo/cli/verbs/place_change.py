@@ -8,6 +8,7 @@ import click
 
 from slomo.cli.options import json_option, models_option, settings
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.types import AMOUNT, COUNT
 from slomo.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
@@ -26,16 +27,16 @@ _ON_ALL = ("at-risk", "reoptimise")
 @click.option("--what-if", is_flag=True, help="Only say what would be done.")
 @click.option(
     "--max-moves",
-    type=click.IntRange(min=0),
+    type=COUNT,
     metavar="N",
     help="Pieces that may move; all by default with `drain`, a twentieth with `reoptimise`.",
 )
 @click.option(
-    "--cost-per-move", type=click.FloatRange(min=0.0), default=0.0, show_default=True, metavar="SERVERS",
+    "--cost-per-move", type=AMOUNT, default=0.0, show_default=True, metavar="SERVERS",
     help="With `reoptimise`: what a move costs; at 0.1, saving a server is worth nine moves and not ten.",
 )  # fmt: skip
 @click.option(
-    "--threshold", type=click.FloatRange(min=0.0), default=0.1, show_default=True, metavar="SHARE",
+    "--threshold", type=AMOUNT, default=0.1, show_default=True, metavar="SHARE",
     help="With `reoptimise`: nothing moves unless a fresh plan saves more than this share of servers.",
 )  # fmt: skip
 @click.option(

@@ -8,6 +8,7 @@ import click
 
 from slomo.cli.options import complete_models, json_option, models_option, own_nf_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.types import AMOUNT, COUNT, RATE, SECONDS
 from slomo.cli.verbs.place_output import (
     complete_policies,
     confidence_option,
@@ -143,11 +144,13 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
     "--policy", "policies", multiple=True, default=("predicted",), show_default=True, metavar="NAME",
     shell_complete=complete_policies, callback=policy_said, help="Policy that admits, repeatable.",
 )  # fmt: skip
-@click.option("--per-s", type=float, default=1.0, show_default=True, metavar="RATE", help="Arrivals per second.")
-@click.option("--stay-s", type=float, default=100.0, show_default=True, metavar="S", help="Mean time a request stays.")
-@click.option("--every-s", type=float, metavar="S", help="Time between re-optimisations; none without it.")
+@click.option("--per-s", type=RATE, default=1.0, show_default=True, metavar="RATE", help="Arrivals per second.")
 @click.option(
-    "--threshold", type=float, default=0.1, show_default=True, metavar="SHARE",
+    "--stay-s", type=SECONDS, default=100.0, show_default=True, metavar="S", help="Mean time a request stays."
+)
+@click.option("--every-s", type=SECONDS, metavar="S", help="Time between re-optimisations; none without it.")
+@click.option(
+    "--threshold", type=AMOUNT, default=0.1, show_default=True, metavar="SHARE",
     help="Migrate where a fresh plan saves more than this share of servers.",
 )  # fmt: skip
 @click.option(
@@ -156,20 +159,20 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
 )  # fmt: skip
 @click.option(
     "--max-moves",
-    type=click.IntRange(min=0),
+    type=COUNT,
     metavar="N",
     help="Pieces that a re-optimisation may move; a twentieth of all by default.",
 )
 @click.option(
-    "--moves-per-hour", type=click.FloatRange(min=0.0, min_open=True), metavar="SHARE",
+    "--moves-per-hour", type=RATE, metavar="SHARE",
     help="Share of all pieces that may move in an hour; any number by default.",
 )  # fmt: skip
 @click.option(
-    "--cost-per-move", type=click.FloatRange(min=0.0), default=0.0, show_default=True, metavar="SERVERS",
+    "--cost-per-move", type=AMOUNT, default=0.0, show_default=True, metavar="SERVERS",
     help="What a move costs: at 0.1, saving a server is worth nine moves and not ten.",
 )  # fmt: skip
 @click.option(
-    "--outage-s", type=click.FloatRange(min=0.0), default=0.0, show_default=True, metavar="S",
+    "--outage-s", type=AMOUNT, default=0.0, show_default=True, metavar="S",
     help="Time for which a moved piece serves nothing, charged to ANAT.",
 )  # fmt: skip
 @models_option

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.output import emit_table, note
+from slomo.cli.types import SHARE
 
 if TYPE_CHECKING:
     from slomo.placement.over_time.judgement import Judgement
@@ -39,9 +40,9 @@ def confidence_option(command: Any) -> Any:
             note("--risk is called --confidence now; the old spelling will go with the next release")
             ctx.params["confidence"] = value
 
-    command = click.option("--risk", type=float, hidden=True, expose_value=False, callback=said)(command)
+    command = click.option("--risk", type=SHARE, hidden=True, expose_value=False, callback=said)(command)
     return click.option(
-        "--confidence", type=float, default=0.95, show_default=True, metavar="SHARE", callback=_unless_said,
+        "--confidence", type=SHARE, default=0.95, show_default=True, metavar="SHARE", callback=_unless_said,
         help="Probability with which all SLOs of a socket must hold, 0.5 to below 1.",
     )(command)  # fmt: skip
 

@@ -21,6 +21,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, format_table
+from slomo.cli.types import RATE, SECONDS
 from slomo.cli.verbs.learning import figure_path
 from slomo.cli.verbs.rows import RowsAsked, row_options, show_rows
 from slomo.vocabulary.defaults import Compat, Method
@@ -64,13 +65,13 @@ if TYPE_CHECKING:
 )
 @method_option
 @click.option(
-    "--offered", type=float, metavar="MPPS", help="What arrives at the target; latency is then predicted as well."
+    "--offered", type=RATE, metavar="MPPS", help="What arrives at the target; latency is then predicted as well."
 )
-@click.option("--port-gbps", type=float, metavar="GBPS", help="Line rate of the one NIC port that all share.")
+@click.option("--port-gbps", type=RATE, metavar="GBPS", help="Line rate of the one NIC port that all share.")
 @click.option(
     "--window",
     "window_s",
-    type=float,
+    type=SECONDS,
     metavar="S",
     help="Length of the measurement that the interval is to hold for: arrivals vary, turns on a shared core are cut.",
 )

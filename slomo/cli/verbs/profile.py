@@ -16,6 +16,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.types import COUNT, POSITIVE_COUNT
 
 if TYPE_CHECKING:
     from slomo.profiling.adaptive.outcome import AdaptiveOutcome
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--runs",
-    type=int,
+    type=POSITIVE_COUNT,
     metavar="N",
     help="Points of the design per NF; all 588 of a grid, at most 60 runs of adaptive by default.",
 )
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     metavar="SHARE",
     help="Held-out error, over solo throughput, at which design `adaptive` stops: 2% by default.",
 )
-@click.option("--mixes", type=int, metavar="N", help="Mixes to run; up to 200 by default, 0 for none.")
+@click.option("--mixes", type=COUNT, metavar="N", help="Mixes to run; up to 200 by default, 0 for none.")
 @click.option(
     "--stream",
     type=click.Choice(["calibration", "test"]),
@@ -68,13 +69,15 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--reduced-mixes",
-    type=int,
+    type=COUNT,
     default=0,
     metavar="N",
     help="Afterwards also run N mixes with network functions at 15 to 95 % of their solo throughput; 60 give whole "
     "servers their intervals at reduced load.",
 )
-@click.option("--replicates", type=int, default=1, show_default=True, metavar="N", help="Runs of every experiment.")
+@click.option(
+    "--replicates", type=POSITIVE_COUNT, default=1, show_default=True, metavar="N", help="Runs of every experiment."
+)
 @click.option("--out", metavar="DATASET", type=click.Path(), help="Dataset to write: .parquet, .csv or a directory.")
 @click.option(
     "--store", metavar="FILE", type=click.Path(), help="Where finished runs are kept; DATASET.runs.sqlite by default."

@@ -8,6 +8,7 @@ import click
 from slomo.cli.asking import asked_about_socket, server_option
 from slomo.cli.options import complete_machines, coverage_option, json_option, settings
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.types import RATE, SECONDS
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -33,9 +34,9 @@ _FIELDS = {"ways": "ways", "mba": "bandwidth_percent", "cores": "cores", "weight
 @click.option("--models", metavar="DIR", type=click.Path(), help="Answer from trained models, as `slomo predict` does.")
 @click.option("--learn", is_flag=True, help="With --models: profile over partitions whoever was not; keep it there.")
 @click.option("--profile", "profile_file", metavar="FILE", help="Keep what was profiled here, and take it from here.")
-@click.option("--port-gbps", type=float, metavar="GBPS", help="Line rate of the one NIC port that all share.")
+@click.option("--port-gbps", type=RATE, metavar="GBPS", help="Line rate of the one NIC port that all share.")
 @click.option(
-    "--window", "window_s", type=float, metavar="S", help="Length of the measurement that intervals speak of."
+    "--window", "window_s", type=SECONDS, metavar="S", help="Length of the measurement that intervals speak of."
 )
 @coverage_option
 @server_option

@@ -7,6 +7,7 @@ import click
 
 from slomo.cli.options import complete_network_functions, json_option, yaml_option
 from slomo.cli.output import emit_json, emit_table, emit_text, note
+from slomo.cli.types import POSITIVE_COUNT
 
 
 @click.group()
@@ -50,7 +51,9 @@ def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
 @click.argument("dataset", type=click.Path())
 @click.option("--nf", required=True, metavar="NAME", help="Network function of the dataset: name or workload key.")
 @click.option("--machine", metavar="NAME|FILE", help="Machine to simulate; the dataset's own if not given.")
-@click.option("--runs", type=int, default=12, show_default=True, help="Runs to fit to, spread over their slowdowns.")
+@click.option(
+    "--runs", type=POSITIVE_COUNT, default=12, show_default=True, help="Runs to fit to, spread over their slowdowns."
+)
 @click.option("--fit-machine", metavar="FILE", help="Fit cache, bandwidth and latency as well; write the machine here.")
 @click.option("--out", metavar="FILE", help="Where to write the twin; NAME-twin.yaml if not given.")
 @json_option

@@ -1,0 +1,53 @@
+"""Kinds of numbers that options take, each with its range: the command line's side of `slomo.files.ranges`.
+
+What is not finite, or out of range, is a mistake of whoever typed it: exit code 2, before anything is loaded.
+"""
+
+import math
+from typing import Any
+
+import click
+
+#: More runs, instances or points than this are a slip of the pen.
+MOST = 1_000_000
+
+
+class Number(click.ParamType):
+    """A finite number within a range.
+
+    Parameters
+    ----------
+    kind : type
+        ``int`` or ``float``.
+    low, high : float
+        Ends of the range, which belong to it.
+    above : bool
+        Whether `low` itself does not.
+    """
+
+    name = "number"
+
+    def __init__(self, kind: type[int] | type[float], low: float, high: float, *, above: bool = False) -> None:
+        self.kind, self.low, self.high, self.above = kind, low, high, above
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number; a click error, exit code 2, for anything else."""
+        needed = f"a {'whole ' if self.kind is int else ''}number {'above' if self.above else 'from'} {self.low:g}"
+        try:
+            number = self.kind(value) if len(str(value)) <= 40 else math.nan
+        except (ValueError, OverflowError):
+            number = math.nan
+        if math.isfinite(number) and self.low <= number <= self.high and not (self.above and number == self.low):
+            return number
+        return self.fail(f"{str(value)[:60]!r} is not {needed} to {self.high:g}", param, ctx)
+
+
+POSITIVE_COUNT = Number(int, 1, MOST)
+COUNT = Number(int, 0, MOST)
+SEED = Number(int, 0, 2**63 - 1)
+SHARE = Number(float, 0.0, 1.0)
+AMOUNT = Number(float, 0.0, 1e9)
+#: Also milliseconds.
+SECONDS = Number(float, 0.0, 1e9, above=True)
+#: Millions of packets, or billions of bits, a second.
+RATE = Number(float, 0.0, 1e6, above=True)
