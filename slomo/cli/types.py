@@ -12,7 +12,7 @@ import click
 MOST = 1_000_000
 
 
-class Number(click.ParamType):
+class Number(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
     """A finite number within a range.
 
     Parameters

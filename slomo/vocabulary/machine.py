@@ -270,7 +270,6 @@ def machine_names() -> tuple[str, ...]:
     return tuple(sorted(file.name[:-5] for file in files.iterdir() if file.name.endswith(".yaml")))
 
 
-@functools.lru_cache(maxsize=64)
 def load_machine(name_or_path: str) -> Machine:
     """Load a shipped machine by name, or one of your own from a YAML file.
 
@@ -288,14 +287,20 @@ def load_machine(name_or_path: str) -> Machine:
     """
     name = str(name_or_path)
     if name in machine_names():
-        text = (resources.files("slomo.vocabulary") / "machines" / f"{name}.yaml").read_text(encoding="utf-8")
-        return _parsed(text, f"{name}.yaml", name)
+        return _shipped(name)
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or "/" in name:
         return _parsed(read_text(path), name, path.stem)
     raise UnknownNameError("machine", name, machine_names())
 
 
+@functools.cache
+def _shipped(name: str) -> Machine:
+    text = (resources.files("slomo.vocabulary") / "machines" / f"{name}.yaml").read_text(encoding="utf-8")
+    return _parsed(text, f"{name}.yaml", name)
+
+
+@functools.lru_cache(maxsize=64)  # by what a file says, not where it lies: an edited file is another machine
 def _parsed(text: str, file: str, name: str) -> Machine:
     data, lines = parse_document(text, file)
     validate(data, load_schema("machines", "schema.json"), file, lines)

@@ -1,6 +1,7 @@
 """Machines are read from documents with sources, and refuse nonsense by file, line and field."""
 
 import dataclasses
+import json
 
 import pytest
 
@@ -94,3 +95,12 @@ def test_all_missing_fields_are_named_at_once(tmp_path):
     required = stated - {"name", "description", "source"}
     assert all(f"'{name}'" in str(problem.value) for name in required)
     assert "1 to 8 sockets" in str(problem.value.hint)
+
+
+def test_an_edited_file_is_another_machine(tmp_path):
+    """A machine's file that changes between two looks is read again, though its path is the same."""
+    path = tmp_path / "mine.yaml"
+    fields = {k: v for k, v in load_machine("e5-2620v4").to_dict().items() if k not in ("name", "schema_version")}
+    for llc_mib in (20.0, 2.0):
+        path.write_text(json.dumps({**fields, "llc_mib": llc_mib}))
+        assert load_machine(str(path)).llc_mib == llc_mib

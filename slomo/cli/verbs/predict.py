@@ -241,7 +241,7 @@ def _predicted(question: PredictionAsked) -> "Prediction":
         seed=question.seed,
     )
     library = load_library(chosen.models)
-    machine = _machine(question.machine, chosen.machine, library.machines)
+    machine = _machine(question.machine, chosen.machine, library)
     _check_own(question.nf_files, machine, library)
     common: dict[str, Any] = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage}
     common["strict"] = question.strict
@@ -253,14 +253,21 @@ def _predicted(question: PredictionAsked) -> "Prediction":
     return predict(question.target, question.beside, library, compat=question.compat, method=question.method, **common)
 
 
-def _machine(requested: str | None, default: str, modelled: tuple[str, ...]) -> str | None:
-    """Return the machine asked for; else the setting's where the models know it; else leave it to the models."""
+def _machine(requested: str | None, default: str, library: Any) -> str | None:
+    """Return the machine asked for; else the setting's where the models know it; else leave it to the models.
+
+    A file's machine must be the one that its models were measured on, whatever both are called.
+    """
     if requested is None:
-        return default if default in modelled else None
+        return default if default in library.machines else None
     if requested.endswith((".yaml", ".yml")):
+        from slomo.placement.feasibility.identity import check_measured_on
         from slomo.vocabulary.machine import load_machine
 
-        return load_machine(requested).name
+        machine = load_machine(requested)
+        for workload in library.workloads(machine.name)[:1] if machine.name in library.machines else ():
+            check_measured_on(library[machine.name, workload], machine)
+        return machine.name
     return requested
 
 

@@ -9,6 +9,7 @@ import click
 
 from slomo.cli.options import json_option, models_option, settings
 from slomo.cli.output import emit_json, note
+from slomo.cli.types import COUNT, POSITIVE_COUNT, SHARE
 
 
 @click.command()
@@ -17,14 +18,18 @@ from slomo.cli.output import emit_json, note
 @click.option("--state", metavar="FILE", type=click.Path(), help="SQLite file that keeps the cluster over restarts.")
 @click.option("--cluster", metavar="FILE", type=click.Path(), help="Cluster to begin with where the state has none.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen at.")
-@click.option("--port", default=8080, show_default=True, metavar="N", help="Port to listen at; 0 takes a free one.")
+@click.option(
+    "--port", type=COUNT, default=8080, show_default=True, metavar="N", help="Port to listen at; 0 takes a free one."
+)
 @click.option("--token-file", metavar="FILE", type=click.Path(), help="NAME read|admin SECRET per line.")
 @click.option("--open-loopback", is_flag=True, help="Callers on this machine need no token; never behind a proxy.")
 @click.option("--certificate", metavar="FILE", type=click.Path(), help="TLS certificate.")
 @click.option("--key", metavar="FILE", type=click.Path(), help="Its key.")
 @click.option("--client-ca", metavar="FILE", type=click.Path(), help="Authority that signs clients' certificates.")
 @click.option("--kubernetes", metavar="URL", help="API server to watch; `in-cluster` for a pod's own.")
-@click.option("--confidence", default=0.95, show_default=True, metavar="SHARE", help="Probability that all SLOs hold.")
+@click.option(
+    "--confidence", type=SHARE, default=0.95, show_default=True, metavar="SHARE", help="Probability that all SLOs hold."
+)
 @click.option("--enforce", metavar="BACKEND", help="Let admins act on this host: auto, resctrl, pqos, cgroup, ...")
 @click.option("--control", is_flag=True, help="Let admins run control loops on simulated machines.")
 @click.option("--receipts", metavar="FOLDER", type=click.Path(), help="Receipts of what was done to this host.")
@@ -32,7 +37,14 @@ from slomo.cli.output import emit_json, note
 @click.option("--policies", metavar="FILE", type=click.Path(), help="RMD's policy.yaml.")
 @click.option("--host-machine", metavar="NAME", help="Machine type of this host, for the ways of its cache.")
 @click.option("--correct", is_flag=True, help="Correct predictions by observed outcomes, within 10 %.")
-@click.option("--body-limit-mib", default=32, show_default=True, metavar="N", help="Largest body of a request.")
+@click.option(
+    "--body-limit-mib",
+    type=POSITIVE_COUNT,
+    default=32,
+    show_default=True,
+    metavar="N",
+    help="Largest body of a request.",
+)
 @click.option("--backup", metavar="FILE", type=click.Path(), help="Copy the state, also while in use, and end.")
 @json_option
 def command(demo: bool, backup: str | None, body_limit_mib: int, as_json: bool, **given: Any) -> None:

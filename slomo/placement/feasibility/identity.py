@@ -50,8 +50,8 @@ def check_measured_on(model: "NFModel", machine: Machine) -> None:
         if there != here_:
             raise ConfigurationError(
                 f"the model of '{model.workload.key}' was measured on a machine '{machine.name}' with {name} {there}, "
-                f"the cluster's '{machine.name}' has {here_}",
-                hint="give the cluster's machine a name of its own, then profile and train on it",
+                f"the one asked about has {here_}",
+                hint="give the machine a name of its own, then profile and train on it",
             )
 
 
