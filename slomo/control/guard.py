@@ -1,4 +1,4 @@
-"""The guard: keeps promised throughput with the smallest change that is predicted to help.
+"""The guard: keeps promised throughput by the change that is predicted to help and to cost best effort least.
 
 Watching is cheap: throughput and loads. Where a promise breaks, or is predicted to break at the loads that are coming,
 the plant is asked for a probe, which costs more and tells more exactly what the tenants do; then candidates are tried
@@ -128,7 +128,9 @@ class GuardController:
             for looser in foresee_many(situation, weaker, self.margin + LOOSE_MARGIN):
                 if looser.kept:
                     fresh = replace(state, settings={**state.settings, **looser.settings})
-                    return ControlDecision(situation.plan(self.server, looser.settings), fresh, ("less is enough",))
+                    return ControlDecision(
+                        situation.plan(self.server, looser.settings), fresh, ("less is enough",), loosens=True
+                    )
         return ControlDecision(situation.plan(self.server, situation.settings), state)
 
     def _weaker(self, situation: Situation) -> list[Mapping[str, Setting]]:

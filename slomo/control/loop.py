@@ -1,7 +1,8 @@
-"""The loop: observe, decide, compare, apply, keep the receipt; and give the machine back, however it ends.
+"""The loop: observe, decide, compare, apply, keep the receipt; hold where sensors fail; give all back at the end.
 
-Changes are at least a dwell apart. After several failed steps the machine is given back (the safe state is the state it
-was found in). A loop that is killed leaves its receipt, from which `slomo enforce undo` restores the machine.
+Changes are at least a dwell apart. The loop outlives its sensors: where what is seen cannot be believed, or the
+controller or the machine fails, what protects stays in force, an alarm is given, and the loop goes on until it is told
+to stop. A loop that is killed leaves its receipt, from which `slomo enforce undo` restores the machine.
 """
 
 import contextlib
@@ -14,11 +15,13 @@ from types import FrameType
 from typing import Any, Protocol
 
 from slomo.control.observation import ControlDecision, Controller, MachineReading, Patience
+from slomo.control.sensors import SensorHealth
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import SlomoError, TestbedError
 from slomo.host.journal import Receipt
+from slomo.host.notify import notify
 
 
 class Plant(Protocol):
@@ -76,6 +79,9 @@ class Step:
         Whether it asked for a probe.
     fault : str or None
         What failed.
+    alarm : bool
+        Whether it failed in several rounds in a row: the loop holds what is in force, without knowing whether it
+        suffices.
     """
 
     observation: MachineReading | None
@@ -84,6 +90,7 @@ class Step:
     decided_s: float = 0.0
     probed: bool = False
     fault: str | None = None
+    alarm: bool = False
 
 
 class ControlLoop:
@@ -101,6 +108,8 @@ class ControlLoop:
         Folder of receipts.
     on_escalation : callable, optional
         Told the tenants that this machine cannot serve, once each time they change.
+    on_alarm : callable, optional
+        Told what failed, once when an alarm begins, and an empty text when it ends.
     """
 
     def __init__(
@@ -111,35 +120,37 @@ class ControlLoop:
         *,
         receipts: Path | None = None,
         on_escalation: Callable[[tuple[str, ...]], None] | None = None,
+        on_alarm: Callable[[str], None] | None = None,
     ) -> None:
         self.plant, self.controller, self.settings = plant, controller, settings or Patience()
         self.receipt: Receipt | None = None
         self.plan: EnforcementPlan | None = None
         self._receipts, self._on_escalation = receipts, on_escalation
+        self.alarms, self.blind_rounds = 0, 0
+        self._on_alarm = on_alarm
+        self._health = SensorHealth(self.settings.period_s)
         self._memory: Any = None
         self._faults = 0
+        #: Plan and memory before a change that protects less, until promises were seen to hold under it.
+        self._unproven: tuple[EnforcementPlan | None, Any] | None = None
         self._free_from_s = float("-inf")
         self._escalated: tuple[str, ...] = ()
 
     def step(self) -> Step:
-        """Do one round.
-
-        Raises
-        ------
-        TestbedError
-            After too many failed rounds; the machine is given back.
-        """
+        """Do one round; whatever fails in it is in what it returns."""
         try:
-            observation = self.plant.observe()
+            observation = self._believed(self.plant.observe())
+            if not observation.broken:
+                self._unproven = None
             decision, took = self._asked(observation)
             if decision.probe:
-                observation = self.plant.probe()
+                observation = self._believed(self.plant.probe())
                 decision, again = self._asked(observation)
                 took += again
             changes = self._enforce(decision)
-        except SlomoError as problem:
+        except Exception as problem:
             return self._failed(problem)
-        self._faults = 0
+        self._end_alarm()
         if changes or decision.plan is None or decision.plan == self.plan:
             # What could not be changed yet was not decided either: the controller is asked again.
             self._memory = decision.memory
@@ -148,6 +159,13 @@ class ControlLoop:
             if self._on_escalation is not None and decision.escalated:
                 self._on_escalation(decision.escalated)
         return Step(observation, decision, changes, took, observation.probed)
+
+    def _believed(self, reading: MachineReading) -> MachineReading:
+        faults = self._health.faults(reading, self.plant.now_s())
+        if faults:
+            said = "; ".join(f"{name} {why}" for name, why in sorted(faults.items())[:3])
+            raise TestbedError(f"what is seen cannot be believed: {said}", hint="see to the sensors")
+        return reading
 
     def _asked(self, observation: MachineReading) -> tuple[ControlDecision, float]:
         begun = time.perf_counter()
@@ -160,22 +178,37 @@ class ControlLoop:
             return 0
         if now < self._free_from_s and not decision.urgent:
             return 0
+        before = self.plan, self._memory
         self.receipt = apply(decision.plan, self.plant.backend, receipts=self._receipts, receipt=self.receipt)
+        self._unproven = before if decision.loosens else None
         self.plan = decision.plan
         pause = self.settings.cool_down_s if decision.urgent else self.settings.dwell_s
         self._free_from_s = now + pause
         return len(self.receipt.made)
 
-    def _failed(self, problem: SlomoError) -> Step:
+    def _failed(self, problem: Exception) -> Step:
+        """Hold; from the second round in a row on with an alarm, and without what was loosened and not seen to hold."""
+        said = problem.message if isinstance(problem, SlomoError) else f"{type(problem).__name__}: {problem}"
         self._faults += 1
-        if self._faults >= self.settings.faults:
-            self.close()
-            raise TestbedError(
-                f"control by '{self.controller.name}' ended after {self._faults} failed steps, the machine is given "
-                f"back: {problem.message}",
-                hint=problem.hint,
-            ) from None
-        return Step(None, ControlDecision(), fault=problem.message)
+        self.blind_rounds += 1
+        changes = 0
+        if self._faults >= self.settings.faults and self._unproven is not None:
+            plan, memory = self._unproven
+            with contextlib.suppress(SlomoError):
+                if plan is not None:
+                    self.receipt = apply(plan, self.plant.backend, receipts=self._receipts, receipt=self.receipt)
+                    self.plan, self._memory, changes = plan, memory, len(self.receipt.made)
+                self._unproven = None
+        if self._faults == self.settings.faults:
+            self.alarms += 1
+            if self._on_alarm is not None:
+                self._on_alarm(said)
+        return Step(None, ControlDecision(), changes, fault=said, alarm=self._faults >= self.settings.faults)
+
+    def _end_alarm(self) -> None:
+        if self._faults >= self.settings.faults and self._on_alarm is not None:
+            self._on_alarm("")
+        self._faults = 0
 
     def run(self, steps: int | None = None, told: Callable[[Step], None] | None = None) -> int:
         """Do rounds until told to stop (SIGTERM, SIGINT) or so many were done; give the machine back.
@@ -187,15 +220,18 @@ class ControlLoop:
         """
         done = 0
         try:
+            notify("READY=1")
             with _stoppable() as stopped:
                 while not stopped() and (steps is None or done < steps):
                     step = self.step()
+                    notify("WATCHDOG=1")  # a round that hangs is ended by systemd, and what protects stays in force
                     done += 1
                     if told is not None:
                         told(step)
                     if not stopped() and (steps is None or done < steps):
                         self.plant.wait(self.settings.period_s)
         finally:
+            notify("STOPPING=1")
             self.close()
         return done
 
@@ -208,6 +244,7 @@ class ControlLoop:
     def forget(self) -> None:
         """Let the controller begin anew, for instance because tenants came or went."""
         self._memory = None
+        self._health.forget()
 
 
 @contextlib.contextmanager

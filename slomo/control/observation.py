@@ -6,6 +6,10 @@ from typing import Any, Protocol
 
 from slomo.enforce.plan import EnforcementPlan
 
+_UNITS = {"throughput_mpps": "Mpps", "offered_mpps": "Mpps", "occupancy_kib": "KiB", "misses_m_s": "M/s"}
+#: More than this is no rate of packets or misses [M/s], and no cache [KiB].
+_MOST = 1e9
+
 
 @dataclass(frozen=True)
 class TenantReading:
@@ -33,6 +37,15 @@ class TenantReading:
     cost_cycles: float | None = None
 
     @property
+    def fault(self) -> str:
+        """What no tenant can show: not a number, infinite, negative, or beyond any port; nothing where all is well."""
+        for name, unit in _UNITS.items():
+            value = getattr(self, name)
+            if value is not None and not 0.0 <= value <= _MOST:
+                return f"{name.rpartition('_')[0]} is {value:g} {unit}"
+        return ""
+
+    @property
     def needed_mpps(self) -> float | None:
         """What it must do now: the target, or its load where that is less."""
         if self.target_mpps is None:
@@ -41,7 +54,7 @@ class TenantReading:
 
     @property
     def broken(self) -> bool:
-        """Whether it does less than it must.
+        """Whether it does less than it must; what it does is not known where its sensor is absurd, so that it counts.
 
         Examples
         --------
@@ -50,7 +63,7 @@ class TenantReading:
         """
         needed = self.needed_mpps
         # A sampled rate of an NF that serves all it is offered varies by less than a percent around it.
-        return needed is not None and self.throughput_mpps < 0.99 * needed
+        return needed is not None and (bool(self.fault) or self.throughput_mpps < 0.99 * needed)
 
 
 @dataclass(frozen=True)
@@ -95,6 +108,9 @@ class ControlDecision:
         Whether the cool-down may be skipped, because something that was tried did not help.
     probe : bool
         Whether the plant is to be probed and the controller asked again before anything is done.
+    loosens : bool
+        Whether the plan protects less than the one in force: it is taken back where sensors fail before it was seen
+        to hold.
     """
 
     plan: EnforcementPlan | None = None
@@ -103,6 +119,7 @@ class ControlDecision:
     escalated: tuple[str, ...] = ()
     urgent: bool = False
     probe: bool = False
+    loosens: bool = False
 
 
 class Controller(Protocol):
@@ -128,10 +145,11 @@ class Patience:
     cool_down_s : float
         After a change that was undone because it did not help.
     faults : int
-        Failed steps in a row after which the machine is given back and the loop ends.
+        Rounds in a row without a reading that can be believed, after which an alarm is given; what was loosened and
+        not seen to hold is taken back then, and all else is held for as long as it takes.
     """
 
     period_s: float = 1.0
     dwell_s: float = 5.0
     cool_down_s: float = 30.0
-    faults: int = 3
+    faults: int = 2

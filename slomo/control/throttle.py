@@ -33,12 +33,15 @@ class ThrottleMemory:
         Rounds since a promise broke or the quota changed.
     since_broken : int
         Rounds since a promise broke.
+    promised : frozenset of str
+        Tenants with a promise: one that is not seen any more is not well.
     """
 
     quota: float = FULL
     broke_at: float = float("inf")
     quiet: int = 0
     since_broken: int = 0
+    promised: frozenset[str] = frozenset()
 
 
 class ThrottleController:
@@ -75,6 +78,12 @@ class ThrottleController:
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
         """Return the next quota; see `Controller`."""
         state = memory if isinstance(memory, ThrottleMemory) else ThrottleMemory()
+        promised = {name for name, reading in observation.tenants.items() if reading.target_mpps is not None}
+        missing = state.promised - promised
+        state = replace(state, promised=state.promised | promised)
+        if missing:
+            plan = self._plan(state) if state.quota < FULL else None
+            return ControlDecision(plan, replace(state, quiet=0), (f"{', '.join(sorted(missing))}: not seen, hold",))
         if observation.broken and not observation.probed:
             return ControlDecision(memory=state, probe=True)
         if observation.broken:
@@ -83,7 +92,7 @@ class ThrottleController:
         wanted = min(FULL, state.quota + GROWTH)
         allowed = wanted < state.broke_at or state.since_broken >= FORGIVEN
         if state.quota < FULL and state.quiet >= QUIET and allowed and _room(observation) >= ROOM:
-            return self._set(replace(state, quota=wanted, quiet=0), "promises hold: more")
+            return replace(self._set(replace(state, quota=wanted, quiet=0), "promises hold: more"), loosens=True)
         return ControlDecision(self._plan(state) if state.quota < FULL else None, state)
 
     def _less(self, observation: MachineReading, state: ThrottleMemory) -> ControlDecision:
@@ -93,7 +102,7 @@ class ThrottleController:
             return ControlDecision(
                 self._plan(state), settled, (f"{short}: throttling helps no more",), observation.broken
             )
-        fresh = ThrottleMemory(max(LEAST, state.quota / 2), min(state.quota, state.broke_at))
+        fresh = ThrottleMemory(max(LEAST, state.quota / 2), min(state.quota, state.broke_at), promised=state.promised)
         return self._set(fresh, f"{short} at risk: less")
 
     def _set(self, state: ThrottleMemory, why: str) -> ControlDecision:

@@ -22,7 +22,8 @@ class Backend(Knobs, Protocol):
         plan : EnforcementPlan
             What is asked for.
         own : sequence of str
-            Knobs that the same receipt holds; those that are not wished again are given back.
+            Knobs that the same receipt holds; those that are not wished again are given back. Beside them what setting
+            another knob takes along (a core leaves the groups that count it), whichever receipt holds it.
 
         Raises
         ------

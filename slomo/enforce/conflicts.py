@@ -112,7 +112,7 @@ def _require_compatible(plan: EnforcementPlan, wishes: Sequence[Wish], backend: 
                 "same classes",
                 hint=f"slomo enforce undo {other.identifier}",
             )
-    both = {*_cpus_of(wish.knob for wish in wishes)} & {
+    both = mine != its and {*_cpus_of(wish.knob for wish in wishes)} & {
         (pid, {"member": "cpus", "cpus": "member"}[kind]) for pid, kind in _cpus_of(x.label for x in other.layers())
     }
     if both:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.host.below import below
-from slomo.host.knobs import PRESENT, VanishedError
+from slomo.host.knobs import PRESENT, InUseError, VanishedError
 from slomo.host.locks import MachineLock
 from slomo.host.marker import stat_fields
 from slomo.host.places import this_place
@@ -140,6 +140,9 @@ class CgroupKnobs:
         except OSError as problem:
             if problem.errno == errno.ESRCH:
                 raise VanishedError(f"'{rest}': that process is there no more", hint="it ended; plan again") from None
+            folder = self.path(rest if kind == "group" else rest.rpartition("/")[0])
+            if not value and problem.errno in (errno.EBUSY, errno.ENOTEMPTY) and any(folder.glob("*/")):
+                raise InUseError(f"control group '{rest}' holds groups of others", hint="left as it is") from None
             raise TestbedError(
                 f"control group '{rest}' does not take {value!r}: {problem.strerror}",
                 hint="run as root" if isinstance(problem, PermissionError) else "see `slomo enforce show`",

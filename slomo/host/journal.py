@@ -43,6 +43,7 @@ _OPEN = "SELECT number, identifier FROM receipt WHERE state != 'undone' ORDER BY
 _HEAD = "SELECT backend, place, owner, at, state, document FROM receipt WHERE number = ?"
 _ADD = "INSERT INTO layer (place, knob, label, receipt, value, earlier) VALUES (?, ?, ?, ?, ?, ?)"
 _LAYERS = "SELECT * FROM layer WHERE receipt = ? ORDER BY number"
+_WATCHES = "SELECT DISTINCT knob FROM layer WHERE receipt IS NOT NULL AND knob >= 'watch:' AND knob < 'watch;'"
 _STACK = "SELECT * FROM layer WHERE place = ? AND knob = ? ORDER BY number"
 
 
@@ -173,6 +174,10 @@ class Journal:
     def stack(self, place: str, knob: str) -> list[Layer]:
         """Return the layers of one knob, the one in force last."""
         return [Layer(*row) for row in self._rows(_STACK, (place, knob))]
+
+    def taken_along(self) -> tuple[str, ...]:
+        """Return the knobs held by any receipt that follow from another one: cores that monitoring groups count."""
+        return tuple(knob for (knob,) in self._rows(_WATCHES))
 
     def add(self, layer: Layer) -> None:
         """Put a layer on top of its knob's; within a transaction."""

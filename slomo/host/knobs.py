@@ -17,6 +17,10 @@ class VanishedError(TestbedError):
     """What a knob belongs to is there no more: a task that ended, a group that was removed."""
 
 
+class InUseError(TestbedError):
+    """A knob cannot be given back, since others use what it belongs to: a group with groups of theirs in it."""
+
+
 @dataclass(frozen=True)
 class Wish:
     """What a knob is to hold.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from slomo.errors import SlomoError, StoreError, TestbedError
 from slomo.host.journal import Journal, Layer, Receipt
-from slomo.host.knobs import PRESENT, Change, Knobs, VanishedError, Wish
+from slomo.host.knobs import PRESENT, Change, InUseError, Knobs, VanishedError, Wish
 
 #: Setting one knob back may disturb another (a process that leaves a CPU set): all are set again up to so many times.
 _PASSES = 3
@@ -57,6 +57,7 @@ def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[C
     session = _Session(receipt, knobs)
     before = receipt.layers()
     try:
+        session.look(wishes)
         for batch in _batches(wishes):
             if batch[0].give_back:
                 names = {wish.knob for wish in batch}
@@ -134,6 +135,8 @@ class _Session:
     made: list[Change] = field(default_factory=list)
     #: Another receipt that covers one of this one's knobs.
     heir: int | None = None
+    #: What knobs held before this session changed any: setting one may change another.
+    found: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def journal(self) -> Journal:
@@ -145,25 +148,37 @@ class _Session:
         driver, knob = (self.knobs, label) if part is None else part(label)
         return driver.place(), knob
 
+    def look(self, wishes: Sequence[Wish]) -> None:
+        """Note what knobs hold before any is changed."""
+        for wish in wishes:
+            if not wish.give_back:
+                held = self.knobs.read(wish.knob)
+                if held is not None:
+                    self.found[wish.knob] = held
+
     def set(self, batch: Sequence[Wish]) -> None:
         """Write wishes down, then make them so."""
-        held = {wish.knob: self.knobs.read(wish.knob) for wish in batch}
+        now = {wish.knob: self.knobs.read(wish.knob) for wish in batch}
         with self.journal.transaction():
-            changes = [change for wish in batch if (change := self._layered(wish, held[wish.knob])) is not None]
+            changes = []
+            for wish in batch:
+                held = self.found.get(wish.knob, now[wish.knob])
+                if self._layered(wish, held) and (held != wish.value or now[wish.knob] != wish.value):
+                    changes.append(Change(wish.knob, held, wish.value))
         self.made += changes
         for change in changes:
             self._write(change.knob, change.after)
 
-    def _layered(self, wish: Wish, held: str | None) -> Change | None:
-        """Put a wish on its knob's stack; return what is to be changed, None where nothing is."""
+    def _layered(self, wish: Wish, held: str | None) -> bool:
+        """Put a wish on its knob's stack; return whether it is in force there."""
         place, knob = self.identity(wish.knob)
         stack = self.journal.stack(place, knob)
         mine = next((layer for layer in stack if layer.receipt == self.receipt.number), None)
         if mine is not None and mine is not stack[-1]:
             self.journal.update(mine, wish.value, mine.value)
-            return None
+            return False
         if mine is not None and mine.value == wish.value == held:
-            return None
+            return True
         found = Layer(0, place, knob, wish.knob, None, held, held)
         top = stack[-1] if stack else None
         if top is None or not top.explains(held):
@@ -175,7 +190,7 @@ class _Session:
         if mine is not None:
             self.journal.drop(mine)
         self.journal.add(Layer(0, place, knob, wish.knob, self.receipt.number, wish.value, held))
-        return None if held == wish.value else Change(wish.knob, held, wish.value)
+        return True
 
     def _write(self, label: str, value: str | None) -> None:
         self.knobs.write(label, value)
@@ -199,12 +214,10 @@ class _Session:
                 stack = self.journal.stack(layer.place, layer.knob)
                 try:
                     held = self.knobs.read(layer.label)
-                except VanishedError:
-                    held = None
                 except SlomoError as problem:
                     refused.append(problem.message)
                     continue
-                kind, change = _judged(layer, stack, held)
+                kind, change = _judged(layer, stack, held, follows=self._follows(layer, layers))
                 if kind == "steady":
                     steady.append(change)
                 elif kind == "pending":
@@ -215,7 +228,7 @@ class _Session:
                     self.heir = stack[-1].receipt if kind == "covered" else self.heir
                     self.journal.remove(layer)
         self.made += pending
-        restored, gone, failed = self._restored(pending, steady)
+        restored, gone, in_use, failed = self._restored(pending, steady)
         if self.heir is not None:  # what the later receipt holds forbids it: it is given back together with that
             told["covered"] += failed
         else:
@@ -230,31 +243,41 @@ class _Session:
         if refused and complain:
             raise TestbedError(f"{len(refused)} knobs could not be given back: {refused[0]}", hint="see `slomo doctor`")
         vanished = (*told["vanished"], *gone)
-        return Undone(tuple(restored), vanished, tuple(told["foreign"]), tuple(told["covered"])), refused
+        return Undone(tuple(restored), vanished, (*told["foreign"], *in_use), tuple(told["covered"])), refused
 
-    def _restored(self, pending: list[Change], steady: list[Change]) -> tuple[list[Change], list[str], dict[str, str]]:
-        """Set knobs until all hold what they shall; return those that do, those that are gone, and refusals by knob."""
+    def _follows(self, layer: Layer, layers: Sequence[Layer]) -> bool:
+        """Return whether setting other knobs of the same receipt sets this one, too: a CPU set its members' CPUs."""
+        follows = getattr(self.knobs, "follows", None)
+        return follows is not None and bool(follows(layer.knob, [each.knob for each in layers]))
+
+    def _restored(
+        self, pending: list[Change], steady: list[Change]
+    ) -> tuple[list[Change], list[str], list[str], dict[str, str]]:
+        """Set knobs until all hold what they shall; return those that do, are gone, are in use, and refusals."""
         restored: list[Change] = []
         gone: list[str] = []
+        in_use: list[str] = []
         failed: dict[str, str] = {}
         for _ in range(_PASSES):
-            failed = {}
+            failed, in_use = {}, []
             for change in pending:
                 try:
                     self._write(change.knob, change.after)
                     restored.append(change)
                 except VanishedError:
                     gone.append(change.knob)
+                except InUseError:
+                    in_use.append(change.knob)
                 except SlomoError as problem:
                     failed[change.knob] = problem.message
             disturbed = [change for change in (*restored, *steady) if self._disturbed(change)]
-            pending = [*(change for change in pending if change.knob in failed), *disturbed]
+            pending = [*(change for change in pending if change.knob in (*failed, *in_use)), *disturbed]
             if not pending:
                 break
             failed.update((change.knob, f"'{change.knob}' does not keep {change.after!r}") for change in disturbed)
             restored = [change for change in restored if change not in disturbed]
             steady = [change for change in steady if change not in disturbed]
-        return restored, gone, failed
+        return restored, gone, in_use, failed
 
     def _disturbed(self, change: Change) -> bool:
         """Return whether a knob that was set back is something else again; what is gone is not."""
@@ -272,7 +295,7 @@ class _Session:
             first[change.knob] = Change(change.knob, change.after, earlier.after if earlier else change.before)
         back = list(reversed(first.values()))
         steady = [change for change in back if self._holds(change)]
-        _, _, failed = self._restored([change for change in back if change not in steady], steady)
+        _, _, _, failed = self._restored([change for change in back if change not in steady], steady)
         if failed:
             said = f"; {len(failed)} of its {len(first)} changes could not be taken back: {next(iter(failed.values()))}"
             hint = f"slomo enforce undo {self.receipt.identifier}"
@@ -293,7 +316,7 @@ class _Session:
             return False
 
 
-def _judged(layer: Layer, stack: Sequence[Layer], held: str | None) -> tuple[str, Change]:
+def _judged(layer: Layer, stack: Sequence[Layer], held: str | None, *, follows: bool) -> tuple[str, Change]:
     """Return what is to become of one layer, and the change that gives its knob back."""
     beneath = [each for each in stack if each.number < layer.number]
     target = beneath[-1].value if beneath else None
@@ -304,4 +327,4 @@ def _judged(layer: Layer, stack: Sequence[Layer], held: str | None) -> tuple[str
         return "steady", change
     if held is None and layer.value is not None:
         return "vanished", change
-    return ("pending" if layer.explains(held) else "foreign"), change
+    return ("pending" if follows or layer.explains(held) else "foreign"), change

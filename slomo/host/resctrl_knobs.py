@@ -66,7 +66,7 @@ class ResctrlKnobs:
         watched = control != there
         if watched and f"task:{task}" not in own:
             alone = self.tree.tasks(there) == (task,) and not self.tree.cpus(there)
-            if monitor in own or (alone and control != group):
+            if monitor in own or alone:
                 return [Wish(monitor, group)]
         return [Wish(f"task:{task}", there if control == group else group)]
 
@@ -168,6 +168,8 @@ class ResctrlKnobs:
         watcher, _, core = rest.rpartition(":")
         if not self.tree.exists(watcher):
             raise VanishedError(f"monitoring group '{watcher}' is there no more", hint="somebody removed it")
+        if value and int(core) not in self.tree.cpus(control_of(watcher)):
+            raise VanishedError(f"core {core} is not in the class of '{watcher}'", hint="move it back")
         cores = {*self.tree.cpus(watcher), int(core)} if value else {*self.tree.cpus(watcher)} - {int(core)}
         self.tree.write(_file(watcher, "cpus_list"), ",".join(map(str, sorted(cores))))
 

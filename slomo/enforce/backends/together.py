@@ -59,12 +59,16 @@ class Together:
         name, _, rest = knob.partition("|")
         return self._backends[name], rest
 
+    def follows(self, knob: str, others: Sequence[str]) -> bool:
+        """Return whether a knob changes with others of one receipt: the CPUs of a thread with its process' CPU set."""
+        return knob.startswith("cpus:") and any(other.startswith("member:cpuset:") for other in others)
+
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
         """Return what each wishes, in order."""
         return tuple(
             replace(wish, knob=f"{name}|{wish.knob}")
             for name, backend in self._backends.items()
-            for wish in backend.wishes(plan, [k.partition("|")[2] for k in own if k.startswith(f"{name}|")])
+            for wish in backend.wishes(plan, [k.removeprefix(f"{name}|") for k in own])
         )
 
     def read(self, knob: str) -> str | None:

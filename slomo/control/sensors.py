@@ -1,0 +1,77 @@
+"""Whether what is seen of a machine can be believed: missing, frozen, absurd or late readings are not.
+
+A silent, frozen or absurd sensor never reads as "healthy" (design law 16). Real rates vary in every window: a tenant
+that shows exactly the same numbers again has a sensor that stands still, unless it is offered nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slomo.control.observation import MachineReading, TenantReading
+
+#: A reading is late when it is older than so many periods, and never before so many seconds.
+LATE_PERIODS, LATE_S = 3.0, 3.0
+
+
+@dataclass
+class SensorHealth:
+    """Remembers the last readings, and says what is wrong with a new one.
+
+    Attributes
+    ----------
+    period_s : float
+        Between readings.
+    last : MachineReading or None
+        The last one whose time could be believed.
+    known : set of str
+        Tenants seen so far: one that is not seen any more is missing.
+
+    Examples
+    --------
+    >>> health = SensorHealth(1.0)
+    >>> health.faults(MachineReading(0.0, {"a": TenantReading(1.0)}), 0.0)
+    {}
+    >>> health.faults(MachineReading(1.0, {"a": TenantReading(float("nan"))}), 1.0)
+    {'a': 'absurd: throughput is nan Mpps'}
+    """
+
+    period_s: float
+    last: MachineReading | None = None
+    known: set[str] = field(default_factory=set)
+    _clock_s: float = float("-inf")
+
+    def faults(self, reading: MachineReading, now_s: float) -> dict[str, str]:
+        """Return what cannot be believed, by tenant; under ``"clock"`` what is wrong with the time.
+
+        Parameters
+        ----------
+        reading : MachineReading
+            What was seen.
+        now_s : float
+            The plant's time [s].
+        """
+        faults = self._clock(reading, now_s)
+        before: Mapping[str, TenantReading] = {} if self.last is None else self.last.tenants
+        for name, seen in reading.tenants.items():
+            if seen.fault:
+                faults[name] = f"absurd: {seen.fault}"
+            elif seen == before.get(name) and seen.offered_mpps != 0.0:
+                faults[name] = "frozen: exactly what it was before"
+        faults.update((name, "missing") for name in self.known - set(reading.tenants))
+        self.known |= set(reading.tenants)
+        self.last = reading
+        return faults
+
+    def forget(self) -> None:
+        """Begin anew, because tenants came or went."""
+        self.last, self.known = None, set()
+
+    def _clock(self, reading: MachineReading, now_s: float) -> dict[str, str]:
+        if not abs(reading.time_s) < float("inf"):
+            return {"clock": f"absurd: {reading.time_s:g} s"}
+        latest, self._clock_s = self._clock_s, reading.time_s
+        if reading.time_s < latest:
+            return {"clock": f"went back by {latest - reading.time_s:g} s"}
+        if now_s - reading.time_s > max(LATE_S, LATE_PERIODS * self.period_s):
+            return {"clock": f"late: {now_s - reading.time_s:g} s old"}
+        return {}

@@ -1,0 +1,28 @@
+"""Tell systemd that a loop runs (sd_notify(3)): ready, still alive, about to stop."""
+
+import os
+import socket
+
+
+def notify(state: str) -> bool:
+    """Send a state to whoever started this process; return whether somebody listens.
+
+    Parameters
+    ----------
+    state : str
+        ``"READY=1"``, ``"WATCHDOG=1"`` or ``"STOPPING=1"``.
+
+    Examples
+    --------
+    >>> notify("WATCHDOG=1") in (True, False)
+    True
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+        try:
+            channel.sendto(state.encode("ascii"), f"\0{address[1:]}" if address[0] == "@" else address)
+        except OSError:
+            return False
+    return True

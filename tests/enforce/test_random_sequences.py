@@ -1,0 +1,26 @@
+"""Whatever the order of applying, undoing, being killed and being overruled: the machine ends as it must."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.enforce.sequences import KINDS, play
+
+SEEDS = 8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_sequence_ends_as_it_must(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of ours is left, nothing of others is changed, nothing asked for is lost."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    broken = []
+    for seed in range(SEEDS):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        try:
+            outcome = play(kind, seed, folder)
+        except FileNotFoundError as problem:
+            pytest.skip(f"{kind}: {problem}")
+        broken += [f"seed {seed}: {what}" for what in outcome.broken]
+
+    assert broken == []
