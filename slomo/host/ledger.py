@@ -137,6 +137,8 @@ class _Session:
     heir: int | None = None
     #: What knobs held before this session changed any: setting one may change another.
     found: dict[str, str | None] = field(default_factory=dict)
+    #: Knobs that change with others which this session sets.
+    following: set[str] = field(default_factory=set)
 
     @property
     def journal(self) -> Journal:
@@ -155,6 +157,14 @@ class _Session:
                 held = self.knobs.read(wish.knob)
                 if held is not None:
                     self.found[wish.knob] = held
+        names = [wish.knob.rpartition("|")[2] for wish in wishes]
+        names += [layer.knob for layer in self.receipt.layers()]
+        early = [wish for wish in wishes if self._follows(wish.knob.rpartition("|")[2], names)]
+        self.following = {wish.knob for wish in early}
+        if early:  # written down before what they follow is changed, so that a kill in between is understood
+            with self.journal.transaction():
+                for wish in early:
+                    self._layered(wish, self.found.get(wish.knob))
 
     def set(self, batch: Sequence[Wish]) -> None:
         """Write wishes down, then make them so."""
@@ -181,7 +191,7 @@ class _Session:
             return True
         found = Layer(0, place, knob, wish.knob, None, held, held)
         top = stack[-1] if stack else None
-        if top is None or not top.explains(held):
+        if top is None or not (top.explains(held) or wish.knob in self.following):
             beneath = stack[-2] if mine is not None else None
             if beneath is not None and beneath.receipt is None:
                 self.journal.update(beneath, held, held)
@@ -217,7 +227,9 @@ class _Session:
                 except SlomoError as problem:
                     refused.append(problem.message)
                     continue
-                kind, change = _judged(layer, stack, held, follows=self._follows(layer, layers))
+                kind, change = _judged(
+                    layer, stack, held, follows=self._follows(layer.knob, [each.knob for each in layers])
+                )
                 if kind == "steady":
                     steady.append(change)
                 elif kind == "pending":
@@ -245,10 +257,10 @@ class _Session:
         vanished = (*told["vanished"], *gone)
         return Undone(tuple(restored), vanished, (*told["foreign"], *in_use), tuple(told["covered"])), refused
 
-    def _follows(self, layer: Layer, layers: Sequence[Layer]) -> bool:
+    def _follows(self, knob: str, others: Sequence[str]) -> bool:
         """Return whether setting other knobs of the same receipt sets this one, too: a CPU set its members' CPUs."""
         follows = getattr(self.knobs, "follows", None)
-        return follows is not None and bool(follows(layer.knob, [each.knob for each in layers]))
+        return follows is not None and bool(follows(knob, others))
 
     def _restored(
         self, pending: list[Change], steady: list[Change]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.enforce.sequences import KINDS, play
 
-SEEDS = 8
+SEEDS = 3
 
 
 @pytest.mark.parametrize("kind", KINDS)
