@@ -188,6 +188,8 @@ def run_control(
         "rounds": len(steps),
         "rounds_with_a_broken_promise": broken,
         "changes": sum(bool(step.changes) for step in steps),
+        "alarms": loop.alarms,
+        "blind_rounds": loop.blind_rounds,
         "escalated": sorted({name for step in steps for name in step.decision.escalated}),
         "targets_mpps": dict(targets),
     }
@@ -257,6 +259,9 @@ def _write_status(configuration: ControlConfiguration, steps: Sequence[Step], lo
         "throughput_mpps": {name: r.throughput_mpps for name, r in observation.tenants.items()} if observation else {},
         "reasons": list(last.decision.reasons),
         "fault": last.fault,
+        "alarm": last.alarm,
+        "alarms": loop.alarms,
+        "blind_rounds": loop.blind_rounds,
         "receipt": None if loop.receipt is None else loop.receipt.identifier,
         "plan": None if loop.plan is None else loop.plan.to_dict(),
         "settings": asdict(configuration.settings),
