@@ -26,8 +26,9 @@ NETWORK_FUNCTIONS = (
     "ip-router", "vpn", "flowstats", "stateless-firewall", "maglev", "snort", "suricata", "pfsense",
 )  # fmt: skip
 SEED = 2020
-CALIBRATION_MIXES = 320
-REDUCED_MIXES = 60
+RUNS = 120
+CALIBRATION_MIXES = 160
+REDUCED_MIXES = 40
 FOLDER = Path(__file__).parent
 
 CARD = """# {name}
@@ -40,6 +41,7 @@ SLOMO's eight network functions on a simulated {description}.
 | testbed | slomo's line-level simulator (docs/concepts/simulator.md): no real machine was measured |
 | network functions | {functions}; 64 B packets, 100 000 flows drawn uniformly, saturating unless said |
 | rows | {solo} solo, {pressure} beside the synthetic competitor ({per_nf} each), {mixes} from {runs} unlike mixes |
+| pressure | design `sources`: a third each for cache, I/O and memory; 588 settings of a grid until November 2026 |
 | at reduced load | {reduced} more from {reduced_runs} mixes, about half the NFs at 15 to 95 % of their solo speed |
 | columns | docs/reference/datasets.md; units in docs/reference/metrics.md |
 | missing | cells are empty where a metric was not reported; no cell stands for zero unless it says 0 |
@@ -55,7 +57,7 @@ Not good for: statements about real servers. docs/concepts/simulator.md says how
 
 def dataset_plan(machine: str) -> ExperimentPlan:
     """Return all experiments at full load of one dataset."""
-    pressure = pressure_plan(NETWORK_FUNCTIONS, machine, "grid", seed=SEED)
+    pressure = pressure_plan(NETWORK_FUNCTIONS, machine, "sources", runs=RUNS, seed=SEED)
     mixes = mixes_plan(NETWORK_FUNCTIONS, machine, CALIBRATION_MIXES, stream="calibration", seed=SEED)
     return combine(f"slomo-{machine}", [pressure, mixes])
 
@@ -86,12 +88,12 @@ def card(machine: str, dataset: ProfileDataset) -> str:
     )
 
 
-def make(machine: str, folder: Path) -> None:
+def make(machine: str, folder: Path, jobs: int | None = None) -> None:
     """Make one dataset below `folder`."""
     store = Path(tempfile.gettempdir()) / f"slomo-dataset-{machine}.sqlite"
     testbed = make_testbed("simulated", machine=machine)
-    dataset = run_campaign(dataset_plan(machine), testbed, store=store)
-    dataset = dataset.merge(run_campaign(reduced_plan(dataset), testbed))
+    dataset = run_campaign(dataset_plan(machine), testbed, store=store, jobs=jobs)
+    dataset = dataset.merge(run_campaign(reduced_plan(dataset), testbed, jobs=jobs))
     save_dataset(dataset, folder / f"slomo-{machine}", card=card(machine, dataset))
     store.unlink()
     print(f"{folder / f'slomo-{machine}'}: {len(dataset)} rows", file=sys.stderr)
@@ -102,9 +104,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the shipped datasets.")
     parser.add_argument("machines", nargs="*", default=MACHINES)
     parser.add_argument("--out", type=Path, default=FOLDER)
+    parser.add_argument("--jobs", type=int)
     arguments = parser.parse_args()
     for machine in arguments.machines:
-        make(machine, arguments.out)
+        make(machine, arguments.out, arguments.jobs)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class PlanSettings:
         ``pressure`` is solo runs and runs beside the synthetic competitor; ``all`` is that and, with two or more
         network functions, mixes that set the width of intervals.
     design : str or Design
-        ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``.
+        ``sources``, ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``.
     runs : int, optional
         Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
     mixes : int, optional
@@ -88,7 +88,7 @@ class PlanSettings:
     """
 
     plan: str = "all"
-    design: "str | Design" = "grid"
+    design: "str | Design" = "sources"
     runs: int | None = None
     mixes: int | None = None
     stream: "Stream | None" = None

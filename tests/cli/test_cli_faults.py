@@ -47,7 +47,7 @@ VALUES = [
     ("profile synthetic(data_size=1) --plan solo --out {tmp}/p.parquet", 2, "data_size", "data_size_mib"),
     ("profile lpm@63B --plan solo --out {tmp}/p.parquet", 2, "packet_size_b is 63", "64 to 9000"),
     ("profile lpm --runs 0 --out {tmp}/p.parquet", 2, "runs is 0", "needed 1"),
-    ("profile lpm --runs 9999 --out {tmp}/p.parquet", 2, "9999", "588"),
+    ("profile lpm --design grid --runs 9999 --out {tmp}/p.parquet", 2, "9999", "588"),
     ("profile lpm --replicates 0 --out {tmp}/p.parquet", 2, "replicates", "1 or more"),
     ("profile lpm --seed -1 --out {tmp}/p.parquet", 2, "seed is -1", "0 or more"),
     ("profile lpm --jobs -2 --out {tmp}/p.parquet", 2, "jobs is -2", "0 or more"),

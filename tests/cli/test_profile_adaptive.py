@@ -44,7 +44,7 @@ def test_a_dry_run_shows_the_sure_runs(capsys: pytest.CaptureFixture[str]) -> No
         (["--design", "adaptive", "--target-error", "0"], "target error is 0"),
         (["--design", "adaptive", "--target-error", "little"], "target error is 'little'"),
         (["--design", "adaptive", "--replicates", "3"], "replicates is 3"),
-        (["--target-error", "2%"], "--target-error was given to design 'grid'"),
+        (["--target-error", "2%"], "--target-error was given to design 'sources'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -79,7 +79,7 @@ def _demonstrate(folder: Path, machine: str, seed: int, jobs: int | None) -> Dem
     note(f"1/4 profiling {len(NETWORK_FUNCTIONS)} network functions on {machine}, alone, under pressure and in mixes")
     with ProgressBar("measuring") as bar:
         profiled: dict[str, Any] = {
-            "design": "sobol",
+            "design": "sources",
             "runs": RUNS,
             "mixes": CALIBRATION_MIXES,
             "store": folder / "profile.sqlite",

@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--design",
-    default="grid",
+    default="sources",
     show_default=True,
     metavar="DESIGN",
-    help="Points of pressure: grid, sources (cache, I/O and memory in turn), slomo-grid (as published), sobol or "
+    help="Points of pressure: sources (cache, I/O and memory in turn), grid, slomo-grid (as published), sobol or "
     "adaptive (each where it teaches most).",
 )
 @click.option(
     "--runs",
     type=POSITIVE_COUNT,
     metavar="N",
-    help="Points of the design per NF; all 588 of a grid, at most 60 runs of adaptive by default.",
+    help="Points of the design per NF; 588 by default, at most 60 runs of adaptive.",
 )
 @click.option(
     "--target-error",

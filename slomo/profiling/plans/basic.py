@@ -43,7 +43,7 @@ def solo_plan(
 def pressure_plan(
     target: Workload | str | Sequence[Workload | str],
     machine: str | Machine,
-    design: str | Design = "grid",
+    design: str | Design = "sources",
     *,
     runs: int | None = None,
     replicates: int = 1,

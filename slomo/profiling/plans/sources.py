@@ -56,10 +56,10 @@ def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_
     >>> len(design), len({point.workload.key for point in design})
     (60, 60)
     """
-    if not 1 <= points <= MOST_POINTS or instances < 1:
-        raise InvalidValueError(
-            f"design 'sources': {points} points of {instances} instances, needed 1 to {MOST_POINTS} of 1 or more"
-        )
+    if not 1 <= points <= MOST_POINTS:
+        raise InvalidValueError(f"design 'sources': runs is {points}, needed 1 to {MOST_POINTS}")
+    if instances < 1:
+        raise InvalidValueError(f"instances is {instances}, needed 1 or more")
     each = math.ceil(points / len(SOURCES))
     draw = np.random.default_rng(seed)
     places = [spread(each, _AXES, draw) for _ in SOURCES]
