@@ -41,7 +41,7 @@ SLOMO's eight network functions on a simulated {description}.
 | testbed | slomo's line-level simulator (docs/concepts/simulator.md): no real machine was measured |
 | network functions | {functions}; 64 B packets, 100 000 flows drawn uniformly, saturating unless said |
 | rows | {solo} solo, {pressure} beside the synthetic competitor ({per_nf} each), {mixes} from {runs} unlike mixes |
-| pressure | design `sources`: a third each for cache, I/O and memory; 588 settings of a grid until November 2026 |
+| pressure | design `sources`: a third of the settings each for cache, I/O and memory |
 | at reduced load | {reduced} more from {reduced_runs} mixes, about half the NFs at 15 to 95 % of their solo speed |
 | columns | docs/reference/datasets.md; units in docs/reference/metrics.md |
 | missing | cells are empty where a metric was not reported; no cell stands for zero unless it says 0 |
