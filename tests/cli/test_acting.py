@@ -172,9 +172,9 @@ def test_noise_on_this_host_is_told_beside_its_error(
     ("old", "new", "said"),
     [
         ("policies: [none]", "policies: [llc]", "unknown policy 'llc'"),
-        ("repetitions: 3", "repetitions: 2", "3 repetitions"),
+        ("repetitions: 3", "repetitions: 2", "got 2, needed a whole number >= 3"),
         ("victim: synthetic(data_size_mib=8)\n", "", "'victim'"),
-        ("window_s: 0.1", "rate: 3", "unknown field 'rate'"),
+        ("window_s: 0.1", "rate: 3", "field 'rate': is not known"),
     ],
 )
 def test_a_wrong_test_of_this_host_is_refused(

@@ -47,7 +47,7 @@ def test_table_names_chains_and_stages(document: Path, capsys: pytest.CaptureFix
         (["--policy", "nfvnise"], "did you mean 'nfvnice'"),
         (["--scheduler", "cfx"], "unknown scheduler 'cfx'"),
         (["--without", "local"], "unknown part of nfvnice 'local'"),
-        (["--ms", "0"], "0 ms counted"),
+        (["--ms", "0"], "Invalid value for '--ms': '0' is not a number above 0"),
     ],
 )
 def test_slips_are_usage_errors(

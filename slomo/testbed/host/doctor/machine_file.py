@@ -76,7 +76,7 @@ def machine_text(machine: Machine, origins: Mapping[str, str]) -> str:
     """
     lines = []
     for field, value in machine.to_dict().items():
-        if field in ("schema_version", "name"):
+        if field in ("schema_version", "name") or value is None:  # ports, for instance: a host does not say how many
             continue
         # JSON's texts and numbers are YAML's, too; origins stand in `source` for those who strip comments.
         comment = f"  # {origins[field]}" if field in origins and field not in ("description", "source") else ""
