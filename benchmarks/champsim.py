@@ -4,7 +4,7 @@ Six functions are profiled beside the synthetic competitor, all models are train
 three and four functions are predicted and compared with what ChampSim says (docs/guides/champsim.md says how it is
 built). Interval widths come from the profile alone; the mixes calibrate nothing.
 
-    python benchmarks/champsim.py                      from the shipped dataset, in seconds
+    python benchmarks/champsim.py                      from the shipped dataset: minutes, it trains three times
     python benchmarks/champsim.py --make FOLDER        play everything first (hours; goes on where it was killed)
     python benchmarks/champsim.py --make FOLDER --variant prefetch --runs 12 --mixes 12
 """
