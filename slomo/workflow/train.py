@@ -52,4 +52,5 @@ def train(
 def _target_keys(dataset: "ProfileDataset", targets: Sequence[str] | None) -> tuple[str, ...] | None:
     if targets is None:
         return None
-    return tuple(key for name in targets for key in dataset.select(target=name).profiled_targets)
+    measured = dataset.converged()  # a target whose runs all failed to converge has nothing to train on
+    return tuple(key for name in targets for key in measured.select(target=name).profiled_targets)

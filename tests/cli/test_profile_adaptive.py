@@ -6,8 +6,8 @@ import pytest
 
 from slomo.cli.main import main
 from slomo.profiling.adaptive.design import AdaptiveDesign
-from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
+from slomo.records.storage import load_dataset
 from slomo.vocabulary.workload import Workload
 
 
@@ -40,7 +40,7 @@ def test_a_dry_run_shows_the_sure_runs(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--design", "adaptive", "--runs", "0"], "the budget is 0 runs"),
+        (["--design", "adaptive", "--runs", "0"], "'--runs'"),
         (["--design", "adaptive", "--target-error", "0"], "target error is 0"),
         (["--design", "adaptive", "--target-error", "little"], "target error is 'little'"),
         (["--design", "adaptive", "--replicates", "3"], "replicates is 3"),
@@ -55,17 +55,20 @@ def test_what_makes_no_sense_is_refused(options: list[str], words: str, capsys: 
 
 def test_a_measurement_that_contradicts_the_rest_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of recorded runs in which the one that suffered most was given the best throughput, that one is named."""
-    shipped = find_dataset("slomo-silver-4110").select(target="flowstats", plan=["solo", "pressure"])
+    measured = tmp_path / "measured.parquet"
+    adaptive = "--machine silver-4110 --plan pressure --design adaptive --runs 22"
+    assert main(["profile", "flowstats", *adaptive.split(), "--out", str(measured)]) == 0
+    recorded = load_dataset(measured)
     opening = [run.colocation for run in AdaptiveDesign(Workload("flowstats"), "silver-4110").opening()]
     opening_mixes = {place.competitors for place in opening if place.competitors}
-    frame, throughput = shipped.frame, shipped.throughput
+    frame, throughput = recorded.frame, recorded.throughput
     worst = min(
-        (row for row in range(len(shipped)) if shipped.competitors(row) in opening_mixes), key=lambda i: throughput[i]
+        (row for row in range(len(recorded)) if recorded.competitors(row) in opening_mixes), key=lambda i: throughput[i]
     )
     frame.loc[worst, "throughput_mpps"] = throughput.max()
     mixed_up = tmp_path / "mixed-up.parquet"
-    ProfileDataset(frame, shipped.environment).to_parquet(mixed_up)
+    ProfileDataset(frame, recorded.environment).to_parquet(mixed_up)
 
-    options = f"--testbed replay --source {mixed_up} --machine silver-4110 --plan pressure --design adaptive --runs 22"
+    options = f"--testbed replay --source {mixed_up} {adaptive}"
     assert main(["profile", "flowstats", *options.split(), "--out", str(tmp_path / "out.parquet")]) == 0
     assert "contradictory, under more pressure than others and yet faster" in capsys.readouterr().err
