@@ -93,7 +93,7 @@ class MaxMinController:
         demands = {name: float(ways) for name, ways in isolated.items()}
         demands.update(dict.fromkeys(short, float("inf")))
         pooled = [name for name in tenants if name not in demands]
-        fresh = self._divide(demands, self._pool_ways(observation, pooled), bool(pooled))
+        fresh = self._divide(demands, self._pool_ways(observation, pooled, division), bool(pooled))
         tried = (*division.tried, (isolated, division.pool))
         if (fresh.ways, fresh.pool) in tried:
             rounds = division.rounds + 1
@@ -112,9 +112,11 @@ class MaxMinController:
         """Return who is short although it hardly misses: no cache would help."""
         return tuple(name for name in observation.broken if not self._misses(observation, name))
 
-    def _pool_ways(self, observation: MachineReading, pooled: list[str]) -> float:
+    def _pool_ways(self, observation: MachineReading, pooled: list[str], division: MaxMinMemory) -> float:
+        """Return the ways of who is not short: what they hold, at most a way less than so far, as a cache is full."""
         held = [observation.tenants[name].occupancy_kib for name in pooled]
-        return max(1.0, sum(kib or 0.0 for kib in held) / self.way_kib) if pooled else 0.0
+        ways = sum(kib or 0.0 for kib in held) / self.way_kib
+        return max(1.0, min(ways, division.pool - 1.0)) if pooled else 0.0
 
     def _divide(self, demands: Mapping[str, float], pool: float, pooled: bool) -> MaxMinMemory:
         """Fill water: everybody up to its demand, the rest in equal parts; the pool counts as one."""
