@@ -19,6 +19,8 @@ from slomo.errors import SlomoError
 from slomo.models.library import ModelLibrary
 from tests.faults.readers import Reader, readers
 
+#: Rows and runs that were changed are told in a warning and left out.
+pytestmark = pytest.mark.filterwarnings("ignore:.*not what was written:UserWarning")
 EXAMPLES = int(os.environ.get("SLOMO_FUZZ", "0")) or 25
 #: What parsers stumble over, as it stands in a text.
 TOKENS = (

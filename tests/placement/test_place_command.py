@@ -160,7 +160,7 @@ def test_snapshot_of_the_command_line_can_be_restored(folder) -> None:
     ("words", "says"),
     [
         (("--policy", "prdicted"), "did you mean 'predicted'"),
-        (("--confidence", "2"), "confidence is 2.0"),
+        (("--confidence", "2"), "'--confidence': '2' is not a number from 0 to 1"),
         (("--profiles", "nowhere.json"), "nowhere.json"),
         (("compare", "--policy", "firstfit"), "did you mean 'first-fit'"),
     ],

@@ -106,7 +106,7 @@ BAD = {
     "negative rate": ({"id": "a", "nf": "lpm", "slo": {"min_mpps": -1}}, (), 2, "field 'requests.0.slo.min_mpps'"),
     "negative load": ({"id": "a", "nf": {"nf": "lpm", "traffic": {"offered_mpps": -1}}}, (), 2, "a rate above 0 Mpps"),
     "unknown kind": ({"id": "a", "nf": "lpm", "slo": {"kind": "spot"}}, (), 2, "field 'requests.0.slo.kind'"),
-    "unknown field": ({"id": "a", "nf": "lpm", "rate": 1}, (), 2, "'rate'"),
+    "unknown field": ({"id": "a", "nf": "lpm", "rate": 1}, (), 2, "field 'requests.0.rate': is not known"),
     "no profile over ways": ({"id": "a", "nf": "lpm"}, ("--policy", "resq-greedy"), 5, "no profile over cache ways"),
     "latency without profile": ({"id": "a", "nf": "lpm", "slo": {"p95_us": 9}}, (), 5, "no profile over load"),
     "negative gbps": ({"id": "a", "nf": "lpm", "gbps": [-1]}, ("--policy", "octans"), 2, "requests.0.gbps.0"),
@@ -169,10 +169,10 @@ def test_a_machine_without_models_may_be_fallen_back_on(folder, capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("timeline", "--per-s", "-1"), "arrivals at -1.0/s"),
-        (("timeline", "--stay-s", "0"), "stay 0.0 s"),
-        (("timeline", "--every-s", "0"), "re-optimisation every 0.0 s"),
-        (("timeline", "--every-s", "5", "--threshold", "-1"), "threshold of re-optimisation is -1.0"),
+        (("timeline", "--per-s", "-1"), "'--per-s': '-1' is not a number"),
+        (("timeline", "--stay-s", "0"), "'--stay-s': '0' is not a number"),
+        (("timeline", "--every-s", "0"), "'--every-s': '0' is not a number"),
+        (("timeline", "--every-s", "5", "--threshold", "-1"), "'--threshold': '-1' is not a number"),
         (("timeline", "--every-s", "5", "--planner", "slomo-serch"), "did you mean 'slomo-search'"),
         (("timeline", "--policy", "octans"), "places chains with rates on NUMA nodes"),
         (("compare", "--policy", "octans", "--policy", "predicted"), "no common measure"),
