@@ -144,7 +144,7 @@ class RandomOperations:
 
     def _join(self) -> None:
         if len(self.placer.cluster) < 8:
-            first = self.placer.cluster.servers[0]
+            first, self._made = self.placer.cluster.servers[0], self._made + 1
             self.placer.lifecycle.add_server(replace(first, name=f"new-{self._made}"))
 
     def _update(self) -> str:
@@ -224,9 +224,16 @@ class RandomOperations:
                 yield f"spread of {request.id} over {label}"
         if request.survives and count < 2 and request.id not in self._degraded:
             yield f"{request.id} survives nothing"
+        pieces = self.placer.entry(request.id)["pieces"]
+        promised = sum(piece["needed_mpps"] * piece["instances"] for piece in pieces)
+        if not any(piece["exclusive"] for piece in pieces) and promised < self._needed(request) - 1e-6:
+            yield f"{request.id} is promised {promised:g} Mpps, asked for {self._needed(request):g}"
         for name in homes:
             if untolerated(servers[name].taints, request.tolerations, ("NoExecute",)):
                 yield f"{request.id} runs beside a NoExecute taint of {name}"
+
+    def _needed(self, request: Request) -> float:
+        return self.placer.estimates.needed_mpps(request, self.placer.cluster.machines[0]) or 0.0
 
     def _when_placed(
         self,

@@ -300,3 +300,16 @@ def test_a_snapshot_that_was_spoilt_by_hand_is_refused(library) -> None:
     with pytest.raises(Exception, match="does not hold"):
         Placer(library, placer.cluster).restore(document)
     assert len(Placer(library, placer.cluster).restore(document, keep_at_risk=True).at_risk) == 8
+
+
+def test_a_second_failure_is_not_called_survived(library) -> None:
+    """With one rack gone the promise holds on what is left; with two gone, and no room, the request is refused."""
+    placer = Placer(library, racks(3, 1), "first-fit")
+    placer.admit(Request("web", "lpm", SLO(min_share=0.8), replicas=3, min_replicas=3, survives="rack"))
+    first = placer.lifecycle.fail_domain("rack", "r0")
+    second = placer.lifecycle.fail_domain("rack", "r1")
+
+    assert (first.degraded, first.refused) == (("web",), ())
+    assert second.degraded == ()
+    assert [decision.request for decision in second.refused] == ["web"]
+    assert placer.requests == ()

@@ -189,8 +189,19 @@ def _of_instances(core: "Deciding", request: Request, homes: list[int]) -> Itera
         yield BrokenConstraint(request.id, "survives", f"without one {request.survives} too little is left")
 
 
+def keeps_promise(core: "Deciding", request: Request) -> bool:
+    """Say whether the instances that a request has left are promised all that it needs."""
+    return sum(_shares(core, request, core.state.spots[request.id]).values()) >= 1.0 - _ROUNDING
+
+
 def left_share(core: "Deciding", request: Request, spots: Collection[Spot]) -> float:
     """Return the share of its need that a request is promised while any one domain that it survives is down."""
+    shares = _shares(core, request, spots)
+    return sum(shares.values()) - max(shares.values(), default=0.0)
+
+
+def _shares(core: "Deciding", request: Request, spots: Collection[Spot]) -> dict[str | None, float]:
+    """Return the share of its need that a request is promised on each domain that it survives."""
     state, down = core.state, request.survives or HOST
     shares: dict[str | None, float] = {}
     for number, piece in spots:
@@ -199,7 +210,7 @@ def left_share(core: "Deciding", request: Request, spots: Collection[Spot]) -> f
         share = cut.instances * (cut.needed_mpps / needed if needed else 1.0)
         domain = state.servers[place.server].domain(down)
         shares[domain] = shares.get(domain, 0.0) + share
-    return sum(shares.values()) - max(shares.values(), default=0.0)
+    return shares
 
 
 def _of_server(state: "ClusterState", number: int) -> Iterator[BrokenConstraint]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.online.change import AtRisk, ClusterChange
-from slomo.placement.online.checker import Before, broken_constraints, worsened
+from slomo.placement.online.checker import Before, broken_constraints, keeps_promise, worsened
 from slomo.placement.online.constraints import check_neighbours, check_possible
 from slomo.placement.online.moves import Move, moved_spot
 from slomo.placement.online.persistence import snapshot, transferred
@@ -293,7 +293,7 @@ def _without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int],
     state, gone = core.state, set(numbers)
     before = {r.id: state.spots[r.id] for r in lost}
     homes = {name: [state.servers[at].name for at in state.homes(spots)] for name, spots in before.items()}
-    ranked = sorted(lost, key=lambda request: -request.priority)
+    ranked = sorted(lost, key=lambda request: (-request.priority, bool(request.affinity)))  # those named go first
     whole: list[Request] = []
     for request in ranked:  # what is lost goes first, so that the room it leaves is known to all
         staying = [spot for spot in before[request.id] if state.sockets[spot[0]].server not in gone]
@@ -308,7 +308,7 @@ def _without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int],
     degraded, refused = [], []
     for request in ranked:
         if request not in whole and not _completed(core, request, before[request.id]):
-            if request.survives is not None:
+            if request.survives is not None and keeps_promise(core, request):
                 degraded.append(request.id)
                 continue
             state.forget(request.id)
