@@ -43,6 +43,7 @@ class Batch(NamedTuple):
     held: s.Floats  # (2 * tenants,) LLC lines: packet buffers, data
     in_ddio: s.Floats  # (tenants,)
     latency_ns: tuple[s.Floats, ...]  # (tenants,) samples of each
+    accesses: int
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def join(first: Batch, second: Batch) -> Batch:
         early * first.held + late * second.held,
         early * first.in_ddio + late * second.in_ddio,
         tuple(_thinned(np.concatenate(both)) for both in zip(first.latency_ns, second.latency_ns, strict=True)),
+        first.accesses + second.accesses,
     )
 
 
@@ -106,11 +108,11 @@ def ratio(parts: s.Floats, wholes: s.Floats) -> Estimate:
 
 def standard_error(values: s.Floats) -> s.Floats:
     """Return standard errors of means of batches along the first axis, corrected for their lag-one autocorrelation."""
-    spread = values - values.mean(axis=0)
-    square = (spread * spread).sum(axis=0)
-    lag_one = (spread[1:] * spread[:-1]).sum(axis=0) / np.where(square > 0.0, square, 1.0)
-    lag_one = np.clip(lag_one, 0.0, _LARGEST_LAG_ONE)
     count = len(values)
+    spread = values - values.sum(axis=0) / count
+    square = (spread * spread).sum(axis=0)
+    lag_one = (spread[1:] * spread[:-1]).sum(axis=0) / np.maximum(square, 1e-300)
+    lag_one = np.minimum(np.maximum(lag_one, 0.0), _LARGEST_LAG_ONE)
     return np.asarray(np.sqrt(square / (count - 1) / count * (1.0 + lag_one) / (1.0 - lag_one)))
 
 
@@ -147,31 +149,52 @@ class Series:
         """
         packets = np.array([batch.packets for batch in batches])
         arrived = np.array([batch.counters[:, s.C_ARRIVED] for batch in batches], dtype=np.float64)
-        spans = np.array([[batch.span_ns] for batch in batches]) * np.ones(packets.shape[1])
+        spans = np.array([[batch.span_ns] for batch in batches])
         return packets, np.where(self._saturated, spans, arrived)
 
-    def warm_up(self) -> int | None:
-        """Return how many batches at the start to leave out, None if all tenants are not yet warm."""
+    def warm_up(self, accesses: int = 0) -> int | None:
+        """Return how many batches at the start to leave out, None if not all tenants are warm, or too little follows.
+
+        Parameters
+        ----------
+        accesses : int
+            Line accesses that must follow at least.
+        """
         count = len(self.batches)
         for first in dict.fromkeys(max(1, int(count * part)) for part in _LEFT_OUT):
-            if count - first >= LEAST_BATCHES and bool(self._warm(first).all()):
+            if count - first < LEAST_BATCHES or self.accesses(first) < accesses:
+                return None
+            if self._turned_over(first).all() and self._warm(first).all():
                 return first
         return None
 
+    def _turned_over(self, first: int) -> s.Bools:
+        """Return which tenants had replaced what they hold often enough at batch `first`."""
+        if sum(batch.span_ns for batch in self.batches[:first]) < self._least_warm_up_ns:
+            return np.zeros(self._saturated.size, dtype=bool)
+        counters = sum(batch.counters for batch in self.batches[:first])
+        fetched = counters[:, s.C_L2_MISS] + counters[:, s.C_RX_HIT] + counters[:, s.C_RX_MISS]
+        return np.asarray(fetched >= TURNOVERS * self._held(first).sum(axis=0) / (len(self.batches) - first))
+
+    def _held(self, first: int) -> s.Floats:
+        """Return the LLC lines that each tenant holds at the end of each batch from `first` on."""
+        held = np.array([batch.held for batch in self.batches[first:]])
+        return held[:, ::2] + held[:, 1::2]
+
     def _warm(self, first: int) -> s.Bools:
         """Return which tenants were warm at batch `first` and did not drift after it."""
-        before, after = self.batches[:first], self.batches[first:]
-        if sum(batch.span_ns for batch in before) < self._least_warm_up_ns:
-            return np.zeros(self._saturated.size, dtype=bool)
-        fetched = sum(batch.counters[:, [s.C_L2_MISS, s.C_RX_HIT, s.C_RX_MISS]].sum(axis=1) for batch in before)
-        held = np.array([batch.held.reshape(-1, 2).sum(axis=1) for batch in after])
+        after = self.batches[first:]
+        held = self._held(first)
         packets, wholes = self.rates(after)
         busy = np.array([batch.span_ns - batch.sums[:, s.A_IDLE] for batch in after])
         slack = 0.5 * self._tolerance
-        moves = drifts(packets, wholes, slack * ratio(packets, wholes).value)
-        moves |= drifts(busy, packets, slack * ratio(busy, packets).value)
-        moves |= drifts(held, np.ones_like(held), self._tolerance * self._room)
-        return np.asarray((fetched >= TURNOVERS * held.mean(axis=0)) & ~moves)
+        rate, work = packets.sum(axis=0) / wholes.sum(axis=0), busy.sum(axis=0) / packets.sum(axis=0)
+        moves = drifts(
+            np.concatenate((packets, busy, held), axis=1),
+            np.concatenate((wholes, packets, np.ones_like(held)), axis=1),
+            np.concatenate((slack * rate, slack * work, self._tolerance * self._room)),
+        )
+        return np.asarray(self._turned_over(first) & ~moves.reshape(3, -1).any(axis=0))
 
     def precise(self, first: int) -> s.Bools:
         """Return which tenants' rates are known to the tolerance from batch `first` on."""
@@ -182,7 +205,7 @@ class Series:
 
     def accesses(self, first: int = 0) -> int:
         """Return the line accesses played from batch `first` on."""
-        return sum(s.accesses(batch.counters) for batch in self.batches[first:])
+        return sum(batch.accesses for batch in self.batches[first:])
 
     def measured(self, first: int, scale: int) -> Measured:
         """Return what was measured from batch `first` on, on a machine scaled down by `scale`."""

@@ -177,72 +177,94 @@ def _play(state: s.State, series: Series, accesses: int, budget: int) -> int:
     kernel = _kernels()
     kernel.run_until(state, _PILOT_NS)
     step = max(_PILOT_NS, _PILOT_NS * accesses / max(1, s.accesses(state.counters)) / LEAST_BATCHES)
-    now, before = _PILOT_NS, _look(state)
+    now, meter = _PILOT_NS, _Meter(state)
     first = None
     while now < _LONGEST_NS:
         now += step
         kernel.run_until(state, now)
-        after = _look(state)
-        if series.add(_batch(state, step, before, after)):
+        if series.add(meter.batch(step)):
             step *= 2.0
-        before = after
         if len(series.batches) % 4 or len(series.batches) < LEAST_BATCHES:
             continue
-        first = series.warm_up()
-        if first is not None and series.accesses(first) >= accesses and series.precise(first).all():
-            break
-        if series.accesses() >= budget:
+        spent = series.accesses() >= budget
+        first = series.warm_up(0 if spent else accesses)
+        if spent or (first is not None and series.precise(first).all()):
             break
     return len(series.batches) // 2 if first is None else first
 
 
-def _look(state: s.State) -> tuple[s.Ints, s.Floats, s.Floats, s.Floats, s.Floats, s.Ints]:
-    """Return what a batch is the difference of: counters, sums, busy channels, clocks, packets, latencies noted."""
-    return (
-        state.counters.copy(),
-        state.sums.copy(),
-        state.channels[:, s.H_BUSY_TOTAL].copy(),
-        state.clock.copy(),
-        state.counters[:, s.C_PACKETS] + _progress(state),
-        state.tenants[:, s.T_SAMPLES].copy(),
-    )
+class _Meter:
+    """Reads what was counted in one batch after another."""
+
+    def __init__(self, state: s.State) -> None:
+        self._state = state
+        ddio = int(state.machine[s.M_DDIO_MASK])
+        self._ddio = [way for way in range(s.LLC_LANES) if (ddio >> way) & 1]
+        # of each tenant, the accesses of a packet up to the end of each operation
+        self._accesses = [
+            np.cumsum(
+                np.append(
+                    row[s.T_TOUCHED_LINES] + 1.0,
+                    state.demand[row[s.T_FIRST_STRUCTURE] : row[s.T_LAST_STRUCTURE], s.D_ACCESSES],
+                )
+            )
+            for row in state.tenants
+        ]
+        self._before = self._look()
+
+    def batch(self, span_ns: float) -> Batch:
+        """Return what was counted since the last call."""
+        state, after = self._state, self._look()
+        counters, sums, busy, own, packets, noted = (
+            late - early for early, late in zip(self._before, after, strict=True)
+        )
+        latest = tuple(_latest(*row) for row in zip(state.latency, after[-1].tolist(), noted.tolist(), strict=True))
+        self._before = after
+        held = state.occupancy.astype(np.float64)
+        played = s.accesses(counters)
+        return Batch(span_ns, counters, sums, busy, packets, own, held, self._ddio_lines(), latest, played)
+
+    def _look(self) -> tuple[s.Ints, s.Floats, s.Floats, s.Floats, s.Floats, s.Ints]:
+        """Return what a batch is the difference of: counters, sums, busy channels, clocks, packets, latencies noted."""
+        state = self._state
+        return (
+            state.counters.copy(),
+            state.sums.copy(),
+            state.channels[:, s.H_BUSY_TOTAL].copy(),
+            state.clock.copy(),
+            state.counters[:, s.C_PACKETS] + self._progress(),
+            state.tenants[:, s.T_SAMPLES].copy(),
+        )
+
+    def _progress(self) -> s.Floats:
+        """Return the share of its current packet that each tenant has worked off."""
+        at = self._state.tenants[:, [s.T_OPERATION, s.T_REMAINING]].tolist()
+        done = [
+            (up_to[operation] - remaining) / up_to[-1] if operation >= 0 else 0.0
+            for up_to, (operation, remaining) in zip(self._accesses, at, strict=True)
+        ]
+        return np.array([min(1.0, max(0.0, share)) for share in done])
+
+    def _ddio_lines(self) -> s.Floats:
+        """Count, per tenant, the packet-buffer lines that sit in the ways devices fill."""
+        sets = self._state.llc_owner.reshape(-1, s.LLC_LANES)
+        owners = np.concatenate([sets[:, way] for way in self._ddio] or [sets[:0, 0]])
+        inside = owners[(owners & 1) == 0] >> 1  # no line: -1, which is odd
+        return np.bincount(inside, minlength=self._state.clock.size).astype(float)
 
 
-def _batch(state: s.State, span_ns: float, before: Any, after: Any) -> Batch:
-    counters, sums, busy, own, packets, noted = (late - early for early, late in zip(before, after, strict=True))
-    latest = [
-        np.roll(row, -int(end % s.LATENCY_SAMPLES))[max(0, row.size - int(count)) :]
-        for row, end, count in zip(state.latency, after[-1], noted, strict=True)
-    ]
-    held = state.occupancy.astype(np.float64)
-    return Batch(span_ns, counters, sums, busy, packets, own, held, _ddio_lines(state), tuple(latest))
-
-
-def _progress(state: s.State) -> s.Floats:
-    """Return the share of its current packet that each tenant has worked off."""
-    share = np.zeros(state.clock.size)
-    for tenant, row in enumerate(state.tenants):
-        if row[s.T_OPERATION] < 0:
-            continue
-        first, last = int(row[s.T_FIRST_STRUCTURE]), int(row[s.T_LAST_STRUCTURE])
-        per_packet = np.concatenate(([row[s.T_TOUCHED_LINES] + 1.0], state.demand[first:last, s.D_ACCESSES]))
-        done = per_packet[: int(row[s.T_OPERATION]) + 1].sum() - row[s.T_REMAINING]
-        share[tenant] = min(1.0, max(0.0, done / per_packet.sum()))
-    return share
-
-
-def _ddio_lines(state: s.State) -> s.Floats:
-    """Count, per tenant, the packet-buffer lines that sit in the ways devices fill."""
-    mask = int(state.machine[s.M_DDIO_MASK])
-    ways = [way for way in range(s.LLC_LANES) if (mask >> way) & 1]
-    owners = state.llc_owner.reshape(-1, s.LLC_LANES)[:, ways]
-    inside = owners[(owners >= 0) & (owners % 2 == 0)]
-    return np.bincount(inside >> 1, minlength=state.clock.size).astype(float)
+def _latest(ring: s.Floats, end: int, count: int) -> s.Floats:
+    """Return the last `count` numbers written to a ring, all of it at the most; `end` were written in all."""
+    last = end % ring.size
+    count = min(count, ring.size)
+    if count <= last:
+        return ring[last - count : last].copy()
+    return np.concatenate((ring[last - count :], ring[:last]))
 
 
 def _nobody(machine: Machine) -> SimulationResult:
     """Report an idle machine: every rate is 0, ratios have no value."""
     channels = np.zeros(machine.sockets + 2)
     none, rows = np.zeros(0), np.zeros((0, s.A_COLUMNS))
-    batch = Batch(1e3, np.zeros((0, s.C_COLUMNS), dtype=np.int64), rows, channels, none, none, none, none, ())
+    batch = Batch(1e3, np.zeros((0, s.C_COLUMNS), dtype=np.int64), rows, channels, none, none, none, none, (), 0)
     return assemble(machine, [], Measured([batch, batch], 1, 0.0, 0, np.zeros(0, dtype=bool)))

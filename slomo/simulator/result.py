@@ -212,9 +212,11 @@ def vector(
         levels["UPI"] = link
     values: dict[str, float] = {"AFREQ": 1.0} if counts.cycles[0] else {}
     errors = dict.fromkeys(values, 0.0)
-    for name, (part, whole) in quotients.items():
-        if whole[0] > 0.0:
-            values[name], errors[name] = float(part[0] / whole[0]), float(ratio(part[1:], whole[1:]).error)
+    known = {name: pair for name, pair in quotients.items() if pair[1][0] > 0.0}
+    if known:
+        parts, wholes = (np.array(columns).T for columns in zip(*known.values(), strict=True))
+        errors |= zip(known, ratio(parts[1:], wholes[1:]).error.tolist(), strict=True)
+        values |= zip(known, (parts[0] / wholes[0]).tolist(), strict=True)
     within = standard_error(np.array([level[1:] for level in levels.values()]).T)
     for (name, level), error in zip(levels.items(), within, strict=True):
         values[name], errors[name] = float(level[0]), float(error)
@@ -344,14 +346,23 @@ def _latency(batches: Sequence[s.Floats]) -> tuple[dict[str, float], dict[str, f
     samples = np.concatenate([*batches, np.zeros(0)])
     if samples.size < PERCENTILE_PACKETS:
         return {}, {}, 0.0
-    names, levels = ("p50", "p95", "p99"), [50, 95, 99]
-    each = np.array([np.percentile(batch, levels) for batch in batches if batch.size]) / 1e3
+    names = ("p50", "p95", "p99")
+    each = np.array([_percentiles(batch) for batch in batches if batch.size]) / 1e3
     means = np.array([batch.mean() for batch in batches if batch.size])
     spread = float(standard_error(means))
     effective = samples.size if spread == 0.0 else min(samples.size, float(samples.var()) / spread**2)
-    values = np.percentile(samples, levels) / 1e3
+    values = _percentiles(samples) / 1e3
     return (
         dict(zip(names, map(float, values), strict=True)),
         dict(zip(names, map(float, standard_error(each)), strict=True)),
         float(effective),
     )
+
+
+def _percentiles(samples: s.Floats) -> s.Floats:
+    """Return the 50th, 95th and 99th percentile, interpolated as numpy does by default."""
+    position = (samples.size - 1) * np.array([0.5, 0.95, 0.99])
+    below = position.astype(np.int64)
+    ordered = np.sort(samples)
+    low, high = ordered[below], ordered[np.minimum(below + 1, samples.size - 1)]
+    return np.asarray(low + (high - low) * (position - below))

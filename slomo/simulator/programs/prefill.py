@@ -37,7 +37,7 @@ def _touched(state: s.State, group: s.Ints) -> tuple[s.Ints, s.Ints]:
             lines.append(state.structures[structure, s.S_BASE] + np.arange(count)[::-1])
             owners.append(np.full(count, 2 * tenant + 1))
             rank = (structure - last) * _ROUNDS
-            order.append(rank + np.arange(count) * _ROUNDS // count)
+            order.append((rank + np.arange(count) * _ROUNDS // count).astype(np.int16))  # short keys sort faster
     if not lines:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     turn = np.argsort(np.concatenate(order), kind="stable")[-2 * capacity :]
@@ -48,7 +48,8 @@ def _lay_down(state: s.State, domain: int, ways: s.Ints, lines: s.Ints, owners: 
     """Put the last lines of each set into `ways`, the latest into the first."""
     sets, lanes = int(state.machine[s.M_LLC_SETS]), s.LLC_LANES
     index = ((lines * 2654435769 & 0xFFFFFFFF) * sets) >> 32
-    by_set = np.argsort(index, kind="stable")[::-1]  # latest first within a set
+    short = np.uint16 if sets <= 2**16 else np.int64
+    by_set = np.argsort(index.astype(short), kind="stable")[::-1]  # latest first within a set
     chosen = index[by_set]
     starts = np.flatnonzero(np.r_[True, chosen[1:] != chosen[:-1]]) if chosen.size else np.zeros(0, dtype=np.int64)
     rank = np.arange(chosen.size) - np.repeat(starts, np.diff(np.r_[starts, chosen.size]))
