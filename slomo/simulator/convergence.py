@@ -116,6 +116,32 @@ def standard_error(values: s.Floats) -> s.Floats:
     return np.asarray(np.sqrt(square / (count - 1) / count * (1.0 + lag_one) / (1.0 - lag_one)))
 
 
+def served(counted: s.Floats, arrived: s.Floats, expected: s.Floats) -> s.Floats:
+    """Return what was counted of a random load, per batch, as if as much had arrived as was expected.
+
+    Arrivals are a control variate (Law, section 11.4): their mean is known, so what their randomness explains of the
+    count is taken out. That is all of it where every packet is processed, and nothing where the core is always busy.
+
+    Parameters
+    ----------
+    counted, arrived, expected : ndarray, shape (batches, ...)
+        Packets processed (or lost), packets that came, and their mean.
+
+    Examples
+    --------
+    >>> served(np.array([9.0, 12.0]), np.array([9.0, 12.0]), np.array([10.0, 10.0])).tolist()
+    [10.0, 10.0]
+    >>> served(np.array([5.0, 5.0]), np.array([9.0, 12.0]), np.array([10.0, 10.0])).tolist()
+    [5.0, 5.0]
+    """
+    count = len(counted)
+    excess = arrived - expected
+    spread = excess - excess.sum(axis=0) / count
+    square = (spread * spread).sum(axis=0)
+    slope = (spread * counted).sum(axis=0) / np.maximum(square, 1e-300)
+    return np.asarray(counted - np.minimum(np.maximum(slope, 0.0), 1.0) * excess)
+
+
 def drifts(parts: s.Floats, wholes: s.Floats, allowed: s.Floats) -> s.Bools:
     """Return where the second half of the batches differs from the first by more than chance and `allowed`."""
     half = len(parts) // 2
@@ -131,6 +157,7 @@ class Series:
         self.batches: list[Batch] = []
         self._tolerance, self._least_warm_up_ns = tolerance, least_warm_up_ns
         self._saturated = state.tenants[:, s.T_SATURATED] != 0
+        self._per_ns = 1.0 / state.rates[:, s.F_INTERARRIVAL]
         ways = np.array([int(mask).bit_count() for mask in state.tenants[:, s.T_WAY_MASK]])
         self._room = ways * float(state.machine[s.M_LLC_SETS])
 
@@ -145,12 +172,16 @@ class Series:
     def rates(self, batches: list[Batch]) -> tuple[s.Floats, s.Floats]:
         """Return what each tenant's rate is the ratio of, shapes ``(batches, tenants)``.
 
-        That is packets over time under saturation, and served over arrived packets under a given load.
+        That is packets over time under saturation, and of a given load `served` over expected packets.
         """
         packets = np.array([batch.packets for batch in batches])
-        arrived = np.array([batch.counters[:, s.C_ARRIVED] for batch in batches], dtype=np.float64)
         spans = np.array([[batch.span_ns] for batch in batches])
-        return packets, np.where(self._saturated, spans, arrived)
+        if self._saturated.all():
+            return packets, np.broadcast_to(spans, packets.shape)
+        arrived = np.array([batch.counters[:, s.C_ARRIVED] for batch in batches], dtype=np.float64)
+        expected = np.array([batch.own_ns for batch in batches]) * self._per_ns
+        loaded = served(packets, arrived, expected)
+        return np.where(self._saturated, packets, loaded), np.where(self._saturated, spans, expected)
 
     def warm_up(self, accesses: int = 0) -> int | None:
         """Return how many batches at the start to leave out, None if not all tenants are warm, or too little follows.
@@ -172,14 +203,14 @@ class Series:
         """Return which tenants had replaced what they hold often enough at batch `first`."""
         if sum(batch.span_ns for batch in self.batches[:first]) < self._least_warm_up_ns:
             return np.zeros(self._saturated.size, dtype=bool)
-        counters = sum(batch.counters for batch in self.batches[:first])
+        counters = np.sum([batch.counters for batch in self.batches[:first]], axis=0)
         fetched = counters[:, s.C_L2_MISS] + counters[:, s.C_RX_HIT] + counters[:, s.C_RX_MISS]
         return np.asarray(fetched >= TURNOVERS * self._held(first).sum(axis=0) / (len(self.batches) - first))
 
     def _held(self, first: int) -> s.Floats:
         """Return the LLC lines that each tenant holds at the end of each batch from `first` on."""
         held = np.array([batch.held for batch in self.batches[first:]])
-        return held[:, ::2] + held[:, 1::2]
+        return np.asarray(held[:, ::2] + held[:, 1::2])
 
     def _warm(self, first: int) -> s.Bools:
         """Return which tenants were warm at batch `first` and did not drift after it."""
@@ -188,10 +219,11 @@ class Series:
         packets, wholes = self.rates(after)
         busy = np.array([batch.span_ns - batch.sums[:, s.A_IDLE] for batch in after])
         slack = 0.5 * self._tolerance
-        rate, work = packets.sum(axis=0) / wholes.sum(axis=0), busy.sum(axis=0) / packets.sum(axis=0)
+        done = np.array([batch.packets for batch in after])
+        rate, work = packets.sum(axis=0) / wholes.sum(axis=0), busy.sum(axis=0) / done.sum(axis=0)
         moves = drifts(
             np.concatenate((packets, busy, held), axis=1),
-            np.concatenate((wholes, packets, np.ones_like(held)), axis=1),
+            np.concatenate((wholes, done, np.ones_like(held)), axis=1),
             np.concatenate((slack * rate, slack * work, self._tolerance * self._room)),
         )
         return np.asarray(self._turned_over(first) & ~moves.reshape(3, -1).any(axis=0))

@@ -215,9 +215,8 @@ class _Meter:
     def batch(self, span_ns: float) -> Batch:
         """Return what was counted since the last call."""
         state, after = self._state, self._look()
-        counters, sums, busy, own, packets, noted = (
-            late - early for early, late in zip(self._before, after, strict=True)
-        )
+        change: Any = [late - early for early, late in zip(self._before, after, strict=True)]
+        counters, sums, busy, own, packets, noted = change
         latest = tuple(_latest(*row) for row in zip(state.latency, after[-1].tolist(), noted.tolist(), strict=True))
         self._before = after
         held = state.occupancy.astype(np.float64)

@@ -10,7 +10,7 @@ import numpy as np
 
 from slomo.errors import SlomoError
 from slomo.simulator import state as s
-from slomo.simulator.convergence import DRIFT_DEVIATIONS, PERCENTILE_PACKETS, Measured, ratio, standard_error
+from slomo.simulator.convergence import DRIFT_DEVIATIONS, PERCENTILE_PACKETS, Measured, ratio, served, standard_error
 from slomo.simulator.programs.layout import Seat, arrival_mpps
 from slomo.simulator.programs.program import LINE_B
 from slomo.vocabulary.machine import Machine
@@ -135,8 +135,8 @@ class Readings:
         self.busy_ns = _whole_first(np.array([batch.busy_ns for batch in batches]))
         self.packets = _whole_first(np.array([batch.packets for batch in batches]))
         # each clock runs a little past the end; give every tenant the packets of the common span
-        own = sum(batch.own_ns for batch in batches)
-        self.packets[0] *= self.span_ns[0] / np.maximum(1.0, own)
+        self.own_ns = np.array([batch.own_ns for batch in batches])
+        self.packets[0] *= self.span_ns[0] / np.maximum(1.0, self.own_ns.sum(axis=0))
         self.held = self._mean(np.array([batch.held for batch in batches]))
         self.in_ddio = self._mean(np.array([batch.in_ddio for batch in batches]))
         self.latency_ns = [[batch.latency_ns[i] for batch in batches] for i in range(self.packets.shape[1])]
@@ -300,7 +300,7 @@ def _tenant(
         loss = max(0.0, 1.0 - throughput / arrived)
         share_error = float(ratio(packets[1:], readings.span_ns[1:]).error) * 1e3 / arrived
     else:
-        share, loss, share_error = _served(readings, tenant)
+        share, loss, share_error = _served(readings, tenant, arrived)
         throughput = share * arrived
         loss = 1.0 - (1.0 - loss) * min(arrived / seat.program.offered_mpps, 1.0)
     latency_us, latency_errors, effective = _latency(readings.latency_ns[tenant])
@@ -325,18 +325,18 @@ def _tenant(
     )
 
 
-def _served(readings: Readings, tenant: int) -> tuple[float, float, float]:
-    """Return which share of what arrived was processed and lost, and the error of these.
+def _served(readings: Readings, tenant: int, arrived_mpps: float) -> tuple[float, float, float]:
+    """Return which share of what arrives was processed and lost, and the error of these.
 
-    The load's random arrivals cancel. What only lengthens the queue, and by more than chance, will be lost.
+    What only lengthens the queue, and by more than chance, will be lost.
     """
-    packets, count = readings.packets[:, tenant], readings.counters[:, tenant]
-    arrived, lost = count[:, s.C_ARRIVED], count[:, s.C_LOST]
-    found = ratio(packets[1:], arrived[1:])
-    if not arrived[0]:
+    arrived, lost = readings.counters[1:, tenant, s.C_ARRIVED], readings.counters[1:, tenant, s.C_LOST]
+    if not arrived.any():
         return 1.0, 0.0, float("nan")
+    expected = readings.own_ns[:, tenant] * arrived_mpps / 1e3
+    found = ratio(served(readings.packets[1:, tenant], arrived, expected), expected)
     share = min(1.0, float(found.value))
-    dropped = float(lost[0] / arrived[0])
+    dropped = max(0.0, float(ratio(served(lost, arrived, expected), expected).value))
     growing = 1.0 - share > dropped + DRIFT_DEVIATIONS * float(found.error)
     return share, 1.0 - share if growing else dropped, float(found.error)
 

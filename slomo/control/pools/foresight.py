@@ -50,7 +50,7 @@ class PoolForesight:
     --------
     >>> from slomo.vocabulary.machine import load_machine
     >>> foresight = PoolForesight(lambda: ModelLibrary([]), load_machine("e5-2620v4"))
-    >>> foresight(EnforcementPlan("here", ()), {"1": PoolRequest((4,), (), 2, 2)}).why
+    >>> foresight(EnforcementPlan("here", (TenantSetting("1", cores=(4,)),)), {"1": PoolRequest((4,), (), 2, 2)}).why
     "workload '1' does not say its network function (nf)"
     """
 

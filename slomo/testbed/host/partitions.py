@@ -209,6 +209,7 @@ def remove_orphaned_groups(tree: ResctrlTree | None = None) -> tuple[str, ...]:
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> remove_orphaned_groups(ResctrlTree(Path("/no/such/place")))
     ()
     """
