@@ -24,7 +24,7 @@ DRIFT_DEVIATIONS = 2.6
 #: Packets of a tenant from which percentiles are told.
 PERCENTILE_PACKETS = 5000
 #: Parts of a run that may be left out as its warm-up.
-_LEFT_OUT = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)
+_LEFT_OUT = (1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4)
 #: Latencies kept of each tenant and batch.
 _KEPT_LATENCIES = 4096
 #: Largest lag-one autocorrelation that batches are corrected for; more of it widens the batches.
@@ -151,12 +151,13 @@ def drifts(parts: s.Floats, wholes: s.Floats, allowed: s.Floats) -> s.Bools:
 
 
 class Series:
-    """The batches of one run, and what may be concluded from them."""
+    """The batches of one run, and what may be concluded from them; percentiles are waited for where `timed`."""
 
-    def __init__(self, state: s.State, tolerance: float, least_warm_up_ns: float = 0.0) -> None:
+    def __init__(self, state: s.State, timed: s.Bools, tolerance: float, least_warm_up_ns: float = 0.0) -> None:
         self.batches: list[Batch] = []
         self._tolerance, self._least_warm_up_ns = tolerance, least_warm_up_ns
         self._saturated = state.tenants[:, s.T_SATURATED] != 0
+        self._timed = timed & ~self._saturated
         self._per_ns = 1.0 / state.rates[:, s.F_INTERARRIVAL]
         ways = np.array([int(mask).bit_count() for mask in state.tenants[:, s.T_WAY_MASK]])
         self._room = ways * float(state.machine[s.M_LLC_SETS])
@@ -232,7 +233,7 @@ class Series:
         """Return which tenants' rates are known to the tolerance from batch `first` on."""
         packets, wholes = self.rates(self.batches[first:])
         found = ratio(packets, wholes)
-        enough = self._saturated | (packets.sum(axis=0) >= PERCENTILE_PACKETS)
+        enough = ~self._timed | (packets.sum(axis=0) >= PERCENTILE_PACKETS)
         return np.asarray((DEVIATIONS * found.error <= self._tolerance * found.value) & enough)
 
     def accesses(self, first: int = 0) -> int:

@@ -87,6 +87,11 @@ class NetworkFunction:
             "host": self.host,
         }
 
+    @property
+    def synthetic(self) -> bool:
+        """Whether this is the tunable competitor: its settings are the knobs."""
+        return self.settings.keys() == knobs().keys()
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "NetworkFunction":
         """Rebuild an NF from :meth:`to_dict`'s mapping, or from a document's fields."""

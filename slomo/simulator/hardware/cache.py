@@ -74,7 +74,16 @@ def empty_cache(sets: int, ways: int, lanes: int) -> Shorts:
     if not 1 <= ways <= lanes:
         raise InvalidValueError(f"a cache of {ways} ways, needed 1 to {lanes}")
     stamps = np.where(np.arange(lanes) < ways, np.arange(lanes), NEVER_OLDEST)
-    return np.tile(np.concatenate((np.full(lanes, NO_LINE), stamps)).astype(np.int32), sets)
+    row = np.concatenate((np.full(lanes, NO_LINE), stamps)).astype(np.int32)
+    return aligned(np.tile(row, sets))
+
+
+def aligned(values: Shorts) -> Shorts:
+    """Return a copy that begins at a cache line of the processor, so that no vector is read from two."""
+    room = np.empty(values.size + 16, dtype=values.dtype)
+    first = -(room.ctypes.data // 4) % 16
+    room[first : first + values.size] = values
+    return room[first : first + values.size]
 
 
 @kernel
