@@ -20,8 +20,8 @@ CASES: dict[str, tuple[str, list[tuple[str, int, dict[str, Any]]], str, str]] = 
     "victim": (
         "silver-4110",
         [("stats@1500B,1000f", 0, {}), ("mazunat@64B,1000f,0.5Mpps", 1, {}), ("flow-monitor-regex", 2, {})],
-        "0x1.08eedbd3f2de1p+2",
-        "cb28df88c43b267b",
+        "0x1.08ef13293c455p+2",
+        "082cb56b7c395402",
     ),
     "remote": (
         "e5-2620v4",
