@@ -46,7 +46,6 @@ WORDS = {
     "placement/moves.py": "{sockets} --seed 11",
     "placement/numasfp.py": "{numasfp}",
     "placement/resq.py": "{resq}",
-    "shared_port.py": "{sockets} --seed 5",
     "placement/scale.py": "--models {resq}/models",
 }
 #: Script -> words of a quick run, where it has no `--quick`.
