@@ -21,6 +21,7 @@ The tree (exit code in brackets; a class without one inherits its parent's)::
 The shape follows ``AxError(message, hint)`` (Ax, exceptions/core.py) and DPDK DTS's severity-as-exit-code.
 """
 
+import itertools
 from collections.abc import Iterable
 
 
@@ -93,12 +94,29 @@ class UnknownNameError(UsageError):
             folded = {candidate.lower(): candidate for candidate in names}
             import difflib  # only a wrong name needs it
 
-            near = difflib.get_close_matches(str(name).lower(), list(folded), n=1, cutoff=0.5)
+            wrong = str(name).lower()
+            near = difflib.get_close_matches(wrong, list(folded), n=5, cutoff=0.5)
+            near.sort(key=lambda each: -_likeness(wrong, each))  # stable: difflib's order, the nearest first
             guess = f"did you mean '{folded[near[0]]}'? " if near else ""
             hint = f"{guess}Known: {', '.join(names) if names else 'none'}"
         super().__init__(f"unknown {kind} '{name}'", hint=hint)
         self.kind = kind
         self.name = name
+
+
+def _likeness(wrong: str, right: str) -> float:
+    """Return how alike two names are, 0 to 2: letters in common, and the letters they begin with.
+
+    Examples
+    --------
+    >>> _likeness("lpn", "lpm") > _likeness("lpn", "vpn")
+    True
+    """
+    import difflib
+
+    pairs = zip(wrong, right, strict=False)
+    begin = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return difflib.SequenceMatcher(None, wrong, right).ratio() + begin / max(len(wrong), 1)
 
 
 class InvalidValueError(UsageError):

@@ -8,21 +8,24 @@ all models are judged on the same rows.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from slomo.errors import InvalidValueError
+from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.evaluation.baselines import beside_baselines
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records import schema
 from slomo.records.dataset import ProfileDataset
 from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, Compat
-from slomo.vocabulary.display import html_table
+from slomo.vocabulary.display import drawn, html_table
 from slomo.vocabulary.workload import Workload
+
+if TYPE_CHECKING:
+    from slomo.vocabulary.display import Axes
 
 SCHEMA_VERSION = 1
 Floats = NDArray[np.float64]
@@ -164,6 +167,31 @@ class Evaluation:
     def to_frame(self) -> pd.DataFrame:
         """Return one row per prediction: target, competitor_count, model, measured, predicted, interval, error."""
         return pd.DataFrame(dict(self.rows))
+
+    def plot(self, ax: "Axes | None" = None, *, model: str | None = None) -> "Axes":
+        """Draw predicted over measured slowdown.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; new axes by default.
+        model : str, optional
+            Whose predictions; by default the first that was evaluated.
+
+        Returns
+        -------
+        matplotlib Axes
+            Where it was drawn.
+
+        Raises
+        ------
+        UnknownNameError
+            For a model that was not evaluated.
+        """
+        name = next(iter(self.models)) if model is None else model
+        if name not in self.models:
+            raise UnknownNameError("evaluated model", name, self.models)
+        return drawn("scatter", self, name, ax)
 
     def __repr__(self) -> str:
         errors = ", ".join(f"{model} {accuracy.mape:.2f} %" for model, accuracy in self.models.items())

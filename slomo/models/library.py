@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from slomo.errors import ConfigurationError, UnknownNameError, UsageError
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError, UsageError
 from slomo.models import storage
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.display import html_table
@@ -196,8 +196,14 @@ def load_library(directory: str | Path) -> ModelLibrary:
 
 
 def opened(library: ModelLibrary | str | Path) -> ModelLibrary:
-    """Return a library: itself, or loaded from its directory."""
-    return load_library(library) if isinstance(library, (str, Path)) else library
+    """Return a library: itself, or loaded from its directory; InvalidValueError for what is neither."""
+    if isinstance(library, (str, Path)):
+        return load_library(library)
+    if not isinstance(library, ModelLibrary):
+        raise InvalidValueError(
+            f"{type(library).__name__} is no library of models", hint="give the folder they were saved in, 'models'"
+        )
+    return library
 
 
 def _unknown_machine(machine: str, modelled: tuple[str, ...]) -> UnknownNameError:

@@ -112,7 +112,11 @@ def check_coverage(coverage: float) -> None:
     >>> check_coverage(90)
     Traceback (most recent call last):
     slomo.errors.InvalidValueError: coverage is 90, needed above 0 and below 1
-    hint: 0.9 is usual
+    hint: a share, not a percentage: 0.9 for 90 %
     """
+    if not isinstance(coverage, (int, float)):
+        raise InvalidValueError(f"coverage is {coverage!r}, needed a number above 0 and below 1", hint="0.9 is usual")
     if not 0.0 < coverage < 1.0:
-        raise InvalidValueError(f"coverage is {coverage}, needed above 0 and below 1", hint="0.9 is usual")
+        meant = f"a share, not a percentage: {coverage / 100:g} for {coverage:g} %"
+        hint = meant if 1.0 < coverage < 100.0 else "0.9 is usual"
+        raise InvalidValueError(f"coverage is {coverage}, needed above 0 and below 1", hint=hint)

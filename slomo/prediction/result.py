@@ -5,9 +5,9 @@ operator has to know how far a number can be trusted before placing by it.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,19 @@ from slomo.models.applicability import Verdict
 from slomo.models.noise import MeasurementNoise
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.latency_result import LatencyPrediction
-from slomo.vocabulary.display import html_table
+from slomo.vocabulary.display import Result, drawn, html_table
 from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import counted
+
+if TYPE_CHECKING:
+    from slomo.vocabulary.display import Axes
 
 SCHEMA_VERSION = 1
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Result):
     """Throughput of a target beside competitors.
 
     Attributes
@@ -125,6 +129,28 @@ class Prediction:
             "workloads": [self.target.to_dict(), *(workload.to_dict() for workload in self.competitors)],
         }
 
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """Return the prediction as columns of one entry."""
+        low, high = self.interval
+        return {
+            "target": [label(self.target)],
+            "competitors": [counted(map(label, self.competitors))],
+            "solo_mpps": [self.solo_mpps],
+            "throughput_mpps": [self.throughput_mpps],
+            "low_mpps": [low],
+            "high_mpps": [high],
+            "slowdown": [self.slowdown],
+            "verdict": [str(self.verdict)],
+        }
+
+    def row_labels(self) -> list[str]:
+        """Return what the prediction is about."""
+        return [_beside(self.target, self.competitors)]
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw how the loss adds up where it was explained, else the throughput; parameters as in `Result.plot`."""
+        return super().plot(ax) if self.explanation is None else drawn("loss", self, ax)
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Prediction":
         """Rebuild from :meth:`to_dict`'s mapping.
@@ -186,7 +212,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, eq=False)
-class PredictionBatch:
+class PredictionBatch(Result):
     """Predictions of many mixes, as arrays; row i belongs to mix i.
 
     Attributes
@@ -223,6 +249,24 @@ class PredictionBatch:
     def slowdown(self) -> Floats:
         """Share of the solo throughput that is lost, shape (n,)."""
         return 1.0 - self.throughput_mpps / self.solo_mpps
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """Return one entry per mix."""
+        beside = [counted(label(self.workloads[i]) for i in row if i >= 0) for row in self.competitors.tolist()]
+        return {
+            "target": [label(self.workloads[i]) for i in self.target.tolist()],
+            "competitors": beside,
+            "solo_mpps": self.solo_mpps.tolist(),
+            "throughput_mpps": self.throughput_mpps.tolist(),
+            "low_mpps": self.low_mpps.tolist(),
+            "high_mpps": self.high_mpps.tolist(),
+            "slowdown": self.slowdown.tolist(),
+        }
+
+    def row_labels(self) -> list[str]:
+        """Return target and competitors of each mix."""
+        pairs = zip(self.target.tolist(), self.competitors.tolist(), strict=True)
+        return [_beside(self.workloads[t], [self.workloads[i] for i in row if i >= 0]) for t, row in pairs]
 
     def __repr__(self) -> str:
         return f"PredictionBatch({len(self)} predictions on {self.machine}, model {self.model})"
@@ -267,6 +311,10 @@ def label(workload: Workload) -> str:
     ('lpm', 'synthetic(data_size_mib=8)@64B,100000f')
     """
     return workload.nf if workload == Workload(workload.nf) else workload.key
+
+
+def _beside(target: Workload, competitors: Sequence[Workload]) -> str:
+    return f"{label(target)} beside {counted(map(label, competitors)) or 'nobody'}"
 
 
 def _plain(value: float) -> float | None:

@@ -4,7 +4,7 @@ Values only; `slomo.prediction.question` makes them.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from slomo.models.noise import MeasurementNoise
 from slomo.prediction.manner import Manner
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.tenants import TenantModels
-from slomo.vocabulary.display import html_table
+from slomo.vocabulary.display import Result, html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
@@ -105,7 +105,7 @@ class Convergence:
 
 
 @dataclass(frozen=True)
-class ServerPrediction:
+class ServerPrediction(Result):
     """All NFs of a server.
 
     Attributes
@@ -185,6 +185,23 @@ class ServerPrediction:
     def __repr__(self) -> str:
         served = ", ".join(f"{label(t.workload)} {t.throughput_mpps:.4g} Mpps" for t in self.tenants)
         return f"ServerPrediction({self.machine}, {self.method}: {served})"
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """Return one entry per tenant."""
+        return {
+            "target": [label(t.workload) for t in self.tenants],
+            "socket": [t.socket for t in self.tenants],
+            "solo_mpps": [t.solo_mpps for t in self.tenants],
+            "throughput_mpps": [t.throughput_mpps for t in self.tenants],
+            "low_mpps": [t.interval[0] for t in self.tenants],
+            "high_mpps": [t.interval[1] for t in self.tenants],
+            "slowdown": [t.slowdown for t in self.tenants],
+            "verdict": [str(t.verdict) for t in self.tenants],
+        }
+
+    def row_labels(self) -> list[str]:
+        """Return the tenants' names."""
+        return [label(t.workload) for t in self.tenants]
 
     def _repr_html_(self) -> str:
         rows = (

@@ -6,7 +6,7 @@ The card follows datasheets for datasets (Gebru et al., CACM 2021): what was mea
 from dataclasses import dataclass
 from pathlib import Path
 
-from slomo.errors import UnknownNameError
+from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.records.dataset import ProfileDataset
 from slomo.records.shipped import shipped_folder
 from slomo.records.storage import CARD, MEASUREMENTS, load_dataset
@@ -60,12 +60,16 @@ def find_dataset(name: str, folder: str | Path | None = None) -> ProfileDataset:
 
     Raises
     ------
+    ConfigurationError
+        For a path at which there is nothing.
     UnknownNameError
-        With the nearest name.
+        For another name, with the nearest.
     """
     if Path(name).exists():
         return load_dataset(name)
     entries = {entry.name: entry for entry in catalog(folder)}
+    if name not in entries and (Path(name).suffix or len(Path(name).parts) > 1):
+        raise ConfigurationError(f"{name}: file not found", hint="check the path; `slomo dataset list` shows names")
     if name not in entries:
         raise UnknownNameError("dataset", name, entries)
     return entries[name].load()

@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,12 @@ from slomo.errors import IncompatibleMeasurementsError, InvalidValueError, Missi
 from slomo.records.measurement import Measurement, Stability
 from slomo.records.run import RunRecord
 from slomo.records.schema import Plan
-from slomo.vocabulary.display import html_table
+from slomo.vocabulary.display import drawn, html_table
 from slomo.vocabulary.metrics import METRICS, canonical_names
 from slomo.vocabulary.workload import Workload
+
+if TYPE_CHECKING:
+    from slomo.vocabulary.display import Axes
 
 
 class ProfileDataset:
@@ -357,6 +360,32 @@ class ProfileDataset:
         made = object.__new__(cls)
         made._frame, made._environment = frame, environment
         return made
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a copy of the rows."""
+        return self._frame.copy()
+
+    def plot(self, ax: "Axes | None" = None, *, target: str | None = None) -> "Axes":
+        """Draw a target's measured slowdown over its competitors' cache access rate and occupancy.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; new axes by default.
+        target : str, optional
+            Workload key or name; by default the first that was profiled.
+
+        Returns
+        -------
+        matplotlib Axes
+            Where it was drawn.
+
+        Raises
+        ------
+        MissingMetricError
+            Where the dataset does not report both metrics, or knows no solo throughput.
+        """
+        return drawn("surface", self, target or next(iter(self.profiled_targets), ""), ax)
 
     def _repr_html_(self) -> str:
         plans = self._frame[schema.PLAN].value_counts()

@@ -24,13 +24,15 @@ _HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
 _THIN = 0.004
 
 
-def waterfall(prediction: "Prediction") -> "Figure":
+def waterfall(prediction: "Prediction", *, ax: "Axes | None" = None) -> "Figure":
     r"""Draw how a predicted loss adds up.
 
     Parameters
     ----------
     prediction : Prediction
         With an explanation.
+    ax : matplotlib Axes, optional
+        Where to draw; a figure of its own by default.
 
     Raises
     ------
@@ -60,7 +62,7 @@ def waterfall(prediction: "Prediction") -> "Figure":
     if abs(why.unattributed_mpps) >= _THIN * prediction.solo_mpps:
         steps["not\nattributed"] = {"": why.unattributed_mpps}
     names = list(why.by_competitor)
-    figure, axes = axes_of(_title(prediction), "", "throughput [Mpps]", size=(2.2 + 1.05 * (len(steps) + 2), 4.4))
+    figure, axes = axes_of(_title(prediction), "", "throughput [Mpps]", (2.2 + 1.05 * (len(steps) + 2), 4.4), ax)
     level = _steps(axes, steps, names, prediction.solo_mpps)
     _ends(axes, prediction, len(steps) + 1)
     _labels(axes, prediction, steps, names, level)

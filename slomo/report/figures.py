@@ -6,7 +6,7 @@ for colour-blind readers; every curve differs in marker or dash too.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,7 @@ def sensitivity_surface(
     *,
     target: str,
     llc_mib: float | None = None,
+    ax: "Axes | None" = None,
 ) -> "Figure":
     """Draw a target's slowdown over its competitors' cache access rate and occupancy.
 
@@ -51,6 +52,8 @@ def sensitivity_surface(
         Name for the title.
     llc_mib : float, optional
         Size of the last-level cache [MiB], drawn as a line.
+    ax : matplotlib Axes, optional
+        Where to draw; a figure of its own by default.
 
     Raises
     ------
@@ -67,7 +70,10 @@ def sensitivity_surface(
     if len(x) < 3:
         raise InvalidValueError(f"a sensitivity surface of '{target}' needs 3 points or more, got {len(x)}")
     figure, axes = axes_of(
-        f"Sensitivity of {target}", "competitors' cache access rate, L2MISS [M/s]", "competitors' cache occupancy [MiB]"
+        f"Sensitivity of {target}",
+        "competitors' cache access rate, L2MISS [M/s]",
+        "competitors' cache occupancy [MiB]",
+        ax=ax,
     )
     top = max(float(z.max()), 1.0)
     wide = x.min() > 0 and x.max() > _WIDE * x.min()
@@ -93,7 +99,12 @@ def sensitivity_surface(
 
 
 def predicted_against_measured(
-    measured_percent: ArrayLike, predicted_percent: ArrayLike, names: Sequence[str], *, title: str = ""
+    measured_percent: ArrayLike,
+    predicted_percent: ArrayLike,
+    names: Sequence[str],
+    *,
+    title: str = "",
+    ax: "Axes | None" = None,
 ) -> "Figure":
     """Draw predicted over measured slowdown, with lines at 5 and 10 % of the solo throughput.
 
@@ -105,6 +116,8 @@ def predicted_against_measured(
         The NF each point belongs to; one colour and marker per NF.
     title : str
         Title above the axes.
+    ax : matplotlib Axes, optional
+        Where to draw; a figure of its own by default.
 
     Examples
     --------
@@ -113,7 +126,7 @@ def predicted_against_measured(
     """
     measured, predicted = np.asarray(measured_percent, float), np.asarray(predicted_percent, float)
     figure, axes = axes_of(
-        title or "Mixes never trained on", "measured slowdown [%]", "predicted slowdown [%]", size=(6.4, 5.2)
+        title or "Mixes never trained on", "measured slowdown [%]", "predicted slowdown [%]", (6.4, 5.2), ax
     )
     low, high = _limits(measured, predicted)
     line = np.array([low, high])
@@ -234,12 +247,20 @@ def pair_matrix(
     return figure
 
 
-def axes_of(title: str, xlabel: str, ylabel: str, size: tuple[float, float] = (6.4, 4.2)) -> "tuple[Figure, Axes]":
-    """Return a figure with one set of axes in the house's style."""
+def axes_of(
+    title: str, xlabel: str, ylabel: str, size: tuple[float, float] = (6.4, 4.2), ax: "Axes | None" = None
+) -> "tuple[Figure, Axes]":
+    """Return axes in the house's style and their figure: those given, or a figure of its own with one set."""
     from matplotlib.figure import Figure  # pyplot would keep every figure alive and choose a back end
 
-    figure = Figure(figsize=size, dpi=120, layout="constrained", facecolor="white")
-    axes = figure.subplots()
+    if ax is None:
+        ax = Figure(figsize=size, dpi=120, layout="constrained", facecolor="white").subplots()
+    styled(ax, title, xlabel, ylabel)
+    return cast("Figure", ax.figure), ax
+
+
+def styled(axes: "Axes", title: str, xlabel: str, ylabel: str) -> None:
+    """Give axes their texts and the house's style."""
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=_INK)
     axes.set_xlabel(xlabel, color=_INK)
     axes.set_ylabel(ylabel, color=_INK)
@@ -247,7 +268,6 @@ def axes_of(title: str, xlabel: str, ylabel: str, size: tuple[float, float] = (6
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(colors=_INK, labelsize=9)
-    return figure, axes
 
 
 def _finite_columns(*columns: ArrayLike) -> tuple[NDArray[np.float64], ...]:

@@ -17,6 +17,8 @@ from slomo.report.tables import Table, accuracy_per_nf_table, accuracy_table, le
 from slomo.vocabulary.workload_text import counted
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from slomo.evaluation.evaluate import Evaluation
     from slomo.prediction.predictor import Predictor
     from slomo.prediction.result import Prediction
@@ -124,7 +126,7 @@ def learning_section(curves: Mapping[str, Mapping[int, float]]) -> Section:
     )
 
 
-def scatter_section(evaluation: "Evaluation", model: str) -> Section:
+def scatter_section(evaluation: "Evaluation", model: str, *, ax: "Axes | None" = None) -> Section:
     """Show predicted over measured slowdown of one model."""
     frame = evaluation.to_frame()
     frame = frame[frame["model"] == model].sort_values("target", kind="stable")
@@ -132,7 +134,7 @@ def scatter_section(evaluation: "Evaluation", model: str) -> Section:
     measured = 100.0 * (1.0 - frame["measured_mpps"].to_numpy() / solo)
     predicted = 100.0 * (1.0 - frame["predicted_mpps"].to_numpy() / solo)
     drawn = figures.predicted_against_measured(
-        measured, predicted, list(frame["target"]), title=f"{model}: mixes never trained on"
+        measured, predicted, list(frame["target"]), title=f"{model}: mixes never trained on", ax=ax
     )
     return Section(
         "Predicted against measured",
@@ -142,7 +144,9 @@ def scatter_section(evaluation: "Evaluation", model: str) -> Section:
     )
 
 
-def surface_section(dataset: "ProfileDataset", target: str, *, llc_mib: float | None = None) -> Section:
+def surface_section(
+    dataset: "ProfileDataset", target: str, *, llc_mib: float | None = None, ax: "Axes | None" = None
+) -> Section:
     """Show a target's slowdown, as measured, over access rate and occupancy of the synthetic competitor.
 
     Raises
@@ -160,6 +164,7 @@ def surface_section(dataset: "ProfileDataset", target: str, *, llc_mib: float | 
         slowdown,
         target=name,
         llc_mib=llc_mib,
+        ax=ax,
     )
     text = f"{len(rows)} runs of {name} beside the synthetic competitor: what its model learns from."
     return Section(

@@ -1,10 +1,20 @@
-"""How values show themselves in a notebook: one HTML table for all, in which every text is escaped.
+"""How values show themselves: one HTML table for all in which every text is escaped, data frames, and drawings.
 
-Names come from files that others wrote (datasets, models, requests); none of them may become markup.
+Names come from files that others wrote (datasets, models, requests); none of them may become markup. pandas and
+matplotlib are loaded when somebody asks for a frame or a drawing; predicting needs neither.
 """
 
-from collections.abc import Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from slomo.extras import need
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes as Axes  # others take the name from here
 
 #: Rows a table shows at most; the rest is counted.
 MOST_ROWS = 30
@@ -29,3 +39,60 @@ def html_table(caption: str, head: Sequence[object], rows: Iterable[Sequence[obj
 def _row(name: object, *values: object) -> str:
     cells = "".join(f"<td>{escape(str(value))}</td>" for value in values)
     return f"<tr><th style='text-align:left'>{escape(str(name))}</th>{cells}</tr>"
+
+
+class Result:
+    """A result with throughputs: a table as data frame, and a drawing of it."""
+
+    @abstractmethod
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """Return the result as columns of equal length, one entry per throughput."""
+
+    @abstractmethod
+    def row_labels(self) -> Sequence[str]:
+        """Return what each entry is about, for the axis of a drawing."""
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the result as a data frame, one row per throughput.
+
+        Raises
+        ------
+        MissingExtraError
+            Without pandas.
+        """
+        need("pandas")
+        frame: pd.DataFrame = import_module("pandas").DataFrame(dict(self.columns()))
+        return frame
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw throughputs with their intervals, beside those alone and those promised.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; new axes by default.
+
+        Returns
+        -------
+        matplotlib Axes
+            Where it was drawn.
+
+        Raises
+        ------
+        MissingExtraError
+            Without matplotlib.
+        """
+        return drawn("throughputs", self.columns(), self.row_labels(), ax)
+
+
+def drawn(drawing: str, *given: object) -> "Axes":
+    """Return the axes that a function of `slomo.report.results` drew on, found by name: drawings lie floors above.
+
+    Raises
+    ------
+    MissingExtraError
+        Without matplotlib.
+    """
+    need("matplotlib")
+    axes: Axes = getattr(import_module("slomo.report.results"), drawing)(*given)
+    return axes

@@ -72,6 +72,10 @@ def parse_instances(text: str) -> tuple[Workload, int]:
     >>> workload.nf, count
     ('stats', 3)
     """
+    if not isinstance(text, str):
+        raise InvalidValueError(
+            f"{text!r} names no workload, needed text or a Workload", hint="write for instance 'stats' or 'stats:3'"
+        )
     older = _OLDER_COUNT.match(text.strip())
     match = _SHAPE.match(text.strip() if older is None else f"{older[2]}:{older[1]}")
     if match is None:

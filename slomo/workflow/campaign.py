@@ -1,9 +1,9 @@
 """What a campaign measures and how it is run, as values: each setting can be said by name wherever a verb measures."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.profiling.plans.latency_plans import LOADS, check_loads
@@ -19,37 +19,6 @@ if TYPE_CHECKING:
 #: The design that decides on its runs as it goes.
 ADAPTIVE = "adaptive"
 PLANS = ("all", "pressure", "solo", "mixes", "accelerator")
-
-
-class PlanOptions(TypedDict, total=False):
-    """What is measured, by name; the meanings are those of :class:`PlanSettings`."""
-
-    plan: str
-    design: "str | Design"
-    runs: int | None
-    mixes: int | None
-    stream: "Stream | None"
-    replicates: int
-    seed: int
-    target_error: float | None
-
-
-class Running(TypedDict, total=False):
-    """How runs are made, by name; the meanings are those of :class:`RunSettings`."""
-
-    testbed: "str | Testbed"
-    own: Iterable["NetworkFunction"]
-    store: str | Path | None
-    jobs: int | None
-    progress: "Progress | None"
-
-
-class ProfileOptions(PlanOptions, Running, total=False):
-    """Everything that :func:`slomo.profile` can be told by name."""
-
-    report: "Callable[[AdaptiveOutcome], object] | None"
-    latency: bool | Sequence[float]
-    reduced_mixes: int
 
 
 @dataclass(frozen=True)
@@ -180,20 +149,3 @@ class RunSettings:
                 "latency at several loads was asked for with plan 'mixes'", hint="use plan solo, pressure or all"
             )
         return check_loads(LOADS if self.latency is True else self.latency)
-
-
-def settings_of(options: Mapping[str, Any]) -> tuple[PlanSettings, RunSettings]:
-    """Return what is measured and how, from what was said by name.
-
-    Raises
-    ------
-    TypeError
-        For a name there is none of.
-
-    Examples
-    --------
-    >>> settings_of({"runs": 20, "jobs": 2})[1].jobs
-    2
-    """
-    planned = {name: value for name, value in options.items() if name in PlanOptions.__annotations__}
-    return PlanSettings(**planned), RunSettings(**{n: v for n, v in options.items() if n not in planned})

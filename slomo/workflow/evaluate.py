@@ -5,7 +5,7 @@ SLOMO (SIGCOMM'20) section 6.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from slomo.errors import UnknownNameError, UsageError
 from slomo.evaluation.error_sources import COMPARED, explained, learning_curves
@@ -15,14 +15,16 @@ from slomo.profiling.plans.basic import stream_of
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import compat_named, model_named
 from slomo.vocabulary.network_function import network_function_names, stage_names
-from slomo.workflow.campaign import Running
-from slomo.workflow.names import host_of, machine_name
+from slomo.workflow.names import dataset_of, host_of, machine_name
 from slomo.workflow.profile import profile
+from slomo.workflow.progress import listening
 
 if TYPE_CHECKING:
     from slomo.evaluation.evaluate import Evaluation
     from slomo.models.library import ModelLibrary
+    from slomo.profiling.campaign.progress import Progress
     from slomo.records.dataset import ProfileDataset
+    from slomo.testbed.base import Testbed
     from slomo.vocabulary.defaults import Compat
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
@@ -33,7 +35,7 @@ _SYNTHETIC = "synthetic"
 
 def evaluate(
     library: "ModelLibrary | str | Path",
-    dataset: "ProfileDataset | None" = None,
+    dataset: "ProfileDataset | str | Path | None" = None,
     *,
     machine: "str | Machine | None" = None,
     mixes: int | None = None,
@@ -41,7 +43,11 @@ def evaluate(
     models: Sequence[str] | None = None,
     coverage: float = 0.9,
     compat: "Compat | None" = None,
-    **running: Unpack[Running],
+    testbed: "str | Testbed" = "simulated",
+    own: "Iterable[NetworkFunction]" = (),
+    store: str | Path | None = None,
+    jobs: int | None = None,
+    progress: "Progress | bool | None" = None,
 ) -> "Evaluation":
     """Check every model against mixes that were never trained on.
 
@@ -49,7 +55,7 @@ def evaluate(
     ----------
     library : ModelLibrary or path
         Trained models, or the directory they were saved in.
-    dataset : ProfileDataset, optional
+    dataset : ProfileDataset or path, optional
         Mixes that were run; without it, `mixes` new ones are run.
     machine : str or Machine, optional
         Needed where the library has models of several machines.
@@ -63,8 +69,8 @@ def evaluate(
         Nominal coverage of the intervals, above 0 and below 1.
     compat : {"published"}, optional
         Compose by the published rule.
-    **running
-        `testbed`, `own`, `store`, `jobs`, `progress` as in :func:`profile`.
+    testbed, own, store, jobs, progress
+        As in :func:`profile`, for mixes that are run now.
 
     Raises
     ------
@@ -82,9 +88,9 @@ def evaluate(
         targets = [workload for workload in workloads if workload.nf != _SYNTHETIC]
         for name in models or ():
             opened_library.find(targets[0], host.name).model(name)
-        running["own"] = tuple(running.get("own", ()))
-        if running.get("testbed", "simulated") == "simulated":
-            _require_descriptions(targets, running["own"])
+        own = tuple(own)
+        if testbed == "simulated":
+            _require_descriptions(targets, own)
         dataset = profile(
             targets,
             machine=host,
@@ -92,10 +98,15 @@ def evaluate(
             mixes=mixes,
             stream="test",
             seed=seed,
-            **running,
+            testbed=testbed,
+            own=own,
+            store=store,
+            jobs=jobs,
+            progress=listening(progress, "running mixes"),
         )
-    elif machine is not None:
-        dataset = dataset.select(machine=machine_name(machine))
+    else:
+        dataset = dataset_of(dataset)
+        dataset = dataset if machine is None else dataset.select(machine=machine_name(machine))
     evaluation = judge(opened_library, dataset, models, coverage, compat=compat_named(compat))
     # sources and reliability are those of slomo's own rule of composition
     return evaluation if compat is not None else explained(opened_library, dataset, evaluation)

@@ -1,15 +1,56 @@
 """From the names people write to workloads, machines and opened libraries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slomo.errors import UnknownNameError, UsageError
+from slomo.errors import InvalidValueError, UnknownNameError, UsageError
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_instances, parse_workload
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
+    from slomo.records.dataset import ProfileDataset
     from slomo.vocabulary.machine import Machine
+
+
+def sequence_of(given: Iterable[Workload | str] | Workload | str) -> list[Workload | str]:
+    """Return several as a list; a single text or workload is taken for a list of one.
+
+    Raises
+    ------
+    InvalidValueError
+        For what is neither.
+
+    Examples
+    --------
+    >>> sequence_of("stats:2"), sequence_of(("stats", "nat"))
+    (['stats:2'], ['stats', 'nat'])
+    """
+    if isinstance(given, (str, Workload)):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise InvalidValueError(
+            f"{given!r} is neither a workload nor a list of them", hint="write for instance ['stats', 'nat:2']"
+        )
+    return list(given)
+
+
+def dataset_of(given: "ProfileDataset | str | Path") -> "ProfileDataset":
+    """Return a dataset: itself, or loaded from a path or by the name of one that ships.
+
+    Raises
+    ------
+    UnknownNameError, ConfigurationError
+        Where there is none.
+    """
+    from slomo.records.catalog import find_dataset  # pandas
+
+    if isinstance(given, (str, Path)):
+        return find_dataset(str(given))
+    if not hasattr(given, "frame"):
+        raise InvalidValueError(f"{given!r} is no dataset", hint="give what `profile` returned, or a path to it")
+    return given
 
 
 def named(item: Workload | str) -> list[Workload | str]:
@@ -23,7 +64,7 @@ def named(item: Workload | str) -> list[Workload | str]:
 
 def workloads_of(given: Sequence[Workload | str] | Workload | str) -> tuple[Workload, ...]:
     """Read one workload or several, given as values or as text; what is named twice counts once."""
-    items = [given] if isinstance(given, (Workload, str)) else given
+    items = sequence_of(given)
     return tuple(dict.fromkeys(item if isinstance(item, Workload) else parse_workload(item) for item in items))
 
 

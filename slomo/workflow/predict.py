@@ -6,30 +6,36 @@ SLOMO (SIGCOMM'20) section 4.2.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, compat_named, method_named
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.names import named
+from slomo.workflow.names import named, sequence_of
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
-    from slomo.prediction.manner import MannerFields
     from slomo.prediction.result import Prediction
 
 
 def predict(
     target: Workload | str,
-    competitors: Iterable[Workload | str],
+    competitors: Iterable[Workload | str] | Workload | str,
     library: "ModelLibrary | str | Path",
     *,
     machine: str | None = None,
     strict: bool = False,
     offered_mpps: float | None = None,
-    shares_core_with: Iterable[Workload | str] = (),
+    shares_core_with: Iterable[Workload | str] | Workload | str = (),
     port_gbps: float | None = None,
     setting: ServerSetting | None = None,
-    **how: "Unpack[MannerFields]",
+    method: str = DEFAULT_METHOD,
+    model: str = DEFAULT_MODEL,
+    compat: str | None = None,
+    coverage: float = 0.9,
+    explain: bool = True,
+    window_s: float | None = None,
+    prove: bool = False,
 ) -> "Prediction":
     """Predict what a network function loses beside others.
 
@@ -37,7 +43,7 @@ def predict(
     ----------
     target : Workload or str
         The network function asked about: a workload, its key, or a name.
-    competitors : iterable of Workload or str
+    competitors : workload, str, or iterable of them
         One entry per instance; a text may carry a count, ``"stats:3"``.
     library : ModelLibrary or path
         Trained models, or the directory they were saved in.
@@ -48,7 +54,7 @@ def predict(
     offered_mpps : float, optional
         What arrives at the target [Mpps]; the same as in its name, ``"lpm@64B,100000f,2.1Mpps"``. Throughput is at most
         that, and the answer has the field `latency` (`slomo.prediction.latency`).
-    shares_core_with : iterable of Workload or str
+    shares_core_with : workload, str, or iterable of them
         Network functions on the target's own core, one entry per instance or with a count; the others have a core each.
         The core's time is divided as a fair scheduler does (`slomo.prediction.core_share`).
     port_gbps : float, optional
@@ -56,16 +62,21 @@ def predict(
     setting : ServerSetting, optional
         Cache ways, throttles, weights, memory nodes and sockets: one value each for the target, those on its core, then
         the competitors. Ways, throttles and nodes need models that were profiled over them (`slomo whatif --learn`).
-    **how
-        As in `slomo.prediction.manner.Manner`:
-
-        - `method`: ``"equilibrium"`` solves the whole server, ``"composed"`` composes the competitors' vectors as SLOMO
-          does; ``"auto"``, the default, takes the first where all models know it and neither another `model` nor
-          `compat` is named.
-        - `model`: name of the sensitivity model of method ``"composed"``.
-        - `compat`: ``"published"`` composes by the rule of SLOMO's scripts.
-        - `coverage`: nominal coverage of the interval, above 0 and below 1; 0.9 by default.
-        - `explain`: divide the loss over metrics and competitors; true by default.
+    method : {"auto", "equilibrium", "composed"}
+        ``"equilibrium"`` solves the whole server, ``"composed"`` composes the competitors' vectors as SLOMO does;
+        ``"auto"`` takes the first where all models know it and neither another `model` nor `compat` is named.
+    model : str
+        Name of the sensitivity model of method ``"composed"``.
+    compat : {"published"}, optional
+        Compose by the rule of SLOMO's scripts.
+    coverage : float
+        Nominal coverage of the interval, above 0 and below 1.
+    explain : bool
+        Divide the loss over metrics and competitors.
+    window_s : float, optional
+        Length of the measurement that intervals of network functions at reduced load speak of [s].
+    prove : bool
+        Prove how near the fixed point is instead of estimating it.
 
     Raises
     ------
@@ -77,17 +88,18 @@ def predict(
         Where no prediction can be made; with `strict`, where none is supported.
     """
     from slomo.models.library import opened
-    from slomo.prediction.manner import manner
+    from slomo.prediction.manner import Manner
     from slomo.prediction.question import Question, answer
 
-    partners = [item for text in shares_core_with for item in named(text)]
-    others = [item for text in competitors for item in named(text)]
+    partners = [item for text in sequence_of(shares_core_with) for item in named(text)]
+    others = [item for text in sequence_of(competitors) for item in named(text)]
     mix = (named(target)[0], *partners, *others)
     if partners or port_gbps is not None:
         setting = setting or ServerSetting()
         cores = (0,) * (1 + len(partners)) + (None,) * len(others) if partners else setting.cores
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
-    question = Question(mix, machine, setting, offered_mpps=offered_mpps, strict=strict, manner=manner(how))
+    manner = Manner(method_named(method), model, compat_named(compat), coverage, explain, window_s, prove)
+    question = Question(mix, machine, setting, offered_mpps=offered_mpps, strict=strict, manner=manner)
     return answer(opened(library), question)
 
 
@@ -99,13 +111,15 @@ def predict_vector(
     traffic: Mapping[str, float] | None = None,
     machine: str | None = None,
     strict: bool = False,
-    **how: "Unpack[MannerFields]",
+    model: str = DEFAULT_MODEL,
+    coverage: float = 0.9,
+    explain: bool = True,
 ) -> "Prediction":
     """Predict beside a competition whose socket-level vector is known, for instance from `pcm`.
 
     Parameters
     ----------
-    target, library, machine, strict, **how
+    target, library, machine, strict, model, coverage, explain
         As for :func:`predict`.
     vector : mapping of str to float
         Metric -> value in the vocabulary's unit.
@@ -118,13 +132,7 @@ def predict_vector(
         Where the vector lacks a metric the model reads.
     """
     from slomo.models.library import opened
-    from slomo.prediction.manner import manner
     from slomo.prediction.predictor import Predictor
 
-    chosen_manner = manner({**how, "method": "composed"})
-    predictor, coverage, explain = (
-        Predictor(opened(library), machine, chosen_manner.model),
-        chosen_manner.coverage,
-        chosen_manner.explain,
-    )
+    predictor = Predictor(opened(library), machine, model)
     return predictor.predict_vector(named(target)[0], vector, traffic, coverage, strict=strict, explain=explain)

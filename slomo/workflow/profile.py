@@ -3,8 +3,9 @@
 SLOMO (SIGCOMM'20) section 4.1.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError
 from slomo.profiling.campaign.run import run_campaign
@@ -16,16 +17,21 @@ from slomo.profiling.plans.reduced_mixes import reduced_mixes_plan
 from slomo.testbed.registry import machine_of, make_testbed
 from slomo.vocabulary.defaults import DEFAULT_MACHINE
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.campaign import ADAPTIVE, PlanOptions, PlanSettings, ProfileOptions, RunSettings, settings_of
+from slomo.workflow.campaign import ADAPTIVE, PlanSettings, RunSettings
 from slomo.workflow.names import machine_named, workloads_of
+from slomo.workflow.progress import listening
 
 if TYPE_CHECKING:
     from slomo.profiling.adaptive.campaign import AdaptivePlan
+    from slomo.profiling.adaptive.outcome import AdaptiveOutcome
+    from slomo.profiling.campaign.progress import Progress
     from slomo.profiling.plans.basic import Stream
+    from slomo.profiling.plans.designs import Design
     from slomo.profiling.plans.plan import ExperimentPlan
     from slomo.records.dataset import ProfileDataset
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
+    from slomo.vocabulary.network_function import NetworkFunction
 
 #: Mixes that set the width of intervals; with fewer, the promised coverage is met less exactly (split conformal).
 CALIBRATION_MIXES = 200
@@ -35,7 +41,14 @@ def plan_experiments(
     network_functions: Sequence[Workload | str] | Workload | str,
     *,
     machine: "str | Machine" = DEFAULT_MACHINE,
-    **options: Unpack[PlanOptions],
+    plan: str = "all",
+    design: "str | Design" = "sources",
+    runs: int | None = None,
+    mixes: int | None = None,
+    stream: "Stream | None" = None,
+    replicates: int = 1,
+    seed: int = 0,
+    target_error: float | None = None,
 ) -> "ExperimentPlan":
     """Return what :func:`profile` would run; of design ``adaptive``, the runs it is sure to need.
 
@@ -45,9 +58,8 @@ def plan_experiments(
         Targets; in mixes also the competitors.
     machine : str or Machine
         Name, YAML file, or the machine itself.
-    **options
-        Fields of :class:`~slomo.workflow.campaign.PlanSettings` by name: plan, design, runs, mixes, stream,
-        replicates, seed, target_error.
+    plan, design, runs, mixes, stream, replicates, seed, target_error
+        As in :func:`profile`.
 
     Raises
     ------
@@ -59,25 +71,71 @@ def plan_experiments(
     >>> len(plan_experiments(["lpm", "stats"], plan="pressure", runs=20))
     42
     """
-    return _planned(workloads_of(network_functions), machine_named(machine), PlanSettings(**options))
+    wanted = PlanSettings(plan, design, runs, mixes, stream, replicates, seed, target_error)
+    return _planned(workloads_of(network_functions), machine_named(machine), wanted)
 
 
 def profile(
     network_functions: Sequence[Workload | str] | Workload | str,
     *,
     machine: "str | Machine" = DEFAULT_MACHINE,
-    **options: Unpack[ProfileOptions],
+    plan: str = "all",
+    design: "str | Design" = "sources",
+    runs: int | None = None,
+    mixes: int | None = None,
+    stream: "Stream | None" = None,
+    replicates: int = 1,
+    seed: int = 0,
+    target_error: float | None = None,
+    testbed: "str | Testbed" = "simulated",
+    own: "Iterable[NetworkFunction]" = (),
+    store: str | Path | None = None,
+    jobs: int | None = None,
+    progress: "Progress | bool | None" = None,
+    report: "Callable[[AdaptiveOutcome], object] | None" = None,
+    latency: bool | Sequence[float] = False,
+    reduced_mixes: int = 0,
 ) -> "ProfileDataset":
     """Measure network functions alone, beside the synthetic competitor, and in mixes.
 
     Parameters
     ----------
-    network_functions, machine
-        As in :func:`plan_experiments`.
-    **options
-        By name, what is measured: fields of :class:`~slomo.workflow.campaign.PlanSettings` (plan, design, runs, mixes,
-        stream, replicates, seed, target_error); and how: fields of :class:`~slomo.workflow.campaign.RunSettings`
-        (testbed, own, store, jobs, progress, report, latency, reduced_mixes).
+    network_functions : workload, name or sequence of them
+        Targets; in mixes also the competitors.
+    machine : str or Machine
+        Name, YAML file, or the machine itself.
+    plan : {"all", "pressure", "solo", "mixes", "accelerator"}
+        ``pressure`` is solo runs and runs beside the synthetic competitor; ``all`` is that and, with two or more
+        network functions, mixes that set the width of intervals.
+    design : str or Design
+        ``sources``, ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``.
+    runs : int, optional
+        Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
+    mixes : int, optional
+        Mixes to run; by default up to 200.
+    stream : {"calibration", "test"}, optional
+        Which half of all mixes to draw from: calibration in plan ``all``, else test.
+    replicates, seed : int
+        Runs of every experiment; seed of everything random.
+    target_error : float, optional
+        Held-out error at which ``adaptive`` stops, as a share of solo throughput.
+    testbed : str or Testbed
+        Where the experiments run; the simulator by default.
+    own : iterable of NetworkFunction
+        Network functions of one's own, for the simulator.
+    store : path, optional
+        File that keeps every finished run; the same call again goes on where the last one ended.
+    jobs : int, optional
+        Runs at a time; every core by default.
+    progress : bool or Progress, optional
+        True draws a bar on standard error, False none; by default there is one in notebooks. A listener of one's own
+        hears how far the campaign is.
+    report : callable, optional
+        Hears, with design ``adaptive``, why each network function's profile stopped and what it saved.
+    latency : bool or sequence of float
+        Measure latency at several loads afterwards; a sequence gives the loads.
+    reduced_mixes : int
+        Mixes at reduced load to run afterwards.
 
     Raises
     ------
@@ -94,14 +152,16 @@ def profile(
     >>> dataset.targets
     ('l2fwd@64B,100000f',)
     """
-    wanted, running = settings_of(options)
+    wanted = PlanSettings(plan, design, runs, mixes, stream, replicates, seed, target_error)
+    listener = listening(progress, "measuring")
+    running = RunSettings(testbed, own, store, jobs, listener, report, latency, reduced_mixes)
     running.check(wanted.plan)
     host = machine_of(running.testbed, machine, DEFAULT_MACHINE)
-    testbed = make_testbed(running.testbed, host, running.own)
-    measured = _measured(workloads_of(network_functions), host, wanted, running, testbed)
-    for name, plan in _following(measured, host, wanted, running).items():
-        store = None if running.store is None else f"{running.store}.{name}"
-        measured = measured.merge(run_campaign(plan, testbed, store, running.jobs, running.progress))
+    opened = make_testbed(running.testbed, host, running.own)
+    measured = _measured(workloads_of(network_functions), host, wanted, running, opened)
+    for name, following in _following(measured, host, wanted, running).items():
+        beside = None if store is None else f"{store}.{name}"
+        measured = measured.merge(run_campaign(following, opened, beside, running.jobs, running.progress))
     return measured
 
 

@@ -4,9 +4,11 @@ SLOMO (SIGCOMM'20) section 5.2.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slomo.training.training import train as train_library
+from slomo.workflow.names import dataset_of
 
 if TYPE_CHECKING:
     from slomo.models.base import ModelFamily
@@ -15,21 +17,22 @@ if TYPE_CHECKING:
 
 
 def train(
-    dataset: "ProfileDataset",
+    dataset: "ProfileDataset | str | Path",
     *,
     models: "Sequence[str | ModelFamily] | None" = None,
-    targets: Sequence[str] | None = None,
+    targets: Sequence[str] | str | None = None,
     seed: int = 0,
 ) -> "ModelLibrary":
     """Fit one sensitivity model per network function.
 
     Parameters
     ----------
-    dataset : ProfileDataset
+    dataset : ProfileDataset or path
+        What was measured; a path or the name of a shipped dataset is loaded.
         Rows of plan ``solo``, ``pressure`` and ``imported`` are fitted; rows of ``mix`` set the width of intervals.
     models : sequence of str or ModelFamily, optional
         Names of the registry, or families of one's own; all of the registry by default.
-    targets : sequence of str, optional
+    targets : str or sequence of str, optional
         Workload keys or NF names; all by default.
     seed : int
         Seed of everything random in training.
@@ -46,11 +49,13 @@ def train(
     UnknownNameError
         For a model or target there is none of.
     """
-    return train_library(dataset, models=models, targets=_target_keys(dataset, targets), seed=seed)
+    measured = dataset_of(dataset)
+    return train_library(measured, models=models, targets=_target_keys(measured, targets), seed=seed)
 
 
-def _target_keys(dataset: "ProfileDataset", targets: Sequence[str] | None) -> tuple[str, ...] | None:
+def _target_keys(dataset: "ProfileDataset", targets: Sequence[str] | str | None) -> tuple[str, ...] | None:
     if targets is None:
         return None
     measured = dataset.converged()  # a target whose runs all failed to converge has nothing to train on
-    return tuple(key for name in targets for key in measured.select(target=name).profiled_targets)
+    names = [targets] if isinstance(targets, str) else targets
+    return tuple(key for name in names for key in measured.select(target=name).profiled_targets)

@@ -30,7 +30,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "pandas": ("records/", "evaluation/", "profiling/plans/latency_plans.py"),
     "pyarrow": ("records/",),
     "pytest": ("testing/",),
-    "tqdm": ("cli/progress.py",),
+    "tqdm": ("workflow/progress.py",),
     "scipy": (
         "training/",
         "profiling/plans/designs.py",
@@ -58,6 +58,7 @@ DEFERRED = {
     "models/responses/arrivals.py": "most questions are about full load",
     "plugins.py": "what is built in needs no list of what is installed, which loads the e-mail parser",
     "testbed/registry.py": "a registry imports what is asked for",
+    "workflow/names.py": "a dataset is opened with pandas, which predicting does without",
     "workflow/profile.py": "only an adaptive campaign trains models, with a learner",
     "workflow/predict.py": "the front door: a question is imported when it is asked",
     "models/functions/trees.py": "the compiled kernel is loaded for large batches only",

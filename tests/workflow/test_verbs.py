@@ -9,7 +9,7 @@ from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
-from slomo.workflow.campaign import PlanSettings, settings_of
+from slomo.workflow.campaign import PlanSettings
 from slomo.workflow.drift import check_drift
 from slomo.workflow.place import check_model, compare, make_judge, place
 from slomo.workflow.profile import plan_experiments, profile
@@ -25,13 +25,8 @@ def models(toy_library: ModelLibrary, tmp_path_factory: pytest.TempPathFactory) 
     return toy_library.save(tmp_path_factory.mktemp("trained") / "models")
 
 
-def test_settings_are_told_apart_by_name() -> None:
-    """What is measured and how it is run go to their own values; a name there is none of is refused."""
-    wanted, running = settings_of({"plan": "solo", "seed": 3, "jobs": 2, "latency": True})
-
-    assert (wanted.plan, wanted.seed, running.jobs, running.latency) == ("solo", 3, 2, True)
-    with pytest.raises(TypeError, match="nonsense"):
-        settings_of({"nonsense": 1})
+def test_a_plan_there_is_none_of_is_refused() -> None:
+    """A plan is told by its nearest name."""
     with pytest.raises(UnknownNameError, match="unknown plan 'sollo'"):
         PlanSettings("sollo")
 

@@ -69,10 +69,10 @@ def command(out: str, as_json: bool, **given: Any) -> None:
 
 
 def _demonstrate(folder: Path, machine: str, seed: int, jobs: int | None) -> Demonstration:
-    from slomo.cli.progress import ProgressBar
     from slomo.records.storage import save_dataset
     from slomo.workflow.evaluate import evaluate
     from slomo.workflow.profile import profile
+    from slomo.workflow.progress import ProgressBar
     from slomo.workflow.train import train
 
     common: dict[str, Any] = {"machine": machine, "seed": seed, "jobs": jobs}

@@ -114,8 +114,8 @@ def _times(baseline: dict[str, Any]) -> str:
 
 def _learn(budgets: str, profile: str | None, given: dict[str, Any], **shown: Any) -> None:
     """Run the mixes that are not given, like the rest of this command does, and show the learning curve."""
-    from slomo.cli.progress import ProgressBar
     from slomo.cli.verbs.learning import show_learning_curve
+    from slomo.workflow.progress import ProgressBar
 
     chosen = settings(**{name: given[name] for name in ("machine", "seed", "jobs")})
     with ProgressBar("running mixes") as bar:
@@ -158,10 +158,11 @@ def _evaluated(
     nf_files: tuple[str, ...],
     **given: Any,
 ) -> "Evaluation":
-    from slomo.cli.progress import ProgressBar, announce_compilation
+    from slomo.cli.progress import announce_compilation
     from slomo.models.library import load_library
     from slomo.records.catalog import find_dataset
     from slomo.workflow.evaluate import calibration_mixes, evaluate
+    from slomo.workflow.progress import ProgressBar
 
     chosen = settings(**given)
     library = load_library(chosen.models)

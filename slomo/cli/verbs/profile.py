@@ -207,9 +207,10 @@ def _describe(store: str | None, as_json: bool, **given: Any) -> None:
 
 
 def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
-    from slomo.cli.progress import ProgressBar, announce_compilation
+    from slomo.cli.progress import announce_compilation
     from slomo.records.storage import save_dataset
     from slomo.workflow.profile import profile
+    from slomo.workflow.progress import ProgressBar
 
     arguments = _arguments(**given)
     _check_place(out)

@@ -6,9 +6,10 @@ What happens to servers (drain, fail, add, remove, ...) is in :attr:`Placer.life
 """
 
 import threading
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError
 from slomo.placement.feasibility.estimates import ThroughputEstimates
@@ -19,17 +20,19 @@ from slomo.placement.online.lifecycle import Lifecycle
 from slomo.placement.online.moves import Move, consolidate
 from slomo.placement.online.persistence import Restored, entry, restored, snapshot
 from slomo.placement.online.scaling import scale_out
-from slomo.placement.online.settings import PlacerOptions, PlacerSettings
+from slomo.placement.online.settings import Fallback, Observe, PlacerSettings
 from slomo.placement.online.state import ClusterState
 from slomo.placement.policies.base import Policy
 from slomo.placement.policies.registry import make_policy, policy_class
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
-from slomo.placement.problem.request import Request, find_request, unique_requests
+from slomo.placement.problem.request import Request, check_request, find_request, unique_requests
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from slomo.vocabulary.display import html_table
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
+    from slomo.placement.problem.way_profiles import InstanceProfile
 
 
 class Placer:
@@ -43,9 +46,27 @@ class Placer:
         Servers.
     policy : str or Policy class
         A name of `policy_names`, or a policy of one's own.
-    **options
-        Fields of `PlacerSettings` by name: model, confidence, profiles, fallback, method, observe, slo_grid,
-        reference_machine, factors.
+    model : str
+        Sensitivity model to ask; some policies insist on their own.
+    confidence : float
+        Probability with which all SLOs of a socket must hold, 0.5 up to below 1.
+    profiles : sequence of InstanceProfile
+        Throughput over cache ways, latency over load; for policies that partition the cache, and for latency SLOs.
+    fallback : {"refuse", "alone", "worst-case"}
+        What to do with a network function that has no model on a machine: refuse it there, give it a socket for
+        itself, or take it for the worst neighbour there is.
+    method : {"auto", "composed", "equilibrium"}
+        How mixes are predicted, as in :func:`slomo.predict`.
+    observe : callable, optional
+        For policies that scale by what they see: returns the throughput of every request [Mpps], given the placer.
+    slo_grid : float
+        Promises are rounded up to multiples of this share of solo throughput; 0 rounds nothing.
+    reference_machine : str, optional
+        Machine type whose solo throughput `min_share` is a share of; by default the one where a request ends up.
+    factors : mapping of str to mapping of str to float, optional
+        Machine type -> workload -> what predictions are multiplied by, as outcomes taught.
+    risk : float, optional
+        Older name of `confidence`.
 
     Raises
     ------
@@ -65,9 +86,28 @@ class Placer:
         library: "ModelLibrary",
         cluster: Cluster,
         policy: str | type[Policy] = "predicted",
-        **options: Unpack[PlacerOptions],
+        *,
+        model: str = DEFAULT_MODEL,
+        confidence: float = 0.95,
+        profiles: "Sequence[InstanceProfile]" = (),
+        fallback: Fallback = "refuse",
+        method: str = DEFAULT_METHOD,
+        observe: Observe | None = None,
+        slo_grid: float = 0.01,
+        reference_machine: str | None = None,
+        factors: Mapping[str, Mapping[str, float]] | None = None,
+        risk: float | None = None,
     ) -> None:
-        self.settings = PlacerSettings.of(options)
+        if not isinstance(cluster, Cluster):
+            raise InvalidValueError(
+                f"{cluster!r} is no cluster of servers", hint="write for instance Cluster.uniform('e5-2620v4', 4)"
+            )
+        if risk is not None:
+            warnings.warn("risk is called confidence now", DeprecationWarning, stacklevel=2)
+            confidence = risk
+        self.settings = PlacerSettings(
+            model, confidence, profiles, fallback, method, observe, slo_grid, reference_machine, factors or {}
+        )
         self._kind = policy_class(policy) if isinstance(policy, str) else policy
         self._lock = threading.RLock()
         self._core = self._made(library, cluster)
@@ -326,6 +366,7 @@ class Placer:
     def _check_new(self, requests: Sequence[Request]) -> None:
         placed = self._core.state.requests
         for request in requests:
+            check_request(request)
             if request.id in placed:
                 raise InvalidValueError(
                     f"request '{request.id}' is placed already", hint="remove it first, or give the new one another id"

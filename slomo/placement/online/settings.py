@@ -1,6 +1,5 @@
 """By what a placer decides, beside its policy: one value for Python, the workflow and the command line."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, get_args
@@ -24,14 +23,6 @@ class DecisionOptions(TypedDict, total=False):
     slo_grid: float
     reference_machine: str | None
     risk: float
-
-
-class PlacerOptions(DecisionOptions, total=False):
-    """All that may be said by name."""
-
-    profiles: Sequence[InstanceProfile]
-    observe: Observe | None
-    factors: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -87,12 +78,3 @@ class PlacerSettings:
             raise InvalidValueError(f"fallback is {self.fallback!r}, needed one of {choices}")
         if not 0.0 <= self.slo_grid <= 0.2:
             raise InvalidValueError(f"slo_grid is {self.slo_grid}, needed 0 to 0.2 of solo throughput")
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> "PlacerSettings":
-        """Return settings from what was said by name, `risk` for `confidence` with a warning."""
-        given = dict(options)
-        if "risk" in given:
-            warnings.warn("risk is called confidence now", DeprecationWarning, stacklevel=4)
-            given.setdefault("confidence", given.pop("risk"))
-        return cls(**given)

@@ -271,8 +271,24 @@ class Cluster:
         return {name: frozenset(each) for name, each in values.items()}
 
     @classmethod
-    def uniform(cls, machine: str, count: int, **fields: Any) -> "Cluster":
-        """Return `count` servers alike, with `fields` of :class:`Server`.
+    def uniform(
+        cls,
+        machine: str,
+        count: int,
+        *,
+        cores_reserved: int = 0,
+        llc_ways_usable: int | None = None,
+        nic_sockets: Sequence[int] | None = None,
+        sockets: int | None = None,
+        cost: float = 1.0,
+        labels: Mapping[str, str] | Pairs = (),
+        taints: str | Sequence[str] = (),
+        resources: Mapping[str, float] | Amounts = (),
+        threads_per_core: int = 1,
+        port_gbps: float | None = None,
+        reserved: Reserved | Mapping[str, Any] | None = None,
+    ) -> "Cluster":
+        """Return `count` servers alike; the rest means the same as in :class:`Server`.
 
         Examples
         --------
@@ -281,7 +297,21 @@ class Cluster:
         """
         if count < 1:
             raise InvalidValueError(f"a cluster of {count} servers, needed 1 or more")
-        first = Server("first", machine, **fields)
+        first = Server(
+            "first",
+            machine,
+            cores_reserved,
+            llc_ways_usable,
+            nic_sockets,
+            sockets,
+            cost=cost,
+            labels=labels,
+            taints=taints,
+            resources=resources,
+            threads_per_core=threads_per_core,
+            port_gbps=port_gbps,
+            reserved=reserved,
+        )
         return cls(tuple(_renamed(first, f"{first.machine_type.name}-{number}") for number in range(1, count + 1)))
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 ResQ (NSDI'18) section 5.2: admission answers with a schedule (server, cores, cache ways, buffers) or refuses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from msgspec import Meta
 from slomo.files.documents import convert, plain
 from slomo.files.ranges import Index, Name, PositiveCount, Rate, Share, WayMask
 from slomo.placement.problem.checks import RESOURCES
-from slomo.vocabulary.display import html_table
+from slomo.vocabulary.display import Result, html_table
 
 SCHEMA_VERSION = 1
 
@@ -142,7 +142,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Decision:
+class Decision(Result):
     """What was decided about one request.
 
     Attributes
@@ -195,6 +195,27 @@ class Decision:
     def from_dict(cls, data: Mapping[str, Any]) -> "Decision":
         """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError for what is none."""
         return convert(data, cls, "decision")
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """Return one entry per assignment; of a refusal, the throughput that was needed and the best there was."""
+        placed = [
+            (True, a.workload, a.server, a.socket, a.seat, a.needed_mpps, a.predicted_mpps, a.low_mpps, a.high_mpps)
+            for a in self.assignments
+        ]
+        no = self.refused
+        short = [] if no is None or no.what != "throughput" else [
+            (False, no.workload, no.server, None, None, no.needed, no.possible, None, None)
+        ]  # fmt: skip
+        names = ("accepted", "workload", "server", "socket", "core", "needed_mpps", "throughput_mpps", "low_mpps")
+        listed = [*placed, *short]
+        return {name: [row[i] for row in listed] for i, name in enumerate((*names, "high_mpps"))}
+
+    def row_labels(self) -> list[str]:
+        """Return workload and server of each entry."""
+        columns = self.columns()
+        return [
+            f"{w} on {s}" if s else f"{w}: refused" for w, s in zip(columns["workload"], columns["server"], strict=True)
+        ]
 
     def _repr_html_(self) -> str:
         rows = (

@@ -83,7 +83,7 @@ class SLO:
     def __post_init__(self) -> None:
         for name, unit in (("min_mpps", "Mpps"), ("min_share", "of solo"), ("p95_us", "us"), ("p99_us", "us")):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0.0):
+            if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0.0):
                 raise InvalidValueError(f"SLO: {name} is {value!r}, needed a number above 0 [{unit}]")
         if self.min_mpps is not None and self.min_share is not None:
             raise InvalidValueError(
@@ -192,9 +192,17 @@ class Request:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        items = (self.chain,) if isinstance(self.chain, (str, Workload)) else tuple(self.chain)
+        if not isinstance(self.slo, SLO):
+            given = f"{self.slo:g}" if isinstance(self.slo, (int, float)) else "0.8"
+            raise InvalidValueError(
+                f"request '{self.id}': slo is {self.slo!r}, needed an SLO",
+                hint=f"write slo=SLO(min_share={given}) for a share of solo throughput, or SLO(min_mpps=...)",
+            )
+        items = (
+            tuple(self.chain) if isinstance(self.chain, Iterable) and not isinstance(self.chain, str) else (self.chain,)
+        )
         object.__setattr__(
-            self, "chain", tuple(parse_workload(item) if isinstance(item, str) else item for item in items)
+            self, "chain", tuple(item if isinstance(item, Workload) else parse_workload(item) for item in items)
         )
         said = (self.tolerations,) if isinstance(self.tolerations, str) else tuple(self.tolerations)
         object.__setattr__(self, "tolerations", said)
@@ -214,6 +222,8 @@ class Request:
             raise InvalidValueError(
                 f"request '{self.id}' of {len(self.chain)} network functions, needed an id and 1 or more"
             )
+        for number in ("priority", "replicas", "min_replicas"):
+            self._require(isinstance(getattr(self, number), int), number, "a whole number")
         self._require(1 <= self.replicas <= MOST_REPLICAS, "replicas", f"1 to {MOST_REPLICAS}")
         self._require(
             1 <= self.min_replicas <= self.replicas, "min_replicas", f"1 to its replicas, {self.replicas}",
@@ -359,8 +369,31 @@ def unique_requests(requests: Iterable[Request]) -> tuple[Request, ...]:
         For two requests of one id.
     """
     distinct_requests = tuple(requests)
+    for request in distinct_requests:
+        check_request(request)
     check_unique("request", (request.id for request in distinct_requests))
     return distinct_requests
+
+
+def check_request(request: object) -> None:
+    """Refuse what is no request.
+
+    Raises
+    ------
+    InvalidValueError
+        For anything else, with how to write one.
+
+    Examples
+    --------
+    >>> check_request("lpm")
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: 'lpm' is no request
+    hint: write for instance Request('edge', ['lpm'], SLO(min_share=0.9))
+    """
+    if not isinstance(request, Request):
+        raise InvalidValueError(
+            f"{request!r} is no request", hint="write for instance Request('edge', ['lpm'], SLO(min_share=0.9))"
+        )
 
 
 def find_request(what: str, name: str, request_ids: Collection[str]) -> None:

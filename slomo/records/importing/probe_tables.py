@@ -51,6 +51,8 @@ _TABLE: Mapping[str, Any] = {
     "additionalProperties": False,
 }
 _SCHEMA: Mapping[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "$id": "urn:slomo:schema:probe-mapping:1",
     "type": "object",
     "properties": {
         "kind": {"const": "probes"},

@@ -22,6 +22,7 @@ from slomo.vocabulary.network_function import NetworkFunction
 _NUMBER = {"type": ["number", "boolean"]}
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "$id": "urn:slomo:schema:host:1",
     "title": "A host as testbed",
     "type": "object",
     "additionalProperties": False,

@@ -31,6 +31,7 @@ from slomo.prediction.server_result import ServerPrediction
 from slomo.prediction.tenants import TenantModels, server_of, tenant_of
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.display import Result, html_table
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.server_setting import ServerSetting
@@ -227,7 +228,7 @@ def _unpressed(machine: Machine, key: str, solo_mpps: float) -> NFModel:
 
 
 @dataclass(frozen=True)
-class PartitionAnswer:
+class PartitionAnswer(Result):
     """An answer.
 
     Attributes
@@ -285,6 +286,26 @@ class PartitionAnswer:
                 row["kept"] = place not in self.promised_mpps or self._kept(place)
             table.append(row)
         return table
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """Return one entry per tenant as asked about, then one per tenant after the advised change."""
+        rows = [{"advised": advised, **row} for advised in (False, True) for row in self.rows(advised=advised)]
+        return {name: [row.get(name) for row in rows] for name in (rows[0] if rows else ())}
+
+    def row_labels(self) -> list[str]:
+        """Return the tenants' names, and whether after the advised change."""
+        pairs = zip(self.columns()["tenant"], self.columns()["advised"], strict=True)
+        return [f"{tenant}, advised" if advised else str(tenant) for tenant, advised in pairs]
+
+    def _repr_html_(self) -> str:
+        columns = self.columns()
+        names = ("tenant", "advised", "solo_mpps", "throughput_mpps", "low_mpps", "high_mpps", "slo_mpps", "kept")
+        rows = zip(*([_short(value) for value in columns[name]] for name in names), strict=True)
+        return html_table(f"{'all promises hold' if self.kept else 'a promise breaks'}", names, rows)
+
+
+def _short(value: object) -> object:
+    return f"{value:.3g}" if isinstance(value, float) else "–" if value is None else value
 
 
 def _over_partition(situation: Situation, outlook: Outlook, name: str) -> dict[str, Any]:
@@ -352,6 +373,11 @@ def what_if(
     server = server_of(
         lambda name: tenant_of(library, name, machine.name), tenants, machine.name, asked, machine.nic_socket
     )
+    for place, share in (slo_share or {}).items():
+        if not 0.0 < share <= 1.0:
+            meant = f"a share, not a percentage: {share / 100:g} for {share:g} %"
+            hint = meant if 1.0 < share <= 100.0 else "0.9 promises 90 % of what it serves alone"
+            raise InvalidValueError(f"slo_share of tenant {place} is {share}, needed above 0 and at most 1", hint=hint)
     promised = {place: share * server.tenants[place].model.solo_mpps for place, share in (slo_share or {}).items()}
     answer = PartitionAnswer(answers_on(server, manners).whole(), promised)
     if len(server.by_socket) > 1 or any(model.allocation is None for model in server.models):

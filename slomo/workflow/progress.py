@@ -1,0 +1,79 @@
+"""Progress on stderr: a bar with an ETA on a terminal and in notebooks, silence elsewhere (npf, Optuna)."""
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slomo.profiling.campaign.progress import Progress
+
+
+class ProgressBar:
+    """Draw a campaign's progress; keeps the protocol ``start(total) / advance(run) / finish()`` of profiling.
+
+    Parameters
+    ----------
+    what : str
+        Words before the bar.
+    drawn : bool, optional
+        Whether to draw; by default where stderr is a terminal.
+
+    Examples
+    --------
+    >>> with ProgressBar("measuring") as bar:  # stderr is no terminal here: nothing is drawn
+    ...     bar.start(2)
+    ...     bar.advance(None)
+    """
+
+    def __init__(self, what: str, *, drawn: bool | None = None) -> None:
+        self.what = what
+        self.drawn = sys.stderr.isatty() if drawn is None else drawn
+        self._bar: Any = None
+
+    def __enter__(self) -> "ProgressBar":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.finish()
+
+    def start(self, total: int, done: int = 0) -> None:
+        """Begin with `total` runs, of which `done` are already there."""
+        if not self.drawn:
+            return
+        from tqdm import tqdm  # loads nothing else
+
+        self._bar = tqdm(desc=self.what, total=total, initial=done, leave=False, dynamic_ncols=True, unit="run")
+
+    def advance(self, run: object) -> None:  # noqa: ARG002 - part of the protocol
+        """Count one more run."""
+        if self._bar is not None:
+            self._bar.update()
+
+    def finish(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def listening(progress: "Progress | bool | None", what: str) -> "Progress | None":
+    """Return who hears of a campaign's progress: a listener as given; a bar for True, and in notebooks for None.
+
+    Examples
+    --------
+    >>> listening(None, "measuring") is None, type(listening(True, "measuring")).__name__
+    (True, 'ProgressBar')
+    """
+    if progress is None:
+        progress = _in_notebook()
+    if isinstance(progress, bool):
+        return ProgressBar(what, drawn=True) if progress else None
+    return progress
+
+
+def _in_notebook() -> bool:
+    """Return whether a Jupyter kernel runs this program; nothing is imported to find out."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and getattr(shell, "kernel", None) is not None

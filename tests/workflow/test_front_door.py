@@ -1,0 +1,157 @@
+"""What a new user types first: slips are told in words with what to write, results show themselves."""
+
+import inspect
+import json
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+import slomo
+from slomo.errors import SlomoError, UnknownNameError
+from slomo.models.library import ModelLibrary
+from slomo.prediction.question import solve_server
+from slomo.records.dataset import ProfileDataset
+from slomo.workflow.acting.whatif import what_if
+from slomo.workflow.campaign import PlanSettings, RunSettings
+from slomo.workflow.profile import profile
+from slomo.workflow.progress import ProgressBar, listening
+
+PACKAGE = Path(slomo.__file__).parent
+CLUSTER = slomo.Cluster.uniform("e5-2620v4", 2)
+
+SLIPS: dict[str, tuple[Callable[[ModelLibrary], object], str]] = {
+    "percent": (lambda _: slomo.Request("a", "lpm", slomo.SLO(min_share=90)), "not a percentage: 0.9 for 90 %"),
+    "coverage": (lambda lib: slomo.predict("lpm", "nat", lib, coverage=90), "not a percentage: 0.9 for 90 %"),
+    "bare-slo": (lambda _: slomo.Request("a", ("lpm",), 0.8), r"write slo=SLO\(min_share=0.8\)"),  # type: ignore[arg-type]
+    "chain": (lambda _: slomo.Request("a", 3), "write for instance 'stats'"),  # type: ignore[arg-type]
+    "share-text": (lambda _: slomo.SLO(min_share="0.9"), "needed a number above 0"),  # type: ignore[arg-type]
+    "replicas": (lambda _: slomo.Request("a", "lpm", replicas="2"), "needed a whole number"),  # type: ignore[arg-type]
+    "competitor": (lambda lib: slomo.predict("lpm", [3], lib), "3 names no workload"),  # type: ignore[list-item]
+    "competitors": (lambda lib: slomo.predict("lpm", 3, lib), "nor a list of them"),  # type: ignore[arg-type]
+    "library": (lambda _: slomo.predict("lpm", "nat", None), "no library of models"),  # type: ignore[arg-type]
+    "missing-file": (lambda _: slomo.train("nosuch.parquet"), "nosuch.parquet: file not found"),
+    "no-dataset": (lambda _: slomo.train(3), "3 is no dataset"),  # type: ignore[arg-type]
+    "no-cluster": (lambda lib: slomo.Placer(lib, 3), "Cluster.uniform"),  # type: ignore[arg-type]
+    "no-request": (lambda lib: slomo.Placer(lib, CLUSTER).admit("lpm"), "'lpm' is no request"),  # type: ignore[arg-type]
+    "near-name": (lambda _: slomo.load_network_function("lpn"), "did you mean 'lpm'"),
+}
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_slips_are_told_in_words(name: str, toy_library: ModelLibrary) -> None:
+    """A slip is an error of slomo with exit code 2 that says what to write."""
+    slip, told = SLIPS[name]
+
+    with pytest.raises(SlomoError, match=told) as caught:
+        slip(toy_library)
+    assert caught.value.exit_code == 2
+
+
+def test_one_text_stands_for_a_list_of_one(toy_library: ModelLibrary) -> None:
+    """A competitor, a partner on the core and a target to train may be named without brackets."""
+    assert slomo.predict("lpm", "nat:2", toy_library) == slomo.predict("lpm", ["nat", "nat"], toy_library)
+    assert profile("l2fwd", plan="solo").targets == ("l2fwd@64B,100000f",)
+
+
+def test_a_dataset_may_be_named_by_its_path(toy_profile: ProfileDataset, tmp_path: Path) -> None:
+    """Training takes the path that `profile --out` wrote, and one target without brackets."""
+    toy_profile.to_parquet(tmp_path / "profile.parquet")
+
+    assert len(slomo.train(tmp_path / "profile.parquet", models=["dobrescu"], targets="lpm")) == 1
+
+
+def test_a_name_is_no_path() -> None:
+    """What looks like a name is looked up among names, with the nearest."""
+    with pytest.raises(UnknownNameError, match="did you mean 'slomo-e5-2620v4'"):
+        slomo.train("slomo-e5-262v4")
+
+
+def test_signatures_of_the_front_door_are_whole() -> None:
+    """No name of `import slomo`, and no public method of it, hides its options behind ``**``."""
+    hidden = []
+    for name in slomo.__all__:
+        value = getattr(slomo, name)
+        members = {name: value}
+        if isinstance(value, type):
+            inside = {
+                f"{name}.{key}": getattr(item, "__func__", item) for key, item in vars(value).items() if key[0] != "_"
+            }
+            members |= {key: item for key, item in inside.items() if inspect.isfunction(item)}
+        hidden += [key for key, item in members.items() if "**" in str(inspect.signature(item))]
+
+    assert hidden == []
+
+
+def test_defaults_are_those_of_the_settings() -> None:
+    """`profile` has every setting of a campaign, with its default."""
+    given = inspect.signature(slomo.profile).parameters
+    for settings in (PlanSettings, RunSettings):
+        for name, parameter in inspect.signature(settings).parameters.items():
+            assert given[name].default == parameter.default, name
+
+
+def _results(library: ModelLibrary, mixes: ProfileDataset) -> dict[str, Any]:
+    placer = slomo.Placer(library, slomo.Cluster.uniform(library.machines[0], 1), slo_grid=0.0)
+    predictor = slomo.Predictor(library)
+    return {
+        "prediction": slomo.predict("lpm", ["nat"], library),
+        "unexplained": slomo.predict("lpm", ["nat"], library, explain=False),
+        "batch": predictor.predict_batch(["lpm"] * 40, [["nat"], []] * 20),
+        "server": solve_server(library, ["lpm", "nat"]),
+        "evaluation": slomo.evaluate(library, mixes),
+        "decision": placer.admit(slomo.Request("edge", "lpm", slomo.SLO(min_share=0.5))),
+        "refusal": placer.admit(slomo.Request("more", "lpm", slomo.SLO(min_mpps=500.0))),
+        "what-if": what_if(library, ["lpm", "nat"], slomo.load_machine(library.machines[0]), slo_share={0: 0.9}),
+    }
+
+
+def test_results_show_themselves(
+    toy_library: ModelLibrary, toy_profile: ProfileDataset, toy_mixes: ProfileDataset
+) -> None:
+    """Every result is a table in a notebook, a data frame, and a drawing on axes that are given and returned."""
+    for name, value in (_results(toy_library, toy_mixes) | {"dataset": toy_profile}).items():
+        axes = Figure().subplots()
+
+        assert value._repr_html_().startswith("<table>"), name
+        assert isinstance(value.to_frame(), pd.DataFrame), name
+        assert len(value.to_frame()), name
+        assert value.plot(axes) is axes, name
+        assert axes.has_data(), name
+
+
+def test_axes_are_made_where_none_are_given(toy_library: ModelLibrary) -> None:
+    """Without axes a drawing makes its own, which a notebook shows at the end of a cell."""
+    from matplotlib import pyplot
+
+    axes = slomo.predict("lpm", ["nat"], toy_library, explain=False).plot()
+
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["lpm beside nat"]
+    pyplot.close("all")
+
+
+def test_progress_is_drawn_in_notebooks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A kernel of Jupyter gets a bar by default; a script gets none, and who wants one says so."""
+    assert listening(None, "measuring") is None
+    assert listening(False, "measuring") is None
+    shell = types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
+
+    assert isinstance(listening(None, "measuring"), ProgressBar)
+    profile("l2fwd", plan="solo", jobs=1)
+    assert "measuring" in capsys.readouterr().err
+
+
+def test_every_schema_has_an_identifier() -> None:
+    """Each JSON Schema that ships says which it is, and no two say the same."""
+    schemas = [json.loads(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*schema.json")]
+    names = [schema["$id"] for schema in schemas]
+
+    assert len(names) >= 5
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("urn:slomo:schema:") for name in names)
