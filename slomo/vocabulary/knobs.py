@@ -7,7 +7,7 @@ per packet and its packet buffers.
 import functools
 import math
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
@@ -69,6 +69,18 @@ class Knob:
         )
 
 
+def native_sources() -> Path:
+    """Return the folder `synthetic_nf`: inside the installed package, or beside it in a checkout.
+
+    Examples
+    --------
+    >>> (native_sources() / "knobs.yaml").is_file()
+    True
+    """
+    inside = Path(__file__).resolve().parents[1] / "synthetic_nf"
+    return inside if inside.is_dir() else inside.parents[1] / "synthetic_nf"
+
+
 @functools.cache
 def knobs() -> dict[str, Knob]:
     """Return all knobs by name, in the order of the file.
@@ -78,7 +90,7 @@ def knobs() -> dict[str, Knob]:
     >>> knobs()["data_size_mib"].unit
     'MiB'
     """
-    text = (resources.files("synthetic_nf") / "knobs.yaml").read_text(encoding="utf-8")
+    text = (native_sources() / "knobs.yaml").read_text(encoding="utf-8")
     data, _ = parse_document(text, "synthetic_nf/knobs.yaml")
     return {str(item["name"]): _knob(item) for item in data["knobs"]}
 

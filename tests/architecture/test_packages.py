@@ -102,7 +102,7 @@ def test_every_package_is_imported_at_home_only() -> None:
     for path, tree in trees().items():
         for name in set(imports(tree)) - typing_only(tree):
             package = name.split(".")[0]
-            if package in sys.stdlib_module_names or package in ("slomo", "synthetic_nf", "numpy", "msgspec"):
+            if package in sys.stdlib_module_names or package in ("slomo", "numpy", "msgspec"):
                 continue
             if not inside(path).startswith(HOMES.get(package, ())):
                 strays.add(f"{inside(path)}: {package}")

@@ -127,6 +127,12 @@ def test_the_wheel_finds_what_it_ships(installed: Path, tmp_path: Path) -> None:
     listed = run([str(installed / "python"), "-m", "slomo", "dataset", "list"], tmp_path, installed)
     mapped = "from slomo.records.importing.mapping import load_mapping; print(load_mapping('yala-regex').name)"
 
+    (site,) = (installed.parent / "lib").glob("python*/site-packages")
+    ours = {place.name for place in site.iterdir() if place.suffix not in (".dist-info", ".pth")}
+    knobs = "from slomo.vocabulary.knobs import native_sources; print((native_sources() / 'src/chain.h').is_file())"
+
+    assert ours == {"slomo"}
+    assert "True" in run([str(installed / "python"), "-c", knobs], tmp_path, installed).stdout
     assert str(installed.parent) in where
     assert "True" in where
     assert {"slomo-e5-2620v4", "slomo-silver-4110"} <= set(listed.stdout.split())

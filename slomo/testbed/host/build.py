@@ -7,11 +7,11 @@ import hashlib
 import os
 import shutil
 import subprocess
-from importlib import resources
 from pathlib import Path
 
 from slomo.errors import TestbedError
 from slomo.host.places import cache_directory
+from slomo.vocabulary.knobs import native_sources
 
 _LIMIT_S = 600.0
 _OVERRIDES = {"portable": "SLOMO_NF_PORTABLE", "dpdk": "SLOMO_NF_DPDK"}
@@ -37,7 +37,7 @@ def slomo_nf_binary(build: str = "portable") -> Path:
                 f"{_OVERRIDES[build]} names '{override}', which is no program", hint="correct or unset the variable"
             )
         return Path(override)
-    sources = Path(str(resources.files("synthetic_nf")))
+    sources = native_sources()
     path = cache_directory() / f"slomo-nf-{build}-{_fingerprint(sources)}"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def build_traceable() -> Path:
     TestbedError
         If it cannot be compiled here.
     """
-    sources = Path(str(resources.files("synthetic_nf")))
+    sources = native_sources()
     path = cache_directory() / f"slomo-nf-traceable-{_fingerprint(sources)}"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
