@@ -25,6 +25,7 @@ class State(NamedTuple):
     timing: Floats  # (X_COLUMNS,)
     llc: Shorts  # (domains * sets * 2 * LLC_LANES,) tags and stamps of each set
     llc_clock: Shorts  # (domains * sets,)
+    llc_duel: Ints  # (domains, 2) misses of new-lines-first less those of new-lines-last; lines put last
     llc_owner: (
         Owners  # (domains * sets * LLC_LANES,) whose line: 2 * tenant for packet buffers, 2 * tenant + 1 for data
     )
@@ -72,7 +73,8 @@ NO_LINE = -1
 NEVER_OLDEST = 2**31 - 1
 
 # machine
-M_LLC_SETS, M_LLC_WAYS, M_L2_SETS, M_L2_MASK, M_INCLUSIVE, M_DDIO_MASK, M_SOCKETS, M_MOVED_MASK, M_COLUMNS = range(9)
+M_LLC_SETS, M_LLC_WAYS, M_L2_SETS, M_L2_MASK, M_INCLUSIVE, M_DDIO_MASK, M_SOCKETS, M_MOVED_MASK, M_ADAPTIVE, \
+    M_COLUMNS = range(10)  # fmt: skip
 # timing [ns]
 (
     X_L2_HIT, X_LLC_HIT, X_DRAM_LOCAL, X_DRAM_REMOTE, X_WINDOW, X_SPEED_AT_KNEE, X_KNEE, X_SPEED_FULL, X_SLACK,

@@ -65,6 +65,9 @@ class Machine:
     ddio_policy : str
         ``"allocate"``: what devices wrote stays in the DDIO ways (Broadwell); ``"migrate"``: it moves to the two lowest
         ways when a core reads it (Skylake).
+    llc_insertion : str
+        ``"recent"``: a new line is the most recently used of its set; ``"adaptive"``: it is the least recently used one
+        while that misses less often (Intel's client parts since Ivy Bridge).
     iio_gbps : float or None
         What the I/O controller and PCIe slots of a socket move in each direction [Gbit/s]; None where it is not known.
 
@@ -100,6 +103,7 @@ class Machine:
     nic_ports: int | None = None
     ddio_policy: str = "allocate"
     iio_gbps: float | None = None
+    llc_insertion: str = "recent"
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -115,6 +119,7 @@ class Machine:
         self._require(divides, "llc_domains_per_socket", f"a divisor of {self.cores_per_socket} cores")
         self._require(self.llc_policy in ("inclusive", "victim"), "llc_policy", "'inclusive' or 'victim'")
         self._require(self.ddio_policy in ("allocate", "migrate"), "ddio_policy", "'allocate' or 'migrate'")
+        self._require(self.llc_insertion in ("recent", "adaptive"), "llc_insertion", "'recent' or 'adaptive'")
         inside = self.ddio_policy == "allocate" or (self.llc_policy == "victim" and self.llc_ways >= self.ddio_ways + 2)
         self._require(inside, "ddio_policy", "'allocate', or a 'victim' LLC with two ways beside the DDIO ways")
         for name in (
@@ -241,6 +246,8 @@ class Machine:
         False
         """
         numbers = {name: value for name, value in asdict(self).items() if name not in ("name", "description", "source")}
+        if self.llc_insertion == "recent":  # older than the field
+            del numbers["llc_insertion"]
         return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:

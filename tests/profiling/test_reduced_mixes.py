@@ -17,6 +17,7 @@ from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.workflow.profile import profile
 
+pytestmark = pytest.mark.xdist_group("reduced-mixes")  # its profile is made once
 MACHINE = "silver-4110"
 NETWORK_FUNCTIONS = ("lpm", "stats", "firewall", "maglev")
 QUICK = {"accesses": 60_000, "scale": 64}

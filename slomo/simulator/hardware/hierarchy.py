@@ -7,7 +7,7 @@ filled by what L2 evicts. A line has one owner, so occupancy is counted as lines
 # Elements of arrays are Any to the type checker; numba gives them their types.
 # mypy: disable-error-code="no-any-return"
 
-from slomo.simulator.compilation import compiled
+from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.hardware.cache import empty, l2_find, l2_victim, llc_find, llc_victim, set_of, touch
 from slomo.simulator.hardware.memory import request
 from slomo.simulator.state import (
@@ -25,6 +25,7 @@ from slomo.simulator.state import (
     H_WRITES,
     L2_LANES,
     LLC_LANES,
+    M_ADAPTIVE,
     M_DDIO_MASK,
     M_INCLUSIVE,
     M_L2_MASK,
@@ -45,6 +46,9 @@ from slomo.simulator.state import (
     X_LLC_HIT,
     State,
 )
+
+#: Sets of which one leads for either policy of insertion, and by how many misses one can be ahead.
+DUELLISTS, MOST_AHEAD = 32, 512
 
 
 @compiled
@@ -127,7 +131,8 @@ def llc_insert(state: State, tenant: int, line: int, dirty: int, mask: int, now:
     slot = index * LLC_LANES + way
     gone, owner, changed = state.llc[index * (2 * LLC_LANES) + way], state.llc_owner[slot], state.llc_dirty[slot]
     state.llc[index * (2 * LLC_LANES) + way] = line
-    touch(state.llc, state.llc_clock, index, way, LLC_LANES)
+    if not state.machine[M_ADAPTIVE] or comes_first(state, state.tenants[tenant, T_DOMAIN], index % sets):
+        touch(state.llc, state.llc_clock, index, way, LLC_LANES)
     mine = 2 * tenant + (1 if line >= state.tenants[tenant, T_DATA_LINE] else 0)
     if line < state.line_owner.size:
         mine = state.line_owner[line]
@@ -145,6 +150,27 @@ def llc_insert(state: State, tenant: int, line: int, dirty: int, mask: int, now:
             changed |= drop_from_l2(state, owner >> 1, gone)
     if changed:
         memory_write(state, owner >> 1, now)
+
+
+@inner
+def comes_first(state: State, domain: int, index: int) -> bool:
+    """Return whether a line that is missed becomes the most recently used of its set, where the LLC chooses.
+
+    Set duelling (Qureshi et al., ISCA'07, DIP): of each `DUELLISTS` sets one puts new lines first, one puts all but
+    every `DUELLISTS`-th last; the other sets do as those that miss less often. Intel's LLCs choose between two policies
+    by leader sets, too (Vila et al., PLDI'20, section 7).
+    """
+    duel = state.llc_duel[domain]
+    leader = index % DUELLISTS
+    if leader == 0:
+        duel[0] = min(duel[0] + 1, MOST_AHEAD)
+        return True
+    if leader == 1:
+        duel[0] = max(duel[0] - 1, -MOST_AHEAD)
+    elif duel[0] <= 0:
+        return True
+    duel[1] += 1
+    return duel[1] % DUELLISTS == 0
 
 
 @compiled

@@ -49,6 +49,7 @@ def empty_caches(machine: Machine, sets: Sequence[int], private: int) -> dict[st
     return {
         "llc": empty_cache(shared, machine.llc_ways, s.LLC_LANES),
         "llc_clock": np.zeros(shared, dtype=np.int32),
+        "llc_duel": np.zeros((machine.llc_domains, 2), dtype=np.int64),
         "llc_owner": np.full(shared * s.LLC_LANES, -1, dtype=np.int16),
         "llc_dirty": np.zeros(shared * s.LLC_LANES, dtype=np.uint8),
         "l2": empty_cache(own, machine.l2_ways, s.L2_LANES),
@@ -115,6 +116,7 @@ def machine_row(machine: Machine, sets: Sequence[int]) -> s.Ints:
     row[s.M_DDIO_MASK] = machine.ddio_way_mask
     row[s.M_SOCKETS] = machine.sockets
     row[s.M_MOVED_MASK] = machine.ddio_moved_way_mask
+    row[s.M_ADAPTIVE] = machine.llc_insertion == "adaptive"
     return row
 
 
