@@ -2,12 +2,13 @@
 
 The paper does not say at which load, nor whether the way to the generator and back is in its latency; here it is the
 time in the server alone, of which any delay is a larger part. A full queue would make latency grow as throughput falls
-(by 80 % where 44 % are lost). Here every target is offered a tenth, and half, of what it serves alone; competitors are
-saturated.
+(by 80 % where 44 % are lost). Here every target is offered half of what it serves alone; competitors are saturated. A
+target too slow for 5000 packets within the simulator's budget has no percentile and is left out.
 """
 
 import sys
 from collections.abc import Iterator
+from math import isnan, nan
 
 from beside_paper import COMPETITORS, RESQ, TABLE_1, Line, comparable, report, run, solo, tenant
 
@@ -25,17 +26,20 @@ def p95_us(name: str, size_b: int, load: float, competitor: str | None) -> float
     target = Tenant(workload, load_network_function(name), 0, None)
     port = PORT_GBPS if size_b > 1000 else None
     others = [tenant(competitor, 1 + i, size_b, port=port) for i in range(COMPETITORS)] if competitor else []
-    return run(RESQ, [target, *others]).tenants[0].latency_us["p95"]
+    return run(RESQ, [target, *others]).tenants[0].latency_us.get("p95", nan)
 
 
 def lines() -> Iterator[Line]:
-    for load in (0.1, 0.5):
+    for load in (0.5,):
         most = dict.fromkeys(TABLE_1, 0.0)
         for size_b in (64, 1518):
             for name in comparable(size_b):
                 alone = p95_us(name, size_b, load, None)
                 others = [other for other in comparable(size_b) if other != name]
                 grown = {other: 100 * (p95_us(name, size_b, load, other) / alone - 1) for other in others}
+                grown = {other: more for other, more in grown.items() if not isnan(more)}
+                if not grown:
+                    continue
                 other = max(grown, key=grown.__getitem__)
                 most[name] = max(most[name], grown[other])
                 what = f"{name}, {size_b} B, load {load}, worst beside 11 x {other}: p95 +%"
