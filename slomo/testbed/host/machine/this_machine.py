@@ -108,6 +108,7 @@ def this_machine(name: str = NAME) -> Machine:
         nic_ports=None,
         iio_gbps=None,
         ddio_policy="allocate",
+        llc_insertion="recent",
         **_TYPICAL,
     )
 
