@@ -7,6 +7,7 @@
 #   make numa-guest   enforce plans in an emulated machine with two memory nodes (Debian's kernel and QEMU; root; 2 minutes)
 #   make fuzz    many more mutated files for every reader (EXAMPLES=2000 of each; an hour)
 #   make bench   the benchmarks, side by side with the alternatives: hours (make bench QUICK=1: less of each)
+#   make docs-site  the documentation as a site with search, links checked, in site/
 #   make clean   remove what make made
 
 SHELL := /bin/sh
@@ -17,7 +18,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: numa-guest kube-tools demo test fuzz lint types floors unit native bench datasets docs clean
+.PHONY: numa-guest kube-tools demo test fuzz lint types floors unit native bench datasets docs docs-site clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/slomo demo --out demo-output
@@ -79,6 +80,11 @@ datasets: $(VENV)/.runtime
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
 
+docs-site: $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet 'zensical>=0.0.70'
+	$(BIN)/zensical build --strict --clean
+	@echo "site/index.html"
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-output
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-output
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
