@@ -118,10 +118,14 @@ def shared_core_mpps(users: Sequence[CoreUser], switching: float = 0.0) -> tuple
     >>> shared_core_mpps([CoreUser(400.0), CoreUser(100.0)])
     (1.25, 5.0)
     """
-    return tuple(
-        _NS_PER_PACKET_AT_1_MPPS / core_share_ns(user.time_ns, share) if share > 0.0 else 0.0
-        for user, share in zip(users, core_shares(users, switching), strict=True)
-    )
+    return tuple(_served_mpps(user, share) for user, share in zip(users, core_shares(users, switching), strict=True))
+
+
+def _served_mpps(user: CoreUser, share: float) -> float:
+    """Return what an NF serves in its share of a core: to the last bit what it is offered where it needs no more."""
+    if user.offered_mpps is not None and share == user.demand:
+        return user.offered_mpps
+    return _NS_PER_PACKET_AT_1_MPPS / core_share_ns(user.time_ns, share) if share > 0.0 else 0.0
 
 
 def cut_turns(share: float, users: int, window_s: float, coverage: float = 0.9) -> float:

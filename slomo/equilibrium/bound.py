@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slomo.equilibrium.rounds import TINY, Servers, answer, within_cache
+from slomo.equilibrium.rounds import TINY, Servers, answer, within_capacities
 from slomo.models.base import Floats
 
 #: Size of the box, in first estimates of what is left; the proof then needs q of at most a half.
@@ -62,7 +62,7 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
 
 def _left(servers: Servers, vector: Floats, reference: Floats, inverse: Floats) -> Floats:
     """Return C (F(x) - x), in shares of the reference."""
-    rest = ((within_cache(servers, answer(servers, vector)) - vector) / reference).reshape(len(vector), -1, 1)
+    rest = ((within_capacities(servers, answer(servers, vector)) - vector) / reference).reshape(len(vector), -1, 1)
     left: Floats = np.matmul(inverse, rest).reshape(vector.shape)
     return left
 
@@ -81,26 +81,25 @@ def _derivatives(servers: Servers, vector: Floats, reference: Floats, radius: Fl
         return whole
 
     middle, spread = over_all(0.5 * (slopes.low + slopes.high)), over_all(0.5 * (slopes.high - slopes.low))
-    if servers.socket.held is not None:
-        rows = np.arange(places) * pressures + servers.socket.held
-        share, wide = _shares(servers, slopes)
+    for column in np.flatnonzero(np.isfinite(servers.socket.caps) | servers.least.any(axis=(0, 1))).tolist():
+        rows = np.arange(places) * pressures + column
+        share, wide = _shares(servers, slopes, column)
         least = np.abs(middle[:, rows]) + spread[:, rows]
         spread[:, rows] = np.matmul(np.abs(share), spread[:, rows]) + np.matmul(wide, least)
         middle[:, rows] = np.matmul(share, middle[:, rows])
     return middle, spread
 
 
-def _shares(servers: Servers, slopes: _Slopes) -> tuple[Floats, Floats]:
-    """Return middle and radius of the slopes of `within_cache`, shape (servers, places, places), over the box.
+def _shares(servers: Servers, slopes: _Slopes, column: int) -> tuple[Floats, Floats]:
+    """Return middle and radius of the slopes of `within_capacities`, shape (servers, places, places), over the box.
 
-    Shares x of a full cache of size w are w x / X, X the sum of x; their slopes w / X (1 - x / X). Where the box holds
-    full and other caches, the radius is `_HOPELESS`.
+    Shares x of a full cache (or channel) of size w are w x / X, X the sum of x; their slopes w / X (1 - x / X). Where
+    the box holds full and other caches, the radius is `_HOPELESS`.
     """
-    low, high = slopes.least[:, :, servers.socket.held], slopes.most[:, :, servers.socket.held]
+    low, high = slopes.least[:, :, column], slopes.most[:, :, column]
     lowest, highest = (np.maximum(side.sum(axis=1), TINY)[:, None, None] for side in (low, high))
-    wanted = [
-        np.minimum(np.maximum(side, servers.full_kib[..., None]), servers.socket.llc_kib) for side in (lowest, highest)
-    ]
+    floor, ceiling = servers.least[:, :, column, None], servers.socket.caps[column]
+    wanted = [np.minimum(np.maximum(side, floor), ceiling) for side in (lowest, highest)]
     same = np.eye(low.shape[1])
     part = [same - (high / lowest[..., 0])[:, :, None], same - (low / highest[..., 0])[:, :, None]]
     scale = [wanted[0] / highest, wanted[0] / lowest]

@@ -43,14 +43,14 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
     Writes vectors and what each NF feels, shape (2, servers, places, pressures); and into `went`, shape (servers, 4),
     whether it converged, the rounds, the ratio of the last two steps and the last step. Empty places come last.
     """
-    tolerance, tiny, least_load, llc_kib, held = socket[0], socket[1], socket[2], socket[3], int(socket[4])
+    tolerance, tiny, least_load, held = socket[0], socket[1], socket[2], int(socket[3])
     pressures, places = vectors.shape[3], members.shape[1]
     terms = 1 + pressures + pressures * (pressures + 1) // 2
     width = (rows.shape[1] - 3 * pressures) // (terms + 2)
-    caps, rates = socket[5 : 5 + pressures], socket[5 + pressures :]
+    caps, rates = socket[4 : 4 + pressures], socket[4 + pressures :]
     low, high, weight = 3 * pressures, 3 * pressures + width, 3 * pressures + 2 * width
     vector, following = np.zeros((places, pressures)), np.zeros((places, pressures))
-    total, reference = np.zeros(pressures), np.zeros(pressures)
+    total, reference, least = np.zeros(pressures), np.zeros(pressures), np.zeros(pressures)
     felt, basis, answered = np.zeros(pressures), np.zeros(terms), np.zeros(width)
     for server in range(members.shape[0]):
         count, reduced = 0, False
@@ -62,15 +62,14 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
             for k in range(pressures):
                 vector[i, k] = rows[members[server, i], k]
                 reference[k] = max(reference[k], vector[i, k])
-        full, everything = 0.0, 0.0
-        if held >= 0 and count > 0:
-            everything = vector[0, held]
+        for k in range(pressures):
+            everything = vector[0, k]
             for i in range(1, count):
-                everything += vector[i, held]
-            full = min(everything, full_kib[server])
-            wanted = min(max(everything, full), llc_kib) / max(everything, tiny)
+                everything += vector[i, k]
+            least[k] = min(everything, full_kib[server]) if k == held else 0.0
+            wanted = min(max(everything, least[k]), caps[k]) / max(everything, tiny)
             for i in range(count):
-                vector[i, held] *= wanted
+                vector[i, k] *= wanted
         step, taken, done = np.inf, 0, False
         for attempt in range(tries.shape[0]):
             damping, most = tries[attempt, 0], int(tries[attempt, 1])
@@ -110,13 +109,13 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
                     for k in range(pressures):
                         reached = answered[k] * load if reduced and rates[k] > 0.0 else answered[k]
                         following[i, k] = vector[i, k] + damping * (reached - vector[i, k])
-                if held >= 0 and count > 0:
-                    everything = following[0, held]
+                for k in range(pressures):
+                    everything = following[0, k]
                     for i in range(1, count):
-                        everything += following[i, held]
-                    wanted = min(max(everything, full), llc_kib) / max(everything, tiny)
+                        everything += following[i, k]
+                    wanted = min(max(everything, least[k]), caps[k]) / max(everything, tiny)
                     for i in range(count):
-                        following[i, held] *= wanted
+                        following[i, k] *= wanted
                 moved = 0.0
                 for i in range(count):
                     for k in range(pressures):

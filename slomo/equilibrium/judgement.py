@@ -1,8 +1,8 @@
 """Whether a profile saw what an NF feels at a server's fixed point, and as much as its neighbours move.
 
-The rounds read what the shared cache feels. Packet buffers that fall out of it show elsewhere: in lines that devices
-move, and in what is written to memory (leaky DMA; ResQ, NSDI'18, section 4.2). Neighbours that move more of these than
-any competitor of the profile make the answer an extrapolation, whatever the pressure is.
+Neighbours that write more to memory or whose devices move more lines (leaky DMA; ResQ, NSDI'18, section 4.2) than any
+competitor of the profile make the answer an extrapolation, whatever the pressure is. Where a memory channel is full,
+what each NF has of it depends on how many requests the others have waiting, which no counter of traffic tells.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 from slomo.equilibrium.rounds import in_order
 from slomo.equilibrium.server import AtRest, joint_vectors
+from slomo.equilibrium.settling import laid_out_nfs
 from slomo.models.applicability import Verdict
 from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MOVED, moved_in
 from slomo.models.responses.server_response import ServerResponse
 
+#: Share of a channel's bandwidth beyond which its latency rises steeply (ResQ, NSDI'18, Fig. 3).
+FULL = 0.9
 _NAMES = tuple(name for amount in MOVED for name in amount.metrics)
 
 
@@ -42,7 +45,26 @@ def moved_beside(each: Floats, place: int) -> Floats:
     return total
 
 
-def judged(response: ServerResponse, felt: Floats, moved: Sequence[float]) -> tuple[Verdict, tuple[str, ...]]:
+def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], pressure: Floats) -> Floats:
+    """Return the share of its memory channel that each server's NFs move together, shape ``(servers,)``.
+
+    Each one's pressure is what the others move, so that all pressures together count everybody once per neighbour.
+    0 for an NF alone, and where it is not known.
+    """
+    bench = laid_out_nfs(tuple(models))
+    names = bench.responses[0].pressure_names
+    if "LMB" not in names:
+        return np.zeros(len(members))
+    column = names.index("LMB")
+    felt = in_order(np.sort(pressure[:, :, [column]], axis=1))[:, 0, 0]
+    neighbours = np.maximum((np.asarray(members) >= 0).sum(axis=1) - 1, 1)
+    load: Floats = felt / neighbours / bench.socket.caps[column]
+    return load
+
+
+def judged(
+    response: ServerResponse, felt: Floats, moved: Sequence[float], channel: float = 0.0
+) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on one NF with neighbours, and why.
 
     Parameters
@@ -53,6 +75,8 @@ def judged(response: ServerResponse, felt: Floats, moved: Sequence[float]) -> tu
         Pressure on it.
     moved : sequence of float
         What its neighbours move together, by :data:`MOVED`; empty where that cannot be more than was measured.
+    channel : float
+        Share of the memory channel that all NFs of the server move (:func:`channel_load`).
     """
     verdict = Verdict.SUPPORTED
     reasons: tuple[str, ...] = ()
@@ -60,6 +84,9 @@ def judged(response: ServerResponse, felt: Floats, moved: Sequence[float]) -> tu
         verdicts, why = response.applicability.check(felt[np.newaxis])
         verdict, reasons = verdicts[0], why[0]
     more = response.most_moved.exceeded(moved) if moved else ()
+    if channel > FULL:
+        full = f"the memory channel is {100.0 * channel:.0f} % full; how one above {100.0 * FULL:.0f} % is divided is unknown"
+        return Verdict.UNSUPPORTED, (*reasons, *more, full)
     return Verdict.EXTRAPOLATED if more and verdict is Verdict.SUPPORTED else verdict, (*reasons, *more)
 
 
@@ -82,6 +109,7 @@ def codes_of_first(models: Sequence[NFModel], members: NDArray[np.integer], at_r
             there = Standing(at_rest.pressure[doubtful], at_rest.load[doubtful])
             moved = moved_beside(moved_by_each(models, members[doubtful], there), 0)
             codes[doubtful] = np.maximum(codes[doubtful], (moved > limit).any(axis=1))
+    codes[company & (channel_load(models, members, at_rest.pressure) > FULL)] = 2
     return codes
 
 

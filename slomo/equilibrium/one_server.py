@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from slomo.equilibrium.judgement import moved_by_each
+from slomo.equilibrium.judgement import channel_load, moved_by_each
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest
 from slomo.equilibrium.server import bounds, joint_vectors
 from slomo.equilibrium.settling import laid_out_nfs
@@ -127,6 +127,11 @@ class OneServer:
     def moved(self) -> Floats:
         """What every NF moves past the cache, in canonical order, shape ``(1, NFs, amounts)``."""
         return moved_by_each(self._bench.models, self._members, self)
+
+    @cached_property
+    def channel_load(self) -> float:
+        """Share of the memory channel that all NFs move together."""
+        return float(channel_load(self._bench.models, self._members, self.pressure)[0])
 
     def _commonest_beside(self, place: int) -> int:
         """Return how many neighbours are of the commonest kind."""

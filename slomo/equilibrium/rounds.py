@@ -40,8 +40,8 @@ class Servers:
         Offered load [Mpps]; infinite where saturated.
     socket : SharedSocket
         What they share.
-    full_kib : ndarray, shape (servers, 1)
-        What the NFs hold together at the least [KiB]: what they hold solo, up to what a full cache holds.
+    least : ndarray, shape (servers, 1, pressures)
+        What the NFs have together at the least: of occupancy what they hold solo, up to what a full cache holds; else 0.
     """
 
     start: Floats
@@ -52,11 +52,11 @@ class Servers:
     high: Floats
     offered: Floats
     socket: SharedSocket
-    full_kib: Floats
+    least: Floats
 
     def only(self, rows: NDArray[np.int64]) -> "Servers":
         """Return the servers `rows`."""
-        names = ("start", "scale", "limit", "weight", "low", "high", "offered", "full_kib")
+        names = ("start", "scale", "limit", "weight", "low", "high", "offered", "least")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
@@ -133,7 +133,10 @@ def laid_out(
     """
     here = (members >= 0)[:, :, None]
     start = table.start[members] * here
-    held = in_order(start[:, :, [0 if socket.held is None else socket.held]])[:, 0]
+    least = np.zeros((len(members), 1, table.pressures))
+    if socket.held is not None:
+        solo = in_order(start[:, :, [socket.held]])[:, 0, 0]
+        least[:, 0, socket.held] = np.minimum(solo, full_kib)
     return Servers(
         start,
         table.scale[members],
@@ -143,7 +146,7 @@ def laid_out(
         table.high[members] * here,
         offered,
         socket,
-        np.minimum(held, np.reshape(full_kib, (-1, 1))),
+        least,
     )
 
 
@@ -165,7 +168,7 @@ def come_to_rest(servers: Servers, tries: Sequence[tuple[float, int]]) -> Rest:
     """Run the tries, each a damping and its most rounds, on the servers that have not come to rest before."""
     count, places, pressures = servers.start.shape
     rest = Rest.untouched(count, places, pressures)
-    rest.vector[:] = within_cache(servers, servers.start.copy())
+    rest.vector[:] = within_capacities(servers, servers.start.copy())
     active = np.arange(count)
     reference = np.maximum(servers.start.max(axis=1, initial=0.0), TINY)[:, None, :]
     if not places or not count:
@@ -188,7 +191,7 @@ def _tried(
     vector, step = rest.vector[active], rest.step[active]
     still, before = np.ones(len(active), dtype=bool), rest.rounds[active]
     for number in range(1, rounds + 1):
-        following = within_cache(part, vector + damping * (answer(part, vector) - vector))
+        following = within_capacities(part, vector + damping * (answer(part, vector) - vector))
         moved = (np.abs(following - vector) / scale).max(axis=(1, 2))
         done = still & (moved <= TOLERANCE * damping)
         last = number == rounds
@@ -209,13 +212,11 @@ def _tried(
     return active[still]
 
 
-def within_cache(servers: Servers, vector: Floats) -> Floats:
-    """Scale occupancy, in place, so that all NFs together hold no more than the cache and no less than a full one."""
-    held = servers.socket.held
-    if held is not None:
-        total = in_order(vector[:, :, held, None])[:, 0]
-        wanted = np.minimum(np.maximum(total, servers.full_kib), servers.socket.llc_kib)
-        vector[:, :, held] *= wanted / np.maximum(total, TINY)
+def within_capacities(servers: Servers, vector: Floats) -> Floats:
+    """Scale vectors, in place, so that all NFs together hold and move no more than there is, and fill a full cache."""
+    total = in_order(vector)
+    wanted = np.minimum(np.maximum(total, servers.least), servers.socket.caps)
+    vector *= wanted / np.maximum(total, TINY)
     return vector
 
 

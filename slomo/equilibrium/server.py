@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.compose.saturation import saturate
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, load_of
 from slomo.equilibrium.settling import TRIES, LaidOutNFs, laid_out_nfs, responses_of
@@ -29,6 +30,7 @@ from slomo.models.neighbourhood import within
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
 from slomo.models.responses.server_response import ServerResponse
+from slomo.vocabulary.metrics import METRICS, Rule
 
 _CHUNK = 1024
 #: Below this many places a set finds the distinct NFs sooner than sorting.
@@ -214,15 +216,14 @@ def joint_vectors(
     result = np.where(present.sum(axis=1, keepdims=True) == 1, solo, result)
     result = np.where(present, result, 0.0)
     result = np.where(rates, result * load, result)
+    total = np.nansum(result, axis=1)
+    wanted, _ = saturate(total, names, bench.socket.capacities)
     if "L3OCC" in names:
-        held, llc_kib = names.index("L3OCC"), bench.socket.llc_kib
-        total = np.nansum(result[:, :, held], axis=1, keepdims=True)
-        least = np.minimum(
-            np.nansum(solo[:, :, held] * present[:, :, 0], axis=1, keepdims=True),
-            bench.full_kib(members)[:, None],
-        )
-        wanted = np.minimum(np.maximum(total, least), llc_kib)
-        result[:, :, held] *= wanted / np.maximum(total, TINY)
+        held = names.index("L3OCC")
+        least = np.minimum(np.nansum(solo[:, :, held] * present[:, :, 0], axis=1), bench.full_kib(members))
+        wanted[:, held] = np.maximum(wanted[:, held], least)
+    adds_up = np.array([METRICS[name].rule is Rule.SUM for name in names], dtype=bool)
+    result *= np.where(adds_up, wanted / np.maximum(total, TINY), 1.0)[:, None, :]
     return np.where(polled & (load < 1.0) & (members >= 0)[:, :, None], np.nan, result)
 
 

@@ -51,7 +51,7 @@ class LaidOutNFs:
     def numbers(self) -> Floats:
         """The socket and the rounds' constants, as the compiled loop reads them."""
         held = -1 if self.socket.held is None else self.socket.held
-        return np.array([TOLERANCE, TINY, LEAST_LOAD, self.socket.llc_kib, held, *self.socket.caps, *self.socket.rates])
+        return np.array([TOLERANCE, TINY, LEAST_LOAD, held, *self.socket.caps, *self.socket.rates])
 
     def full_kib(self, members: NDArray[np.integer]) -> Floats:
         """Return what a full cache holds at the least [KiB], as most NFs of each server saw it, shape (servers,).
@@ -60,7 +60,7 @@ class LaidOutNFs:
         """
         if self._same_kib is not None:
             return self._same_kib if len(members) == 1 else np.repeat(self._same_kib, len(members))
-        seen, most = [response.full_kib for response in self.responses], (1.0 + _ROUNDING) * self.socket.llc_kib
+        seen, most = [response.full_kib for response in self.responses], self._most_kib
         ordered = np.sort(members, axis=1)
         ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = -1  # one voice for NFs alike
         ascending = np.sort(np.array([*seen, np.nan])[ordered], axis=1)
@@ -75,7 +75,13 @@ class LaidOutNFs:
         seen = self.responses[0].full_kib
         if any(response.full_kib != seen for response in self.responses):
             return None
-        return np.array([seen if seen <= (1.0 + _ROUNDING) * self.socket.llc_kib else 0.0])
+        return np.array([seen if seen <= self._most_kib else 0.0])
+
+    @cached_property
+    def _most_kib(self) -> float:
+        """What the cache holds, and a little for rounding."""
+        known = self.socket.capacities
+        return np.inf if known is None else (1.0 + _ROUNDING) * known.llc_kib
 
     def laid_out(self, members: NDArray[np.int64], offered: Floats) -> Servers:
         """Lay servers out in arrays; places in canonical order, loads infinite where saturated."""

@@ -117,14 +117,14 @@ class SharedSocket:
         Pressures that scale with served packets.
     held : int or None
         Column of the cache's occupancy.
-    llc_kib : float
-        Size of the cache [KiB].
+    capacities : Capacities or None
+        The same by metric.
     """
 
     caps: Floats
     rates: NDArray[np.bool_]
     held: int | None
-    llc_kib: float
+    capacities: Capacities | None
 
 
 @lru_cache(maxsize=256)
@@ -132,7 +132,7 @@ def shared_socket(names: tuple[str, ...], capacities: Capacities | None) -> Shar
     """Return what a machine has of the pressures `names`; no end of anything where it is not known."""
     caps = np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in names])
     held = names.index("L3OCC") if "L3OCC" in names else None
-    return SharedSocket(caps, kinds(names)[0], held, np.inf if capacities is None else float(capacities.llc_kib))
+    return SharedSocket(caps, kinds(names)[0], held, capacities)
 
 
 @lru_cache(maxsize=128)

@@ -114,7 +114,7 @@ class Solved:
         if len(rest.models) == 1:
             return Verdict.SUPPORTED, ()
         moved = moved_beside(rest.moved, rest.place[here])[0].tolist() if rest.may_move_more(here) else ()
-        return judged(profiled, rest.felt(here), moved)
+        return judged(profiled, rest.felt(here), moved, rest.channel_load)
 
     def _pressure(self, number: int, subject: NFModel) -> Composition:
         """Return what the tenant feels from the others, as a value for people."""

@@ -30,6 +30,9 @@ from slomo.prediction.tenants import Named, TenantModels, server_of, tenant_of
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload_text import parse_workload
 
+#: Most times that the ports are divided anew, and the change of a share that ends it.
+_DIVISIONS, _SETTLED = 12, 1e-3
+
 
 @dataclass(frozen=True)
 class Question:
@@ -105,7 +108,7 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
     )
     if question.offered_mpps is not None:
         server = server.with_load(0, question.offered_mpps)
-    narrow = server.behind_ports()
+    narrow = behind_ports(server, question.manner)
     return _through_ports(answer_on(narrow, question.manner, strict=question.strict), server, narrow)
 
 
@@ -167,7 +170,33 @@ def solve_server(
 
 def answers_on(server: TenantModels, how: Manner) -> "Answers":
     """Return the answers about everybody on a server whose names are resolved, its ports taken into account."""
-    return Answers(server.behind_ports(), replace(how, explain=False))
+    return Answers(behind_ports(server, how), replace(how, explain=False))
+
+
+def behind_ports(server: TenantModels, how: Manner) -> TenantModels:
+    """Return a server with everybody offered what the ports that all share let through.
+
+    An NF that its neighbours slow down leaves more of the wire to the others, who press more on it then: from what
+    everybody serves alone, the wire is divided by what each can serve beside the others until that stays.
+    """
+    narrow, plain = server.behind_ports(), replace(how, explain=False)
+    for _ in range(_DIVISIONS):
+        before = [tenant.offered_mpps for tenant in narrow.tenants]
+        if before == [tenant.offered_mpps for tenant in server.tenants]:
+            break  # nobody wants more than there is
+        answers = Answers(narrow, plain)
+        narrow = server.behind_ports([answers.possible_mpps(number) for number in range(len(server.tenants))])
+        if _alike(before, [tenant.offered_mpps for tenant in narrow.tenants]):
+            break
+    return narrow
+
+
+def _alike(before: Sequence[float | None], after: Sequence[float | None]) -> bool:
+    """Return whether two divisions of a wire let the same NFs through whole and differ little in the others."""
+    return all(
+        old == new or (old is not None and new is not None and abs(new - old) <= _SETTLED * old)
+        for old, new in zip(before, after, strict=True)
+    )
 
 
 def predict_latency(

@@ -145,16 +145,20 @@ class TenantModels:
         stated = [each.model.capacities.ports_gbps for each in self.tenants if each.model.capacities is not None]
         return min(stated, default=math.inf) if self.setting.port_gbps is None else self.setting.port_gbps
 
-    def behind_ports(self) -> "TenantModels":
+    def behind_ports(self, possible_mpps: Sequence[float] | None = None) -> "TenantModels":
         """Return the server with everybody offered what the ports that all share let through, divided max-min.
 
-        An NF without an offered load takes what it serves alone, so what it leaves of the wire others get. Where
-        neighbours slow it down it leaves more than that, which is not counted.
+        An NF takes what it can serve there, at most what it is offered, so what it leaves of the wire others get; by
+        default it can serve as much as alone.
         """
         gbps = self.ports_gbps
         if gbps == math.inf or not self.tenants:
             return self
-        wanted = [each.model.solo_mpps if each.offered_mpps is None else each.offered_mpps for each in self.tenants]
+        possible = possible_mpps or [each.model.solo_mpps for each in self.tenants]
+        wanted = [
+            most if each.offered_mpps is None else min(most, each.offered_mpps) if possible_mpps else each.offered_mpps
+            for each, most in zip(self.tenants, possible, strict=True)
+        ]
         frames = [tenant.workload.traffic.packet_size_b for tenant in self.tenants]
         server = self
         for number, share in enumerate(port_shares_mpps(frames, wanted, gbps)):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slomo.equilibrium.bound import proven_bound
-from slomo.equilibrium.rounds import answer, come_to_rest, laid_out, within_cache
+from slomo.equilibrium.rounds import answer, come_to_rest, laid_out, within_capacities
 from slomo.equilibrium.server import TRIES, responses_of, solve_joint
 from slomo.equilibrium.tables import shared_socket, tables
 
@@ -30,7 +30,7 @@ def servers(models):
 def settled(servers, vector):
     """Go on for thousands of small rounds, far beyond the tolerance."""
     for _ in range(5000):
-        vector = within_cache(servers, vector + 0.2 * (answer(servers, vector) - vector))
+        vector = within_capacities(servers, vector + 0.2 * (answer(servers, vector) - vector))
     return vector
 
 
@@ -57,8 +57,9 @@ def test_far_from_a_fixed_point_nothing_near_is_claimed(servers):
 def test_full_caches_are_proven_too(servers):
     """Where everybody's share of a full cache is scaled, the bound still holds the fixed point."""
     held = servers.start[:, :, servers.socket.held].sum(axis=1, keepdims=True)
-    small = replace(servers.socket, llc_kib=0.7 * held.min())
-    for full in (replace(servers, socket=small), replace(servers, full_kib=0.95 * held)):
+    occupancy = np.arange(servers.start.shape[2]) == servers.socket.held
+    small = replace(servers.socket, caps=np.where(occupancy, 0.7 * held.min(), np.inf))
+    for full in (replace(servers, socket=small), replace(servers, least=0.95 * held[:, :, None] * occupancy)):
         rest = come_to_rest(full, TRIES)
         bound = proven_bound(full, rest.vector)
         reference = full.start.max(axis=1)[:, None, :]
@@ -71,7 +72,8 @@ def test_a_box_of_full_and_other_caches_is_not_proven(servers):
     """Where the cache is just about full, slopes jump within the box and nothing is claimed, without a warning."""
     rest = come_to_rest(servers, TRIES)
     held = float(settled(servers, rest.vector)[0, :, servers.socket.held].sum())
-    edge = replace(servers, socket=replace(servers.socket, llc_kib=held))
+    caps = np.where(np.arange(servers.start.shape[2]) == servers.socket.held, held, np.inf)
+    edge = replace(servers, socket=replace(servers.socket, caps=caps))
     assert np.isinf(proven_bound(edge, rest.vector)[0])
 
 

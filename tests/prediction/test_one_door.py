@@ -172,7 +172,7 @@ def test_placement_says_what_a_server_does_at_any_load_behind_any_port(library: 
     whole = solve_server(library, server.mix, MACHINE, setting=ServerSetting(port_gbps=port))
     estimates = ThroughputEstimates(library, confidence=0.5)
     keys = [workload.key for workload in server.mix]
-    loaded = behind_port(Host(MACHINE, 8, 11, port_gbps=port), keys, estimates.solo_mpps)
+    loaded = behind_port(Host(MACHINE, 8, 11, port_gbps=port), keys, estimates)
     rates = estimates.rates(MACHINE, [tuple(loaded[key] for key in keys)])[0]
     assert [rates[loaded[key]][0] for key in keys] == [tenant.throughput_mpps for tenant in whole.tenants]
 

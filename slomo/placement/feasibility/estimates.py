@@ -106,7 +106,7 @@ class ThroughputEstimates:
         self.factors: Mapping[str, Mapping[str, float]] = {}
         self._worst: dict[str, WorstCase | None] = {}
         self._strange: dict[tuple[str, str], bool] = {}
-        self._how = Manner(self.method, model, explain=False)
+        self.how = Manner(self.method, model, explain=False)
         self._fingerprints: dict[tuple[str, ...], str] = {}
         self._by_machine: dict[str, Kinds] = {}
         self._solo: dict[tuple[str, str], float | None] = {}
@@ -163,7 +163,7 @@ class ThroughputEstimates:
         """Say whether all mixes on a machine are predicted at their fixed point."""
         if machine not in self._jointly:
             models = [self.library[key] for key in self.library if key[0] == machine]
-            self._jointly[machine] = bool(models) and self._how.jointly(models)
+            self._jointly[machine] = bool(models) and self.how.jointly(models)
         return self._jointly[machine]
 
     def said(self, machine: str) -> str:
@@ -312,7 +312,7 @@ class ThroughputEstimates:
         """Predict mixes of models under loads."""
         kinds = self._kinds(machine)
         who, offered = kinds.models_of(members), kinds.loads_of(members)
-        places = predict_places(kinds.tenants, members, machine, self._how)
+        places = predict_places(kinds.tenants, members, machine, self.how)
         low = places.mpps
         if self.confidence > 0.5:
             sharing = np.flatnonzero(kinds.share_accelerators(who))

@@ -185,8 +185,7 @@ class Oracle:
             else:
                 open_.append((signature, pieces))
         if open_:
-            solo = self.estimates.solo_mpps
-            loads = [behind_port(host, tenants_of(pieces), solo) for _, pieces in open_]
+            loads = [behind_port(host, tenants_of(pieces), self.estimates) for _, pieces in open_]
             mixes = [
                 tuple(sorted(load[key] for key in tenants_of(pieces)))
                 for load, (_, pieces) in zip(loads, open_, strict=True)

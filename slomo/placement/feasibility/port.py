@@ -4,10 +4,14 @@ Whoever is offered no load takes as much as it serves alone; a stage of a chain 
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from slomo.compose.ports import port_shares_mpps
+from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Host
+from slomo.prediction.question import behind_ports
+from slomo.prediction.tenants import server_of, tenant_of
+from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Traffic
 from slomo.vocabulary.workload_text import parse_workload
 
@@ -39,20 +43,23 @@ def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str
     return dict(zip(tenants, shares, strict=True))
 
 
-def behind_port(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str, str]:
+def behind_port(host: Host, tenants: Sequence[str], estimates: ThroughputEstimates) -> dict[str, str]:
     """Return every workload of a mix as it is offered traffic through the port that all share, if they do.
 
-    Who could not serve its part alone is left as it is: its ring is full either way.
-
-    Examples
-    --------
-    >>> def solo(machine, key):
-    ...     return 4.0 if "lpm" in key else 0.2
-    >>> behind_port(Host("m", 8, 18, port_gbps=10.0), ["lpm@1230B", "nat@1230B"], solo)
-    {'lpm@1230B': 'lpm@1230B,100000f,0.8Mpps', 'nat@1230B': 'nat@1230B'}
+    Where all have models, the port is divided as in every question (`slomo.prediction.question.behind_ports`); else by
+    what each serves alone. Who could not serve its part is left as it is: its ring is full either way.
     """
+    loaded, solo_mpps = {key: key for key in tenants}, estimates.solo_mpps
+    if host.port_gbps is None:
+        return loaded
+    if all((host.machine, key) in estimates.library for key in tenants):
+        find = partial(tenant_of, estimates.library, machine=host.machine)
+        server = server_of(find, tenants, host.machine, ServerSetting(port_gbps=host.port_gbps))
+        for tenant, narrow in zip(server.tenants, behind_ports(server, estimates.how).tenants, strict=True):
+            if narrow.offered_mpps != tenant.offered_mpps and narrow.offered_mpps is not None:
+                loaded[tenant.workload.key] = tenant.workload.offered(narrow.offered_mpps).key
+        return loaded
     shares = port_shares(host, tenants, solo_mpps)
-    loaded = {key: key for key in tenants}
     for key, share in shares.items():
         offered = _traffic(key).offered_mpps
         most = solo_mpps(host.machine, key) if offered is None else offered

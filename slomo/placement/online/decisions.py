@@ -91,7 +91,7 @@ class DecisionWriter:
                     continue
                 if key not in rates:
                     mix = tenants_of(self._state.pieces.of(place.signature))
-                    loaded = behind_port(place.host, mix, self._estimates.solo_mpps)
+                    loaded = behind_port(place.host, mix, self._estimates)
                     there = tuple(loaded[workload] for workload in mix)
                     served = self._estimates.rates(place.host.machine, [there])[0]
                     rates[key] = {workload: served[name] for workload, name in loaded.items()}

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.judgement import Standing, codes_of_first, judged, moved_beside, moved_by_each
+from slomo.equilibrium.judgement import Standing, channel_load, codes_of_first, judged, moved_beside, moved_by_each
 from slomo.equilibrium.memo import JointMemo
 from slomo.equilibrium.server import Joint
 from slomo.errors import InvalidValueError, SlomoError
@@ -392,4 +392,5 @@ class _PlainMachine:
         assert response is not None
         standing = Standing(joint.pressure[[row]], joint.load[[row]])
         moved = moved_beside(moved_by_each(self.models, solved.members[[row]], standing), 0)[0]
-        return judged(response, joint.pressure[row, 0], moved.tolist())[1]
+        channel = channel_load(self.models, solved.members[[row]], standing.pressure)[0]
+        return judged(response, joint.pressure[row, 0], moved.tolist(), float(channel))[1]

@@ -26,7 +26,7 @@ from slomo.models.nf_model import NFModel
 from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse, memory_of
 from slomo.prediction.allocated import allocation_models
 from slomo.prediction.manner import MannerFields, manner
-from slomo.prediction.question import answers_on
+from slomo.prediction.question import answers_on, behind_ports
 from slomo.prediction.server_result import ServerPrediction
 from slomo.prediction.tenants import TenantModels, server_of, tenant_of
 from slomo.testbed.base import Testbed
@@ -385,7 +385,7 @@ def what_if(
             allocation_models(server)
             raise UnsupportedPredictionError("advice is for the tenants of one socket", hint="leave out --advise")
         return answer
-    situation, careful, margin = _situation(server, promised, machine)
+    situation, careful, margin = _situation(server, behind_ports(server, manners), promised, machine)
     outlook = foresee(situation)
     answer = replace(answer, situation=situation, outlook=outlook)
     advice = advise(careful, margin=margin) if with_advice else None
@@ -396,11 +396,11 @@ def what_if(
 
 
 def _situation(
-    server: TenantModels, promised: Mapping[int, float], machine: Machine
+    server: TenantModels, loaded: TenantModels, promised: Mapping[int, float], machine: Machine
 ) -> tuple[Situation, Situation, float]:
-    """Return the tenants of a socket over partitions; the same for advice, and the margin it needs."""
+    """Return the tenants of a socket, as they are loaded, over partitions; the same for advice, and its margin."""
     models = allocation_models(server)
-    setting, loaded = server.setting, server.behind_ports()
+    setting = server.setting
     names = [f"{place}:{tenant.workload.nf}" for place, tenant in enumerate(server.tenants)]
     ways, count = setting.ways or [machine.full_way_mask] * len(names), len(names)
     nodes = setting.nodes or server.sockets
