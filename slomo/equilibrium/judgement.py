@@ -85,7 +85,7 @@ def judged(
         verdict, reasons = verdicts[0], why[0]
     more = response.most_moved.exceeded(moved) if moved else ()
     if channel > FULL:
-        full = f"the memory channel is {100.0 * channel:.0f} % full; how one above {100.0 * FULL:.0f} % is divided is unknown"
+        full = f"the memory channel is {100.0 * channel:.0f} % full; above {100.0 * FULL:.0f} % its division is unknown"
         return Verdict.UNSUPPORTED, (*reasons, *more, full)
     return Verdict.EXTRAPOLATED if more and verdict is Verdict.SUPPORTED else verdict, (*reasons, *more)
 

@@ -41,7 +41,7 @@ class Servers:
     socket : SharedSocket
         What they share.
     least : ndarray, shape (servers, 1, pressures)
-        What the NFs have together at the least: of occupancy what they hold solo, up to what a full cache holds; else 0.
+        What the NFs have together at the least: of the cache what they hold solo, up to what a full one holds; else 0.
     """
 
     start: Floats

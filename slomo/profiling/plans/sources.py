@@ -76,7 +76,7 @@ def _on_caches(machine: Machine, place: Sequence[float], instances: int) -> Pres
 
 
 def _on_ports(machine: Machine, place: Sequence[float], instances: int) -> Pressure:
-    """Move packets of every size in few to many times the DDIO ways' buffers: every load of the ports comes as often."""
+    """Move packets of every size in few to many times the DDIO ways' buffers: all loads of the ports come as often."""
     size_b, wire = _between(_PACKET_B, place[0]), machine.shared_wire_gbps()
     gbps = _evenly(_PORT_LOAD, place[1]) * (wire if math.isfinite(wire) else machine.nic_gbps)
     rate = 1e3 * gbps / instances / (8.0 * (size_b + _WIRE_OVERHEAD_B))
