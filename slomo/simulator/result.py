@@ -11,7 +11,8 @@ import numpy as np
 from slomo.errors import SlomoError
 from slomo.simulator import state as s
 from slomo.simulator.convergence import DRIFT_DEVIATIONS, PERCENTILE_PACKETS, Measured, ratio, served, standard_error
-from slomo.simulator.programs.layout import Seat, arrival_mpps
+from slomo.simulator.hardware.port import AHEAD, WAITING
+from slomo.simulator.programs.layout import WIRE_OVERHEAD_B, Seat, arrival_mpps
 from slomo.simulator.programs.program import LINE_B
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import Scope
@@ -232,7 +233,8 @@ def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> Sim
         An internal fault: more was moved than a channel, the link, the ports or the IIO can, or packets vanished.
     """
     readings = Readings(measured)
-    require_possible(machine, readings.busy_ns[0], float(readings.span_ns[0]))
+    on_wire_ns = sum(_waits_ns(machine, seat) for seat in seats)
+    require_possible(machine, readings.busy_ns[0], float(readings.span_ns[0]), on_wire_ns)
     _require_counted(seats, readings)
     each = [totals(machine, seats, readings, tenant) for tenant in range(len(seats))]
     nothing = Totals(*(np.zeros(readings.span_ns.size) for _ in fields(Totals)))
@@ -259,8 +261,14 @@ def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> Sim
     )
 
 
-def require_possible(machine: Machine, busy_ns: s.Floats, span_ns: float) -> None:
-    """Refuse what no hardware moves in so long: a fault of the simulator, whatever was asked of it.
+def _waits_ns(machine: Machine, seat: Seat) -> float:
+    """Return the time on the wire of a tenant's frames that may wait before it at the end."""
+    frames = AHEAD if seat.program.offered_mpps is None else WAITING
+    return frames * 8.0 * (seat.program.packet_size_b + WIRE_OVERHEAD_B) / machine.shared_wire_gbps()
+
+
+def require_possible(machine: Machine, busy_ns: s.Floats, span_ns: float, on_wire_ns: float = 0.0) -> None:
+    """Refuse what no hardware moves in so long, frames that wait before the wire apart: a fault of the simulator.
 
     Raises
     ------
@@ -268,7 +276,7 @@ def require_possible(machine: Machine, busy_ns: s.Floats, span_ns: float) -> Non
         With what was moved and what can be.
     """
     names = [*(f"memory channels of socket {socket}" for socket in range(machine.sockets)), "link between sockets"]
-    for name, busy in [*zip(names, busy_ns, strict=False), ("ports and IIO", busy_ns[-1])]:
+    for name, busy in [*zip(names, busy_ns, strict=False), ("ports and IIO", busy_ns[-1] - on_wire_ns)]:
         if busy > span_ns * (1.0 + POSSIBLE_ROUNDING) + QUEUED_NS:
             raise SlomoError(
                 f"machine '{machine.name}': the {name} were asked for {busy:.0f} ns of service in {span_ns:.0f} ns",

@@ -17,8 +17,8 @@ from slomo.training.features import Subject
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
-#: Pressures a neighbour responds to, one or two for each thing that is contended for: what the cache holds and how often
-#: it is asked, what its DDIO ways hold, and all that memory moves: reads and writes, of cores and of devices. All add up.
+#: Pressures a neighbour responds to, all of which add up: what the cache holds and how often it is asked, what its DDIO
+#: ways hold, and all that memory moves, reads and writes, of cores and of devices.
 PRESSURES = ("L3OCC", "L2MISS", "LMB", "DDIOOCC")
 _STRENGTHS = (1e-4, 1e-2, 1.0)
 #: Fewer rows than this and no function is worth fitting.
