@@ -1,9 +1,9 @@
-"""Fewer experiments: the accuracy of the grid's 588 runs per network function against at most 60 chosen adaptively.
+"""Fewer experiments: the accuracy of the shipped runs per network function against at most 60 chosen adaptively.
 
 All profiles train the same model and are judged on the same mixes, which none has seen: mixes of the test stream, run
-for this. The grid's runs are those of the shipped dataset, which also answers the adaptive design, for every setting it
-may ask for is one of the grid's; so only mixes are simulated. `random` thins the grid to the same budget: it shows what
-the choice of runs is worth. Goal: the median over network functions of error over the grid's is at most 1.
+for this, as are the runs that the adaptive design asks for. `shipped` are all settings of the shipped dataset (design
+`sources`), `random` thins them to the same budget: it shows what the choice of runs is worth. Goal: the median over
+network functions of error over that of the shipped runs is at most 1.
 
     python benchmarks/adaptive.py                               the full measurement: both machines, three seeds
     python benchmarks/adaptive.py --machine e5-2620v4 --seeds 1 --mixes 40
@@ -23,7 +23,6 @@ from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
-from slomo.testbed.replay import ReplayTestbed
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.training.training import train
 from slomo.vocabulary.machine import load_machine
@@ -61,7 +60,7 @@ def measured(machine: str, given: argparse.Namespace) -> dict[str, list[Errors]]
     """Judge all designs on one machine, and print it."""
     shipped = find_dataset(f"slomo-{machine}").select(plan=["solo", "pressure"])
     mixes = unseen(machine, shipped, given)
-    errors = {"grid": [judged(shipped, mixes, 0, given.model)], **{name: [] for name in DESIGNS}}
+    errors = {"shipped": [judged(shipped, mixes, 0, given.model)], **{name: [] for name in DESIGNS}}
     for seed in range(given.seed, given.seed + given.seeds):
         errors["adaptive"].append(judged(adaptive(machine, shipped, seed, given), mixes, seed, given.model))
         errors["random"].append(judged(thinned(shipped, seed, given.budget), mixes, seed, given.model))
@@ -79,17 +78,17 @@ def unseen(machine: str, shipped: ProfileDataset, given: argparse.Namespace) -> 
 
 
 def adaptive(machine: str, shipped: ProfileDataset, seed: int, given: argparse.Namespace) -> ProfileDataset:
-    """Profile adaptively on the recorded grid, and say what that saved."""
+    """Profile adaptively on the simulator, and say what that saved."""
     workloads = [shipped.workload(key) for key in shipped.targets]
     settings = {"target_error": given.target_error, "budget": given.budget, "seed": seed}
-    result = run_adaptive(adaptive_plan(workloads, load_machine(machine), **settings), ReplayTestbed(shipped))
+    result = run_adaptive(adaptive_plan(workloads, load_machine(machine), **settings), SimulatedTestbed(machine))
     for outcome in result.outcomes:
         print(outcome, file=sys.stderr)
-    return ProfileDataset(result.dataset.frame, shipped.environment)
+    return result.dataset
 
 
 def thinned(shipped: ProfileDataset, seed: int, budget: int) -> ProfileDataset:
-    """Return as many runs per network function, drawn from the grid at random; one is the run alone."""
+    """Return as many runs per network function, drawn from the shipped ones at random; one is the run alone."""
     frame = shipped.frame
     pressure = frame[frame["plan"] == "pressure"].sample(frac=1.0, random_state=seed)
     drawn = pressure[pressure.groupby("target").cumcount() < budget - 1].index
@@ -105,7 +104,7 @@ def judged(profile: ProfileDataset, mixes: ProfileDataset, seed: int, model: str
 
 def report(title: str, errors: Mapping[str, Sequence[Errors]]) -> None:
     """Print the mean error per network function over the seeds, and whether the goal is met."""
-    names = sorted(errors["grid"][0])
+    names = sorted(errors["shipped"][0])
     mean = {design: {nf: statistics.fmean(run[nf] for run in runs) for nf in names} for design, runs in errors.items()}
     print(f"\n{title}: mean error on unseen mixes [%], {len(errors['adaptive'])} seeds\n")
     print(f"{'':22}" + "".join(f"{design:>10}" for design in errors))
@@ -113,10 +112,10 @@ def report(title: str, errors: Mapping[str, Sequence[Errors]]) -> None:
         print(f"{nf:22}" + "".join(f"{mean[design][nf]:10.2f}" for design in errors))
     for label, over in (("mean", statistics.fmean), ("median", statistics.median)):
         print(f"{label:22}" + "".join(f"{over(mean[design].values()):10.2f}" for design in errors))
-    grid = mean["grid"]
-    ratio = {design: statistics.median(mean[design][nf] / grid[nf] for nf in names) for design in errors}
-    print(f"{'median of error/grid':22}" + "".join(f"{ratio[design]:10.2f}" for design in errors))
-    by_seed = ", ".join(f"{statistics.median(run[nf] / grid[nf] for nf in names):.2f}" for run in errors["adaptive"])
+    whole = mean["shipped"]
+    ratio = {design: statistics.median(mean[design][nf] / whole[nf] for nf in names) for design in errors}
+    print(f"{'median of ratios':22}" + "".join(f"{ratio[design]:10.2f}" for design in errors))
+    by_seed = ", ".join(f"{statistics.median(run[nf] / whole[nf] for nf in names):.2f}" for run in errors["adaptive"])
     print(("ok: " if ratio["adaptive"] <= 1.0 else "OFF: ") + f"by seed {by_seed}")
 
 

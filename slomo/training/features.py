@@ -4,17 +4,19 @@ SLOMO (SIGCOMM'20) section 4.1: pairs (V, P) train the sensitivity; the core-lev
 contentiousness. In tables measured elsewhere, traffic attributes are further features (Yala, ASPLOS'25, section 5).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.compose.ports import WIRE_OVERHEAD_B
 from slomo.errors import MissingMetricError, UnknownNameError
 from slomo.models.base import TRAFFIC_PREFIX, Floats
 from slomo.records.rows import competitors_from_cell, workload_from_columns
 from slomo.training.noise import row_variance
+from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.workload import Workload
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 REPORTED = 0.95
 #: Columns of the schema that describe traffic by a number.
 _TRAFFIC_COLUMNS = ("packet_size_b", "flow_count", "zipf_exponent", "offered_mpps")
+#: Ports that carry this share of what they can are full; who has this share of what others have, has as much.
+FULL = 0.97
+#: Of a cache [B].
+LINE_B = 64.0
 FITTED_PLANS = ("solo", "pressure", "imported")
 
 
@@ -108,6 +114,7 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     frame = frame[frame["plan"].isin(FITTED_PLANS) & frame["isolation"].isin(["null", "", "None"])]
     wanted = _wanted(frame, targets)
     frame = frame.drop(reduced_rows(frame).index)
+    frame = frame[~limited_by_ports(frame, dataset.environment)]
     imported = frame["plan"] == "imported"
     for (machine, target), rows in frame[~imported].groupby(["machine", "target"], sort=False):
         if wanted is None or str(target) in wanted:
@@ -115,6 +122,31 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     for (machine, _, _), rows in frame[imported].groupby(["machine", "nf", "configuration"], sort=False):
         if wanted is None or wanted & set(map(str, rows["target"])):
             yield _subject(dataset, rows, str(machine), str(rows["target"].mode()[0]), imported=True)
+
+
+def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Return the runs whose target had what full ports leave it, and not what it can do beside its competitors.
+
+    Ports that all share are divided max-min, so that who wants more than there is has as much as anybody has. What
+    competitors have follows from the lines that their cards move, in and out; where that is not known, no run is meant.
+    """
+    limited, columns = np.zeros(len(frame), dtype=bool), ["beside.PCIEHIT", "beside.PCIEMISS"]
+    sizes = {
+        text: [each.traffic.packet_size_b for each in competitors_from_cell(text)] for text in set(frame["competitors"])
+    }
+    for machine, described in environment.get("machines", {}).items():
+        wire_gbps = Machine.from_dict(described).shared_wire_gbps()
+        here = (frame["machine"] == machine) & (frame["competitor_count"] > 0) & (frame["plan"] != "imported")
+        if not here.any() or not np.isfinite(wire_gbps) or not set(columns) <= set(frame.columns):
+            continue
+        rows = frame[here]
+        frames_b = np.array([np.mean(sizes[text]) for text in rows["competitors"]])
+        others_mpps = rows[columns].sum(axis=1) / (2.0 * np.ceil(frames_b / LINE_B))
+        others_gbps = 8e-3 * (frames_b + WIRE_OVERHEAD_B) * others_mpps
+        own_gbps = 8e-3 * (rows["packet_size_b"] + WIRE_OVERHEAD_B) * rows["throughput_mpps"]
+        level = others_gbps / rows["competitor_count"]
+        limited[here] = (own_gbps + others_gbps > FULL * wire_gbps) & (own_gbps > FULL * level)
+    return limited
 
 
 def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
