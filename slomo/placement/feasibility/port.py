@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 
 from slomo.compose.ports import port_shares_mpps
 from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.feasibility.kinds import without_load
 from slomo.placement.feasibility.mixes import Host
 from slomo.prediction.question import behind_ports
 from slomo.prediction.tenants import server_of, tenant_of
@@ -52,7 +53,7 @@ def behind_port(host: Host, tenants: Sequence[str], estimates: ThroughputEstimat
     loaded, solo_mpps = {key: key for key in tenants}, estimates.solo_mpps
     if host.port_gbps is None:
         return loaded
-    if all((host.machine, key) in estimates.library for key in tenants):
+    if all((host.machine, without_load(key)) in estimates.library for key in tenants):
         find = partial(tenant_of, estimates.library, machine=host.machine)
         server = server_of(find, tenants, host.machine, ServerSetting(port_gbps=host.port_gbps))
         for tenant, narrow in zip(server.tenants, behind_ports(server, estimates.how).tenants, strict=True):
