@@ -77,6 +77,8 @@ FEWER = {
     "placement/resq.py": "{resq} --family combination --terms 20",
     "placement/scale.py": "--size 1000",
     "placement/solvers.py": "--size 50 --limit 5",
+    "robustness.py": "--runs 16 --mixes 20 --seeds 11",
+    "shared_port.py": "--runs 16 --mixes 5 --ports 80",
     "resq/latency.py": "--packet 1518 --terms 10",
     "service.py": "speed",
     "service_robust.py": "memory",
