@@ -183,12 +183,26 @@ def behind_ports(server: TenantModels, how: Manner) -> TenantModels:
     for _ in range(_DIVISIONS):
         before = [tenant.offered_mpps for tenant in narrow.tenants]
         if before == [tenant.offered_mpps for tenant in server.tenants]:
-            break  # nobody wants more than there is
+            return narrow  # nobody wants more than there is
         answers = Answers(narrow, plain)
-        narrow = server.behind_ports([answers.possible_mpps(number) for number in range(len(server.tenants))])
+        possible = [answers.possible_mpps(number) for number in range(len(server.tenants))]
+        narrow = server.behind_ports(possible)
         if _alike(before, [tenant.offered_mpps for tenant in narrow.tenants]):
             break
-    return narrow
+    return _doubted(server, narrow, Answers(narrow, plain), possible)
+
+
+def _doubted(server: TenantModels, narrow: TenantModels, answers: "Answers", possible: list[float]) -> TenantModels:
+    """Return a server behind ports that says how far everybody's part of them may be off for the others' intervals."""
+    free = [here.offered_mpps == there.offered_mpps for here, there in zip(server.tenants, narrow.tenants, strict=True)]
+    ends = [answers.prediction(i).interval if free[i] else (possible[i], possible[i]) for i in range(len(free))]
+    most, least = (server.behind_ports([end[side] for end in ends]) for side in (0, 1))
+    tenants = list(narrow.tenants)
+    for i in range(len(free)):
+        if not free[i]:
+            low, high = (each.tenants[i].offered_mpps or possible[i] for each in (least, most))
+            tenants[i] = replace(tenants[i], through_ports_mpps=(low, max(low, high)))
+    return replace(narrow, tenants=tuple(tenants))
 
 
 def _alike(before: Sequence[float | None], after: Sequence[float | None]) -> bool:
@@ -272,7 +286,7 @@ class Answers:
         if shares_accelerator(models):
             offered = [tenant.offered_mpps, *(other.offered_mpps for other in others)]
             prediction = with_accelerator(prediction, models, self._possible(number), offered)
-        return self._marked(self._limited(prediction, number), number)
+        return self._marked(self._through_ports(self._limited(prediction, number), number), number)
 
     def whole(self) -> ServerPrediction:
         """Return the answers about everybody."""
@@ -368,6 +382,14 @@ class Answers:
             interval=(min(low, offered), min(high, offered)),
             explanation=None,
         )
+
+    def _through_ports(self, prediction: Prediction, number: int) -> Prediction:
+        """Widen the interval by how far the part of ports that all share may be off."""
+        through = self.server.tenants[number].through_ports_mpps
+        if through is None:
+            return prediction
+        (low, high), (least, most) = prediction.interval, through
+        return replace(prediction, interval=(min(low, least), max(high, most)))
 
     def _marked(self, prediction: Prediction, number: int) -> Prediction:
         """Say what was not profiled; alone, it is no measurement either."""

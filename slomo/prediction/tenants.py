@@ -37,12 +37,16 @@ class TenantModel:
         What arrives [Mpps]; None where it is saturated, or was profiled at just that load.
     adapted : tuple of str
         What was done where the workload was not profiled.
+    through_ports_mpps : (float, float) or None
+        Least and most that ports which all share let through to it, as the intervals of the others say; None where
+        they limit nothing.
     """
 
     workload: Workload
     model: NFModel
     offered_mpps: float | None = None
     adapted: tuple[str, ...] = ()
+    through_ports_mpps: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,3 +67,9 @@ def test_what_a_slow_function_leaves_of_a_port_others_get(library) -> None:
     rest = answer(library, Question(("lpm", "snort"), MACHINE, ServerSetting(port_gbps=PORT)))
 
     assert 1.8 <= rest.throughput_mpps <= 2.5 - 0.9 * 0.4
+
+
+def test_a_part_of_a_port_is_as_uncertain_as_what_others_leave(library) -> None:
+    """Who takes what another leaves has an interval, since the other's throughput has one (law 12)."""
+    rest = answer(library, Question(("lpm", "snort"), MACHINE, ServerSetting(port_gbps=PORT)))
+    assert rest.interval[0] < rest.throughput_mpps < rest.interval[1]
