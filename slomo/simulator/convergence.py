@@ -221,7 +221,7 @@ class Series:
         busy = np.array([batch.span_ns - batch.sums[:, s.A_IDLE] for batch in after])
         slack = 0.5 * self._tolerance
         done = np.array([batch.packets for batch in after])
-        rate, work = packets.sum(axis=0) / wholes.sum(axis=0), busy.sum(axis=0) / done.sum(axis=0)
+        rate, work = packets.sum(axis=0) / wholes.sum(axis=0), busy.sum(axis=0) / np.maximum(1e-9, done.sum(axis=0))
         moves = drifts(
             np.concatenate((packets, busy, held), axis=1),
             np.concatenate((wholes, done, np.ones_like(held)), axis=1),
