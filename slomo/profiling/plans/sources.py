@@ -76,9 +76,9 @@ def _on_caches(machine: Machine, place: Sequence[float], instances: int) -> Pres
 
 
 def _on_ports(machine: Machine, place: Sequence[float], instances: int) -> Pressure:
-    """Move packets of every size in few to many times the DDIO ways' buffers: all loads of the ports come as often."""
+    """Move packets of every size in few to many times the DDIO ways' buffers, up to what all ports carry."""
     size_b, wire = _between(_PACKET_B, place[0]), machine.shared_wire_gbps()
-    gbps = _evenly(_PORT_LOAD, place[1]) * (wire if math.isfinite(wire) else machine.nic_gbps)
+    gbps = _between(_PORT_LOAD, place[1]) * (wire if math.isfinite(wire) else machine.nic_gbps)
     rate = 1e3 * gbps / instances / (8.0 * (size_b + _WIRE_OVERHEAD_B))
     settings = {"packet_size_b": round(size_b), "packet_buffers": round(_between(_BUFFERS, place[2]))}
     return _pressure({**settings, "data_size_mib": 1.0, "reads_per_packet": 4, "rate_mpps": rate}, instances)
@@ -87,7 +87,8 @@ def _on_ports(machine: Machine, place: Sequence[float], instances: int) -> Press
 def _on_memory(machine: Machine, place: Sequence[float], instances: int) -> Pressure:
     """Read data far beyond the LLC, and make lines dirty: every load of the channel comes as often."""
     reads, dirty = _between((5.0, 100.0), place[0]), 0.5 * place[2]
-    lines = _evenly(_MEMORY_LOAD, place[1]) * machine.memory_peak_gb_s * machine.memory_efficiency * 1e3 / _LINE_B
+    low, high = _MEMORY_LOAD
+    lines = (low + (high - low) * place[1]) * machine.memory_peak_gb_s * machine.memory_efficiency * 1e3 / _LINE_B
     settings = {
         "data_size_mib": _between(_BEYOND_LLC, place[2]) * machine.llc_mib / instances,
         "reads_per_packet": round(reads),
@@ -109,11 +110,6 @@ def _pressure(settings: dict[str, Setting], instances: int) -> Pressure:
 def _instances(place: float, most: int) -> int:
     """Return a number of instances: on a logarithmic scale, since a third of all questions has one neighbour."""
     return min(most, int((most + 1) ** float(place)))
-
-
-def _evenly(ends: tuple[float, float], place: float) -> float:
-    low, high = ends
-    return low + (high - low) * float(place)
 
 
 def _between(ends: tuple[float, float], place: float) -> float:
