@@ -352,6 +352,10 @@ class ProfileDataset:
             raise UnknownNameError(kind, name, valid_names)
         return matching_rows
 
+    def rows(self, keep: NDArray[np.bool_]) -> "ProfileDataset":
+        """Return the rows that a mask keeps."""
+        return self._with(self._frame[keep])
+
     def _with(self, frame: pd.DataFrame) -> "ProfileDataset":
         return self._checked(frame.reset_index(drop=True), self._environment)
 

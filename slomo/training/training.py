@@ -25,6 +25,7 @@ from slomo.training.families.registry import make_families
 from slomo.training.features import Subject, subjects
 from slomo.training.latency_fit import with_latency
 from slomo.training.noise import against_mean, fit_rows, weights_of
+from slomo.training.plausibility import plausible_rows
 from slomo.training.response_fit import fit_profile
 from slomo.training.server_response_fit import fit_server_response, widened
 from slomo.vocabulary.capacities import Capacities
@@ -77,6 +78,7 @@ def train(
     """
     dataset = dataset.converged()
     families = make_families(models)
+    dataset = plausible_rows(dataset)
     facts = _facts(dataset, seed)
     fitted = [
         _fit_subject(subject, families, facts, strict=models is not None) for subject in subjects(dataset, targets)
