@@ -10,6 +10,9 @@ from types import MappingProxyType
 
 from slomo.errors import InvalidValueError
 
+#: One pair counts for as many bounds at most: an absurd one is forgotten like any other.
+MOST_BOUNDS = 3.0
+
 
 @dataclass(frozen=True)
 class Bias:
@@ -18,7 +21,7 @@ class Bias:
     Attributes
     ----------
     ratio : float
-        Seen over predicted, smoothed.
+        Seen over predicted, smoothed; of one pair within three bounds of 1.
     error : float
         Absolute relative error after correction, smoothed.
     pairs : int
@@ -71,7 +74,8 @@ class OnlineCorrection:
         if not 0.0 < predicted_mpps < math.inf or not 0.0 <= measured_mpps < math.inf:
             raise InvalidValueError(f"'{name}': predicted {predicted_mpps:g}, measured {measured_mpps:g} Mpps")
         old = self.biases.get(name, Bias())
-        ratio = measured_mpps / predicted_mpps
+        most = MOST_BOUNDS * self.bound
+        ratio = min(max(measured_mpps / predicted_mpps, 1.0 - most), 1.0 + most)
         weight = max(self.weight, 1.0 / (old.pairs + 1))
         miss = abs(self.factor(name) / ratio - 1.0) if ratio > 0.0 else 1.0
         fresh = Bias(old.ratio + weight * (ratio - old.ratio), old.error + weight * (miss - old.error), old.pairs + 1)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: Fewer errors than this say too little about what is usual.
 ENOUGH = 30
 CHANNELS = ("throughput", "vector")
+#: Readings above this many times solo throughput are in another unit, or a counter's fault: no version is so much faster.
+MOST_OF_SOLO = 10.0
 
 
 @dataclass(frozen=True)
@@ -194,13 +196,12 @@ class DriftMonitor:
         UnknownNameError
             For an NF that is not watched.
         InvalidValueError
-            For a throughput that is no number of 0 or more.
+            For a throughput that cannot be (:func:`check_reading`).
         """
         for key in (target, *competitors):
             if key not in self._place:
                 raise UnknownNameError("watched network function", key, self._place)
-        if not (np.isfinite(throughput_mpps) and throughput_mpps >= 0.0):
-            raise InvalidValueError(f"throughput of '{target}' is {throughput_mpps} Mpps, needed 0 or more")
+        check_reading(self._models[self._place[target]], throughput_mpps)
         mix = (target, *sorted(competitors))
         self._judge_throughput(mix, throughput_mpps)
         if own is not None and beside is not None:
@@ -290,6 +291,23 @@ class DriftMonitor:
             for (key, channel), watch in self._watches.items()
             if (sum_ := watch.worst).cusum.alarmed
         ]
+
+
+def check_reading(model: NFModel, throughput_mpps: float) -> None:
+    """Refuse a live reading of throughput that no network function of this name can have had.
+
+    Raises
+    ------
+    InvalidValueError
+        For what is no number of 0 or more, and for more than :data:`MOST_OF_SOLO` times solo throughput.
+    """
+    most = MOST_OF_SOLO * model.solo_mpps
+    if not 0.0 <= throughput_mpps <= most:
+        raise InvalidValueError(
+            f"throughput of '{model.workload.key}' is {throughput_mpps:.6g} Mpps, needed 0 to {most:.4g}: "
+            f"{MOST_OF_SOLO:g} times what it has alone",
+            hint="look at its unit and counter, and observe it again; it was not taken in",
+        )
 
 
 class _Sum:

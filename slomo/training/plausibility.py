@@ -1,56 +1,124 @@
 """Rows that no machine can have measured are named and kept out of training.
 
-Robust as pyperf's checks of a benchmark are: a bound by physics (no port carries more), one by the median of solo runs
-(neighbours do not make an NF half as fast again), and counters that stood still while competitors ran.
+Robust as pyperf's checks of a benchmark are: bounds by physics (no port carries more, packets take instructions), by
+medians of the same network function (neighbours do not make it half as fast again, nor its code half as long), and
+counters that stood still or contradict each other.
 """
 
+import json
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 import slomo.records.schema as schema
+from slomo.errors import SlomoError
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.plausible import MOST_MPPS
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.metrics import METRICS, Rule
 
 #: Throughput beside others over the median of solo runs that noise and turbo do not explain.
 MOST_OF_SOLO = 1.5
-#: A competition of fewer counters may well be all zeros.
+#: Factor by which numbers that follow from each other may differ: instructions of a packet, misses of an instruction.
+MOST_APART = 2.0
+#: Throughputs that differ by more than noise: counters that are the same to the last bit were not read twice.
+_DIFFERENT = 1.05
+#: A vector of fewer counters may well be all zeros, or twice the same.
 _FEWEST_COUNTERS = 3
+#: Counters above 0 on a core that executes anything at all.
+_ACTIVITY = ("INST", "FREQ", "AFREQ")
+_QUOTIENTS = {name: str(metric.weight).split("/") for name, metric in METRICS.items() if metric.rule is Rule.QUOTIENT}
+_Mask = NDArray[np.bool_]
 
 
 def plausible_rows(dataset: ProfileDataset) -> ProfileDataset:
     """Return a dataset without rows that cannot be; a warning names each with the reason."""
-    frame = dataset.frame
-    mpps = dataset.throughput
-    alone = (
-        (frame[schema.PLAN] == schema.Plan.SOLO) & frame[schema.OFFERED].isna() & (frame[schema.ISOLATION] == "null")
-    )
-    alone &= mpps <= MOST_MPPS
-    featured = [name for name in frame.columns if str(name).startswith(schema.TRAFFIC_PREFIX)]
-    if featured:  # traffic that the key does not tell apart has a solo throughput of its own
-        alone &= frame[featured].isna().all(axis=1)
-    keys = [schema.MACHINE, schema.TARGET]
-    solo = frame[keys].assign(mpps=np.where(alone, mpps, np.nan)).groupby(keys)["mpps"].transform("median").to_numpy()
-    competition = frame[[name for name in frame.columns if str(name).startswith("competition.")]].to_numpy(dtype=float)
-    counters = np.isfinite(competition).sum(axis=1)
-    still = (frame[schema.COMPETITOR_COUNT] > 0).to_numpy() & (counters >= _FEWEST_COUNTERS)
-    still &= ~(np.nan_to_num(competition) != 0.0).any(axis=1)
-    limit = MOST_OF_SOLO * np.nan_to_num(solo, nan=np.inf)
-    reasons = {
-        f"above the {MOST_MPPS:.0f} Mpps that any port carries": mpps > MOST_MPPS,
-        f"more than {MOST_OF_SOLO:g} times the median of solo runs": mpps > limit,
-        "every counter of the competition 0": still,
-    }
+    frame, mpps = dataset.frame, dataset.throughput
+    reasons = {**_by_counters(frame, mpps), **_by_throughput(frame, mpps, dataset.environment)}
     absurd = np.logical_or.reduce(list(reasons.values()))
     if not absurd.any():
         return dataset
-    named = [
-        f"row {row} ({frame[schema.TARGET].iloc[row]}, {mpps[row]:.4g} Mpps): "
-        + next(reason for reason, rows in reasons.items() if rows[row])
-        for row in np.flatnonzero(absurd)[:20]
-    ]
+    left, named = absurd.copy(), []
+    for reason, rows in reasons.items():
+        if (told := left & rows).any():
+            listed = [f"{row} ({frame[schema.TARGET].iloc[row]}, {mpps[row]:.4g} Mpps)" for row in np.flatnonzero(told)]
+            named.append(f"{reason}: row{'s' if len(listed) > 1 else ''} {', '.join(listed)}")
+        left &= ~rows
     warnings.warn(
-        f"{int(absurd.sum())} of {len(frame)} rows are implausible and left out of training: {'; '.join(named)}",
-        stacklevel=3,
+        f"{int(absurd.sum())} of {len(frame)} rows are implausible and left out; {'; '.join(named)}", stacklevel=3
     )
     return dataset.rows(~absurd)
+
+
+def _by_throughput(
+    frame: pd.DataFrame, mpps: NDArray[np.float64], environment: Mapping[str, object]
+) -> dict[str, _Mask]:
+    keys = [schema.MACHINE, schema.TARGET]
+    full = (frame[schema.OFFERED].isna() & (frame[schema.ISOLATION] == "null")).to_numpy(copy=True)
+    full &= (mpps > 0.0) & (mpps <= MOST_MPPS)
+    alone = full & (frame[schema.PLAN] == schema.Plan.SOLO).to_numpy()
+    featured = [name for name in frame.columns if str(name).startswith(schema.TRAFFIC_PREFIX)]
+    if featured:  # traffic that the key does not tell apart has a solo throughput of its own
+        alone &= frame[featured].isna().all(axis=1).to_numpy()
+        full &= frame[featured].isna().all(axis=1).to_numpy()
+
+    def median(values: NDArray[np.float64], of: _Mask) -> NDArray[np.float64]:
+        chosen = frame[keys].assign(value=np.where(of, values, np.nan))
+        medians: NDArray[np.float64] = chosen.groupby(keys)["value"].transform("median").to_numpy()
+        return medians
+
+    length = frame["own.INST"].to_numpy() / np.where(mpps > 0.0, mpps, np.nan)
+    return {
+        f"above the {MOST_MPPS:.0f} Mpps that any port carries": mpps > MOST_MPPS,
+        "above the machine's line rate": mpps > 1.02 * _line_rates(frame, environment),
+        f"more than {MOST_OF_SOLO:g} times the median of solo runs": mpps > MOST_OF_SOLO * median(mpps, alone),
+        f"less than 1/{MOST_APART:g} of the instructions that a packet takes": length * MOST_APART
+        < median(length, full),
+    }
+
+
+def _line_rates(frame: pd.DataFrame, environment: Mapping[str, object]) -> NDArray[np.float64]:
+    """Return what a port of each row's machine carries [Mpps]; NaN where packets need no port or it is not known."""
+    rates, described = np.full(len(frame), np.nan), environment.get("machines")
+    if environment.get("testbed") != "simulated" or not isinstance(described, Mapping):
+        return rates
+    for (name, size), rows in frame.groupby([schema.MACHINE, schema.PACKET_SIZE]).indices.items():
+        try:
+            rates[rows] = Machine.from_dict(described[name]).line_rate_mpps(int(size))
+        except (SlomoError, KeyError, TypeError):
+            continue  # another table's machine: nothing is known of its ports
+    return rates
+
+
+def _by_counters(frame: pd.DataFrame, mpps: NDArray[np.float64]) -> dict[str, _Mask]:
+    beside = (frame[schema.COMPETITOR_COUNT] > 0).to_numpy()
+    found: dict[str, _Mask] = {}
+    for prefix, active, whose in (("competition", beside, "the competition"), ("own", mpps > 0.0, "the target")):
+        values = frame[[f"{prefix}.{name}" for name in METRICS]].set_axis(list(METRICS), axis=1)
+        enough = active & (np.isfinite(values).sum(axis=1) >= _FEWEST_COUNTERS).to_numpy()
+        found[f"every counter of {whose} 0"] = enough & ~(values.fillna(0.0) != 0.0).any(axis=1).to_numpy()
+        idle = (values[list(_ACTIVITY)] == 0.0).any(axis=1).to_numpy()
+        found[f"{whose} ran without instructions or cycles"] = enough & idle
+        apart = np.zeros(len(frame), dtype=bool)
+        for name, (over, under) in _QUOTIENTS.items():
+            expected, seen = (values[name] * values[under]).to_numpy(), values[over].to_numpy()
+            apart |= np.maximum(expected, seen) > MOST_APART * np.minimum(expected, seen) + 0.01
+        found[f"counters of {whose} contradict each other"] = enough & apart
+        alike = pd.util.hash_pandas_object(values, index=False).where(enough)
+        found[f"counters of {whose} stood still"] = enough & _stood_still(frame, mpps, alike, prefix)
+    return found
+
+
+def _stood_still(frame: pd.DataFrame, mpps: NDArray[np.float64], alike: "pd.Series[int]", prefix: str) -> _Mask:
+    """Return rows whose counters are those of an earlier row, though others ran, or the target ran at another rate."""
+    if prefix == "own":
+        first = pd.Series(mpps).groupby([frame[schema.MACHINE], frame[schema.TARGET], alike]).transform("first")
+        still: _Mask = (np.maximum(mpps, first) > _DIFFERENT * np.minimum(mpps, first)).to_numpy()
+        return still
+    cells = frame[schema.COMPETITORS].where(alike.duplicated(keep=False), "[]")
+    mixes = cells.map({cell: str(sorted(map(str, json.loads(cell)))) for cell in cells.unique()})
+    others: _Mask = (mixes != mixes.groupby([frame[schema.MACHINE], alike]).transform("first")).to_numpy()
+    return others

@@ -3,6 +3,7 @@
 SLOMO (SIGCOMM'20) section 4.1: a model belongs to an NF's version, configuration, traffic and machine.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from slomo.drift.monitor import DriftMonitor, DriftReport
 from slomo.drift.refit import refit
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary, opened
+from slomo.training.plausibility import plausible_rows
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
@@ -74,13 +76,17 @@ def check_drift(
     monitor = DriftMonitor(
         watched, model, false_alarm_every=false_alarm_every, noise=noise, reference=reference, seed=seed
     )
-    here = readings.select(machine=host)
+    here = plausible_rows(readings).select(machine=host)
     keys, read = {item.workload.key for item in watched}, 0
     for row, (target, competitors) in enumerate(_tenants(here)):
         if keys.issuperset((target, *competitors)):
             read += 1
             own, beside = _vector(here, "own", row, Scope.CORE), _vector(here, "beside", row, Scope.SOCKET)
-            monitor.observe(target, competitors, float(here.throughput[row]), own=own, beside=beside)
+            try:
+                monitor.observe(target, competitors, float(here.throughput[row]), own=own, beside=beside)
+            except InvalidValueError as absurd:
+                warnings.warn(f"row {row} on {host} was passed over: {absurd.message}", stacklevel=2)
+                read -= 1
     if not read:
         raise InvalidValueError(
             f"none of {len(here)} rows on {host} is of and beside workloads with models: {', '.join(sorted(keys))}",
@@ -109,6 +115,7 @@ def refit_models(
         Where nothing that was run has a model.
     """
     models = opened(library)
+    runs = plausible_rows(runs)
     selected = [key for name in targets or (None,) for key in runs.select(target=name).profiled_targets]
     updated = [
         refit(models[machine, key], runs.select(machine=machine, target=key))

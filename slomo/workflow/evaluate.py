@@ -12,6 +12,7 @@ from slomo.evaluation.error_sources import COMPARED, explained, learning_curves
 from slomo.evaluation.evaluate import evaluate as judge
 from slomo.models.library import opened
 from slomo.profiling.plans.basic import stream_of
+from slomo.training.plausibility import plausible_rows
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import compat_named, model_named
 from slomo.vocabulary.network_function import network_function_names, stage_names
@@ -107,6 +108,7 @@ def evaluate(
     else:
         dataset = dataset_of(dataset)
         dataset = dataset if machine is None else dataset.select(machine=machine_name(machine))
+    dataset = plausible_rows(dataset)
     evaluation = judge(opened_library, dataset, models, coverage, compat=compat_named(compat))
     # sources and reliability are those of slomo's own rule of composition
     return evaluation if compat is not None else explained(opened_library, dataset, evaluation)

@@ -125,7 +125,7 @@ class Observation(Struct, forbid_unknown_fields=True):
     """One outcome: what a placed network function was seen to do beside others."""
 
     target: Name
-    throughput_mpps: Annotated[float, Meta(ge=0.0, le=2400.0)]  # no port carries more
+    throughput_mpps: Annotated[float, Meta(ge=0.0)]
     competitors: Annotated[list[Name], Meta(max_length=1024)] = []
     machine: Name | None = None
     server: Identifier | None = None

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from slomo.drift.correction import OnlineCorrection
-from slomo.drift.monitor import DriftMonitor
-from slomo.errors import SlomoError
+from slomo.drift.monitor import DriftMonitor, check_reading
+from slomo.errors import InvalidValueError, SlomoError
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.service.door.bodies import Observation
@@ -44,9 +44,10 @@ class Outcomes:
         Raises
         ------
         SlomoError
-            Where nothing can be predicted for it.
+            Where nothing can be predicted for it, or it cannot have been.
         """
         subject = self._library.find(item.target, item.machine)
+        check_reading(subject, item.throughput_mpps)
         with self._lock:
             predictor = self._predictors.setdefault(subject.machine, Predictor(self._library, subject.machine))
             prediction = predictor.predict(item.target, item.competitors, explain=False)
@@ -72,8 +73,18 @@ class Outcomes:
         """Take in what the state holds."""
         for row in rows:
             item = Observation(**row["document"])
-            if row["predicted_mpps"] is not None:
+            if row["predicted_mpps"] is not None and self._can_be(row["machine"], row["target"], item):
                 self.note(item, row["machine"], row["target"], row["predicted_mpps"])
+
+    def _can_be(self, machine: str, target: str, item: Observation) -> bool:
+        """Return whether an outcome of an older version's state would be taken in today."""
+        try:
+            check_reading(self._library.find(target, machine), item.throughput_mpps)
+        except InvalidValueError:
+            return False
+        except SlomoError:
+            return True  # its model is gone: what was predicted is kept beside it
+        return True
 
     def errors(self) -> dict[tuple[str, str], tuple[float, int]]:
         """Return, per machine and workload, the running ratio of observed over predicted, and how many were seen."""
