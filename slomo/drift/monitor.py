@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: Fewer errors than this say too little about what is usual.
 ENOUGH = 30
 CHANNELS = ("throughput", "vector")
-#: Readings above this many times solo throughput are in another unit, or a counter's fault: no version is so much faster.
+#: Readings above this many times solo throughput are a wrong unit or a faulty counter: no version is so much faster.
 MOST_OF_SOLO = 10.0
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError, UsageError
 from slomo.models import storage
+from slomo.models.identity import require_same
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.workload import Workload
@@ -54,6 +55,11 @@ class ModelLibrary(Mapping[Key, NFModel]):
     def workloads(self, machine: str) -> tuple[str, ...]:
         """Return the workload keys there are models for on `machine`."""
         return tuple(key for owner, key in self if owner == machine)
+
+    def fingerprint_of(self, machine: str) -> str:
+        """Return what the machine is that models of this name were measured on; empty where that was not told."""
+        own = (item.machine_fingerprint for (owner, _), item in self._models.items() if owner == machine)
+        return next(filter(None, own), "") or self[machine, self.workloads(machine)[0]].machine_fingerprint
 
     def find(self, workload: Workload | str, machine: str | None = None) -> NFModel:
         """Return the model of a workload, given as value, key or NF name.
@@ -160,11 +166,20 @@ class ModelLibrary(Mapping[Key, NFModel]):
         library._models.update(
             {(entry.machine, entry.workload): entry for entry in storage.read_index(Path(directory))}
         )
-        return library
+        return library._of_one_machine_each()
 
     def merge(self, other: "ModelLibrary") -> "ModelLibrary":
         """Return both libraries in one; `other` wins where both have a model."""
-        return ModelLibrary([*(self[key] for key in self if key not in other), *other.values()])
+        return ModelLibrary([*(self[key] for key in self if key not in other), *other.values()])._of_one_machine_each()
+
+    def _of_one_machine_each(self) -> "ModelLibrary":
+        """Return this library after comparing what its models tell of the machines they share."""
+        told: dict[str, str] = {}
+        for (machine, _), item in self._models.items():
+            if item.machine_fingerprint:
+                first = told.setdefault(machine, item.machine_fingerprint)
+                require_same(machine, first, item.machine_fingerprint, "another of these models")
+        return self
 
     def __repr__(self) -> str:
         return f"ModelLibrary({len(self)} models for {', '.join(self.machines) or 'no machine'})"

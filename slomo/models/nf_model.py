@@ -5,6 +5,7 @@ SLOMO (SIGCOMM'20) section 4.1: one model per NF type, configuration, traffic an
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from slomo.errors import ConfigurationError, MissingMetricError, UnknownNameErro
 from slomo.models.applicability import Applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
+from slomo.models.identity import stated_fingerprint
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.noise import MeasurementNoise
 from slomo.models.responses.accelerator import AcceleratorUse
@@ -86,6 +88,12 @@ class NFModel:
     accelerator: AcceleratorUse | None = None
     allocation: AllocationModel | None = None
     chosen: str = ""
+
+    @cached_property
+    def machine_fingerprint(self) -> str:
+        """What the machine is that this was measured on (`Machine.fingerprint`); empty where that was not told."""
+        told = self.manifest.get("machine_fingerprint")
+        return told if isinstance(told, str) else stated_fingerprint(self.manifest.get("environment", {}), self.machine)
 
     @property
     def knows_pressure(self) -> bool:

@@ -7,6 +7,7 @@ can be named (path traversal), and every number is checked before it enters a mo
 import hashlib
 import json
 import re
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from slomo.models.checked_json import (
     text,
 )
 from slomo.models.contentiousness import ContentiousnessProfile
+from slomo.models.identity import require_same
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import OLDEST_READABLE, SCHEMA_VERSION, NFModel
 from slomo.models.responses.accelerator import AcceleratorUse
@@ -57,6 +59,7 @@ class Entry:
     folder: Path
     machine: str
     workload: str
+    machine_fingerprint: str = ""
 
 
 def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
@@ -74,14 +77,21 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
         _require_readable(model)
     try:
         with turn_taking(directory):
-            before = _rows(directory)
-            after = {
-                **before,
-                **{(model.machine, model.workload.key): _write_model(directory, model) for model in models},
-            }
-            rows = [{"machine": key[0], "workload": key[1], "folder": after[key]} for key in sorted(after)]
+            before = _entries(directory)
+            new = {(model.machine, model.workload.key): model for model in models}
+            for model in models:
+                for key, entry in before.items():
+                    if key[0] == model.machine and key not in new:
+                        told = model.machine_fingerprint
+                        require_same(model.machine, entry.machine_fingerprint, told, "what is to be kept beside them")
+            written = [
+                Entry(directory / _write_model(directory, model), *key, model.machine_fingerprint)
+                for key, model in new.items()
+            ]
+            after = {**before, **{(entry.machine, entry.workload): entry for entry in written}}
+            rows = [_row(after[key]) for key in sorted(after)]
             write_durably(directory / INDEX, _json({"schema_version": SCHEMA_VERSION, "models": rows}))
-            _tidy(directory, {*before.values(), *after.values()})
+            _tidy(directory, {entry.folder.name for entry in (*before.values(), *after.values())})
     except StoreError as error:
         raise StoreError(
             f"cannot write models to {directory}: {error.message}",
@@ -90,12 +100,23 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
     return directory
 
 
-def _rows(directory: Path) -> dict[tuple[str, str], str]:
-    """Return the folder of every model that is there; none where there is no index that can be read."""
+def _entries(directory: Path) -> dict[tuple[str, str], Entry]:
+    """Return the entry of every model that is there; none where there is no index that can be read."""
     try:
-        return {(entry.machine, entry.workload): entry.folder.name for entry in read_index(directory)}
+        return {(entry.machine, entry.workload): entry for entry in read_index(directory)}
     except ConfigurationError:
         return {}
+
+
+def _row(entry: Entry) -> dict[str, str]:
+    """Return an index's row, with a digest of it."""
+    row = {"machine": entry.machine, "workload": entry.workload, "folder": entry.folder.name}
+    row |= {"machine_fingerprint": entry.machine_fingerprint} if entry.machine_fingerprint else {}
+    return {**row, "digest": _digest(row)}
+
+
+def _digest(row: Mapping[str, Any]) -> str:
+    return _sha256(canonical_json({name: value for name, value in row.items() if name != "digest"}))[:16]
 
 
 def _tidy(directory: Path, kept: Collection[str]) -> None:
@@ -117,9 +138,16 @@ def read_index(directory: Path) -> list[Entry]:
     for row in field(data, "models", list):
         if not isinstance(row, dict):
             raise ConfigurationError(f"{path} lists something that is no model", hint=HINT)
-        entries.append(
-            Entry(directory / plain_name(text(row, "folder"), path), text(row, "machine"), text(row, "workload"))
-        )
+        folder = directory / plain_name(text(row, "folder"), path)
+        if "digest" in row and row["digest"] != _digest(row):
+            warnings.warn(
+                f"{path}: the entry of {str(row.get('workload'))[:80]!r} on {str(row.get('machine'))[:80]!r} was "
+                "changed after it was written and is left out (its digest differs); train it again",
+                stacklevel=4,
+            )
+            continue
+        fingerprint = text(row, "machine_fingerprint") if "machine_fingerprint" in row else ""
+        entries.append(Entry(folder, text(row, "machine"), text(row, "workload"), fingerprint))
     return entries
 
 
@@ -132,7 +160,8 @@ def read_model(entry: Entry) -> NFModel:
         For anything that is not a whole, unharmed model of this schema version.
     """
     path = entry.folder / MANIFEST
-    manifest = parse_object(read_text(path), str(path))
+    written = read_text(path)
+    manifest = parse_object(written, str(path))
     check_version(manifest, SCHEMA_VERSION, str(path), oldest=OLDEST_READABLE)
     try:
         files = {plain_name(name, path): str(digest) for name, digest in mapping(manifest, "files").items()}
@@ -149,6 +178,11 @@ def read_model(entry: Entry) -> NFModel:
             f"the index says {entry.workload} on {entry.machine}",
             hint=HINT,
         )
+    version = _VERSION.fullmatch(entry.folder.name)
+    if version and version[1] and version[1] != f".{_sha256(written)[:12]}":
+        raise ConfigurationError(f"{path} is not the one its folder is named by (sha256 differs)", hint=HINT)
+    told = model.machine_fingerprint
+    require_same(model.machine, entry.machine_fingerprint, told, f"{model.workload.key} in {entry.folder}")
     return model
 
 

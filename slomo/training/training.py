@@ -14,6 +14,7 @@ import numpy as np
 from slomo.errors import MissingMetricError, SlomoError
 from slomo.models.applicability import Applicability, applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, ModelFamily, SensitivityModel
+from slomo.models.identity import stated_fingerprint
 from slomo.models.intervals import ConformalCalibration, calibrate
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
@@ -263,5 +264,6 @@ def _manifest(
         **results,
         "versions": facts["versions"],
         "seed": facts["seed"],
+        "machine_fingerprint": stated_fingerprint(facts["environment"], subject.machine),
         "environment": facts["environment"],
     }

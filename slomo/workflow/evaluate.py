@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from slomo.errors import UnknownNameError, UsageError
 from slomo.evaluation.error_sources import COMPARED, explained, learning_curves
 from slomo.evaluation.evaluate import evaluate as judge
+from slomo.models.identity import require_recorded_on
 from slomo.models.library import opened
 from slomo.profiling.plans.basic import stream_of
 from slomo.training.plausibility import plausible_rows
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import compat_named, model_named
 from slomo.vocabulary.network_function import network_function_names, stage_names
-from slomo.workflow.names import dataset_of, host_of, machine_name
+from slomo.workflow.names import dataset_of, host_of, machine_name, modelled
 from slomo.workflow.profile import profile
 from slomo.workflow.progress import listening
 
@@ -107,7 +108,9 @@ def evaluate(
         )
     else:
         dataset = dataset_of(dataset)
+        modelled(opened_library, machine)
         dataset = dataset if machine is None else dataset.select(machine=machine_name(machine))
+    require_recorded_on(opened_library, dataset.environment, dataset.machines)
     dataset = plausible_rows(dataset)
     evaluation = judge(opened_library, dataset, models, coverage, compat=compat_named(compat))
     # sources and reliability are those of slomo's own rule of composition

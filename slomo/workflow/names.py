@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slomo.errors import InvalidValueError, UnknownNameError, UsageError
+from slomo.models.identity import require_measured_on
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_instances, parse_workload
 
@@ -82,17 +83,30 @@ def machine_name(machine: "str | Machine") -> str:
     )
 
 
+def modelled(library: "ModelLibrary", machine: "str | Machine | None") -> str | None:
+    """Return the name by which a library knows a machine; refuse one, by value or file, that only shares the name."""
+    if machine is None or (isinstance(machine, str) and not machine.endswith((".yaml", ".yml"))):
+        return machine
+    where = machine_named(machine)
+    require_measured_on(library, where)
+    return where.name
+
+
 def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machine":
-    """Return the machine asked for, or the only one the library has models of."""
+    """Return the machine asked for, or the only one the library has models of; refuse another one of that name."""
     if machine is not None:
-        return machine_named(machine)
+        where = machine_named(machine)
+        require_measured_on(library, where)
+        return where
     if len(library.machines) != 1:
         raise UsageError(
             f"the models are for several machines: {', '.join(library.machines) or 'none'}",
             hint="name one with --machine",
         )
     try:
-        return machine_named(library.machines[0])
+        where = machine_named(library.machines[0])
+        require_measured_on(library, where, f"the one that ships as '{where.name}'")
+        return where
     except UnknownNameError as unknown:
         hint = f"the models are for a machine of your own: give its description with --machine {unknown.name}.yaml"
         raise UnknownNameError("machine", unknown.name, (), hint=hint) from None

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, compat_named, method_named
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.names import named, sequence_of
+from slomo.workflow.names import modelled, named, sequence_of
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
     from slomo.prediction.result import Prediction
+    from slomo.vocabulary.machine import Machine
 
 
 def predict(
@@ -23,7 +24,7 @@ def predict(
     competitors: Iterable[Workload | str] | Workload | str,
     library: "ModelLibrary | str | Path",
     *,
-    machine: str | None = None,
+    machine: "str | Machine | None" = None,
     strict: bool = False,
     offered_mpps: float | None = None,
     shares_core_with: Iterable[Workload | str] | Workload | str = (),
@@ -47,8 +48,9 @@ def predict(
         One entry per instance; a text may carry a count, ``"stats:3"``.
     library : ModelLibrary or path
         Trained models, or the directory they were saved in.
-    machine : str, optional
-        Needed where the library has models of several machines.
+    machine : str or Machine, optional
+        Needed where the library has models of several machines. By value, or by file, it must be the one that they were
+        measured on, whatever both are called.
     strict : bool
         Raise instead of returning a verdict of ``unsupported``.
     offered_mpps : float, optional
@@ -82,6 +84,8 @@ def predict(
     ------
     UnknownNameError
         For a name there is none of, with the nearest.
+    ConfigurationError
+        For another machine than the models were measured on, with both fingerprints.
     InvalidValueError
         For a mix larger than the machine, or a coverage or load out of range.
     UnsupportedPredictionError
@@ -99,8 +103,9 @@ def predict(
         cores = (0,) * (1 + len(partners)) + (None,) * len(others) if partners else setting.cores
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
     manner = Manner(method_named(method), model, compat_named(compat), coverage, explain, window_s, prove)
-    question = Question(mix, machine, setting, offered_mpps=offered_mpps, strict=strict, manner=manner)
-    return answer(opened(library), question)
+    models = opened(library)
+    question = Question(mix, modelled(models, machine), setting, offered_mpps=offered_mpps, strict=strict, manner=manner)
+    return answer(models, question)
 
 
 def predict_vector(
@@ -109,7 +114,7 @@ def predict_vector(
     library: "ModelLibrary | str | Path",
     *,
     traffic: Mapping[str, float] | None = None,
-    machine: str | None = None,
+    machine: "str | Machine | None" = None,
     strict: bool = False,
     model: str = DEFAULT_MODEL,
     coverage: float = 0.9,
@@ -134,5 +139,6 @@ def predict_vector(
     from slomo.models.library import opened
     from slomo.prediction.predictor import Predictor
 
-    predictor = Predictor(opened(library), machine, model)
+    models = opened(library)
+    predictor = Predictor(models, modelled(models, machine), model)
     return predictor.predict_vector(named(target)[0], vector, traffic, coverage, strict=strict, explain=explain)

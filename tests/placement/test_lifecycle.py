@@ -220,7 +220,7 @@ def test_a_machine_of_the_same_name_that_differs_is_refused(library, tmp_path) -
     fields = {k: v for k, v in load_machine(MACHINE).to_dict().items() if k not in ("name", "schema_version")}
     path = tmp_path / f"{MACHINE}.yaml"
     path.write_text(json.dumps({**fields, "llc_mib": 2.0}))
-    with pytest.raises(ConfigurationError, match="was measured on a machine"):
+    with pytest.raises(ConfigurationError, match="were measured on a machine"):
         Placer(library, Cluster.uniform(str(path), 2))
 
 

@@ -261,13 +261,9 @@ def _machine(requested: str | None, default: str, library: Any) -> str | None:
     if requested is None:
         return default if default in library.machines else None
     if requested.endswith((".yaml", ".yml")):
-        from slomo.placement.feasibility.identity import check_measured_on
-        from slomo.vocabulary.machine import load_machine
+        from slomo.workflow.names import modelled
 
-        machine = load_machine(requested)
-        for workload in library.workloads(machine.name)[:1] if machine.name in library.machines else ():
-            check_measured_on(library[machine.name, workload], machine)
-        return machine.name
+        return modelled(library, requested)
     return requested
 
 

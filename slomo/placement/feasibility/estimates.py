@@ -19,9 +19,9 @@ from slomo.errors import (
     UnsupportedPredictionError,
 )
 from slomo.files.documents import plain
+from slomo.models.identity import require_measured_on
 from slomo.placement.feasibility.bounds import level_of, lower_mpps
 from slomo.placement.feasibility.identity import (
-    check_measured_on,
     check_profiled_on,
     joined_fingerprint,
     model_fingerprint,
@@ -208,10 +208,8 @@ class ThroughputEstimates:
         ConfigurationError
             Naming what differs.
         """
-        for machine, key in self.library:
-            if machine in machines:
-                check_measured_on(self.library[machine, key], machines[machine])
-                break  # the models of one machine come from one dataset
+        for machine in machines.values():
+            require_measured_on(self.library, machine, "the cluster's")
         for profile in self.profiles.values():
             if profile.machine in machines:
                 check_profiled_on(profile, machines[profile.machine])

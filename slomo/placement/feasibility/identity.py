@@ -1,10 +1,10 @@
 """Whether models and machines are those they are called: fingerprints of what they hold, not of their names."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from slomo.errors import ConfigurationError
+from slomo.models.identity import require_same
 from slomo.placement.problem.way_profiles import InstanceProfile
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.workload import canonical_json
@@ -31,30 +31,6 @@ def joined_fingerprint(parts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:16]
 
 
-def check_measured_on(model: "NFModel", machine: Machine) -> None:
-    """Refuse a model that was measured on another machine of the same name.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming what differs.
-    """
-    stated: Mapping[str, Any] = model.manifest.get("environment", {}).get("machines", {}).get(machine.name, {})
-    mine = machine.to_dict()
-    said = ("name", "description", "source", "schema_version")
-    differs = {name: (value, mine[name]) for name, value in stated.items() if name in mine and name not in said}
-    if not stated and model.capacities is not None:
-        here = machine.capacities().to_dict()
-        differs = {name: (value, here.get(name)) for name, value in model.capacities.to_dict().items()}
-    for name, (there, here_) in differs.items():
-        if there != here_:
-            raise ConfigurationError(
-                f"the model of '{model.workload.key}' was measured on a machine '{machine.name}' with {name} {there}, "
-                f"the one asked about has {here_}",
-                hint="give the machine a name of its own, then profile and train on it",
-            )
-
-
 def check_profiled_on(profile: InstanceProfile, machine: Machine) -> None:
     """Refuse a profile over cache ways that was measured on another machine of the same name.
 
@@ -63,8 +39,4 @@ def check_profiled_on(profile: InstanceProfile, machine: Machine) -> None:
     ConfigurationError
         Where the fingerprints differ.
     """
-    if profile.fingerprint and profile.fingerprint != machine.fingerprint:
-        raise ConfigurationError(
-            f"the profile of '{profile.workload}' was measured on another machine '{machine.name}' than the cluster's",
-            hint="give the cluster's machine a name of its own, then profile on it",
-        )
+    require_same(machine.name, profile.fingerprint, machine.fingerprint, "the cluster's")

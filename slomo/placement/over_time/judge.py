@@ -114,9 +114,10 @@ class Judge:
 
     def _check(self, machines: Mapping[str, Machine]) -> None:
         for name, machine in machines.items():
-            if self._fingerprint is not None and self._fingerprint(name) != machine.fingerprint:
+            if self._fingerprint is not None and (other := self._fingerprint(name)) != machine.fingerprint:
                 raise ConfigurationError(
-                    f"the judge runs another machine '{name}' than the cluster's: their numbers differ",
+                    f"the judge runs another machine '{name}', with fingerprint {other}, than the cluster's, with "
+                    f"fingerprint {machine.fingerprint}: their numbers differ",
                     hint="make_judge(machines=cluster.machine_types.values()), or give the machine a name of its own",
                 )
 

@@ -25,6 +25,7 @@ def _models(answers: Any) -> dict[str, Any]:
         rows.append(
             {
                 "machine": machine,
+                "machine_fingerprint": model.machine_fingerprint,
                 "workload": key,
                 "nf": model.workload.nf,
                 "solo_mpps": model.solo_mpps,

@@ -128,6 +128,7 @@ class Observation(Struct, forbid_unknown_fields=True):
     throughput_mpps: Annotated[float, Meta(ge=0.0)]
     competitors: Annotated[list[Name], Meta(max_length=1024)] = []
     machine: Name | None = None
+    machine_fingerprint: Identifier | None = None
     server: Identifier | None = None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from slomo.drift.correction import OnlineCorrection
 from slomo.drift.monitor import DriftMonitor, check_reading
 from slomo.errors import InvalidValueError, SlomoError
+from slomo.models.identity import require_same
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.service.door.bodies import Observation
@@ -48,6 +49,8 @@ class Outcomes:
         """
         subject = self._library.find(item.target, item.machine)
         check_reading(subject, item.throughput_mpps)
+        measured, told = self._library.fingerprint_of(subject.machine), item.machine_fingerprint or ""
+        require_same(subject.machine, measured, told, f"the observation of '{item.target}'")
         with self._lock:
             predictor = self._predictors.setdefault(subject.machine, Predictor(self._library, subject.machine))
             prediction = predictor.predict(item.target, item.competitors, explain=False)

@@ -47,12 +47,15 @@ class PartitionProfile:
         Of a socket.
     runs : int
         How many it took.
+    fingerprint : str
+        What the machine is (`Machine.fingerprint`); empty where an older file does not tell.
     """
 
     machine: str
     responses: dict[str, PartitionResponse]
     memory: MemoryTraffic
     runs: int
+    fingerprint: str = ""
 
 
 def profile_partitions(
@@ -99,7 +102,7 @@ def profile_partitions(
                 longer = machine.dram_remote_ns - machine.dram_local_ns
                 response = response.with_remote(beside.tenants[0].throughput_mpps, longer)
         responses[workload.key] = response
-    return PartitionProfile(machine.name, responses, fit_memory(latency, traffic), runs)
+    return PartitionProfile(machine.name, responses, fit_memory(latency, traffic), runs, machine.fingerprint)
 
 
 def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:

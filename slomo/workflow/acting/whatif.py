@@ -21,6 +21,7 @@ from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredi
 from slomo.files.opening import read_text
 from slomo.models.applicability import applicability
 from slomo.models.contentiousness import constant_profile
+from slomo.models.identity import require_measured_on, require_same
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse, memory_of
@@ -73,9 +74,10 @@ class PartitionKnowledge:
 
         Raises
         ------
-        UnsupportedPredictionError
-            For a machine that it was not measured on.
+        UnsupportedPredictionError, ConfigurationError
+            For a machine that it was not measured on, whatever both are called.
         """
+        require_same(machine.name, self.profile.fingerprint, machine.fingerprint, "the one asked about")
         if self.profile.machine != machine.name:
             raise UnsupportedPredictionError(
                 f"partitions of '{self.profile.machine}' were profiled, asked about '{machine.name}'",
@@ -94,6 +96,7 @@ class PartitionKnowledge:
         UnsupportedPredictionError
             As :meth:`models`.
         """
+        require_measured_on(library, machine)
         learned = []
         for key, allocation in self.models(machine).items():
             model = library.get((machine.name, key)) or _unpressed(machine, key, allocation.response.solo_mpps)
@@ -105,6 +108,7 @@ class PartitionKnowledge:
         document = {
             "schema_version": SCHEMA_VERSION,
             "machine": self.profile.machine,
+            "machine_fingerprint": self.profile.fingerprint,
             "runs": self.profile.runs,
             "memory": {
                 "latency_ns": self.profile.memory.latency_ns,
@@ -132,7 +136,8 @@ class PartitionKnowledge:
             responses = [PartitionResponse.from_dict(item) for item in data["responses"]]
             memory = MemoryTraffic(tuple(data["memory"]["latency_ns"]), tuple(data["memory"]["traffic_gb_s"]))
             by_key = {response.workload: response for response in responses}
-            profile = PartitionProfile(str(data["machine"]), by_key, memory, int(data["runs"]))
+            fingerprint = str(data.get("machine_fingerprint", ""))
+            profile = PartitionProfile(str(data["machine"]), by_key, memory, int(data["runs"]), fingerprint)
             known = cls(profile, tuple(map(float, data["errors"])), tuple(map(float, data["shared_errors"])))
             for response in responses:  # checks the errors
                 AllocationModel(response, memory, 1, 0.0, known.errors, known.shared_errors)
@@ -223,7 +228,7 @@ def _unpressed(machine: Machine, key: str, solo_mpps: float) -> NFModel:
         contentiousness=constant_profile(vector),
         calibration={},
         applicability=applicability((), np.zeros((1, 0))),
-        manifest={},
+        manifest={"machine_fingerprint": machine.fingerprint},
     )
 
 
@@ -362,6 +367,7 @@ def what_if(
         For lists of other lengths, or what is not there.
     """
     library = models if isinstance(models, ModelLibrary) else models.added_to(ModelLibrary(), machine)
+    require_measured_on(library, machine)
     asked, manners = setting or ServerSetting(), manner({**how, "explain": False})
     tenants = [item for text in mix for item in named(text)]
     for mask in asked.ways or ():
