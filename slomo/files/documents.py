@@ -151,7 +151,8 @@ def convert(
         What the class itself refuses, with the file's name before it.
     """
     try:
-        _refuse_unknown(data, msgspec.inspect.type_info(kind), ())
+        if _holds_dataclasses(kind):
+            _refuse_unknown(data, msgspec.inspect.type_info(kind), ())
         value: T = msgspec.convert(data, kind, dec_hook=_array)
     except msgspec.ValidationError as problem:
         message, position = _in_words(str(problem), data)
@@ -230,6 +231,23 @@ def _plain_parts(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no plain form")
+
+
+@lru_cache(maxsize=256)
+def _holds_dataclasses(kind: Any) -> bool:
+    """Return whether a dataclass stands anywhere in a type."""
+    waiting, seen = [msgspec.inspect.type_info(kind)], set()
+    while waiting:
+        info: Any = waiting.pop()
+        if isinstance(info, msgspec.inspect.DataclassType):
+            return True
+        if info is None or (cls := getattr(info, "cls", None)) in seen:
+            continue
+        seen |= {cls} - {None}
+        waiting += [field.type for field in getattr(info, "fields", ())]
+        waiting += [getattr(info, name, None) for name in ("type", "item_type", "value_type")]
+        waiting += [*getattr(info, "types", ()), *getattr(info, "item_types", ())]
+    return False
 
 
 def _refuse_unknown(data: Any, info: Any, position: Position) -> None:

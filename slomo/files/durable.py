@@ -1,9 +1,11 @@
 """The one way slomo writes what must survive a kill or a full disk: draft, fsync, rename, fsync of the folder.
 
 After a crash a reader finds the old content or the new, never neither (the recipe of POSIX rename; see also
-Pillai et al., OSDI'14, for what happens without each of the steps).
+Pillai et al., OSDI'14, for what happens without each of the steps). Drafts of writers that were killed are swept by the
+next one that writes into the folder.
 """
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +14,9 @@ from typing import BinaryIO
 
 from slomo.errors import StoreError
 from slomo.files.lock import LockFile
+
+#: How names of drafts end; they begin with a dot.
+DRAFT = ".slomo-draft"
 
 
 def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], object]) -> Path:
@@ -41,12 +46,10 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
     ...     write_durably(Path(folder, "placed.json"), "{}").read_text()
     '{}'
     """
-    import tempfile  # who only reads does without
-
     place, draft = Path(path), ""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+        handle, draft = _own_draft(place)
         with os.fdopen(handle, "wb") as file:
             if callable(content):
                 content(file)
@@ -54,10 +57,11 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
                 file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(draft, 0o666 & ~_umask())
-        os.replace(draft, place)
-        draft = ""
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            os.replace(draft, place)  # while it is held: no other writer sweeps it
+            draft = ""
         _sync_folder(place.parent)
+        _sweep(place.parent)
     except OSError as error:
         raise StoreError(
             f"{place}: cannot be written: {error.strerror or error}",
@@ -68,6 +72,31 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
             with suppress(OSError):
                 os.unlink(draft)
     return place
+
+
+def _own_draft(place: Path) -> tuple[int, str]:
+    """Return a new draft, open and held: its lock ends with this process, however that ends."""
+    import tempfile  # who only reads does without
+
+    while True:
+        handle, draft = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.", suffix=DRAFT)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(draft):
+            return handle, draft
+        os.close(handle)  # another writer took it for one that was left, before it was held
+
+
+def _sweep(folder: Path) -> None:
+    """Remove drafts of writers that are gone."""
+    for name in os.listdir(folder):
+        if name.startswith(".") and name.endswith(DRAFT):
+            with suppress(OSError):  # held by a writer at work, or gone
+                handle = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(folder / name)
+                finally:
+                    os.close(handle)
 
 
 @contextmanager

@@ -10,12 +10,12 @@ import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError
-from slomo.files.durable import turn_taking, write_durably
+from slomo.files.durable import DRAFT, turn_taking, write_durably
 from slomo.models.applicability import Applicability
 from slomo.models.base import SensitivityModel
 from slomo.models.checked_json import (
@@ -101,11 +101,25 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
 
 
 def _entries(directory: Path) -> dict[tuple[str, str], Entry]:
-    """Return the entry of every model that is there; none where there is no index that can be read."""
+    """Return the entry of every model that is there: as the index says, or where it is damaged as the folders do."""
+    if not (directory / INDEX).exists():
+        return {}
     try:
         return {(entry.machine, entry.workload): entry for entry in read_index(directory)}
     except ConfigurationError:
-        return {}
+        return _found(directory)
+
+
+def _found(directory: Path) -> dict[tuple[str, str], Entry]:
+    """Return the entries of an index that can be read no more, from the newest whole folder of each model."""
+    entries = {}
+    for path in sorted(directory.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime_ns):
+        with suppress(ConfigurationError):
+            manifest = parse_object(read_text(path), str(path))
+            found = Entry(path.parent, text(manifest, "machine"), text(manifest, "workload"))
+            model = read_model(found)
+            entries[found.machine, found.workload] = replace(found, machine_fingerprint=model.machine_fingerprint)
+    return entries
 
 
 def _row(entry: Entry) -> dict[str, str]:
@@ -120,13 +134,17 @@ def _digest(row: Mapping[str, Any]) -> str:
 
 
 def _tidy(directory: Path, kept: Collection[str]) -> None:
-    """Remove versions of models that neither this index nor the one before names; a reader may have that one open."""
-    for path in directory.glob(f"*/{MANIFEST}"):
-        if path.parent.name not in kept and _VERSION.fullmatch(path.parent.name):
-            for file in path.parent.iterdir():
-                file.unlink(missing_ok=True)
+    """Remove versions of models that neither this index nor the one before names; a reader may have that one open.
+
+    Whole or not: a writer that was killed leaves a folder without a manifest.
+    """
+    for folder in directory.iterdir():
+        if folder.name not in kept and _VERSION.fullmatch(folder.name) and folder.is_dir():
+            for file in folder.iterdir():
+                if file.suffix in (".json", DRAFT):
+                    file.unlink(missing_ok=True)
             with suppress(OSError):  # somebody put something of his own there
-                path.parent.rmdir()
+                folder.rmdir()
 
 
 def read_index(directory: Path) -> list[Entry]:

@@ -6,6 +6,7 @@ Grammar: ``NF[(knob=value,...)][@64B,100000f,zipf1.1,2.5Mpps][:count]``; every p
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from slomo.errors import InvalidValueError
@@ -58,6 +59,7 @@ def parse_workload(text: str) -> Workload:
     return workload
 
 
+@lru_cache(maxsize=4096)  # thousands of requests name a few workloads
 def parse_instances(text: str) -> tuple[Workload, int]:
     """Read a workload and how many instances of it, ``"stats:3"``; an older spelling is ``"3xstats"``.
 

@@ -5,8 +5,9 @@ The terms are those of ResQ (NSDI'18) section 5: an SLO promises throughput and 
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from slomo.errors import InvalidValueError, UnknownNameError
@@ -44,6 +45,16 @@ class Whereabouts(TypedDict, total=False):
     gang: str | None
 
 
+#: Field of a request -> how what was given of it is kept.
+_KEPT: Mapping[str, Callable[[Any], Any]] = {
+    "tolerations": lambda said: (said,) if isinstance(said, str) else tuple(said),
+    "affinity": partial(values_of, Neighbours),
+    "anti_affinity": partial(values_of, Neighbours),
+    "spread": partial(values_of, Spread, short="label"),
+    "prefer": partial(values_of, Preference),
+    "selector": pairs,
+    "labels": pairs,
+}
 #: More instances of one request than this is taken for a slip of the pen.
 MOST_REPLICAS = 1024
 
@@ -204,15 +215,11 @@ class Request:
         object.__setattr__(
             self, "chain", tuple(item if isinstance(item, Workload) else parse_workload(item) for item in items)
         )
-        said = (self.tolerations,) if isinstance(self.tolerations, str) else tuple(self.tolerations)
-        object.__setattr__(self, "tolerations", said)
-        for name in ("affinity", "anti_affinity"):
-            object.__setattr__(self, name, values_of(Neighbours, getattr(self, name)))
-        object.__setattr__(self, "spread", values_of(Spread, self.spread, short="label"))
-        object.__setattr__(self, "prefer", values_of(Preference, self.prefer))
-        object.__setattr__(self, "selector", pairs(self.selector))
-        object.__setattr__(self, "labels", pairs(self.labels))
-        object.__setattr__(self, "resources", checked_amounts(f"request '{self.id}'", dict(self.resources)))
+        for name, kept in _KEPT.items():
+            if (said := getattr(self, name)) != ():  # most requests say little
+                object.__setattr__(self, name, kept(said))
+        if self.resources != ():
+            object.__setattr__(self, "resources", checked_amounts(f"request '{self.id}'", dict(self.resources)))
         self._check()
 
     def _check(self) -> None:
@@ -242,8 +249,11 @@ class Request:
             self.survives is None or self.replicas > 1, "survives", "replicas of 2 or more",
             "replicas: 2, so that either serves all of it",
         )  # fmt: skip
-        both = {item for item in self.affinity if not _soft(item)} & {i for i in self.anti_affinity if not _soft(i)}
-        if both:
+        if (
+            self.affinity
+            and self.anti_affinity
+            and (both := {i for i in self.affinity if not _soft(i)} & {i for i in self.anti_affinity if not _soft(i)})
+        ):
             name = next(iter(both))
             raise InvalidValueError(
                 f"request '{self.id}': affinity and anti_affinity both name "
@@ -321,7 +331,8 @@ class Request:
         fields = dict(data)
         chain = fields.pop("chain", None) or [fields.pop("nf")]
         items = tuple(Workload.from_dict(item) if isinstance(item, Mapping) else item for item in chain)
-        return cls(chain=items, **{**fields, "slo": SLO(**fields.get("slo", {}))})
+        fields["slo"] = SLO(**fields.get("slo", {}))
+        return cls(chain=items, **fields)
 
 
 def _soft(item: Wanted) -> bool:
@@ -354,8 +365,11 @@ def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
                 f"request '{entry['id']}' has gbps, rates over time: only policies for chains on NUMA nodes read them",
                 hint="choose --policy numasfp, or promise slo: {min_mpps: ...} instead",
             )
+        if "count" not in entry:
+            made.append(Request.from_dict(entry))
+            continue
         fields = {key: value for key, value in entry.items() if key != "count"}
-        ids = [fields["id"]] if "count" not in entry else [f"{fields['id']}-{i}" for i in range(1, entry["count"] + 1)]
+        ids = [f"{fields['id']}-{number}" for number in range(1, entry["count"] + 1)]
         made += [Request.from_dict({**fields, "id": name}) for name in ids]
     return unique_requests(made)
 

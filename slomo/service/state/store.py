@@ -72,6 +72,7 @@ class Store:
     def _opened(self) -> sqlite3.Connection:
         try:
             if self.path is not None:
+                _private(self.path)
                 self._guard = _guard(self.path)
             name = ":memory:" if self.path is None else str(self.path)
             connection = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=5.0)
