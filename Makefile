@@ -60,7 +60,7 @@ unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(CHOSEN)
 
 fuzz: $(VENV)/.dev
-	SLOMO_FUZZ=$(or $(EXAMPLES),2000) $(BIN)/python -m pytest -q -n $(WORKERS) tests/faults/test_fuzz.py
+	SLOMO_FUZZ=$(or $(EXAMPLES),2000) SLOMO_FLIPS=1000 $(BIN)/python -m pytest -q -n $(WORKERS) tests/faults
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/run_all.py $(if $(QUICK),--quick)

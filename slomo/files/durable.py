@@ -74,6 +74,22 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
     return place
 
 
+def make_private(path: str | Path) -> None:
+    """Make a file that its owner alone may read, or take a file that is there from others.
+
+    Raises
+    ------
+    OSError
+        Where it cannot be made.
+    """
+    Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(handle, 0o600)
+    finally:
+        os.close(handle)
+
+
 def _own_draft(place: Path) -> tuple[int, str]:
     """Return a new draft, open and held: its lock ends with this process, however that ends."""
     import tempfile  # who only reads does without

@@ -7,12 +7,14 @@ layer without an owner. Reading and writing costs the same after ten changes and
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import sqlite3
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,21 +32,38 @@ _PATIENCE_S = 10.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS receipt (number INTEGER PRIMARY KEY AUTOINCREMENT, identifier TEXT UNIQUE NOT NULL,
     backend TEXT NOT NULL, place TEXT NOT NULL, owner TEXT NOT NULL, at REAL NOT NULL, state TEXT NOT NULL,
-    document TEXT NOT NULL);
+    document TEXT NOT NULL, digest TEXT);
 CREATE TABLE IF NOT EXISTS layer (number INTEGER PRIMARY KEY, place TEXT NOT NULL, knob TEXT NOT NULL,
-    label TEXT NOT NULL, receipt INTEGER, value TEXT, earlier TEXT);
+    label TEXT NOT NULL, receipt INTEGER, value TEXT, earlier TEXT, digest TEXT);
 CREATE INDEX IF NOT EXISTS stack ON layer (place, knob, number);
 CREATE INDEX IF NOT EXISTS owner ON layer (receipt, number);
 """
 _BEGIN = """INSERT INTO receipt (identifier, backend, place, owner, at, state, document)
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
-_ALL = "SELECT number, identifier FROM receipt ORDER BY number"
-_OPEN = "SELECT number, identifier FROM receipt WHERE state != 'undone' ORDER BY number"
-_HEAD = "SELECT backend, place, owner, at, state, document FROM receipt WHERE number = ?"
+_COLUMNS = {
+    "receipt": "number, identifier, backend, place, owner, at, state, document",
+    "layer": "number, place, knob, label, receipt, value, earlier",
+}
+#: Each row carries a digest of its columns, written by the database itself whenever one of them changes.
+_DIGESTS = "".join(
+    f"CREATE TRIGGER IF NOT EXISTS {table}_{name} AFTER {event} ON {table} BEGIN UPDATE {table} "
+    f"SET digest = slomo_digest({columns}) WHERE number = NEW.number; END;\n"
+    for table, columns in _COLUMNS.items()
+    for name, event in (("written", "INSERT"), ("changed", f"UPDATE OF {columns}"))
+)
+_WHOLE = {table: f"digest IS NULL OR digest = slomo_digest({columns})" for table, columns in _COLUMNS.items()}
+_ALL = f"SELECT number, identifier, {_WHOLE['receipt']} FROM receipt ORDER BY number"
+_OPEN = f"SELECT number, identifier, {_WHOLE['receipt']} FROM receipt WHERE state != 'undone' ORDER BY number"
+_HEAD = f"SELECT backend, place, owner, at, state, document, {_WHOLE['receipt']} FROM receipt WHERE number = ?"
 _ADD = "INSERT INTO layer (place, knob, label, receipt, value, earlier) VALUES (?, ?, ?, ?, ?, ?)"
-_LAYERS = "SELECT * FROM layer WHERE receipt = ? ORDER BY number"
+_LAYERS = f"SELECT {_COLUMNS['layer']}, {_WHOLE['layer']} FROM layer WHERE receipt = ? ORDER BY number"
 _WATCHES = "SELECT DISTINCT knob FROM layer WHERE receipt IS NOT NULL AND knob >= 'watch:' AND knob < 'watch;'"
-_STACK = "SELECT * FROM layer WHERE place = ? AND knob = ? ORDER BY number"
+_STACK = f"SELECT {_COLUMNS['layer']}, {_WHOLE['layer']} FROM layer WHERE place = ? AND knob = ? ORDER BY number"
+
+
+def _digest(*row: object) -> str:
+    """Return what stands beside a row: a flipped bit of it is told."""
+    return hashlib.sha256(json.dumps(row).encode()).hexdigest()[:16]
 
 
 def receipts_directory() -> Path:
@@ -164,16 +183,37 @@ class Journal:
         StoreError
             If the file is no journal.
         """
-        rows = self._rows(_OPEN if still_open else _ALL)
-        return tuple(Receipt(self, number, identifier) for number, identifier in rows)
+        found = []
+        for number, identifier, whole in self._rows(_OPEN if still_open else _ALL):
+            if whole:
+                found.append(Receipt(self, number, identifier))
+            else:
+                warnings.warn(
+                    f"journal '{self.path}': receipt {number} ('{identifier}') is not what was written and is left out",
+                    stacklevel=2,
+                )
+        return tuple(found)
 
     def layers(self, receipt: "Receipt") -> list[Layer]:
         """Return the layers of one receipt, in the order in which they were set."""
-        return [Layer(*row) for row in self._rows(_LAYERS, (receipt.number,))]
+        return self._layers(_LAYERS, (receipt.number,))
 
     def stack(self, place: str, knob: str) -> list[Layer]:
         """Return the layers of one knob, the one in force last."""
-        return [Layer(*row) for row in self._rows(_STACK, (place, knob))]
+        return self._layers(_STACK, (place, knob))
+
+    def _layers(self, query: str, values: Iterable[object]) -> list[Layer]:
+        layers = []
+        for *row, whole in self._rows(query, values):
+            layer = Layer(*row)
+            if not whole:
+                raise StoreError(
+                    f"journal '{self.path}': what it says of knob '{layer.knob}' (layer {layer.number}) is not what "
+                    "was written: its digest differs",
+                    hint="look at the knob itself and set it by hand; other receipts can be undone",
+                )
+            layers.append(layer)
+        return layers
 
     def taken_along(self) -> tuple[str, ...]:
         """Return the knobs held by any receipt that follow from another one: cores that monitoring groups count."""
@@ -217,7 +257,7 @@ class Journal:
             gone = receipt.layers()
             connection.execute("DELETE FROM layer WHERE receipt = ?", (receipt.number,))
             rows = [tuple(vars(layer).values()) for layer in layers]
-            connection.executemany("INSERT INTO layer VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            connection.executemany(f"INSERT INTO layer ({_COLUMNS['layer']}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             for layer in gone:
                 self._clear(layer)
 
@@ -236,13 +276,15 @@ class Journal:
 
     def head(self, receipt: "Receipt") -> dict[str, Any]:
         """Return what is known of a receipt beside its layers."""
-        columns = ("backend", "place", "owner", "at", "state", "document")
+        columns = ("backend", "place", "owner", "at", "state", "document", "whole")
         rows = self._rows(_HEAD, (receipt.number,))
         if not rows:
             raise StoreError(f"journal '{self.path}' has no receipt '{receipt.identifier}'", hint="slomo enforce show")
         head = dict(zip(columns, rows[0], strict=True))
         try:
             head["document"] = json.loads(str(head["document"]))
+            if not head.pop("whole"):
+                raise ValueError("its digest differs")
         except (ValueError, RecursionError):
             raise StoreError(
                 f"journal '{self.path}', receipt '{receipt.identifier}', is not understood", hint="was it edited?"
@@ -257,7 +299,7 @@ class Journal:
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None or self._process != os.getpid():  # a connection must not be used across a fork
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
             self._connection = sqlite3.connect(
                 self.path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False
@@ -265,7 +307,14 @@ class Journal:
             self._process = os.getpid()
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.create_function("slomo_digest", -1, _digest, deterministic=True)
             self._connection.executescript(_TABLES)
+            for table in _COLUMNS:
+                if not any(row[1] == "digest" for row in self._connection.execute(f"PRAGMA table_info({table})")):
+                    self._connection.execute(f"ALTER TABLE {table} ADD COLUMN digest TEXT")
+            self._connection.executescript(_DIGESTS)
+            if (found := self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+                raise sqlite3.DatabaseError(f"is damaged: {found}")
         return self._connection
 
     @contextlib.contextmanager

@@ -26,10 +26,16 @@ def ends_mpps(
 ) -> tuple[Floats, Floats]:
     """Return both ends [Mpps] of intervals from how far they are away, as shares of solo throughput.
 
-    Never of no width, never below 0, and never further away than solo throughput.
+    Never of no width, never below 0, and where errors are not known from 0 to solo throughput.
+
+    Examples
+    --------
+    >>> [float(end) for end in ends_mpps(np.array(8.0), 10.0, (-np.inf, np.inf))]
+    [0.0, 10.0]
     """
     predicted = np.asarray(predicted_mpps, dtype=float)
-    low, high = (np.clip(np.asarray(side), -1.0, 1.0) for side in away)
+    low, high = np.maximum(away[0], -1.0), np.asarray(away[1])
+    high = np.where(high >= 1.0, predicted_loss(predicted, solo_mpps), high)
     below, above = solo_mpps * np.minimum(low, -LEAST), solo_mpps * np.maximum(high, LEAST)
     return np.maximum(predicted + below, 0.0), predicted + above
 
@@ -46,6 +52,6 @@ def interval_of_one(
     (7.75, 10.25)
     """
     middle, size = shape.at_one(max(1.0 - predicted_mpps / solo_mpps, 0.0))
-    low = min(max(middle + size * bounds[0], -1.0), -LEAST)
-    high = max(min(middle + size * bounds[1], 1.0), LEAST)
+    low, reach = min(max(middle + size * bounds[0], -1.0), -LEAST), middle + size * bounds[1]
+    high = max(reach if reach < 1.0 else max(1.0 - predicted_mpps / solo_mpps, 0.0), LEAST)
     return max(predicted_mpps + solo_mpps * low, 0.0), predicted_mpps + solo_mpps * high

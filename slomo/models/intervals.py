@@ -87,8 +87,8 @@ class ConformalCalibration:
     ) -> tuple[Floats, Floats]:
         """Return both ends [Mpps] of the interval of each prediction, for reports.
 
-        With too few scores for the coverage asked, the interval is everything an NF can do: its solo throughput to
-        either side.
+        With too few scores for the coverage asked, the interval is everything an NF can do: from 0 to its solo
+        throughput.
 
         Parameters
         ----------

@@ -150,17 +150,23 @@ def _tidy(directory: Path, kept: Collection[str]) -> None:
 def read_index(directory: Path) -> list[Entry]:
     """Return the entries of a library's index."""
     path = directory / INDEX
-    data = parse_object(read_text(path), str(path))
+    content = read_text(path)
+    try:
+        data = parse_object(content, str(path))
+        rows = field(data, "models", list)
+    except ConfigurationError as damage:
+        hint = f"write it anew: slomo train PROFILE --models {directory}; whole models of others are kept"
+        raise ConfigurationError(f"{path}: {damage.message.removeprefix(f'{path} ')}", hint=hint) from None
     check_version(data, SCHEMA_VERSION, str(path), oldest=OLDEST_READABLE)
     entries = []
-    for row in field(data, "models", list):
+    for row in rows:
         if not isinstance(row, dict):
             raise ConfigurationError(f"{path} lists something that is no model", hint=HINT)
         folder = directory / plain_name(text(row, "folder"), path)
         if "digest" in row and row["digest"] != _digest(row):
             warnings.warn(
-                f"{path}: the entry of {str(row.get('workload'))[:80]!r} on {str(row.get('machine'))[:80]!r} was "
-                "changed after it was written and is left out (its digest differs); train it again",
+                f"{path}: the entry of {str(row.get('workload'))[:80]!r} on {str(row.get('machine'))[:80]!r} is "
+                "not what was written (its digest differs) and is left out; train it again",
                 stacklevel=4,
             )
             continue

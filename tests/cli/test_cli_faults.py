@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -182,6 +183,18 @@ def test_damaged_models_are_refused(change: str, said: str, bench, tmp_path: Pat
     assert 2 in codes
     assert codes <= {0, 2}
     assert said in capsys.readouterr().err
+
+
+def test_the_hint_at_a_damaged_index_works(bench, profiled: ProfileDataset, tmp_path: Path, capsys) -> None:
+    """What the message says to do makes the library readable again."""
+    models = damage_models(bench, tmp_path / "models", "none")
+    Path(models, "library.json").write_text('{"models"', encoding="utf-8")
+    assert main(["predict", "--target", "lpm", "--models", models]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    command = re.search(r"slomo (train PROFILE --models \S+);", said)
+    assert command is not None, said
+    assert main([*command[1].replace("PROFILE", str(bench.dataset)).split(), "--model", "none"]) == 0
+    assert main(["predict", "--target", "lpm", "--models", models, "--model", "none"]) == 0
 
 
 PROFILE = ["profile", "l2fwd", "--plan", "solo"]

@@ -14,6 +14,7 @@ from slomo.drift.change_detection import (
     average_run_length,
     conformal_score,
 )
+from slomo.drift.correction import OnlineCorrection
 from slomo.drift.monitor import DriftMonitor
 from slomo.drift.refit import refit
 from slomo.equilibrium.mixes import predict_mixes
@@ -287,3 +288,13 @@ def test_a_smaller_cache_in_the_simulator_is_noticed_and_refitted() -> None:
         for chosen in (models, [refit(model, few) for model in models])
     ]
     assert errors[1] < 0.7 * errors[0]
+
+
+def test_one_absurd_outcome_is_refused_and_forgotten() -> None:
+    """1e300 Mpps is refused by name at the monitor; a pair of it moves a correction by three bounds at most."""
+    correction = OnlineCorrection()
+    for measured in [5.0] * 20 + [1e300] + [5.0] * 20:
+        correction = correction.seen("lpm", predicted_mpps=5.0, measured_mpps=measured)
+    assert abs(correction.biases["lpm"].ratio - 1.0) < 0.01
+    assert correction.biases["lpm"].error < 0.01
+    assert not correction.refit_asked

@@ -32,9 +32,9 @@ def test_what_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert (path.read_text(), len(list(tmp_path.iterdir()))) == ("old", 1)
 
 
-@pytest.mark.parametrize("step", ["fsync", "chmod", "replace"])
+@pytest.mark.parametrize("step", ["fsync", "fchmod", "replace"])
 def test_a_kill_leaves_old_or_new(tmp_path: Path, step: str) -> None:
-    """Killed at any step of writing, the file holds the old content or the new."""
+    """Killed at any step, the file holds the old content or the new, and the next writer sweeps the draft."""
     path = write_durably(tmp_path / "file", "old" * 1000)
     code = (
         "import os, sys\nfrom slomo.files.durable import write_durably\n"
@@ -43,6 +43,18 @@ def test_a_kill_leaves_old_or_new(tmp_path: Path, step: str) -> None:
     ended = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
     assert ended.returncode == 9
     assert path.read_text() in ("old" * 1000, "new" * 1000)
+    write_durably(tmp_path / "another", "x")
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["another", "file"]
+
+
+def test_drafts_of_writers_at_work_stay(tmp_path: Path) -> None:
+    """A writer sweeps what was left, not what another one is writing."""
+
+    def inside(file) -> None:
+        write_durably(tmp_path / "other", "x")
+        file.write(b"whole")
+
+    assert write_durably(tmp_path / "file", inside).read_text() == "whole"
 
 
 def test_writers_of_one_folder_take_turns(tmp_path: Path) -> None:

@@ -310,3 +310,21 @@ def test_models_saved_under_the_old_name_still_answer(toy_library: ModelLibrary,
     assert read.sensitivity["slomo-gbr"].to_dict() == model.sensitivity["slomo-gbr"].to_dict()
     with pytest.warns(DeprecationWarning, match="model 'slomo' is called 'slomo-gbr' now"):
         assert read.model("slomo") is read.sensitivity["slomo-gbr"]
+
+
+def test_what_a_killed_writer_left_is_swept_by_the_next(toy_library: ModelLibrary, copy: Path) -> None:
+    """A folder without a manifest and drafts anywhere in the library are gone after the next save."""
+    dead = copy / f"{_folder(copy).name[:-12]}0123456789ab"
+    dead.mkdir()
+    for place in (dead / "model.json", dead / ".manifest.json.x.slomo-draft", copy / ".library.json.y.slomo-draft"):
+        place.write_text("{")
+    toy_library.save(copy)
+    assert not dead.exists()
+    assert not list(copy.rglob(".*"))
+
+
+def test_models_of_others_survive_a_damaged_index(toy_library: ModelLibrary, copy: Path) -> None:
+    """Saving one model into a library whose index is damaged finds all the others in their folders."""
+    (copy / "library.json").write_text('{"models": [')
+    ModelLibrary([toy_library.find("nat")]).save(copy)
+    assert set(ModelLibrary.load(copy)) == set(toy_library)

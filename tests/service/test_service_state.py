@@ -443,3 +443,29 @@ def test_killed_under_writes_loses_and_doubles_nothing(
     assert acknowledged
     assert acknowledged <= set(ids)
     assert len(ids) == len(set(ids))
+
+
+def test_absurd_and_strange_outcomes_are_named_and_kept_apart(start: Started) -> None:
+    """1e300 Mpps and another machine of the name are refused by name; error ratios are those of the rest."""
+    client = start()
+    seen = [{"target": "lpm", "throughput_mpps": 5.0}] * 3
+    wrong = [
+        {"target": "lpm", "throughput_mpps": 1e300},
+        {"target": "lpm", "throughput_mpps": 60.0},
+    ]
+    answer = client.post("/v1/observations", json={"observations": [*seen, *wrong, *seen]}).json()
+    assert (answer["kept"], answer["refused"]) == (6, 2)
+    assert all("Mpps, needed 0 to" in row["error"] and row["hint"] for row in answer["observations"][3:5])
+    (row,) = client.get("/v1/drift").json()["errors"]
+    assert row["observations"] == 6
+    assert 0.9 < row["ratio"] < 1.1
+
+
+def test_state_is_its_owners_alone(start: Started, tmp_path: Path) -> None:
+    """State, its log and its lock are readable by nobody else, also where they were before."""
+    (tmp_path / "state.sqlite").touch(0o644)
+    client = start(state=tmp_path / "state.sqlite")
+    client.post("/v1/cluster/servers", json={"servers": SERVERS})
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()}
+    assert len(modes) >= 3
+    assert set(modes.values()) == {"0o600"}, modes

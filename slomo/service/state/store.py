@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from slomo.errors import ConfigurationError, StoreError
+from slomo.files.durable import make_private
 from slomo.service.state.schema import migrate
 
 Result = TypeVar("Result")
@@ -72,13 +73,17 @@ class Store:
     def _opened(self) -> sqlite3.Connection:
         try:
             if self.path is not None:
-                _private(self.path)
+                make_private(self.path)
                 self._guard = _guard(self.path)
             name = ":memory:" if self.path is None else str(self.path)
             connection = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=5.0)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             migrate(connection)
+        except OSError as error:
+            raise StoreError(
+                f"'{self.path}' cannot be opened: {error.strerror}", hint="name a file you may write to: --state"
+            ) from None
         except sqlite3.DatabaseError as error:
             raise ConfigurationError(f"'{self.path}' is no state of slomo: {error}", hint="name another file") from None
         return connection
@@ -192,19 +197,25 @@ def copy_state(path: Path, target: Path) -> None:
     if not path.is_file():
         raise StoreError(f"there is no state at '{path}'", hint="check --state")
     try:
+        make_private(target)
         with closing(sqlite3.connect(str(target))) as copy, closing(sqlite3.connect(str(path))) as source:
             source.backup(copy, pages=256, sleep=0.005)
-    except sqlite3.Error as error:
+    except (OSError, sqlite3.Error) as error:
         raise StoreError(f"cannot back up to '{target}': {error}", hint="name a file that can be written") from None
 
 
 def _guard(path: Path) -> sqlite3.Connection:
     """Hold a lock beside the state for as long as the service runs, so that there is one writer."""
+    make_private(f"{path}.writer")
     guard = sqlite3.connect(f"{path}.writer", isolation_level=None, timeout=0.2, check_same_thread=False)
     try:
         guard.execute("PRAGMA locking_mode = EXCLUSIVE")
         guard.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
         guard.close()
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise StoreError(
+                f"'{path}' cannot be written: {error}", hint="free some space, or name another --state"
+            ) from None
         raise StoreError(f"another service writes to '{path}'", hint="stop it, or name another --state") from None
     return guard
