@@ -104,7 +104,9 @@ def predict(
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
     manner = Manner(method_named(method), model, compat_named(compat), coverage, explain, window_s, prove)
     models = opened(library)
-    question = Question(mix, modelled(models, machine), setting, offered_mpps=offered_mpps, strict=strict, manner=manner)
+    question = Question(
+        mix, modelled(models, machine), setting, offered_mpps=offered_mpps, strict=strict, manner=manner
+    )
     return answer(models, question)
 
 
