@@ -87,10 +87,10 @@ def test_more_coverage_never_narrows(coverage: float, count: int) -> None:
 
 
 def test_too_few_scores_admit_it() -> None:
-    """With fewer scores than the coverage needs, the interval is the whole range."""
+    """With fewer scores than the coverage needs, the interval is the whole range: 0 to solo."""
     for calibration in (ConformalCalibration(np.array([0.1, 0.2]), "mixes"), ConformalCalibration(np.zeros(0), "none")):
         low, high = calibration.interval_mpps(np.array([4.0]), 5.0, 0.9)
-        assert (low.tolist(), high.tolist()) == ([0.0], [9.0])
+        assert (low.tolist(), high.tolist()) == ([0.0], [5.0])
 
 
 @pytest.mark.parametrize("coverage", [0.0, 1.0, -1.0, 90.0, float("nan")])
