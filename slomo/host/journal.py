@@ -321,9 +321,9 @@ class Journal:
     def _faults(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError) as problem:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as problem:  # the last where names in the file are damaged
             said = problem.strerror if isinstance(problem, OSError) else str(problem)
-            if isinstance(problem, sqlite3.Error) and self._connection is not None and self._process == os.getpid():
+            if not isinstance(problem, OSError) and self._connection is not None and self._process == os.getpid():
                 with contextlib.suppress(sqlite3.Error):
                     self._connection.close()
                 self._connection = None

@@ -77,7 +77,7 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
         _require_readable(model)
     try:
         with turn_taking(directory):
-            before = _entries(directory)
+            before = entries_in(directory)
             new = {(model.machine, model.workload.key): model for model in models}
             for model in models:
                 for key, entry in before.items():
@@ -100,14 +100,20 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
     return directory
 
 
-def _entries(directory: Path) -> dict[tuple[str, str], Entry]:
-    """Return the entry of every model that is there: as the index says, or where it is damaged as the folders do."""
-    if not (directory / INDEX).exists():
-        return {}
+def entries_in(directory: Path) -> dict[tuple[str, str], Entry]:
+    """Return the entry of every model that is there: as the index says, or where it is damaged as the folders do.
+
+    Raises
+    ------
+    ConfigurationError
+        For a library of a version that is not read.
+    """
     try:
-        return {(entry.machine, entry.workload): entry for entry in read_index(directory)}
+        data = _index(directory)
     except ConfigurationError:
         return _found(directory)
+    listed = {(entry.machine, entry.workload): entry for entry in _listed(directory, data)}
+    return listed if len(listed) == len(data["models"]) else {**_found(directory), **listed}
 
 
 def _found(directory: Path) -> dict[tuple[str, str], Entry]:
@@ -149,27 +155,36 @@ def _tidy(directory: Path, kept: Collection[str]) -> None:
 
 def read_index(directory: Path) -> list[Entry]:
     """Return the entries of a library's index."""
+    return _listed(directory, _index(directory))
+
+
+def _index(directory: Path) -> dict[str, Any]:
     path = directory / INDEX
     content = read_text(path)
     try:
         data = parse_object(content, str(path))
-        rows = field(data, "models", list)
+        field(data, "models", list)
     except ConfigurationError as damage:
         hint = f"write it anew: slomo train PROFILE --models {directory}; whole models of others are kept"
         raise ConfigurationError(f"{path}: {damage.message.removeprefix(f'{path} ')}", hint=hint) from None
+    return data
+
+
+def _listed(directory: Path, data: Mapping[str, Any]) -> list[Entry]:
+    path = directory / INDEX
     check_version(data, SCHEMA_VERSION, str(path), oldest=OLDEST_READABLE)
     entries = []
-    for row in rows:
+    for row in data["models"]:
         if not isinstance(row, dict):
             raise ConfigurationError(f"{path} lists something that is no model", hint=HINT)
-        folder = directory / plain_name(text(row, "folder"), path)
         if "digest" in row and row["digest"] != _digest(row):
             warnings.warn(
                 f"{path}: the entry of {str(row.get('workload'))[:80]!r} on {str(row.get('machine'))[:80]!r} is "
                 "not what was written (its digest differs) and is left out; train it again",
-                stacklevel=4,
+                stacklevel=5,
             )
             continue
+        folder = directory / plain_name(text(row, "folder"), path)
         fingerprint = text(row, "machine_fingerprint") if "machine_fingerprint" in row else ""
         entries.append(Entry(folder, text(row, "machine"), text(row, "workload"), fingerprint))
     return entries

@@ -26,8 +26,8 @@ MOST_OF_SOLO = 1.5
 MOST_APART = 2.0
 #: Throughputs that differ by more than noise: counters that are the same to the last bit were not read twice.
 _DIFFERENT = 1.05
-#: A vector of fewer counters may well be all zeros, or twice the same.
-_FEWEST_COUNTERS = 3
+#: A vector of fewer counters may well be all zeros; one of fewer than the second number twice the same.
+_FEWEST_COUNTERS, _FEWEST_ALIKE = 3, 8
 #: Counters above 0 on a core that executes anything at all.
 _ACTIVITY = ("INST", "FREQ", "AFREQ")
 _QUOTIENTS = {name: str(metric.weight).split("/") for name, metric in METRICS.items() if metric.rule is Rule.QUOTIENT}
@@ -107,8 +107,9 @@ def _by_counters(frame: pd.DataFrame, mpps: NDArray[np.float64]) -> dict[str, _M
             expected, seen = (values[name] * values[under]).to_numpy(), values[over].to_numpy()
             apart |= np.maximum(expected, seen) > MOST_APART * np.minimum(expected, seen) + 0.01
         found[f"counters of {whose} contradict each other"] = enough & apart
-        alike = pd.util.hash_pandas_object(values, index=False).where(enough)
-        found[f"counters of {whose} stood still"] = enough & _stood_still(frame, mpps, alike, prefix)
+        many = active & (np.isfinite(values).sum(axis=1) >= _FEWEST_ALIKE).to_numpy()
+        alike = pd.util.hash_pandas_object(values, index=False).where(many)
+        found[f"counters of {whose} stood still"] = many & _stood_still(frame, mpps, alike, prefix)
     return found
 
 

@@ -17,7 +17,7 @@ from slomo.training.plausibility import plausible_rows
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import compat_named, model_named
 from slomo.vocabulary.network_function import network_function_names, stage_names
-from slomo.workflow.names import dataset_of, host_of, machine_name, modelled
+from slomo.workflow.names import dataset_of, host_of, machine_name, machine_named, modelled
 from slomo.workflow.profile import profile
 from slomo.workflow.progress import listening
 
@@ -108,8 +108,8 @@ def evaluate(
         )
     else:
         dataset = dataset_of(dataset)
-        modelled(opened_library, machine)
-        dataset = dataset if machine is None else dataset.select(machine=machine_name(machine))
+        given = machine_named(machine) if isinstance(machine, str) and machine.endswith((".yaml", ".yml")) else machine
+        dataset = dataset if given is None else dataset.select(machine=modelled(opened_library, given))
     require_recorded_on(opened_library, dataset.environment, dataset.machines)
     dataset = plausible_rows(dataset)
     evaluation = judge(opened_library, dataset, models, coverage, compat=compat_named(compat))

@@ -84,12 +84,11 @@ def machine_name(machine: "str | Machine") -> str:
 
 
 def modelled(library: "ModelLibrary", machine: "str | Machine | None") -> str | None:
-    """Return the name by which a library knows a machine; refuse one, by value or file, that only shares the name."""
-    if machine is None or (isinstance(machine, str) and not machine.endswith((".yaml", ".yml"))):
+    """Return the name by which a library knows a machine; refuse one that only shares the name. No text is a file."""
+    if machine is None or isinstance(machine, str):
         return machine
-    where = machine_named(machine)
-    require_measured_on(library, where)
-    return where.name
+    require_measured_on(library, machine)
+    return machine.name
 
 
 def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machine":

@@ -49,8 +49,8 @@ def predict(
     library : ModelLibrary or path
         Trained models, or the directory they were saved in.
     machine : str or Machine, optional
-        Needed where the library has models of several machines. By value, or by file, it must be the one that they were
-        measured on, whatever both are called.
+        Needed where the library has models of several machines. By value it must be the one that they were measured
+        on, whatever both are called.
     strict : bool
         Raise instead of returning a verdict of ``unsupported``.
     offered_mpps : float, optional

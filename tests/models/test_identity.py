@@ -51,7 +51,7 @@ def _file(machine: Machine, folder: Path) -> str:
 
 
 def _ask_file(library: ModelLibrary, other: Machine, folder: Path) -> object:
-    return predict("lpm", ["nat"], library, machine=_file(other, folder))
+    return predict("lpm", ["nat"], library, machine=load_machine(_file(other, folder)))
 
 
 DOORS: dict[str, Callable[[ModelLibrary, Machine, Path], object]] = {

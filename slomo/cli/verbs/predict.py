@@ -261,9 +261,10 @@ def _machine(requested: str | None, default: str, library: Any) -> str | None:
     if requested is None:
         return default if default in library.machines else None
     if requested.endswith((".yaml", ".yml")):
+        from slomo.vocabulary.machine import load_machine
         from slomo.workflow.names import modelled
 
-        return modelled(library, requested)
+        return modelled(library, load_machine(requested))
     return requested
 
 

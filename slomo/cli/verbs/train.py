@@ -44,9 +44,8 @@ def command(
     chosen = settings(models=models, seed=seed)
     rows_given = find_dataset(dataset)
     library = train(rows_given, models=names or None, targets=targets or None, seed=chosen.seed)
-    kept = _kept(chosen.models)
-    replaced = sorted(key for key in library if key in kept)
-    kept.merge(library).save(chosen.models)
+    replaced = sorted(_kept(Path(chosen.models)) & library.keys())
+    library.save(chosen.models)
     if as_json:
         emit_json({"models": chosen.models, "network_functions": _entries(library), "replaced": replaced})
         return
@@ -85,9 +84,12 @@ def _entries(library: "ModelLibrary") -> list[dict[str, Any]]:
     ]
 
 
-def _kept(directory: str) -> "ModelLibrary":
-    """Return the models that are in the directory already; training replaces those of the same network function."""
+def _kept(place: Path) -> set[tuple[str, str]]:
+    """Return whose models are in the directory already; training replaces those of the same network function."""
     from slomo.models.library import ModelLibrary
+    from slomo.models.storage import INDEX, entries_in
 
-    place = Path(directory)
-    return ModelLibrary.load(place) if place.is_dir() and any(place.iterdir()) else ModelLibrary()
+    kept = set(entries_in(place))
+    if not kept and place.is_dir() and any(place.iterdir()) and not (place / INDEX).exists():
+        ModelLibrary.load(place)  # says why it is none
+    return kept
