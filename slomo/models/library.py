@@ -7,13 +7,17 @@ built and checked when that one is. None of it needs scikit-learn or xgboost.
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError, UsageError
 from slomo.models import storage
-from slomo.models.identity import require_same
+from slomo.models.identity import require_same, stated_fingerprint
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.workload import Workload
+
+if TYPE_CHECKING:
+    from slomo.vocabulary.machine import Machine
 
 Key = tuple[str, str]
 
@@ -60,6 +64,41 @@ class ModelLibrary(Mapping[Key, NFModel]):
         """Return what the machine is that models of this name were measured on; empty where that was not told."""
         own = (item.machine_fingerprint for (owner, _), item in self._models.items() if owner == machine)
         return next(filter(None, own), "") or self[machine, self.workloads(machine)[0]].machine_fingerprint
+
+    def require_measured_on(self, machine: "Machine", what: str = "the one asked about") -> None:
+        """Refuse a machine that the models of its name were not measured on; no models of it is no fault here.
+
+        Raises
+        ------
+        ConfigurationError
+            With both fingerprints; where the models tell none, with what a socket has.
+        """
+        if machine.name not in self.machines:
+            return
+        measured = self.fingerprint_of(machine.name)
+        require_same(machine.name, measured, machine.fingerprint, what)
+        there = None if measured else self[machine.name, self.workloads(machine.name)[0]].capacities
+        here = machine.capacities().to_dict()
+        for name, value in ({} if there is None else there.to_dict()).items():
+            if value != here.get(name):
+                raise ConfigurationError(
+                    f"the models were measured on a machine '{machine.name}' (fingerprint not told) with {name} "
+                    f"{value}, {what}, with fingerprint {machine.fingerprint}, has {here.get(name)}",
+                    hint="give the machine a name of its own, then profile and train on it",
+                )
+
+    def require_recorded_on(self, environment: Mapping[str, Any], machines: Iterable[str]) -> None:
+        """Refuse measurements that were made on other machines than the models of these names.
+
+        Raises
+        ------
+        ConfigurationError
+            With both fingerprints.
+        """
+        for machine in machines:
+            if machine in self.machines:
+                stated = stated_fingerprint(environment, machine)
+                require_same(machine, self.fingerprint_of(machine), stated, "the dataset")
 
     def find(self, workload: Workload | str, machine: str | None = None) -> NFModel:
         """Return the model of a workload, given as value, key or NF name.

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from slomo.drift.monitor import DriftMonitor, DriftReport
 from slomo.drift.refit import refit
 from slomo.errors import InvalidValueError
-from slomo.models.identity import require_recorded_on
 from slomo.models.library import ModelLibrary, opened
 from slomo.training.plausibility import plausible_rows
 from slomo.vocabulary.defaults import DEFAULT_MODEL
@@ -73,7 +72,7 @@ def check_drift(
     """
     models = opened(library)
     host = host_of(models, machine).name
-    require_recorded_on(models, readings.environment, [host])
+    models.require_recorded_on(readings.environment, [host])
     watched = [models.find(key, host) for key in models.workloads(host)]
     monitor = DriftMonitor(
         watched, model, false_alarm_every=false_alarm_every, noise=noise, reference=reference, seed=seed

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from slomo.errors import UnknownNameError, UsageError
 from slomo.evaluation.error_sources import COMPARED, explained, learning_curves
 from slomo.evaluation.evaluate import evaluate as judge
-from slomo.models.identity import require_recorded_on
 from slomo.models.library import opened
 from slomo.profiling.plans.basic import stream_of
 from slomo.training.plausibility import plausible_rows
@@ -110,7 +109,7 @@ def evaluate(
         dataset = dataset_of(dataset)
         given = machine_named(machine) if isinstance(machine, str) and machine.endswith((".yaml", ".yml")) else machine
         dataset = dataset if given is None else dataset.select(machine=modelled(opened_library, given))
-    require_recorded_on(opened_library, dataset.environment, dataset.machines)
+    opened_library.require_recorded_on(dataset.environment, dataset.machines)
     dataset = plausible_rows(dataset)
     evaluation = judge(opened_library, dataset, models, coverage, compat=compat_named(compat))
     # sources and reliability are those of slomo's own rule of composition

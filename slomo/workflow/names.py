@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slomo.errors import InvalidValueError, UnknownNameError, UsageError
-from slomo.models.identity import require_measured_on
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_instances, parse_workload
 
@@ -87,7 +86,7 @@ def modelled(library: "ModelLibrary", machine: "str | Machine | None") -> str | 
     """Return the name by which a library knows a machine; refuse one that only shares the name. No text is a file."""
     if machine is None or isinstance(machine, str):
         return machine
-    require_measured_on(library, machine)
+    library.require_measured_on(machine)
     return machine.name
 
 
@@ -95,7 +94,7 @@ def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machin
     """Return the machine asked for, or the only one the library has models of; refuse another one of that name."""
     if machine is not None:
         where = machine_named(machine)
-        require_measured_on(library, where)
+        library.require_measured_on(where)
         return where
     if len(library.machines) != 1:
         raise UsageError(
@@ -104,7 +103,7 @@ def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machin
         )
     try:
         where = machine_named(library.machines[0])
-        require_measured_on(library, where, f"the one that ships as '{where.name}'")
+        library.require_measured_on(where, f"the one that ships as '{where.name}'")
         return where
     except UnknownNameError as unknown:
         hint = f"the models are for a machine of your own: give its description with --machine {unknown.name}.yaml"

@@ -19,7 +19,6 @@ from slomo.errors import (
     UnsupportedPredictionError,
 )
 from slomo.files.documents import plain
-from slomo.models.identity import require_measured_on
 from slomo.placement.feasibility.bounds import level_of, lower_mpps
 from slomo.placement.feasibility.identity import (
     check_profiled_on,
@@ -209,7 +208,7 @@ class ThroughputEstimates:
             Naming what differs.
         """
         for machine in machines.values():
-            require_measured_on(self.library, machine, "the cluster's")
+            self.library.require_measured_on(machine, "the cluster's")
         for profile in self.profiles.values():
             if profile.machine in machines:
                 check_profiled_on(profile, machines[profile.machine])

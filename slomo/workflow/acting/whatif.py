@@ -21,7 +21,7 @@ from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredi
 from slomo.files.opening import read_text
 from slomo.models.applicability import applicability
 from slomo.models.contentiousness import constant_profile
-from slomo.models.identity import require_measured_on, require_same
+from slomo.models.identity import require_same
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse, memory_of
@@ -96,7 +96,7 @@ class PartitionKnowledge:
         UnsupportedPredictionError
             As :meth:`models`.
         """
-        require_measured_on(library, machine)
+        library.require_measured_on(machine)
         learned = []
         for key, allocation in self.models(machine).items():
             model = library.get((machine.name, key)) or _unpressed(machine, key, allocation.response.solo_mpps)
@@ -367,7 +367,7 @@ def what_if(
         For lists of other lengths, or what is not there.
     """
     library = models if isinstance(models, ModelLibrary) else models.added_to(ModelLibrary(), machine)
-    require_measured_on(library, machine)
+    library.require_measured_on(machine)
     asked, manners = setting or ServerSetting(), manner({**how, "explain": False})
     tenants = [item for text in mix for item in named(text)]
     for mask in asked.ways or ():
