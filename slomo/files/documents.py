@@ -151,7 +151,8 @@ def convert(
         What the class itself refuses, with the file's name before it.
     """
     try:
-        if _holds_dataclasses(kind):
+        named: Any = kind
+        if _holds_dataclasses(named):
             _refuse_unknown(data, msgspec.inspect.type_info(kind), ())
         value: T = msgspec.convert(data, kind, dec_hook=_array)
     except msgspec.ValidationError as problem:
@@ -236,9 +237,10 @@ def _plain_parts(value: Any) -> Any:
 @lru_cache(maxsize=256)
 def _holds_dataclasses(kind: Any) -> bool:
     """Return whether a dataclass stands anywhere in a type."""
-    waiting, seen = [msgspec.inspect.type_info(kind)], set()
+    waiting: list[Any] = [msgspec.inspect.type_info(kind)]
+    seen: set[Any] = set()
     while waiting:
-        info: Any = waiting.pop()
+        info = waiting.pop()
         if isinstance(info, msgspec.inspect.DataclassType):
             return True
         if info is None or (cls := getattr(info, "cls", None)) in seen:

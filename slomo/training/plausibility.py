@@ -85,9 +85,11 @@ def _line_rates(frame: pd.DataFrame, environment: Mapping[str, object]) -> NDArr
     rates, described = np.full(len(frame), np.nan), environment.get("machines")
     if environment.get("testbed") != "simulated" or not isinstance(described, Mapping):
         return rates
-    for (name, size), rows in frame.groupby([schema.MACHINE, schema.PACKET_SIZE]).indices.items():
+    machines, sizes = frame[schema.MACHINE].to_numpy(), frame[schema.PACKET_SIZE].to_numpy()
+    for name, size in dict.fromkeys(zip(machines, sizes, strict=True)):
         try:
-            rates[rows] = Machine.from_dict(described[name]).line_rate_mpps(int(size))
+            rate = Machine.from_dict(described[name]).line_rate_mpps(int(size))
+            rates[(machines == name) & (sizes == size)] = rate
         except (SlomoError, KeyError, TypeError):
             continue  # another table's machine: nothing is known of its ports
     return rates
@@ -117,7 +119,8 @@ def _stood_still(frame: pd.DataFrame, mpps: NDArray[np.float64], alike: "pd.Seri
     """Return rows whose counters are those of an earlier row, though others ran, or the target ran at another rate."""
     if prefix == "own":
         first = pd.Series(mpps).groupby([frame[schema.MACHINE], frame[schema.TARGET], alike]).transform("first")
-        still: _Mask = (np.maximum(mpps, first) > _DIFFERENT * np.minimum(mpps, first)).to_numpy()
+        found = first.to_numpy(dtype=np.float64)
+        still: _Mask = np.maximum(mpps, found) > _DIFFERENT * np.minimum(mpps, found)
         return still
     cells = frame[schema.COMPETITORS].where(alike.duplicated(keep=False), "[]")
     mixes = cells.map({cell: str(sorted(map(str, json.loads(cell)))) for cell in cells.unique()})
