@@ -8,9 +8,9 @@ counters that stood still or contradict each other.
 import json
 import warnings
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 import slomo.records.schema as schema
@@ -33,6 +33,9 @@ _ACTIVITY = ("INST", "FREQ", "AFREQ")
 _QUOTIENTS = {name: str(metric.weight).split("/") for name, metric in METRICS.items() if metric.rule is Rule.QUOTIENT}
 _Mask = NDArray[np.bool_]
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def plausible_rows(dataset: ProfileDataset) -> ProfileDataset:
     """Return a dataset without rows that cannot be; a warning names each with the reason."""
@@ -54,7 +57,7 @@ def plausible_rows(dataset: ProfileDataset) -> ProfileDataset:
 
 
 def _by_throughput(
-    frame: pd.DataFrame, mpps: NDArray[np.float64], environment: Mapping[str, object]
+    frame: "pd.DataFrame", mpps: NDArray[np.float64], environment: Mapping[str, object]
 ) -> dict[str, _Mask]:
     keys = [schema.MACHINE, schema.TARGET]
     full = (frame[schema.OFFERED].isna() & (frame[schema.ISOLATION] == "null")).to_numpy(copy=True)
@@ -80,7 +83,7 @@ def _by_throughput(
     }
 
 
-def _line_rates(frame: pd.DataFrame, environment: Mapping[str, object]) -> NDArray[np.float64]:
+def _line_rates(frame: "pd.DataFrame", environment: Mapping[str, object]) -> NDArray[np.float64]:
     """Return what a port of each row's machine carries [Mpps]; NaN where packets need no port or it is not known."""
     rates, described = np.full(len(frame), np.nan), environment.get("machines")
     if environment.get("testbed") != "simulated" or not isinstance(described, Mapping):
@@ -95,7 +98,7 @@ def _line_rates(frame: pd.DataFrame, environment: Mapping[str, object]) -> NDArr
     return rates
 
 
-def _by_counters(frame: pd.DataFrame, mpps: NDArray[np.float64]) -> dict[str, _Mask]:
+def _by_counters(frame: "pd.DataFrame", mpps: NDArray[np.float64]) -> dict[str, _Mask]:
     beside = (frame[schema.COMPETITOR_COUNT] > 0).to_numpy()
     found: dict[str, _Mask] = {}
     for prefix, active, whose in (("competition", beside, "the competition"), ("own", mpps > 0.0, "the target")):
@@ -110,15 +113,19 @@ def _by_counters(frame: pd.DataFrame, mpps: NDArray[np.float64]) -> dict[str, _M
             apart |= np.maximum(expected, seen) > MOST_APART * np.minimum(expected, seen) + 0.01
         found[f"counters of {whose} contradict each other"] = enough & apart
         many = active & (np.isfinite(values).sum(axis=1) >= _FEWEST_ALIKE).to_numpy()
-        alike = pd.util.hash_pandas_object(values, index=False).where(many)
+        numbers: dict[bytes, int] = {}
+        codes = [numbers.setdefault(row.tobytes(), len(numbers)) for row in values.to_numpy(dtype=np.float64)]
+        alike = frame.assign(alike=np.where(many, codes, np.nan))["alike"]
         found[f"counters of {whose} stood still"] = many & _stood_still(frame, mpps, alike, prefix)
     return found
 
 
-def _stood_still(frame: pd.DataFrame, mpps: NDArray[np.float64], alike: "pd.Series[int]", prefix: str) -> _Mask:
+def _stood_still(frame: "pd.DataFrame", mpps: NDArray[np.float64], alike: "pd.Series[float]", prefix: str) -> _Mask:
     """Return rows whose counters are those of an earlier row, though others ran, or the target ran at another rate."""
     if prefix == "own":
-        first = pd.Series(mpps).groupby([frame[schema.MACHINE], frame[schema.TARGET], alike]).transform("first")
+        first = (
+            frame[schema.THROUGHPUT].groupby([frame[schema.MACHINE], frame[schema.TARGET], alike]).transform("first")
+        )
         found = first.to_numpy(dtype=np.float64)
         still: _Mask = np.maximum(mpps, found) > _DIFFERENT * np.minimum(mpps, found)
         return still
