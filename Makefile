@@ -18,7 +18,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: numa-guest kube-tools demo test fuzz lint types floors unit native bench datasets docs docs-site clean
+.PHONY: numa-guest kube-tools demo test fuzz lint types floors unit native bench datasets docs docs-site readme-figure clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/slomo demo --out demo-output
@@ -84,6 +84,9 @@ docs-site: $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet 'zensical>=0.0.70'
 	$(BIN)/zensical build --strict --clean
 	@echo "site/index.html"
+
+readme-figure: $(VENV)/.dev
+	$(BIN)/python docs/readme_figure.py
 
 clean:
 	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-output
