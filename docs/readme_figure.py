@@ -21,7 +21,7 @@ FIGURE = Path(__file__).parent / "figures" / "predicted-against-measured.svg"
 #: Name in the evaluation -> name for readers.
 SHOWN = {
     "equilibrium": "slomo",
-    "slomo-gbr": "SLOMO as published",
+    "slomo-gbr": "SLOMO's learner and composition",
     "dobrescu-curve": "Dobrescu",
     "bubbleup-curve": "Bubble-Up",
     "mean": "mean slowdown of the profile",
