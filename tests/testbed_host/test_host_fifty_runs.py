@@ -1,5 +1,6 @@
 """Fifty runs with injected faults: what was there before is there afterwards, and nothing else."""
 
+import gc
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,6 +40,7 @@ def test_fifty_runs_with_faults_leave_nothing(
     hurry = replace(quick, window_s=0.1, pairs=1, most_pairs=1, attempts=3)
     nfs = [_in_a_hurry(fake, f"nf-{mode}", mode) for mode in dict.fromkeys(MODES)]
     testbed = bed(*nfs, reporters=(), settings=hurry)
+    gc.collect()  # what earlier tests left open is not closed meanwhile
     before = (running(), len(os.listdir("/proc/self/fd")))
     served = 0
     for number in range(50):
@@ -50,7 +52,9 @@ def test_fifty_runs_with_faults_leave_nothing(
             assert mode not in ("good", "stubborn", "escapes")
     testbed.close()
     assert served >= 20
-    assert (running(), len(os.listdir("/proc/self/fd"))) == before
+    gc.collect()
+    assert running() == before[0]
+    assert len(os.listdir("/proc/self/fd")) <= before[1]
     assert not (tmp_path / "lock").exists()
 
 
