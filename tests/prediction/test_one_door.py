@@ -44,6 +44,7 @@ def library() -> ModelLibrary:
         replace(
             model,
             accelerator=None,
+            capacities=HERE.capacities(),
             allocation=allocation(model.workload.key, MACHINE, model.solo_mpps, *known[model.workload.nf]),
         )
         for model in made
