@@ -153,7 +153,7 @@ def convert(
     try:
         named: Any = kind
         if _holds_dataclasses(named):
-            _refuse_unknown(data, msgspec.inspect.type_info(kind), ())
+            _refuse_unknown(data, _type_info(named), ())
         value: T = msgspec.convert(data, kind, dec_hook=_array)
     except msgspec.ValidationError as problem:
         message, position = _in_words(str(problem), data)
@@ -235,9 +235,14 @@ def _plain_parts(value: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
+def _type_info(kind: Any) -> Any:
+    return msgspec.inspect.type_info(kind)
+
+
+@lru_cache(maxsize=256)
 def _holds_dataclasses(kind: Any) -> bool:
     """Return whether a dataclass stands anywhere in a type."""
-    waiting: list[Any] = [msgspec.inspect.type_info(kind)]
+    waiting: list[Any] = [_type_info(kind)]
     seen: set[Any] = set()
     while waiting:
         info = waiting.pop()
@@ -294,7 +299,7 @@ def _check_version(version: object, kind: type) -> None:
 
 @lru_cache(maxsize=256)
 def _field_types(kind: type) -> Mapping[str, Any]:
-    info: Any = msgspec.inspect.type_info(kind)
+    info: Any = _type_info(kind)
     return {each.encode_name: each.type for each in info.fields}
 
 

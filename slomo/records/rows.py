@@ -4,6 +4,7 @@ Solo rows carry zero for every metric that adds up (no competitors, no pressure)
 tenant, each in turn as the target ("rotation"), so that one run of n NFs checks n predictions.
 """
 
+import functools
 import json
 import math
 import statistics
@@ -78,6 +79,7 @@ def json_mapping(text: str) -> dict[str, Any]:
     return document
 
 
+@functools.lru_cache(maxsize=8192)  # an evaluation reads the same cells a hundred times
 def competitors_from_cell(text: str) -> tuple[Workload, ...]:
     """Rebuild the competitors of a row."""
     competitors = _json(text)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from slomo.cli.main import main
 from slomo.records.dataset import ProfileDataset
@@ -24,9 +25,16 @@ class Bench:
 
 
 @pytest.fixture(scope="session")
-def profiled() -> ProfileDataset:
-    """Return a profile of three network functions with calibration mixes."""
-    return profile(NETWORK_FUNCTIONS, design="sobol", runs=40, mixes=40, seed=1, testbed=SimulatedTestbed(**QUICK))
+def profiled(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> ProfileDataset:
+    """Return a profile of three network functions with calibration mixes, made once for all of pytest's workers."""
+    own = tmp_path_factory.getbasetemp()
+    path = (own if worker_id == "master" else own.parent) / "profiled.parquet"
+    with FileLock(f"{path}.lock"):
+        if not path.exists():
+            testbed = SimulatedTestbed(**QUICK)
+            made = profile(NETWORK_FUNCTIONS, design="sobol", runs=40, mixes=40, seed=1, testbed=testbed)
+            made.to_parquet(path)
+    return ProfileDataset.read_parquet(path)
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,7 @@ def _results(library: ModelLibrary, mixes: ProfileDataset) -> dict[str, Any]:
         "evaluation": slomo.evaluate(library, mixes),
         "decision": placer.admit(slomo.Request("edge", "lpm", slomo.SLO(min_share=0.5))),
         "refusal": placer.admit(slomo.Request("more", "lpm", slomo.SLO(min_mpps=500.0))),
-        "what-if": what_if(library, ["lpm", "nat"], slomo.load_machine(library.machines[0]), slo_share={0: 0.9}),
+        "what-if": what_if(library, ["lpm", "nat"], slomo.load_machine(library.machines[0])),
     }
 
 
