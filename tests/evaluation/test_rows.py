@@ -1,6 +1,7 @@
 """Rows of a measured table are predicted from memory and accelerator, each trained apart."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 
@@ -102,7 +103,7 @@ def test_the_family_is_chosen_by_the_training_rows(trained: NFModel, tmp_path: P
     assert best_family(trained) == best == predict_rows(trained, table(tmp_path)).model
     assert predict_rows(trained, table(tmp_path), family="mean").model == "mean"
     alike = {name: {"mape_percent": 0.0} for name in reversed(errors)}  # as where throughput never changes
-    equals = NFModel(**{**trained.__dict__, "manifest": {"cross_validation": alike}})
+    equals = replace(trained, manifest={"cross_validation": alike})
     assert best_family(equals) == "slomo-xgb"
 
 
@@ -117,7 +118,7 @@ def test_tables_without_what_is_read_are_refused(trained: NFModel, tmp_path: Pat
     with pytest.raises(MissingMetricError, match="match_density"):
         service_time_of(bare)
     with pytest.raises(UnsupportedPredictionError, match="cross-validated"):
-        best_family(NFModel(**{**trained.__dict__, "manifest": {}}))
+        best_family(replace(trained, manifest={}))
 
 
 def test_the_slower_of_two_that_vary_is_slower_than_either() -> None:
