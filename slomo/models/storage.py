@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from slomo.models.checked_json import (
     plain_name,
     read_text,
     text,
+    texts,
 )
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.identity import require_same
@@ -44,6 +45,8 @@ from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
 
 INDEX, MANIFEST, MODEL = "library.json", "manifest.json", "model.json"
+#: Folders that the next save removes: superseded by the last one, or not finished by one that was killed.
+LEAVING = "superseded.json"
 #: Folders that this file made: readable name, who it is, which version.
 _VERSION = re.compile(r"[A-Za-z0-9._-]+\.[0-9a-f]{8}(\.[0-9a-f]{12})?")
 
@@ -75,23 +78,30 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
     """
     for model in models:
         _require_readable(model)
+    contents = [_contents(model) for model in models]
+    names = [_version_name(model, manifest) for model, (_, manifest) in zip(models, contents, strict=True)]
+    keys = [(model.machine, model.workload.key) for model in models]
     try:
         with turn_taking(directory):
-            before = entries_in(directory)
-            new = {(model.machine, model.workload.key): model for model in models}
+            before, is_whole = _entries(directory)
             for model in models:
                 for key, entry in before.items():
-                    if key[0] == model.machine and key not in new:
+                    if key[0] == model.machine and key not in keys:
                         told = model.machine_fingerprint
                         require_same(model.machine, entry.machine_fingerprint, told, "what is to be kept beside them")
+            _sweep(directory, {*names, *(entry.folder.name for entry in before.values())}, is_whole=is_whole)
+            superseded = {before[key].folder.name for key in keys if key in before} - {*names}
+            _note(directory, superseded, unfinished=names)
+            for name, (files, manifest) in zip(names, contents, strict=True):
+                _write_version(directory / name, files, manifest)
             written = [
-                Entry(directory / _write_model(directory, model), *key, model.machine_fingerprint)
-                for key, model in new.items()
+                Entry(directory / name, *key, model.machine_fingerprint)
+                for name, key, model in zip(names, keys, models, strict=True)
             ]
             after = {**before, **{(entry.machine, entry.workload): entry for entry in written}}
             rows = [_row(after[key]) for key in sorted(after)]
             write_durably(directory / INDEX, _json({"schema_version": SCHEMA_VERSION, "models": rows}))
-            _tidy(directory, {entry.folder.name for entry in (*before.values(), *after.values())})
+            _note(directory, superseded, unfinished=())
     except StoreError as error:
         raise StoreError(
             f"cannot write models to {directory}: {error.message}",
@@ -108,30 +118,43 @@ def entries_in(directory: Path) -> dict[tuple[str, str], Entry]:
     ConfigurationError
         For a library of a version that is not read.
     """
+    return _entries(directory)[0]
+
+
+def _entries(directory: Path) -> tuple[dict[tuple[str, str], Entry], bool]:
+    """Return the entry of every model, and whether the index names them all."""
     try:
         data = _index(directory)
     except ConfigurationError:
-        return _found(directory)
+        return _found(directory), False
     listed = {(entry.machine, entry.workload): entry for entry in _listed(directory, data)}
-    return listed if len(listed) == len(data["models"]) else {**_found(directory), **listed}
+    is_whole = len(listed) == len(data["models"])
+    return (listed if is_whole else {**_found(directory), **listed}), is_whole
 
 
 def _found(directory: Path) -> dict[tuple[str, str], Entry]:
     """Return the entries of an index that can be read no more, from the newest whole folder of each model."""
     entries = {}
     for path in sorted(directory.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime_ns):
-        with suppress(ConfigurationError):
+        try:
             manifest = parse_object(read_text(path), str(path))
             found = Entry(path.parent, text(manifest, "machine"), text(manifest, "workload"))
             model = read_model(found)
+        except ConfigurationError as unread:
+            warnings.warn(f"{path.parent} stays where it is, in no index: {unread.message}", stacklevel=5)
+        else:
             entries[found.machine, found.workload] = replace(found, machine_fingerprint=model.machine_fingerprint)
     return entries
 
 
-def _row(entry: Entry) -> dict[str, str]:
+def _row(entry: Entry) -> dict[str, Any]:
     """Return an index's row, with a digest of it."""
     row = {"machine": entry.machine, "workload": entry.workload, "folder": entry.folder.name}
     row |= {"machine_fingerprint": entry.machine_fingerprint} if entry.machine_fingerprint else {}
+    return _with_digest(row)
+
+
+def _with_digest(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "digest": _digest(row)}
 
 
@@ -139,18 +162,37 @@ def _digest(row: Mapping[str, Any]) -> str:
     return _sha256(canonical_json({name: value for name, value in row.items() if name != "digest"}))[:16]
 
 
-def _tidy(directory: Path, kept: Collection[str]) -> None:
-    """Remove versions of models that neither this index nor the one before names; a reader may have that one open.
+def _note(directory: Path, superseded: Iterable[str], unfinished: Iterable[str]) -> None:
+    noted = {"superseded": sorted(superseded), "unfinished": sorted(unfinished)}
+    write_durably(directory / LEAVING, _json(_with_digest(noted)))
 
-    Whole or not: a writer that was killed leaves a folder without a manifest.
+
+def _sweep(directory: Path, kept: Collection[str], *, is_whole: bool) -> None:
+    """Remove the folders that the save before superseded, or was killed over; nothing else is anybody's to remove.
+
+    A reader may have those open that this save supersedes: they go with the next. Where the index was damaged, nobody
+    knows any more what is superseded.
     """
-    for folder in directory.iterdir():
-        if folder.name not in kept and _VERSION.fullmatch(folder.name) and folder.is_dir():
+    names: set[str] = set()
+    with suppress(ConfigurationError):
+        noted = parse_object(read_text(directory / LEAVING), LEAVING)
+        if noted.get("digest") == _digest(noted):
+            names = {*texts(noted, "unfinished"), *(texts(noted, "superseded") if is_whole else ())}
+    for folder in (directory / name for name in names - {*kept} if _VERSION.fullmatch(name)):
+        if _is_of_another_version(folder):
+            continue
+        with suppress(OSError):  # gone, or somebody put something of his own there
             for file in folder.iterdir():
                 if file.suffix in (".json", DRAFT):
                     file.unlink(missing_ok=True)
-            with suppress(OSError):  # somebody put something of his own there
-                folder.rmdir()
+            folder.rmdir()
+
+
+def _is_of_another_version(folder: Path) -> bool:
+    with suppress(ConfigurationError):
+        manifest = parse_object(read_text(folder / MANIFEST), MANIFEST)
+        return manifest.get("schema_version") not in range(OLDEST_READABLE, SCHEMA_VERSION + 1)
+    return False
 
 
 def read_index(directory: Path) -> list[Entry]:
@@ -249,15 +291,16 @@ def _sha256(content: str) -> str:
     return hashlib.sha256(content.encode("utf-8")).hexdigest()
 
 
-def _write_model(directory: Path, model: NFModel) -> str:
-    """Write one model into a folder named by what it holds; return its name."""
-    contents, manifest = _contents(model)
-    name = f"{folder_name(model.machine, model.workload.key)}.{_sha256(manifest)[:12]}"
-    if not _complete(directory / name, contents, manifest):
-        for file, content in contents.items():
-            write_durably(directory / name / file, content)
-        write_durably(directory / name / MANIFEST, manifest)
-    return name
+def _version_name(model: NFModel, manifest: str) -> str:
+    """Return the folder of a model, named by what it holds."""
+    return f"{folder_name(model.machine, model.workload.key)}.{_sha256(manifest)[:12]}"
+
+
+def _write_version(folder: Path, contents: Mapping[str, str], manifest: str) -> None:
+    """Write one model into its folder; the manifest comes last."""
+    if not _complete(folder, contents, manifest):
+        for file, content in {**contents, MANIFEST: manifest}.items():
+            write_durably(folder / file, content)
 
 
 def _complete(folder: Path, contents: Mapping[str, str], manifest: str) -> bool:

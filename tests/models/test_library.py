@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError, UnknownNameError, UsageError
+from slomo.files.durable import write_durably
 from slomo.models.intervals import symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
@@ -313,15 +315,41 @@ def test_models_saved_under_the_old_name_still_answer(toy_library: ModelLibrary,
         assert read.model("slomo") is read.sensitivity["slomo-gbr"]
 
 
-def test_what_a_killed_writer_left_is_swept_by_the_next(toy_library: ModelLibrary, copy: Path) -> None:
-    """A folder without a manifest and drafts anywhere in the library are gone after the next save."""
-    dead = copy / f"{_folder(copy).name[:-12]}0123456789ab"
-    dead.mkdir()
-    for place in (dead / "model.json", dead / ".manifest.json.x.slomo-draft", copy / ".library.json.y.slomo-draft"):
-        place.write_text("{")
-    toy_library.save(copy)
-    assert not dead.exists()
-    assert not list(copy.rglob(".*"))
+def _killed_while(toy_library: ModelLibrary, directory: Path, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Save the library as another version, and break off before a file is written."""
+
+    def killed(path: Path, content: str) -> Path:
+        if path.name == file:
+            raise KeyboardInterrupt
+        return write_durably(path, content)
+
+    changed = [replace(model, manifest={**model.manifest, "note": file}) for model in toy_library.values()]
+    with monkeypatch.context() as patched:
+        patched.setattr("slomo.models.storage.write_durably", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ModelLibrary(changed).save(directory)
+
+
+@pytest.mark.parametrize("file", ["model.json", "manifest.json", "library.json"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_a_killed_writer_left_is_swept_by_the_next(
+    toy_library: ModelLibrary, copy: Path, tmp_path: Path, file: str, is_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever file a save was to write when it ended, after the next there is one folder of each model.
+
+    Where there was no index yet, whole folders count as what was there: they go with the save after.
+    """
+    place = tmp_path / "first" if is_first else copy
+    _killed_while(toy_library, place, file, monkeypatch)
+    for folder in (path for path in place.iterdir() if path.is_dir()):
+        (folder / ".model.json.x.slomo-draft").write_text("{")
+    (place / ".library.json.y.slomo-draft").write_text("{")
+    toy_library.save(place)
+    if is_first and file == "library.json":
+        toy_library.save(place)
+    assert set(ModelLibrary.load(place)) == set(toy_library)
+    assert len([path for path in place.iterdir() if path.is_dir()]) == len(toy_library)
+    assert not list(place.glob(".*"))
 
 
 def test_models_of_others_survive_a_damaged_index(toy_library: ModelLibrary, copy: Path) -> None:
@@ -329,3 +357,29 @@ def test_models_of_others_survive_a_damaged_index(toy_library: ModelLibrary, cop
     (copy / "library.json").write_text('{"models": [')
     ModelLibrary([toy_library.find("nat")]).save(copy)
     assert set(ModelLibrary.load(copy)) == set(toy_library)
+
+
+@pytest.mark.parametrize("harm", ["cut", "gone", "row"])
+def test_what_this_version_cannot_read_is_never_removed(toy_library: ModelLibrary, copy: Path, harm: str) -> None:
+    """Beside a damaged index, folders of a newer slomo and damaged ones stay, however often is saved; all are named."""
+    index, (newer, harmed, _) = copy / "library.json", sorted(path for path in copy.iterdir() if path.is_dir())
+    _edit(newer / "manifest.json", schema_version=99)
+    (harmed / "model.json").write_text("{")
+    (copy / f"{newer.name[:-12]}0123456789ab").mkdir()
+    there = {path.name for path in copy.rglob("*")}
+    if harm == "gone":
+        index.unlink()
+    else:
+        index.write_text(index.read_text()[:40] if harm == "cut" else index.read_text().replace("nat@64B", "nat@65B"))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for note in "ab":
+            model = toy_library.find("ids")
+            ModelLibrary([replace(model, manifest={**model.manifest, "note": note})]).save(copy)
+    assert there <= {path.name for path in copy.rglob("*")}
+    for folder in (newer, harmed) if harm != "row" else ():  # whose entries hold
+        assert any(str(folder) in str(item.message) for item in told)
+
+
+def _edit(path: Path, **fields: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
