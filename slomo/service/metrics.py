@@ -85,8 +85,8 @@ class Metrics:
         self.extender_requests = Counter(
             "slomo_extender_requests_total", "Answers of the scheduler extender.", ("verb", "code")
         )
-        self.degraded = Counter(
-            "slomo_extender_passed_through_total", "Pods let pass without a judgement, by reason.", ("reason",)
+        self.unjudged = Counter(
+            "slomo_extender_unjudged_total", "Pods passed, refused or deferred unjudged.", ("outcome", "reason")
         )
         self.decisions = Counter("slomo_placement_decisions_total", "Placement decisions.", ("verdict",))
         self.actions = Counter("slomo_control_actions_total", "Changes made to the cluster or to hosts.", ("verb",))
@@ -106,7 +106,7 @@ class Metrics:
         >>> "slomo_control_actions_total" in Metrics().exposition()
         True
         """
-        families = (self.requests, self.extender, self.extender_requests, self.degraded, self.decisions, self.actions,
+        families = (self.requests, self.extender, self.extender_requests, self.unjudged, self.decisions, self.actions,
                     self.reloads)  # fmt: skip
         lines = [line for family in families for line in family.lines()]
         for read in self._sources:

@@ -81,7 +81,7 @@ def test_metrics_stay_few_whatever_callers_send(client: TestClient) -> None:
 
 
 def test_scheduler_is_configured_as_the_extender_needs() -> None:
-    """Cache-capable, ignorable, all nodes scored, a name of its own, no bind verb."""
+    """Cache-capable, never ignored, waited for 2 s, all nodes scored, a name of its own, no bind verb."""
     text = next(item for item in MANIFESTS if item["kind"] == "ConfigMap")["data"]["scheduler.yaml"]
     config = yaml.safe_load(text)
     extender = config["extenders"][0]
@@ -89,7 +89,8 @@ def test_scheduler_is_configured_as_the_extender_needs() -> None:
     assert config["percentageOfNodesToScore"] == 100
     assert config["profiles"] == [{"schedulerName": "slomo-scheduler"}]
     assert extender["nodeCacheCapable"]
-    assert extender["ignorable"]
+    assert not extender["ignorable"]
+    assert extender["httpTimeout"] == "2s"
     assert "bindVerb" not in extender
 
 
@@ -100,10 +101,23 @@ def test_slomo_may_only_read_and_runs_without_rights() -> None:
     )
     pod = next(item for item in MANIFESTS if item["kind"] == "Deployment")["spec"]["template"]["spec"]
 
+    every = [*pod["initContainers"], *pod["containers"]]
+
     assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]}]
     assert pod["securityContext"]["runAsNonRoot"]
-    assert all(item["securityContext"]["readOnlyRootFilesystem"] for item in pod["containers"])
-    assert all(item["securityContext"]["capabilities"] == {"drop": ["ALL"]} for item in pod["containers"])
+    assert all(item["securityContext"]["readOnlyRootFilesystem"] for item in every)
+    assert all(item["securityContext"]["capabilities"] == {"drop": ["ALL"]} for item in every)
+
+
+def test_the_scheduler_starts_once_slomo_has_judged_what_runs() -> None:
+    """Slomo is a native sidecar: it is started before the scheduler, which waits until it is synced."""
+    pod = next(item for item in MANIFESTS if item["kind"] == "Deployment")["spec"]["template"]["spec"]
+    (sidecar,) = pod["initContainers"]
+
+    assert [item["name"] for item in pod["containers"]] == ["kube-scheduler"]
+    assert (sidecar["name"], sidecar["restartPolicy"]) == ("slomo", "Always")
+    assert sidecar["startupProbe"]["httpGet"]["path"] == sidecar["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert all(sidecar[probe]["timeoutSeconds"] <= 2 for probe in ("startupProbe", "readinessProbe", "livenessProbe"))
 
 
 def test_chart_says_what_the_manifests_say() -> None:
@@ -134,7 +148,10 @@ def test_chart_says_what_the_manifests_say() -> None:
         assert made["kind"] == shipped["kind"]
         if made["kind"] not in ("Deployment", "ConfigMap"):
             assert made == shipped
-    assert rendered[-2]["spec"]["template"]["spec"]["volumes"] == MANIFESTS[-2]["spec"]["template"]["spec"]["volumes"]
+    made, shipped = (next(item for item in each if item["kind"] == "Deployment")["spec"]["template"]["spec"]
+                     for each in (rendered, MANIFESTS))  # fmt: skip
+    assert made["volumes"] == shipped["volumes"]
+    assert made["initContainers"][0]["startupProbe"] == shipped["initContainers"][0]["startupProbe"]
 
 
 def test_helm_renders_what_the_manifests_say() -> None:

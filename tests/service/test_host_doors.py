@@ -13,6 +13,7 @@ from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.host.resctrl_tree import ResctrlTree
 from slomo.models.library import ModelLibrary
 from slomo.service.host.room import HostRoom
+from slomo.service.kubernetes.wire import KubernetesNode, Metadata
 from tests.allocations import with_allocations
 from tests.fake_resctrl.files import everything, fake_tree
 from tests.fake_resctrl.model import Flavour
@@ -177,14 +178,17 @@ def test_outcomes_correct_what_is_placed_and_scheduled(start: Started) -> None:
     """A promise that held by the models is refused, by placement and by the extender, once outcomes are 5 % lower."""
     client = start(correct=True)
     client.post("/v1/cluster/servers", json={"servers": [{"name": "s1", "machine": "e5-2620v4"}]})
-    node = {"metadata": {"name": "n1", "labels": {"slomo.io/machine": "e5-2620v4"}}}
+    view = client.service.kubernetes.view  # type: ignore[attr-defined]
+    view.replace_nodes([KubernetesNode(Metadata(name="n1", labels={"slomo.io/machine": "e5-2620v4"}))])
+    view.heard("nodes")
+    view.heard("pods")
     notes = {"slomo.io/nf": "lpm", "slomo.io/min-share": "0.97"}
 
     def ask() -> tuple[Any, Any]:
         placement = {"requests": [{"id": "a", "nf": "lpm", "slo": {"min_share": 0.97}}], "what_if": True}
         pod = {"metadata": {"name": "p", "uid": "u", "annotations": notes}}
-        passed = client.post("/scheduler/filter", json={"Pod": pod, "Nodes": {"items": [node]}, "NodeNames": None})
-        return client.post("/v1/place", json=placement).json()["decisions"][0], passed.json()["Nodes"]["items"]
+        passed = client.post("/scheduler/filter", json={"Pod": pod, "NodeNames": ["n1"]})
+        return client.post("/v1/place", json=placement).json()["decisions"][0], passed.json()["NodeNames"]
 
     before, passed = ask()
     alone = client.post("/v1/predict", json={"target": "lpm"}).json()["throughput_mpps"]

@@ -16,10 +16,11 @@ async def health(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 async def ready(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Say whether everything can be answered; degraded is ready, too, and says what is amiss."""
-    faults = service.faults()
-    status = {"status": "degraded" if faults else "ready", "fingerprint": service.shelf.answers.fingerprint}
-    return Answer({**status, "faults": faults})
+    """Say whether what runs is judged: 503 until it is; 200, but degraded, where newer models cannot be read."""
+    faults, unjudged = service.faults(), bool(service.kubernetes.faults())
+    status = "not ready" if unjudged else "degraded" if faults else "ready"
+    told = {"status": status, "fingerprint": service.shelf.answers.fingerprint, "faults": faults}
+    return Answer(told, 503 if unjudged else 200)
 
 
 async def metrics(service: "Service", call: Call) -> Answer:  # noqa: ARG001
@@ -35,7 +36,7 @@ async def openapi(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 OPERATIONS = (
     Operation("GET", "/healthz", health, "Say that the process answers.", scope="open"),
-    Operation("GET", "/readyz", ready, "Say whether everything can be answered.", scope="open"),
+    Operation("GET", "/readyz", ready, "Say whether what runs is judged.", statuses=(503,), scope="open"),
     Operation("GET", "/metrics", metrics, "Return metrics in Prometheus' text format.", media_type="text/plain"),
     Operation("GET", "/openapi.json", openapi, "Return this document.", scope="open"),
 )

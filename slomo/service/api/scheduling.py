@@ -1,7 +1,7 @@
 """`/scheduler/filter`, `/scheduler/prioritize`, `/v1/explain/{pod}`: what kube-scheduler calls, what people ask then.
 
-A judgement never fails a pod by a fault of ours: whatever cannot be judged passes through, and metrics and explanations
-say so.
+What cannot be judged now is deferred: the answer has an `Error`, the scheduler puts the pod back and asks again after
+its backoff (1 to 10 s). What will never be judged (annotations that cannot be read) is refused with the reason.
 """
 
 import time
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from slomo.errors import SlomoError
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
+from slomo.service.kubernetes.service import NotSynced
 from slomo.service.kubernetes.wire import ExtenderArgs, candidates, filter_answer
 
 if TYPE_CHECKING:
@@ -19,28 +20,27 @@ if TYPE_CHECKING:
 async def filter_nodes(service: "Service", call: Call) -> Answer:
     """Answer which nodes keep every SLO with the pod."""
     begun = time.perf_counter()
-    pod, names, raw, nodes = candidates(call.body)
+    pod, names, raw = candidates(call.body)
     try:
-        passed, failed = service.kubernetes.filter(pod, names, nodes)
+        answer = filter_answer(*service.kubernetes.filter(pod, names), raw)
         code = "200"
-    except SlomoError:
-        passed, failed, code = names, {}, "passed"
-        service.metrics.degraded.add(("prediction failed",))
+    except SlomoError as error:
+        answer, code = filter_answer([], {}, {}, raw, f"slomo: {error.message}"), "deferred"
+        if not isinstance(error, NotSynced):
+            service.metrics.unjudged.add(("deferred", "prediction failed"))
     _count(service, "filter", code, begun)
-    return Answer(filter_answer(passed, failed, raw))
+    return Answer(answer)
 
 
 async def prioritise_nodes(service: "Service", call: Call) -> Answer:
-    """Answer scores from 0 to 10."""
+    """Answer scores from 0 to 10; where nothing can be judged now, all are 0 and no place is held."""
     begun = time.perf_counter()
-    pod, names, _, nodes = candidates(call.body)
+    pod, names, _ = candidates(call.body)
     scores: list[dict[str, Any]]
     try:
-        scores = service.kubernetes.prioritise(pod, names, nodes)
-        code = "200"
+        scores, code = service.kubernetes.prioritise(pod, names), "200"
     except SlomoError:
-        scores, code = [{"Host": name, "Score": 0} for name in names], "passed"
-        service.metrics.degraded.add(("prediction failed",))
+        scores, code = [{"Host": name, "Score": 0} for name in names], "deferred"
     _count(service, "prioritize", code, begun)
     return Answer(scores)
 

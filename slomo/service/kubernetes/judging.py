@@ -1,26 +1,42 @@
 """Which nodes keep every SLO with one pod more: one vectorised prediction over all candidates.
 
 Nodes alike (same machine, same mix) are one question, and verdicts are remembered by mix: from one pod to the next only
-the node that took the last one is new.
+the node that took the last one is new. A network function without a model weighs as the worst neighbour the library
+knows (`slomo.placement.feasibility.worst_case`); a promise to it is refused, for nothing would stand behind it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from slomo.errors import SlomoError
+from slomo.errors import PredictionError, SlomoError
 from slomo.models.library import ModelLibrary
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature
 from slomo.placement.feasibility.oracle import MixVerdict, Oracle
+from slomo.placement.feasibility.worst_case import STRANGER
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
 
 #: Reasons of nodes that do not pass: few and without numbers, for the scheduler groups them by text.
 BREAKS, FULL = "slomo: an SLO would break here", "slomo: no core left for a network function"
+#: Nothing is known of the pod's network function there, and something was promised to it.
+NO_MODEL = "slomo: no model of this network function on this machine type, its promise cannot be judged"
+#: Nothing at all is known of the machine type.
+NO_MODELS = "slomo: no models of this machine type"
+#: Why a node passes without being judged.
+NOTHING_PROMISED = "nothing is promised, neither to the pod nor there"
+TOO_MUCH = "slomo: more is promised than the network function does alone"
 #: Judgements that are remembered, at most.
 MOST_JUDGED = 200_000
-#: Why a node passes without being judged.
-NO_MACHINE, NO_MODEL, STALE = "node names no machine", "no model on this machine", "view is stale"
+#: Mixes judged at a time; between two such batches the clock is looked at.
+TOGETHER = 256
+#: How long one pod may be judged [s]; what was judged is remembered, so that asking again gets further.
+LONGEST_S = 1.0
+
+
+class JudgesTooLong(PredictionError):  # noqa: N818 - says what happens
+    """More mixes were to be judged than the scheduler waits for."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +69,11 @@ class Judged:
 
 @dataclass
 class _Mixed:
-    """The mix of a node as of one version of its view."""
+    """The mix of a node as of one version of its view; who runs there without a model."""
 
     version: int
     signature: Signature
-    strangers: int
-
-
-@dataclass
-class _Tenancy:
-    """Numbers of pieces by need and machine; None where nothing can be predicted."""
-
-    numbers: dict[tuple[PodNeed, str], int | None] = field(default_factory=dict)
+    strangers: tuple[str, ...]
 
 
 class NodeJudge:
@@ -78,36 +87,45 @@ class NodeJudge:
         Probability with which all SLOs of a socket must hold.
     factors : mapping of str to mapping of str to float
         Machine type -> workload -> what predictions are multiplied by.
+    clock : callable
+        Returns the time [s].
     """
 
     def __init__(
-        self, library: ModelLibrary, confidence: float, factors: Mapping[str, Mapping[str, float]] | None = None
+        self,
+        library: ModelLibrary,
+        confidence: float,
+        factors: Mapping[str, Mapping[str, float]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.library = library
+        self.library, self._clock = library, clock
         self.estimates = ThroughputEstimates(library, confidence=confidence)
+        self.estimates.takes_strangers = True
         self.estimates.factors = factors or {}
         self.pieces = Pieces()
         self.oracle = Oracle(self.pieces, self.estimates, predicts=True)
-        self._tenancy = _Tenancy()
+        self._numbers: dict[tuple[PodNeed, str], int] = {}
         self._mixes: dict[str, _Mixed] = {}
         self._known: dict[PodNeed, dict[tuple[Host, Signature], Judged]] = {}
         self._needs: dict[str, list[PodNeed]] = {}
         self._learned: dict[str, int] = {}
 
-    def knows(self, need: PodNeed) -> bool:
-        """Whether any machine has a model of what a pod runs."""
-        return any(self._number(need, machine) is not None for machine in self.library.machines)
-
     def judge(self, need: PodNeed, uid: str, names: list[str], view: ClusterView) -> dict[str, Judged]:
-        """Judge all candidates for a pod."""
+        """Judge all candidates for a pod.
+
+        Raises
+        ------
+        JudgesTooLong
+            Where that takes longer than `LONGEST_S`; what was judged until then is remembered.
+        """
         judged: dict[str, Judged] = {}
         new: dict[Host, dict[Signature, list[str]]] = {}
-        nodes, remembered = view.nodes, self._known_of(need)
+        remembered, begun = self._known_of(need), self._clock()
         for name in names:
-            node = nodes.get(name)
-            host = None if node is None else node.host
-            if node is None or host is None:
-                judged[name] = Judged(True, NO_MACHINE)
+            node = view.nodes.get(name, _UNKNOWN)
+            host = node.host
+            if host is None or host.machine not in self.library.machines:
+                judged[name] = _unjudged(need, node)
                 continue
             base = self._mix(name, node, host, without=uid)
             answer = remembered.get((host, base))
@@ -116,9 +134,14 @@ class NodeJudge:
             else:
                 judged[name] = answer
         for host, bases in new.items():
-            for base, answer in zip(bases, self._judged(need, host, list(bases)), strict=True):
-                remembered[host, base] = answer
-                judged.update(dict.fromkeys(bases[base], answer))
+            order = list(bases)
+            for first in range(0, len(order), TOGETHER):
+                if self._clock() - begun > LONGEST_S:
+                    raise JudgesTooLong("judging takes too long, ask again")
+                part = order[first : first + TOGETHER]
+                for base, answer in zip(part, self._judged(need, host, part), strict=True):
+                    remembered[host, base] = answer
+                    judged.update(dict.fromkeys(bases[base], answer))
         return judged
 
     def ahead(self, view: ClusterView) -> bool:
@@ -127,10 +150,11 @@ class NodeJudge:
             if node.host is None or self._learned.get(name) == node.version:
                 continue
             self._learned[name] = node.version
-            host, base = node.host, self._mix(name, node, node.host, without="")
-            numbers = [self._number(need, host.machine) for need in self._usual(host.machine)]
-            mixes = [self.pieces.grown(base, number) for number in numbers if number is not None]
-            self.oracle.verdicts(host, mixes)
+            host = node.host
+            if host.machine in self.library.machines:
+                base = self._mix(name, node, host, without="")
+                numbers = [self._number(need, host.machine) for need in self._usual(host.machine)]
+                self.oracle.verdicts(host, [self.pieces.grown(base, number) for number in numbers])
             return True
         self._learned = {name: version for name, version in self._learned.items() if name in view.nodes}
         return False
@@ -151,17 +175,22 @@ class NodeJudge:
     def _judged(self, need: PodNeed, host: Host, bases: list[Signature]) -> list[Judged]:
         """Judge mixes with one pod more, those not seen before in one batch."""
         number = self._number(need, host.machine)
-        if number is None:
-            return [Judged(True, NO_MODEL, host=host)] * len(bases)
+        piece = self.pieces[number]
+        refusal = NO_MODEL if piece.workloads == (STRANGER,) and need.has_promise else ""
+        solo = self.estimates.solo_mpps(host.machine, piece.workloads[0])
+        if solo is not None and piece.needed_mpps > solo:
+            refusal = TOO_MUCH
+        if refusal:
+            return [Judged(False, refusal, host=host)] * len(bases)
         grown = [self.pieces.grown(base, number) for base in bases]
         verdicts = self.oracle.verdicts(host, grown)
         return [self._answer(host, mix, verdict) for mix, verdict in zip(grown, verdicts, strict=True)]
 
-    def strangers(self, name: str, view: ClusterView) -> int:
-        """Return how many tenants of a node nothing is known of."""
+    def strangers(self, name: str, view: ClusterView) -> tuple[str, ...]:
+        """Return the tenants of a node that have no model and weigh as the worst known neighbour."""
         node = view.nodes.get(name)
-        if node is None or node.host is None:
-            return 0
+        if node is None or node.host is None or node.host.machine not in self.library.machines:
+            return ()
         self._mix(name, node, node.host, without="")
         return self._mixes[name].strangers
 
@@ -183,29 +212,42 @@ class NodeJudge:
         if kept is not None and kept.version == node.version and not own:
             return kept.signature
         needs = [need for uid, need in (*node.tenants.items(), *node.held.items()) if uid != without]
-        numbers = [self._number(need, host.machine) for need in needs]
-        signature = tuple(sorted(number for number in numbers if number is not None))
+        signature = tuple(sorted(self._number(need, host.machine) for need in needs))
         if not own:
-            self._mixes[name] = _Mixed(node.version, signature, numbers.count(None))
+            strangers = tuple(need.nf or need.fault for need in needs if self.is_stranger(need, host.machine))
+            self._mixes[name] = _Mixed(node.version, signature, strangers)
         return signature
 
-    def _number(self, need: PodNeed, machine: str) -> int | None:
-        """Return the number of the piece a pod is on a machine; None where nothing can be predicted for it."""
-        key = (need, machine)
-        numbers = self._tenancy.numbers
-        if key not in numbers:
-            numbers[key] = self._numbered(need, machine)
-        return numbers[key]
+    def is_stranger(self, need: PodNeed, machine: str) -> bool:
+        """Say whether a pod weighs as the worst known neighbour on a machine, for it has no model."""
+        return self.pieces[self._number(need, machine)].workloads == (STRANGER,)
 
-    def _numbered(self, need: PodNeed, machine: str) -> int | None:
-        if machine not in self.library.machines:
-            return None
+    def _number(self, need: PodNeed, machine: str) -> int:
+        """Return the number of the piece a pod is on a machine of which there are models."""
+        key = (need, machine)
+        if key not in self._numbers:
+            self._numbers[key] = self._numbered(need, machine)
+        return self._numbers[key]
+
+    def _numbered(self, need: PodNeed, machine: str) -> int:
         try:
             workload = self.library.find(need.nf, machine).workload.key
+            solo = self.estimates.solo_mpps(machine, workload)
+            is_known = solo is not None and self.estimates.predictable(machine, workload)
         except SlomoError:
-            return None
-        solo = self.estimates.solo_mpps(machine, workload)
-        if solo is None or not self.estimates.predictable(machine, workload):
-            return None
+            is_known = False
+        if not is_known or solo is None:
+            self.estimates.worst(machine)
+            return self.pieces.number(Piece((STRANGER,)))
         needed = need.min_share * solo if need.min_share is not None else need.min_mpps or 0.0
         return self.pieces.number(Piece((workload,), needed))
+
+
+_UNKNOWN = NodeView()
+
+
+def _unjudged(need: PodNeed, node: NodeView) -> Judged:
+    """Refuse a node of which nothing is known; a pod without a promise may go where nothing was promised either."""
+    if node.exists and not any(each.has_promise for each in (need, *node.tenants.values(), *node.held.values())):
+        return Judged(True, NOTHING_PROMISED)
+    return Judged(False, f"slomo: {node.fault}" if node.fault else NO_MODELS)

@@ -12,21 +12,34 @@ A pod says its network function and what it was promised, a node its machine typ
         slomo.io/machine: silver-4110
       annotations:
         slomo.io/cores-reserved: "1"
+
+What cannot be read is never taken for "nothing promised": the value says what is wrong, and such a pod is refused.
 """
 
-import math
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import lru_cache
 
 from slomo.errors import SlomoError
 from slomo.placement.feasibility.mixes import Host, host_of
 from slomo.placement.problem.cluster import Server
-from slomo.service.kubernetes.wire import KubernetesNode, Pod
+from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod
 from slomo.vocabulary.machine import machine_names
 from slomo.vocabulary.workload_text import parse_workload
 
 NF, MIN_SHARE, MIN_MPPS = "slomo.io/nf", "slomo.io/min-share", "slomo.io/min-mpps"
 MACHINE, CORES_RESERVED = "slomo.io/machine", "slomo.io/cores-reserved"
+_KEYS = (NF, MIN_SHARE, MIN_MPPS, MACHINE, CORES_RESERVED)
+#: Annotations that are ours without their prefix, too; `nf` alone may be somebody else's.
+_BARE = ("min-share", "min-mpps")
 _OVER = ("Succeeded", "Failed")
+_NUMBER = re.compile(r"(\d{1,9}(\.\d{0,18})?|\.\d{1,18})([eE][-+]?\d{1,2})?", re.ASCII)
+#: Longest text of a network function.
+_LONGEST = 300
+#: Keys at least so similar to one of ours (0 to 1) are taken for a slip of the pen.
+_SIMILAR = 0.8
 
 
 @dataclass(frozen=True)
@@ -36,35 +49,51 @@ class PodNeed:
     Attributes
     ----------
     nf : str
-        Network function or workload, as text.
+        Network function or workload, as text; empty where it cannot be read.
     min_share, min_mpps : float or None
         Least throughput, as a share of that alone or absolute [Mpps].
+    fault : str
+        What is wrong with the annotations; empty where nothing is.
     """
 
     nf: str
     min_share: float | None = None
     min_mpps: float | None = None
+    fault: str = ""
+
+    @property
+    def has_promise(self) -> bool:
+        """Whether something was promised, or may have been: what cannot be read counts as a promise."""
+        return bool(self.fault) or self.min_share is not None or self.min_mpps is not None
 
 
 def need_of(pod: Pod) -> PodNeed | None:
-    """Return what a pod needs; None for one that says nothing, or nothing that can be read.
+    """Return what a pod needs, with what is wrong with it; None for a pod that says nothing of slomo.
 
     Examples
     --------
-    >>> from slomo.service.kubernetes.wire import Metadata
     >>> need_of(Pod(Metadata(annotations={NF: "lpm", MIN_SHARE: "0.9"})))
-    PodNeed(nf='lpm', min_share=0.9, min_mpps=None)
+    PodNeed(nf='lpm', min_share=0.9, min_mpps=None, fault='')
+    >>> need_of(Pod(Metadata(annotations={NF: "lpm", MIN_SHARE: "90%"}))).fault
+    'slomo.io/min-share is no share above 0 and up to 1, such as 0.9'
     """
     notes = pod.metadata.annotations or {}
     text = notes.get(NF, "").strip()
-    if not text:
+    fault = _mistyped(pod.metadata, (NF, MIN_SHARE, MIN_MPPS), ())
+    if not fault and not any(key in notes for key in (NF, MIN_SHARE, MIN_MPPS)):
         return None
-    try:
-        parse_workload(text)
-    except SlomoError:
-        return None
+    if not text and not fault:
+        fault = f"{NF} is missing or empty"
+    if not fault:
+        fault = _unreadable(text)
     share, mpps = _number(notes.get(MIN_SHARE)), _number(notes.get(MIN_MPPS))
-    return PodNeed(text, share, None if share is not None else mpps)
+    if not fault and MIN_SHARE in notes and MIN_MPPS in notes:
+        fault = f"{MIN_SHARE} and {MIN_MPPS} are both given"
+    if not fault and MIN_SHARE in notes and (share is None or not 0.0 < share <= 1.0):
+        fault = f"{MIN_SHARE} is no share above 0 and up to 1, such as 0.9"
+    if not fault and MIN_MPPS in notes and (mpps is None or mpps <= 0.0):
+        fault = f"{MIN_MPPS} is no number of Mpps above 0, such as 2.5"
+    return PodNeed("", fault=fault) if fault else PodNeed(text, share, mpps)
 
 
 def is_over(pod: Pod) -> bool:
@@ -72,22 +101,64 @@ def is_over(pod: Pod) -> bool:
     return pod.status.phase in _OVER
 
 
-def host_on(node: KubernetesNode) -> Host | None:
-    """Return the kind of socket a node has; None where it does not say, or says a machine there is none of."""
+def host_on(node: KubernetesNode) -> Host | str:
+    """Return the kind of socket a node has, or why nothing can be judged there."""
+    fault = _mistyped(node.metadata, (CORES_RESERVED,), (MACHINE,))
+    if fault:
+        return f"node: {fault}"
     name = (node.metadata.labels or {}).get(MACHINE, "")
+    if not name:
+        return NO_MACHINE
     if name not in machine_names():  # names only: a label must never be opened as a file
-        return None
+        return f"label {MACHINE} of the node names no machine type"
     text = (node.metadata.annotations or {}).get(CORES_RESERVED, "0")
-    reserved = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     try:
-        return host_of(Server(node.metadata.name or "node", name, cores_reserved=reserved))
+        if not (text.isascii() and text.isdigit() and len(text) < 6):
+            return f"{CORES_RESERVED} of the node is no number of cores"
+        return host_of(Server(node.metadata.name or "node", name, cores_reserved=int(text)))
     except SlomoError:
-        return None
+        return f"{CORES_RESERVED} of the node leaves no core"
+
+
+#: Why nothing is judged on a node without a label.
+NO_MACHINE = f"node has no label {MACHINE}"
+
+
+def _unreadable(text: str) -> str:
+    """Say why a text names no network function; empty where it does."""
+    try:
+        if len(text) <= _LONGEST:
+            parse_workload(text)
+            return ""
+    except SlomoError:
+        pass
+    return f"{NF} names no network function, such as lpm or lpm@1500B"
+
+
+def _mistyped(metadata: Metadata, annotations: Iterable[str], labels: Iterable[str]) -> str:
+    """Say which key is nearly one of ours, or one of ours in the wrong place; empty where none is."""
+    for kind, given, known in (
+        ("annotation", metadata.annotations, annotations),
+        ("label", metadata.labels, labels),
+    ):
+        for key in given or ():
+            if key in known or not (meant := _meant(key)) or (kind == "label" and key in _BARE):
+                continue
+            other = "a label" if kind == "annotation" else "an annotation"
+            wrong = f"is written as {other}" if meant == key else f"is not known, {meant} may be meant"
+            return f"{kind} {key[:80]} {wrong}"
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _meant(key: str) -> str:
+    """Return the key of ours that another may have been meant for, or nothing."""
+    nearest = max(_KEYS, key=lambda ours: SequenceMatcher(None, key[:100], ours).ratio())
+    if key.startswith("slomo") or key in _BARE:
+        return nearest
+    return nearest if SequenceMatcher(None, key[:100], nearest).ratio() >= _SIMILAR else ""
 
 
 def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value > 0.0 else None
+    text = (text or "").strip()
+    return float(text) if _NUMBER.fullmatch(text) else None

@@ -8,13 +8,13 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from slomo.errors import SlomoError
+from slomo.errors import PredictionError, SlomoError
 from slomo.service.knowledge.shelf import ModelShelf
-from slomo.service.kubernetes.judging import STALE, Judged, NodeJudge
+from slomo.service.kubernetes.judging import Judged, NodeJudge
 from slomo.service.kubernetes.pods import PodNeed, need_of
 from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.watch import Watch
-from slomo.service.kubernetes.wire import KubernetesNode, Pod
+from slomo.service.kubernetes.wire import Pod
 from slomo.service.metrics import Gauge, Metrics
 
 _LOG = logging.getLogger("slomo.service")
@@ -22,6 +22,12 @@ _LOG = logging.getLogger("slomo.service")
 MOST_EXPLAINED = 300
 #: What prioritise may answer, at most.
 MOST_SCORE = 10
+#: A pod that says nothing of slomo.
+NOT_OURS = "pod names no network function"
+
+
+class NotSynced(PredictionError):  # noqa: N818 - says what is so
+    """What runs is not known now, so that nothing can be judged."""
 
 
 class KubernetesRoom:
@@ -80,10 +86,15 @@ class KubernetesRoom:
             await self.watch.close()
 
     def faults(self) -> list[str]:
-        """Return what is amiss."""
+        """Return why pods cannot be judged now; empty where they can, or where no API server is watched."""
         if self.watch is None or self.view.is_fresh:
             return []
-        return [f"kubernetes: {STALE}; pods pass through unjudged ({self.watch.trouble or 'not listed yet'})"]
+        return [f"kubernetes: {self._not_synced()}; pods wait ({self.watch.trouble or 'not listed yet'})"]
+
+    def _not_synced(self) -> str:
+        if len(self.view.heard_at_s) < 2:
+            return "slomo is not synced with the API server yet"
+        return "slomo has lost the API server"
 
     def gauges(self) -> Iterable[Gauge]:
         """Yield what is watched."""
@@ -95,23 +106,31 @@ class KubernetesRoom:
         yield "slomo_kubernetes_holds", "Places held between score and bind.", (), {(): float(len(view.holds))}
         yield "slomo_kubernetes_view_fresh", "1 while the view is fresh.", (), {(): float(view.is_fresh)}
 
-    def filter(self, pod: Pod, names: list[str], nodes: dict[str, KubernetesNode]) -> tuple[list[str], dict[str, str]]:
-        """Return the nodes that pass, and why the others do not."""
-        need = self._ready(pod, nodes)
+    def filter(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:
+        """Return the nodes that pass; why others do not; and why others never will.
+
+        Raises
+        ------
+        NotSynced, JudgesTooLong
+            Where nothing can be judged now: the scheduler asks again.
+        """
+        need = self._ready(pod)
         if need is None:
-            return names, {}
+            return names, {}, {}
+        if need.fault:
+            return [], {}, dict.fromkeys(names, f"slomo: {need.fault}")
         judged = self.judge.judge(need, pod.metadata.uid, names, self.view)
         self._remember(pod, need, judged)
         self._latest = (pod.metadata.uid, self.view.changes, judged)
         passed = [name for name in names if judged[name].ok]
         if len(passed) == 1:  # then prioritise is never called
             self.view.hold(pod.metadata.uid, need, passed[0])
-        return passed, {name: judgement.why for name, judgement in judged.items() if not judgement.ok}
+        return passed, {name: judgement.why for name, judgement in judged.items() if not judgement.ok}, {}
 
-    def prioritise(self, pod: Pod, names: list[str], nodes: dict[str, KubernetesNode]) -> list[dict[str, Any]]:
+    def prioritise(self, pod: Pod, names: list[str]) -> list[dict[str, Any]]:
         """Score nodes: one alone is best, and is held for the pod until it is bound."""
-        need = self._ready(pod, nodes)
-        if need is None:
+        need = self._ready(pod)
+        if need is None or need.fault:
             return [{"Host": name, "Score": 0} for name in names]
         judged = self._judged(pod, need, names)
         ranks = {name: judgement.rank for name, judgement in judged.items() if judgement.is_judged and judgement.ok}
@@ -140,37 +159,37 @@ class KubernetesRoom:
         if kept is None:
             return None
         rows = [self._row(node, judgement) for node, judgement in kept["judged"].items()]
-        return {key: kept[key] for key in ("pod", "uid", "nf", "passed_through")} | {"nodes": rows}
+        return {key: kept[key] for key in ("pod", "uid", "nf", "outcome", "reason")} | {"nodes": rows}
 
-    def _ready(self, pod: Pod, nodes: dict[str, KubernetesNode]) -> PodNeed | None:
-        """Return what a pod needs, or None where it passes through; and say why."""
+    def _ready(self, pod: Pod) -> PodNeed | None:
+        """Return what a pod needs, or None where slomo has nothing to say of it; count what is not judged, and why."""
         self.view.expire()
-        for node in nodes.values():  # `Nodes` mode brings labels along
-            self.view.node_seen(node)
         need = need_of(pod)
-        reason = ""
         if need is None:
-            annotated = "slomo.io/nf" in (pod.metadata.annotations or {})
-            reason = "annotation cannot be read" if annotated else "pod names no network function"
-        elif self.watch is not None and not self.view.is_fresh:
-            reason = STALE
-        elif not self.judge.knows(need):
-            reason = "network function without a model"
-        if not reason:
-            return need
-        self._metrics.degraded.add((reason,))
-        self._remember(pod, need, {}, reason)
-        return None
+            self._unjudged(pod, need, "passed", NOT_OURS)
+        elif need.fault:
+            self._unjudged(pod, need, "refused", "annotation cannot be read", need.fault)
+        elif not self.view.is_fresh:
+            self._unjudged(pod, need, "deferred", self._not_synced())
+            raise NotSynced(self._not_synced(), hint="see /readyz; start with --kubernetes")
+        return need
 
-    def _remember(self, pod: Pod, need: PodNeed | None, judged: dict[str, Judged], passed_through: str = "") -> None:
+    def _unjudged(self, pod: Pod, need: PodNeed | None, outcome: str, reason: str, detail: str = "") -> None:
+        self._metrics.unjudged.add((outcome, reason))
+        self._remember(pod, need, {}, outcome, detail or reason)
+
+    def _remember(
+        self, pod: Pod, need: PodNeed | None, judged: dict[str, Judged], outcome: str = "judged", reason: str = ""
+    ) -> None:
         key = pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
         self._said.pop(key, None)
         self._said[key] = {
             "pod": f"{pod.metadata.namespace}/{pod.metadata.name}",
             "name": pod.metadata.name,
             "uid": pod.metadata.uid,
-            "nf": None if need is None else need.nf,
-            "passed_through": passed_through or None,
+            "nf": None if need is None else need.nf or None,
+            "outcome": outcome,
+            "reason": reason or None,
             "judged": judged,
             "judge": self.judge,
         }
@@ -196,7 +215,7 @@ class KubernetesRoom:
             breach = verdict.breach
             row["breach"] = {"workload": breach.workload, "what": breach.what, "needed": breach.needed,
                              "possible": breach.possible}  # fmt: skip
-        row["unknown_tenants"] = self.judge.strangers(node, self.view)
+        row["unknown_tenants"] = list(self.judge.strangers(node, self.view))
         return row
 
     def _is_current(self, judgement: Judged) -> bool:

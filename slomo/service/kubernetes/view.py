@@ -14,15 +14,18 @@ from slomo.service.kubernetes.wire import KubernetesNode, Pod
 
 #: How long a place is held for a pod that was scored there [s].
 HOLD_S = 30.0
-#: How long the view may be without news from the API server before it counts as stale [s]; bookmarks come every minute.
-STALE_S = 150.0
+#: How long the view may be without news from the API server before it is stale [s]; bookmarks come each 60-75 s.
+STALE_S = 100.0
+#: How long a connection to the API server may be lost before the view counts as stale [s].
+LOST_S = 10.0
 
 
 @dataclass
 class NodeView:
-    """One node: its kind of socket, and what runs there by pod."""
+    """One node: its kind of socket, or why nothing can be judged there, and what runs there by pod."""
 
     host: Host | None = None
+    fault: str = "node is not known"
     exists: bool = False
     tenants: dict[str, PodNeed] = field(default_factory=dict)
     held: dict[str, PodNeed] = field(default_factory=dict)
@@ -52,43 +55,53 @@ class ClusterView:
         By name.
     pods : dict of str to str
         Pod uid -> node.
+    names : dict of str to str
+        Pod uid -> ``namespace/name``.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.nodes: dict[str, NodeView] = {}
         self.pods: dict[str, str] = {}
+        self.names: dict[str, str] = {}
         self.holds: dict[str, Hold] = {}
         self.heard_at_s: dict[str, float] = {}
+        self.lost_at_s: dict[str, float] = {}
         #: Counts changes of any node.
         self.changes = 0
         self._clock = clock
 
     @property
     def is_fresh(self) -> bool:
-        """Whether both pods and nodes were listed, and heard of lately."""
+        """Whether both pods and nodes were listed, heard of lately, and are still followed."""
         now = self._clock()
-        return len(self.heard_at_s) == 2 and all(now - at < STALE_S for at in self.heard_at_s.values())
+        heard = len(self.heard_at_s) == 2 and all(now - at < STALE_S for at in self.heard_at_s.values())
+        return heard and all(now - at < LOST_S for at in self.lost_at_s.values())
 
     def heard(self, kind: str) -> None:
         """Note that the API server has spoken of a kind."""
         self.heard_at_s[kind] = self._clock()
+        self.lost_at_s.pop(kind, None)
+
+    def lost(self, kind: str) -> None:
+        """Note that a kind cannot be followed."""
+        self.lost_at_s.setdefault(kind, self._clock())
 
     def node_seen(self, node: KubernetesNode) -> None:
         """Take in a node that was added or changed."""
         view = self.nodes.setdefault(node.metadata.name, NodeView())
-        host = host_on(node)
-        if view.host != host or not view.exists:
-            view.host, view.exists = host, True
+        told = host_on(node)
+        host, fault = (None, told) if isinstance(told, str) else (told, "")
+        if (view.host, view.fault) != (host, fault) or not view.exists:
+            view.host, view.fault, view.exists = host, fault, True
             self._changed(view)
 
     def node_gone(self, name: str) -> None:
         """Forget a node; pods still said to run there are forgotten when they are said to be gone."""
         view = self.nodes.get(name)
         if view is not None:
-            view.exists = False
+            view.host, view.fault, view.exists = None, NodeView.fault, False
             self._changed(view)
-            if not view.tenants and not view.held:
-                del self.nodes[name]
+            self._forget(name)
 
     def pod_seen(self, pod: Pod) -> None:
         """Take in a pod that was added or changed."""
@@ -108,12 +121,13 @@ class ClusterView:
             self._leave(uid, before)
         view.tenants[uid] = need
         self._changed(view)
-        self.pods[uid] = node
+        self.pods[uid], self.names[uid] = node, f"{pod.metadata.namespace}/{pod.metadata.name}"
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod."""
         self.release(uid)
         node = self.pods.pop(uid, None)
+        self.names.pop(uid, None)
         if node is not None:
             self._leave(uid, node)
 
@@ -121,8 +135,13 @@ class ClusterView:
         view = self.nodes[node]
         if view.tenants.pop(uid, None) is not None:
             self._changed(view)
+        self._forget(node)
+
+    def _forget(self, name: str) -> None:
+        """Forget a node that is gone once nothing runs there any more."""
+        view = self.nodes[name]
         if not view.exists and not view.tenants and not view.held:
-            del self.nodes[node]
+            del self.nodes[name]
 
     def replace_nodes(self, nodes: list[KubernetesNode]) -> None:
         """Take in a whole list of nodes: those not in it are gone."""
@@ -142,10 +161,10 @@ class ClusterView:
 
     def hold(self, uid: str, need: PodNeed, node: str) -> None:
         """Hold a place for a pod."""
-        if not uid or self.pods.get(uid) == node:
+        view = self.nodes.get(node)
+        if not uid or view is None or self.pods.get(uid) == node:
             return
         self.release(uid)
-        view = self.nodes.setdefault(node, NodeView())
         view.held[uid] = need
         self._changed(view)
         self.holds[uid] = Hold(node, self._clock() + HOLD_S)
@@ -158,6 +177,7 @@ class ClusterView:
         view = self.nodes[hold.node]
         if view.held.pop(uid, None) is not None:
             self._changed(view)
+        self._forget(hold.node)
 
     def _changed(self, view: NodeView) -> None:
         view.version += 1

@@ -108,6 +108,7 @@ class Watch:
             except Gone:
                 version = ""
             except (httpx.HTTPError, msgspec.MsgspecError, OSError) as error:
+                self._view.lost(kind)
                 self.trouble = f"{kind}: {type(error).__name__}: {str(error)[:200]}"
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries
                 pause_s = min(2.0 * pause_s, LONGEST_PAUSE_S)
@@ -156,6 +157,7 @@ class Watch:
         except httpx.ReadTimeout:
             return version
         except httpx.RemoteProtocolError as error:  # the server went away in the middle: resume from here
+            self._view.lost(kind)
             self.trouble = f"{kind}: {error}"
             await asyncio.sleep(0.2)
         return version

@@ -70,24 +70,32 @@ class ExtenderArgs(Struct):
     nodeNames: list[str] | None = None  # noqa: N815 - Go's decoder takes any case
 
 
-def candidates(args: ExtenderArgs) -> tuple[Pod, list[str], dict[str, Raw] | None, dict[str, KubernetesNode]]:
-    """Return the pod, the nodes' names in order, and, in ``Nodes`` mode, nodes as they came and as read."""
+def candidates(args: ExtenderArgs) -> tuple[Pod, list[str], dict[str, Raw] | None]:
+    """Return the pod, the nodes' names in order, and, in ``Nodes`` mode, nodes as they came.
+
+    What nodes say of themselves in a question is not read: what is known of a node comes from the API server.
+    """
     pod = args.Pod or args.pod or Pod()
     names = next((item for item in (args.NodeNames, args.nodenames, args.nodeNames) if item is not None), None)
     if names is not None:
-        return pod, names, None, {}
+        return pod, names, None
     given = (args.Nodes or args.nodes or NodeList()).items or []
-    read = [_decode_node(item) for item in given]
-    order = [item.metadata.name for item in read]
-    return pod, order, dict(zip(order, given, strict=True)), {item.metadata.name: item for item in read}
+    order = [_decode_node(item).metadata.name for item in given]
+    return pod, order, dict(zip(order, given, strict=True))
 
 
-def filter_answer(passed: list[str], failed: dict[str, str], raw: dict[str, Raw] | None) -> dict[str, Any]:
-    """Return the answer to ``filter``, in the mode of the question.
+def filter_answer(
+    passed: list[str],
+    failed: dict[str, str],
+    hopeless: dict[str, str],
+    raw: dict[str, Raw] | None,
+    error: str = "",
+) -> dict[str, Any]:
+    """Return the answer to ``filter``, in the mode of the question; with `error` the scheduler asks again.
 
     Examples
     --------
-    >>> filter_answer(["n1"], {"n2": "no"}, None)["NodeNames"]
+    >>> filter_answer(["n1"], {"n2": "no"}, {}, None)["NodeNames"]
     ['n1']
     """
     nodes = None if raw is None else {"metadata": {}, "items": [raw[name] for name in passed]}
@@ -95,8 +103,8 @@ def filter_answer(passed: list[str], failed: dict[str, str], raw: dict[str, Raw]
         "Nodes": nodes,
         "NodeNames": passed if raw is None else None,
         "FailedNodes": failed,
-        "FailedAndUnresolvableNodes": {},
-        "Error": "",
+        "FailedAndUnresolvableNodes": hopeless,
+        "Error": error,
     }
 
 

@@ -94,6 +94,10 @@ class ControlPlane:
         process.kill()
         process.wait()
 
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to a process."""
+        self._processes[name].send_signal(number)
+
     def said(self, name: str) -> str:
         """Return the last of what a process said."""
         return (self._folder / f"{name}.log").read_text(errors="replace")[-3000:]

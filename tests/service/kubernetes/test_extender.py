@@ -1,14 +1,16 @@
-"""The scheduler extender in both modes, as kube-scheduler writes and reads it, and when it lets pass."""
+"""The scheduler extender in both modes, as kube-scheduler writes and reads it; when it passes, refuses or defers."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from slomo.service.kubernetes.pods import CORES_RESERVED, MACHINE, MIN_SHARE, NF, need_of
-from slomo.service.kubernetes.view import HOLD_S, ClusterView
+from slomo.service.kubernetes.judging import LONGEST_S
+from slomo.service.kubernetes.pods import CORES_RESERVED, MACHINE, MIN_MPPS, MIN_SHARE, NF, need_of
+from slomo.service.kubernetes.view import HOLD_S, LOST_S, STALE_S, ClusterView
 from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod, PodSpec, PodStatus
 from tests.service.conftest import Started
 
@@ -38,6 +40,8 @@ def extender(start: Started) -> TestClient:
         pod(f"f{i}", "ids", "0.3", "full") for i in (1, 2)
     ]
     view.replace_pods(tenants)
+    view.heard("nodes")
+    view.heard("pods")
     return client
 
 
@@ -59,22 +63,186 @@ def test_answers_are_as_go_reads_them(extender: TestClient, name: str) -> None:
     assert told.json() == golden["answer"]
 
 
+def filtered(client: TestClient, notes: dict[str, str], names: list[str], **metadata: Any) -> Any:
+    """Return the answer to filter for a pod with these annotations."""
+    body = {"Pod": {"metadata": {"name": "a", "uid": "a", "annotations": notes, **metadata}}, "NodeNames": names}
+    return client.post("/scheduler/filter", json=body).json()
+
+
+def test_a_pod_that_says_nothing_of_slomo_goes_anywhere(extender: TestClient) -> None:
+    """Other pods are let pass, and counted."""
+    told = filtered(extender, {"example.com/team": "core"}, ["empty", "plain", "ghost"])
+
+    assert told["NodeNames"] == ["empty", "plain", "ghost"]
+    assert extender.get("/v1/explain/default/a").json()["outcome"] == "passed"
+    assert 'slomo_extender_unjudged_total{outcome="passed"' in extender.get("/metrics").text
+
+
 @pytest.mark.parametrize(
-    "question",
+    ("notes", "word"),
     [
-        {"Pod": {"metadata": {"name": "a"}}, "NodeNames": ["empty", "busy"]},
-        {"Pod": {"metadata": {"name": "a", "annotations": {NF: "never-heard"}}}, "NodeNames": ["empty", "busy"]},
-        {"Pod": {"metadata": {"name": "a", "annotations": {NF: "<b>?!"}}}, "NodeNames": ["empty", "busy"]},
-        {"Pod": {"metadata": {"name": "a", "annotations": {NF: "../../etc/passwd"}}}, "NodeNames": ["empty", "busy"]},
+        ({NF: "<b>?!"}, "names no network function"),
+        ({NF: "../../etc/passwd"}, "names no network function"),
+        ({NF: ""}, "missing or empty"),
+        ({MIN_SHARE: "0.9"}, "missing or empty"),
+        ({NF: "lpm", MIN_SHARE: "90%"}, "no share"),
+        ({NF: "lpm", MIN_SHARE: "95"}, "no share"),
+        ({NF: "lpm", MIN_SHARE: "-1"}, "no share"),
+        ({NF: "lpm", MIN_SHARE: "nan"}, "no share"),
+        ({NF: "lpm", MIN_SHARE: "0"}, "no share"),
+        ({NF: "lpm", MIN_MPPS: "inf"}, "no number of Mpps"),
+        ({NF: "lpm", MIN_SHARE: "0.9", MIN_MPPS: "1"}, "both given"),
+        ({NF: "lpm", "slomo.io/min_share": "0.9"}, "slomo.io/min-share may be meant"),
+        ({NF: "lpm", "min-share": "0.9"}, "slomo.io/min-share may be meant"),
+        ({NF: "lpm", "slomo/min-share": "0.9"}, "slomo.io/min-share may be meant"),
     ],
 )
-def test_what_cannot_be_judged_passes_and_is_said(extender: TestClient, question: dict[str, Any]) -> None:
-    """Pods without a network function, with an unknown one, or with nonsense, go anywhere, and that is said."""
-    told = extender.post("/scheduler/filter", json=question).json()
+def test_annotations_that_cannot_be_read_are_refused_with_the_reason(
+    extender: TestClient, notes: dict[str, str], word: str
+) -> None:
+    """No node passes, for good; the event says which annotation is wrong, and explain, too."""
+    told = filtered(extender, notes, ["empty", "busy"])
 
-    assert told["NodeNames"] == ["empty", "busy"]
-    assert extender.get("/v1/explain/default/a").json()["passed_through"]
-    assert "slomo_extender_passed_through_total{" in extender.get("/metrics").text
+    assert told["NodeNames"] == []
+    assert set(told["FailedAndUnresolvableNodes"]) == {"empty", "busy"}
+    assert word in told["FailedAndUnresolvableNodes"]["empty"]
+    assert word in extender.get("/v1/explain/a").json()["reason"]
+
+
+def test_a_promise_as_a_label_is_told(extender: TestClient) -> None:
+    """Labels are not read for promises, but not passed over either."""
+    told = filtered(extender, {NF: "lpm"}, ["empty"], labels={MIN_SHARE: "0.9"})
+
+    assert "is written as an annotation" in told["FailedAndUnresolvableNodes"]["empty"]
+
+
+def test_no_mutated_annotation_is_taken_for_no_promise() -> None:
+    """A thousand slips of the pen in keys and values: each is another promise that can be read, or is told."""
+    dice = random.Random(25)
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789-_./%, +eE"
+
+    def slipped(text: str) -> str:
+        for _ in range(dice.choice((1, 1, 2))):
+            at = dice.randrange(len(text) + 1)
+            text = text[:at] + dice.choice(("", dice.choice(letters))) + text[at + dice.randrange(2) :]
+        return text
+
+    silent, told = [], 0
+    for number in range(1000):
+        key = (MIN_SHARE, MIN_MPPS)[number % 2]
+        value = ("0.9", "0.85", "1.25")[number % 3] if number % 2 else "0.9"
+        notes = {NF: "lpm", key: value}
+        where = number % 4
+        if where == 0:
+            notes = {NF: "lpm", slipped(key): value}
+        elif where == 1:
+            notes = {NF: "lpm", key: slipped(value)}
+        elif where == 2:
+            notes = {slipped(NF): "lpm", key: value}
+        else:
+            notes[NF] = slipped("lpm")
+        need = need_of(Pod(Metadata(annotations=notes)))
+        told += need is not None and bool(need.fault)
+        if need is None or not need.has_promise:
+            silent.append(notes)
+
+    assert silent == []
+    assert told > 500
+
+
+def test_a_promise_without_a_model_is_refused_and_nothing_promised_weighs_as_the_worst(extender: TestClient) -> None:
+    """Nothing is promised to what is not known; beside others it counts as the worst neighbour, and that is said."""
+    promised = filtered(extender, {NF: "never-heard", MIN_SHARE: "0.5"}, ["empty", "plain"])
+    assert promised["NodeNames"] == []
+    assert "no model of this network function" in promised["FailedNodes"]["empty"]
+    assert filtered(extender, {NF: "never-heard"}, ["empty", "plain"])["NodeNames"] == ["empty", "plain"]
+
+    def headroom(uid: str) -> float:
+        ask(extender, "filter", uid, ["empty"], share="0.05")
+        row = extender.get(f"/v1/explain/{uid}").json()["nodes"][0]
+        assert row["unknown_tenants"] == ["never-heard"] * len(view.nodes["empty"].tenants)
+        return float(row["headroom"])
+
+    view: ClusterView = extender.service.kubernetes.view  # type: ignore[attr-defined]
+    view.release("a")
+    alone = headroom("first")
+    view.release("first")
+    for number in range(5):
+        view.pod_seen(Pod(Metadata(name="x", uid=f"x{number}", annotations={NF: "never-heard"}), PodSpec("empty")))
+    beside = headroom("second")
+
+    assert beside < alone - 0.01
+
+
+def test_more_than_it_does_alone_is_told(extender: TestClient) -> None:
+    """A promise beyond the throughput alone is not taken for a crowded node."""
+    told = filtered(extender, {NF: "lpm", MIN_MPPS: "1e6"}, ["empty"])
+
+    assert told["FailedNodes"]["empty"] == "slomo: more is promised than the network function does alone"
+
+
+@pytest.mark.parametrize("mode", ["names", "nodes"])
+def test_nodes_that_only_the_caller_knows_are_refused(extender: TestClient, mode: str) -> None:
+    """A caller cannot invent a node, with labels or without, and no place is held there."""
+    view: ClusterView = extender.service.kubernetes.view  # type: ignore[attr-defined]
+    known = set(view.nodes)
+    node_ = {"metadata": {"name": "ghost", "labels": {MACHINE: "e5-2620v4"}}}
+    given = {"NodeNames": ["ghost"]} if mode == "names" else {"Nodes": {"items": [node_]}}
+    question = {"Pod": {"metadata": {"uid": "u", "annotations": {NF: "lpm", MIN_SHARE: "0.5"}}}, **given}
+
+    assert extender.post("/scheduler/filter", json=question).json()["FailedNodes"] == {
+        "ghost": "slomo: node is not known"
+    }
+    extender.post("/scheduler/prioritize", json=question)
+    assert set(view.nodes) == known
+    assert not view.holds
+
+
+def test_a_node_whose_annotation_cannot_be_read_takes_nothing(extender: TestClient) -> None:
+    """Cores that were to be reserved are not forgotten for a slip of the pen."""
+    view: ClusterView = extender.service.kubernetes.view  # type: ignore[attr-defined]
+    view.node_seen(node("empty", reserved="two"))
+    assert "is no number of cores" in ask(extender, "filter", "n", ["empty"])["FailedNodes"]["empty"]
+    view.node_seen(KubernetesNode(Metadata(name="empty", labels={MACHINE: "e5-2620v5"})))
+    assert "names no machine type" in ask(extender, "filter", "n", ["empty"])["FailedNodes"]["empty"]
+
+
+@pytest.mark.parametrize("how", ["never heard", "muted", "lost"])
+def test_what_cannot_be_judged_now_is_deferred(extender: TestClient, how: str) -> None:
+    """Without a fresh view of what runs, the scheduler is told to ask again; nothing passes, nothing is held."""
+    view: ClusterView = extender.service.kubernetes.view  # type: ignore[attr-defined]
+    extender.service.kubernetes.watch = type("Watch", (), {"trouble": "", "close": _nothing})()  # type: ignore[attr-defined]
+    assert extender.get("/readyz").status_code == 200
+    now = view._clock()
+    if how == "never heard":
+        view.heard_at_s.clear()
+    elif how == "lost":
+        view.lost("pods")
+    later = now + {"never heard": 0.0, "muted": STALE_S, "lost": LOST_S}[how] + 1.0
+    view._clock = lambda: later
+    told = ask(extender, "filter", "late", ["empty", "busy"])
+
+    assert told["NodeNames"] == []
+    assert told["Error"].startswith("slomo: slomo ")
+    assert {row["Score"] for row in ask(extender, "prioritize", "late", ["empty", "busy"])} == {0}
+    assert not view.holds
+    assert extender.get("/readyz").status_code == 503
+    assert extender.get("/readyz").json()["status"] == "not ready"
+    assert extender.get("/v1/explain/late").json()["outcome"] == "deferred"
+
+
+async def _nothing(_: object) -> None:
+    """Close nothing."""
+
+
+def test_judging_that_takes_too_long_is_deferred_and_gets_further(extender: TestClient) -> None:
+    """The scheduler is not kept waiting; what was judged in time is remembered for the next question."""
+    judge = extender.service.kubernetes.judge  # type: ignore[attr-defined]
+    ticks = iter((0.0, LONGEST_S + 1.0))
+    judge._clock = lambda: next(ticks, 0.0)
+
+    assert "takes too long" in ask(extender, "filter", "slow", ["empty", "busy"])["Error"]
+    assert ask(extender, "filter", "slow", ["empty", "busy"], share="0.5")["Error"] == ""
 
 
 def test_a_scored_pod_holds_its_place_until_it_is_bound(extender: TestClient) -> None:
@@ -129,6 +297,7 @@ def test_judgement_is_the_placers(extender: TestClient) -> None:
             assert placer.admit(Request(f"b{number}", ("nat",), SLO(min_share=0.3))).accepted
         taken = placer.admit(Request("edge", ("lpm",), SLO(min_share=share))).accepted
         told = ask(extender, "filter", f"s{share}", ["busy", "plain"], share=str(share))
+        extender.service.kubernetes.view.release(f"s{share}")  # type: ignore[attr-defined]
 
         assert ("busy" in told["NodeNames"]) == taken
 
@@ -154,6 +323,5 @@ def test_a_label_is_never_a_file() -> None:
     """A node cannot make the service open a path."""
     from slomo.service.kubernetes.pods import host_on
 
-    assert host_on(node("a", "/etc/passwd")) is None
-    assert host_on(node("a", "x.yaml")) is None
-    assert need_of(Pod(Metadata(annotations={NF: "lpm", MIN_SHARE: "nan"}))).min_share is None  # type: ignore[union-attr]
+    assert "names no machine type" in str(host_on(node("a", "/etc/passwd")))
+    assert "names no machine type" in str(host_on(node("a", "x.yaml")))
