@@ -17,7 +17,7 @@ from pathlib import Path
 from slomo.models.library import ModelLibrary
 from slomo.placement.online.placer import Placer
 from slomo.placement.policies.registry import policy_class, policy_names
-from slomo.testing.operations import RandomOperations, constrained_cluster
+from tests.placement.operations import RandomOperations, constrained_cluster
 
 #: Operations on one cluster before the next is begun.
 _ROUND = 1000

@@ -9,11 +9,10 @@ from pathlib import Path
 from slomo.config import load_settings
 from slomo.control.pools.configuration import read_rmd_toml
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.files.opening import read_text
 from slomo.models.library import ModelLibrary, load_library
 from slomo.placement.chains.resource_table import ResourceRow, ResourceTable, load_resource_table, save_resource_table
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
-from slomo.placement.problem.documents import parse_decisions, read_chains, read_cluster, read_requests
+from slomo.placement.problem.documents import read_chains, read_cluster, read_requests
 from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, save_profiles
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.campaign.store import stored_records
@@ -142,7 +141,6 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
         Reader("rated-chains", ".yaml", b"requests: [{id: a, chain: [lpm, stats], gbps: [1, 2.5]}]\n", read_chains),
         Reader("cluster", ".yaml", CLUSTER.encode(), read_cluster),
         Reader("plan", ".json", json.dumps(plan.to_dict()).encode(), read_plan),
-        Reader("decisions", ".json", listed, lambda path: parse_decisions(read_text(path), str(path))),
         Reader("plan-of-decisions", ".json", listed, lambda path: read_plan(path, server="s1", machine="e5-2620v4")),
         Reader("ways", ".json", here("ways.json"), load_profiles),
         Reader("resource-table", ".json", here("table.json"), load_resource_table),

@@ -13,7 +13,7 @@ from slomo.placement.policies.registry import policy_names
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.documents import parse_cluster, parse_requests
 from slomo.placement.problem.request import SLO, Request
-from slomo.testing.operations import RandomOperations, constrained_cluster
+from tests.placement.operations import RandomOperations, constrained_cluster
 
 MACHINE = "e5-2620v4"
 FUNCTIONS = ("lpm", "stats", "firewall")

@@ -11,7 +11,7 @@ from slomo.models.library import ModelLibrary
 from slomo.models.responses.sensitivity import LinearSensitivity
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Decision
-from slomo.placement.problem.documents import parse_cluster, parse_decisions, parse_requests
+from slomo.placement.problem.documents import parse_cluster, parse_requests
 from slomo.placement.problem.request import SLO, Request, requests_to_dict
 from slomo.placement.problem.way_profiles import save_profiles
 
@@ -195,7 +195,6 @@ def test_documents_round_trip(folder, capsys) -> None:
     request = Request("a", ("lpm", "stats@1500B,1000f"), slo, 3, ("b",), ("a",), 4)
 
     assert [Decision.from_dict(item).to_dict() for item in shown] == shown
-    assert [item.to_dict() for item in parse_decisions(printed)] == shown
     assert parse_cluster(json.dumps(cluster.to_dict())) == cluster
     assert parse_requests(json.dumps(requests_to_dict([request]))) == (request,)
 
@@ -206,10 +205,10 @@ def test_decisions_of_strangers_are_checked() -> None:
     decision = {"request": "r", "accepted": True, "policy": "predicted", "reasons": [], "refused": None}
 
     def parsed(**fields):
-        return parse_decisions(json.dumps({"decisions": [{**decision, "assignments": [item], **fields}]}))
+        return Decision.from_dict({**decision, "assignments": [item], **fields})
 
-    assert parsed()[0].servers == ("a",)
-    with pytest.raises(ConfigurationError, match=r"decisions\.0\.assignments\.0\.core"):
+    assert parsed().servers == ("a",)
+    with pytest.raises(ConfigurationError, match=r"assignments\.0\.core"):
         parsed(assignments=[{**item, "core": -1}])
     with pytest.raises(ConfigurationError, match="lacks the required field 'server'"):
         parsed(assignments=[{"socket": 0, "core": 0, "workload": "lpm"}])

@@ -21,7 +21,6 @@ from slomo.testbed.champsim.conversion import (
     Disassembler,
     Instruction,
     convert,
-    count_references,
     resident_set,
     working_set,
 )
@@ -90,6 +89,11 @@ def test_a_trace_cut_short_is_refused(text: bytes, instructions: int, says: str)
     with pytest.raises(ConfigurationError, match=says) as caught:
         recorded(text, instructions)
     assert caught.value.hint
+
+
+def count_references(records) -> tuple[int, int]:
+    """Return how many loads and stores a trace has."""
+    return int(np.count_nonzero(records["loads"])), int(np.count_nonzero(records["stores"]))
 
 
 def test_memory_operands_become_records_of_their_own() -> None:

@@ -9,7 +9,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from slomo.training.families.gaussian_process import SmoothRegression
 from slomo.training.families.gradient_boosting import PublishedBoosting
 from slomo.training.families.monotone_network import MonotoneNetwork
-from slomo.training.families.no_interference import ConstantRegressor
 from slomo.training.families.single_metric import SingleMetricRegressor
 from slomo.training.families.single_metric_curve import SingleMetricCurve
 from slomo.training.families.xgb import MonotoneBoosting
@@ -20,7 +19,6 @@ from slomo.training.families.xgb import MonotoneBoosting
         PublishedBoosting(),
         MonotoneBoosting(n_estimators=60),
         SingleMetricRegressor(),
-        ConstantRegressor(),
         SmoothRegression(),
         MonotoneNetwork(),
         SingleMetricCurve(),

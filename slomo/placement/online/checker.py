@@ -229,17 +229,6 @@ def _of_server(state: "ClusterState", number: int) -> Iterator[BrokenConstraint]
             yield BrokenConstraint(server.name, what, said, lasts=True)
 
 
-def disrupted(before: Spots, after: Spots, sockets: "ClusterState") -> dict[str, int]:
-    """Return how many instances of each request left the server they were on."""
-    counts = {}
-    for name, spots in before.items():
-        now = after.get(name, ())
-        if now is not spots and now != spots:
-            gone = Counter(sockets.homes(spots)) - Counter(sockets.homes(now))
-            counts[name] = sum(gone.values())
-    return counts
-
-
 def worsened(core: "Deciding", before: Before, owner: str | None = None) -> list[BrokenConstraint]:
     """Return what a change of the layout breaks: constraints of who moved, and disruption budgets but an owner's."""
     moved = [name for name, spots in core.state.spots.items() if before.spots.get(name) != spots]

@@ -101,10 +101,6 @@ class Constraints:
             yield from ((table, item) for item in wanted if is_must(item))
         yield from ((self._labelled, pair) for pair in request.labels)
 
-    def is_named(self, request: Request) -> bool:
-        """Say whether somebody placed wants a request near or away."""
-        return bool(self._wanting(self._near, request) or self._wanting(self._away, request))
-
     def _wanting(self, table: Mapping[Wanted, set[str]], request: Request) -> list[tuple[Wanted, set[str]]]:
         """Return who else asks for a request, by what."""
         by_id = [(request.id, table[request.id])] if request.id in table else []

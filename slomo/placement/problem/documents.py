@@ -9,15 +9,8 @@ from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
-from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.entries import ClusterFile, RequestsFile
 from slomo.placement.problem.request import Request, requests_from_dict, unique_requests
-
-
-class DecisionsDocument(Struct):
-    """What `slomo place --json` prints; what else it says of the plan is not read."""
-
-    decisions: tuple[Decision, ...]
 
 
 def read_cluster(path: str | Path) -> Cluster:
@@ -70,22 +63,6 @@ def _checked(text: str, name: str, kind: type[Struct]) -> dict[str, Any]:
     """Return a document with what it says, checked by its description."""
     checked: dict[str, Any] = to_builtins(parse(text, name).to(kind))
     return checked
-
-
-def parse_decisions(text: str, name: str = "decisions") -> tuple[Decision, ...]:
-    """Parse what `slomo place --json` prints.
-
-    Raises
-    ------
-    ConfigurationError
-        For a document that holds no decisions, or those of another schema version.
-
-    Examples
-    --------
-    >>> parse_decisions('{"decisions": []}')
-    ()
-    """
-    return parse(text, name).to(DecisionsDocument).decisions
 
 
 def read_chains(path: str | Path) -> tuple[RatedChain, ...]:

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct, field
 
 Text = Annotated[str, Meta(min_length=1, max_length=300)]
@@ -140,14 +139,3 @@ class ClusterFile(Struct, forbid_unknown_fields=True):
 
     servers: Annotated[list[ServerEntry], Meta(min_length=1, max_length=200_000)]
     schema_version: Literal[1] = 1
-
-
-def schema_of(kind: type[Struct]) -> dict[str, Any]:
-    """Return the JSON Schema of a document.
-
-    Examples
-    --------
-    >>> sorted(schema_of(ClusterFile)["$defs"])
-    ['ClusterFile', 'ReservedEntry', 'ServerEntry']
-    """
-    return msgspec.json.schema(kind)

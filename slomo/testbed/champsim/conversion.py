@@ -281,11 +281,6 @@ def working_set(records: NDArray[Any], windows: int = 6) -> list[tuple[int, floa
     return curve
 
 
-def count_references(records: NDArray[Any]) -> tuple[int, int]:
-    """Return how many loads and stores a trace has."""
-    return int(np.count_nonzero(records["loads"])), int(np.count_nonzero(records["stores"]))
-
-
 def _whole_register(name: str) -> str:
     """Return the register that a part belongs to.
 

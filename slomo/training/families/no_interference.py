@@ -5,53 +5,11 @@ What a placement that packs by solo throughput assumes (E2, SOSP'15, section 4).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slomo.models.base import CompositionKind, Floats
 from slomo.models.responses.sensitivity import ConstantSensitivity
-
-
-class ConstantRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Answer with one number, whatever the vector.
-
-    Parameters
-    ----------
-    value : float or None
-        The answer; None learns the mean.
-
-    Attributes
-    ----------
-    value_ : float
-        The answer used.
-
-    Examples
-    --------
-    >>> ConstantRegressor(5.0).fit([[1.0], [2.0]], [4.0, 3.0]).predict([[9.0]]).tolist()
-    [5.0]
-    """
-
-    def __init__(self, value: float | None = None) -> None:
-        self.value = value
-
-    def fit(self, X: Any, y: Any) -> "ConstantRegressor":
-        """Learn the mean of `y` unless a value was given."""
-        X, y = validate_data(self, X, y, y_numeric=True)
-        self.value_ = float(np.mean(y)) if self.value is None else float(self.value)
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # it ignores columns by intent
-        return tags
-
-    def predict(self, X: Any) -> Any:
-        """Return the value for each row of `X`."""
-        check_is_fitted(self)
-        return np.full(len(validate_data(self, X, reset=False)), self.value_)
 
 
 @dataclass(frozen=True)
