@@ -28,7 +28,7 @@ from typing import Any
 from service import MACHINE, NAMES, models, questions, service
 
 from slomo.models.library import ModelLibrary
-from slomo.service.api.every import OPERATIONS
+from slomo.service.api.routes import OPERATIONS
 from slomo.service.application import Service, make_app
 from slomo.service.door.bodies import Questions
 from slomo.service.knowledge.questions import MOST_KEPT, MOST_MIXES

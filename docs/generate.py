@@ -83,7 +83,7 @@ def _python_section(name: str, value: Any) -> str:
 
 def api_page() -> str:
     """Return every operation of the service as Markdown, from its OpenAPI document."""
-    from slomo.service.api.every import OPERATIONS
+    from slomo.service.api.routes import OPERATIONS
     from slomo.service.door.openapi import document
 
     told = document(OPERATIONS)

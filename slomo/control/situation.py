@@ -11,7 +11,7 @@ from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.equilibrium.partition import CoreSeat, Part, Parted, bottleneck, solve_partitions
 from slomo.errors import InvalidValueError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
-from slomo.prediction.manner import Manner
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.question import answers_on
 from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.server_setting import ServerSetting
@@ -209,7 +209,7 @@ def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Part
     server = situation.undivided(chosen)
     if server is None:
         return parted
-    answers, places = answers_on(server, Manner()), range(len(server.tenants))
+    answers, places = answers_on(server, PredictionOptions()), range(len(server.tenants))
     mpps = tuple(answers.prediction(place).throughput_mpps for place in places)
     return replace(parted, throughput_mpps=mpps, capacity_mpps=tuple(answers.possible_mpps(place) for place in places))
 

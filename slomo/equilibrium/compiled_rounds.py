@@ -38,7 +38,7 @@ def loop_for(servers: int) -> Callable[..., None] | None:
 def _settle(  # type: ignore[no-untyped-def] # noqa: C901
     rows, members, offered, socket, full_kib, tries, vectors, went
 ):
-    """Bring every server to rest; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as `LaidOutNFs.numbers`.
+    """Bring every server to rest; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as `ResponseTable.numbers`.
 
     Writes vectors and what each NF feels, shape (2, servers, places, pressures); and into `went`, shape (servers, 4),
     whether it converged, the rounds, the ratio of the last two steps and the last step. Empty places come last.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from slomo.equilibrium.rounds import in_order
 from slomo.equilibrium.server import AtRest, joint_vectors
-from slomo.equilibrium.settling import laid_out_nfs
+from slomo.equilibrium.settling import response_table
 from slomo.models.applicability import Verdict
 from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
@@ -51,7 +51,7 @@ def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], pressu
     Each one's pressure is what the others move, so that all pressures together count everybody once per neighbour.
     0 for an NF alone, and where it is not known.
     """
-    bench = laid_out_nfs(tuple(models))
+    bench = response_table(tuple(models))
     names = bench.responses[0].pressure_names
     if "LMB" not in names:
         return np.zeros(len(members))

@@ -12,7 +12,7 @@ import numpy as np
 from slomo.equilibrium.judgement import channel_load, moved_by_each
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest
 from slomo.equilibrium.server import bounds, joint_vectors
-from slomo.equilibrium.settling import laid_out_nfs
+from slomo.equilibrium.settling import response_table
 from slomo.models.base import Floats
 from slomo.models.error_shape import NO_ERRORS
 from slomo.models.interval_ends import interval_of_one
@@ -49,7 +49,7 @@ class OneServer:
         self._numbers = [kinds.index(model) for model in self.models]
         self._members = np.array([self._numbers], dtype=np.int64)
         self._offered = np.array([[np.inf if load is None else load for load in self.offered]])
-        self._bench = laid_out_nfs(kinds)
+        self._bench = response_table(kinds)
         self.rest: Rest = self._bench.settle(self._members, self._offered)
         self.pressure = self.rest.felt
         self._read: dict[int, float] = {}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from slomo.compose.saturation import saturate
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, load_of
-from slomo.equilibrium.settling import TRIES, LaidOutNFs, laid_out_nfs, responses_of
+from slomo.equilibrium.settling import TRIES, ResponseTable, response_table, responses_of
 from slomo.equilibrium.tables import kinds, read_mpps, vector_tables
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
@@ -204,7 +204,7 @@ def joint_vectors(
     An NF alone answers with its solo vector.
     """
     members = np.asarray(members, dtype=np.int64)
-    bench = laid_out_nfs(tuple(models))
+    bench = response_table(tuple(models))
     responses = bench.responses
     rates, polled = kinds(names)
     solo, weight, low, high = (part[members] for part in vector_tables(responses, names))
@@ -245,7 +245,7 @@ def _solved(
     settings: _Asked,
 ) -> Joint:
     """Solve servers whose places are in canonical order: the rounds, then every NF's throughput read at their end."""
-    bench, most = laid_out_nfs(tuple(models)), np.where(np.isfinite(offered), offered, np.inf)
+    bench, most = response_table(tuple(models)), np.where(np.isfinite(offered), offered, np.inf)
     responses, rest, present = bench.responses, bench.settle(members, most, settings.tries), members >= 0
     pressure = rest.felt * present[:, :, None]
     mpps = np.zeros(members.shape)
@@ -265,7 +265,7 @@ def _solved(
 
 
 def bounds(
-    bench: LaidOutNFs, members: NDArray[np.int64], offered: Floats, rest: Rest, *, prove: bool
+    bench: ResponseTable, members: NDArray[np.int64], offered: Floats, rest: Rest, *, prove: bool
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Bound what is left to go: proven, or estimated from how the last two steps shrank."""
     bound = np.where(rest.ratio < 1.0, rest.step * rest.ratio / np.maximum(1.0 - rest.ratio, TINY), np.inf)

@@ -27,7 +27,7 @@ _TRIES = np.array(TRIES)
 
 
 @dataclass(frozen=True, eq=False)
-class LaidOutNFs:
+class ResponseTable:
     """Distinct NFs, laid out for the rounds.
 
     Attributes
@@ -102,7 +102,7 @@ class LaidOutNFs:
 
 
 @lru_cache(maxsize=1024)
-def laid_out_nfs(models: tuple[NFModel, ...]) -> LaidOutNFs:
+def response_table(models: tuple[NFModel, ...]) -> ResponseTable:
     """Lay distinct NFs out.
 
     Raises
@@ -112,7 +112,7 @@ def laid_out_nfs(models: tuple[NFModel, ...]) -> LaidOutNFs:
     """
     responses = responses_of(models)
     capacities = next((model.capacities for model in models if model.capacities is not None), None)
-    return LaidOutNFs(models, responses, tables(responses), shared_socket(responses[0].pressure_names, capacities))
+    return ResponseTable(models, responses, tables(responses), shared_socket(responses[0].pressure_names, capacities))
 
 
 def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:

@@ -23,7 +23,7 @@ from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.service_time import DENSITY, ServiceTime
-from slomo.prediction.manner import check_coverage
+from slomo.prediction.options import check_coverage
 from slomo.records.dataset import ProfileDataset
 from slomo.training.choice import candidates
 
@@ -89,7 +89,7 @@ class RowPredictions:
 
 
 @dataclass(frozen=True)
-class RowsManner:
+class RowsOptions:
     """How rows are predicted.
 
     Attributes
@@ -141,7 +141,7 @@ def predict_rows(
     model: NFModel,
     rows: ProfileDataset,
     accelerator: ServiceTime | None = None,
-    **manner: Any,
+    **options: Any,
 ) -> RowPredictions:
     """Predict the rows of an imported table.
 
@@ -154,8 +154,8 @@ def predict_rows(
         keeps the accelerator busy) or ``competitor_service_us`` (summed over all of them) what it shares with.
     accelerator : ServiceTime, optional
         Time per packet at the accelerator; without it only memory is predicted.
-    **manner
-        As in :class:`RowsManner`: `pattern`, `family`, `base_density`, `coverage`, `strict`.
+    **options
+        As in :class:`RowsOptions`: `pattern`, `family`, `base_density`, `coverage`, `strict`.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def predict_rows(
     UnsupportedPredictionError
         Where rows are of other NFs than the model; where `strict`, for a row that is not supported.
     """
-    how = RowsManner(**manner)
+    how = RowsOptions(**options)
     checked_pattern(how.pattern)
     check_coverage(how.coverage)
     _check_target(model, rows)
@@ -191,7 +191,7 @@ def predict_rows(
 
 
 def _both(
-    model: NFModel, family: str, parts: tuple[Floats, Floats], accelerator: ServiceTime | None, how: RowsManner
+    model: NFModel, family: str, parts: tuple[Floats, Floats], accelerator: ServiceTime | None, how: RowsOptions
 ) -> tuple[Floats, Floats, Floats]:
     """Return the middle and both ends of what two resources allow together [Mpps]."""
     memory, stage = parts

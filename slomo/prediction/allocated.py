@@ -8,7 +8,7 @@ from slomo.equilibrium.partition import CoreSeat, Part, Parted, solve_partition
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.responses.partition import AllocationModel, memory_of
-from slomo.prediction.manner import Manner
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction
 from slomo.prediction.tenants import TenantModels
 
@@ -23,7 +23,7 @@ class Allocated:
     ----------
     server : TenantModels
         Who runs there, and what each has.
-    how : Manner
+    how : PredictionOptions
         Coverage.
 
     Raises
@@ -32,7 +32,7 @@ class Allocated:
         For an NF that was not profiled over ways and throttles.
     """
 
-    def __init__(self, server: TenantModels, how: Manner) -> None:
+    def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
         self.server, self.how = server, how
         self.models = allocation_models(server)
         self.parted: dict[int, Parted] = {}

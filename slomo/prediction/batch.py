@@ -20,8 +20,8 @@ from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.prediction.composed import interval_mpps, measured_alone_mpps
 from slomo.prediction.equilibrium import NAME
-from slomo.prediction.manner import Manner
 from slomo.prediction.members import Indices, Members
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.question import Answers, answers_on
 from slomo.prediction.result import PredictionBatch
 from slomo.prediction.tenants import TenantModel, TenantModels, check_cores
@@ -77,7 +77,7 @@ class _Servers:
         loads = np.array([*(np.nan if load is None else load for load in offered), np.nan])
         return cls(distinct, np.array([*map(number.__getitem__, models), -1])[members], loads[members])
 
-    def jointly(self, how: Manner) -> NDArray[np.bool_]:
+    def jointly(self, how: PredictionOptions) -> NDArray[np.bool_]:
         """Return which servers are solved all at once: those whose NFs all know how."""
         if how.by_composing:
             return np.zeros(len(self.who), dtype=bool)
@@ -106,7 +106,7 @@ class _Servers:
         full: NDArray[np.bool_] = gbps.sum(axis=1) > min(stated)
         return full
 
-    def solved(self, rows: Indices, how: Manner, *, first_only: bool = False) -> tuple[Places, Indices]:
+    def solved(self, rows: Indices, how: PredictionOptions, *, first_only: bool = False) -> tuple[Places, Indices]:
         """Solve the servers `rows`; return everybody's rates, and those of `rows` that did not come to rest."""
         used, packed = np.unique(self.who[rows], return_inverse=True)
         if not len(rows) or used[-1] < 0:
@@ -127,7 +127,7 @@ class _Servers:
         return places, rows[~joint.converged]
 
 
-def predict_members(members: Members, machine: str, how: Manner) -> PredictionBatch:
+def predict_members(members: Members, machine: str, how: PredictionOptions) -> PredictionBatch:
     """Predict the target of every mix.
 
     Raises
@@ -169,7 +169,7 @@ def predict_members(members: Members, machine: str, how: Manner) -> PredictionBa
     )
 
 
-def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: str, how: Manner) -> Places:
+def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: str, how: PredictionOptions) -> Places:
     """Predict everybody on many servers.
 
     Parameters
@@ -180,7 +180,7 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
         Indices in ascending order, then -1 for empty places; tenants alike are predicted once.
     machine : str
         Where they run.
-    how : Manner
+    how : PredictionOptions
         How.
 
     Returns
@@ -204,7 +204,7 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
     return places
 
 
-def _put_composed(all_places: Places, rows: Indices, servers: _Servers, how: Manner) -> None:
+def _put_composed(all_places: Places, rows: Indices, servers: _Servers, how: PredictionOptions) -> None:
     """Write what composing says of everybody on the servers `rows`; NFs alike are asked about once."""
     who, offered = servers.who[rows], servers.offered[rows]
     first = who >= 0
@@ -231,7 +231,7 @@ def _put_sharing(places: Places, row: int, answers: Answers) -> None:
         places.possible[row, place] = lifted.mpps
 
 
-def _answers(tenants: Sequence[TenantModel], row: Indices, machine: str, how: Manner) -> Answers:
+def _answers(tenants: Sequence[TenantModel], row: Indices, machine: str, how: PredictionOptions) -> Answers:
     here = tuple(tenants[number] for number in row.tolist() if number >= 0)
     return answers_on(TenantModels(machine, here, (0,) * len(here)), how)
 
@@ -259,7 +259,7 @@ def _check_cores(members: Members, whole: Indices) -> None:
         check_cores(members.tenants[number].model, int(tenants[members.target == number].max()))
 
 
-def _composed(servers: _Servers, rows: Indices, how: Manner) -> Rates:
+def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates:
     """Predict the NFs in the first places of the servers `rows` by composing, as far as they are offered that much."""
     part, offered = _Mixes(servers.models, servers.who[rows, 0], servers.who[rows, 1:]), servers.offered[rows, 0]
     count = len(rows)
@@ -309,7 +309,7 @@ def _reads(subject: NFModel, model: str) -> tuple[object, ...]:
     return family.feature_names, family.composition, subject.capacities, tuple(subject.traffic.items()) if own else ()
 
 
-def _features(mixes: _Mixes, rows: Indices, how: Manner) -> Floats:
+def _features(mixes: _Mixes, rows: Indices, how: PredictionOptions) -> Floats:
     subject = mixes.models[int(mixes.target[rows[0]])]
     family = subject.model(how.model)
     return mix_features(

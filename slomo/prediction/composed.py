@@ -25,7 +25,7 @@ from slomo.models.neighbourhood import UNKNOWN, kind_of
 from slomo.models.nf_model import NFModel
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.explanation import explain as divide_loss
-from slomo.prediction.manner import Manner
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.metrics import METRICS
@@ -36,7 +36,7 @@ from slomo.vocabulary.workload import Workload
 _UNCALIBRATED = ConformalCalibration(np.zeros(0), "none")
 
 
-def composed(server: TenantModels, number: int, manner: Manner) -> Prediction:
+def composed(server: TenantModels, number: int, options: PredictionOptions) -> Prediction:
     """Predict tenant `number` at full load, beside the others of its socket at full load.
 
     Parameters
@@ -45,7 +45,7 @@ def composed(server: TenantModels, number: int, manner: Manner) -> Prediction:
         Who runs there.
     number : int
         The tenant asked about.
-    manner : Manner
+    options : PredictionOptions
         Model, rule and coverage.
 
     Raises
@@ -57,8 +57,8 @@ def composed(server: TenantModels, number: int, manner: Manner) -> Prediction:
     """
     subject = server.tenants[number].model
     others = sorted([tenant.model for tenant in server.beside(number)], key=lambda model: model.workload.key)
-    case = Case(subject, tuple([other.workload for other in others]), manner)
-    family = family_of(subject, manner.model)[1]
+    case = Case(subject, tuple([other.workload for other in others]), options)
+    family = family_of(subject, options.model)[1]
     if not others:
         return _alone(case)
     checked = subject.applicability.feature_names
@@ -69,9 +69,9 @@ def composed(server: TenantModels, number: int, manner: Manner) -> Prediction:
     else:
         row, own = _features(case, others, family.feature_names, family.composition)
         seen = _features(case, others, checked, "pressure")[0]
-    if not manner.explain:
+    if not options.explain:
         return read(case, row, seen, None)
-    vector = _composition(row, subject, manner) if family.composition != "none" else None
+    vector = _composition(row, subject, options) if family.composition != "none" else None
     return read(case, row, seen, vector, _own_values(case, others, own))
 
 
@@ -88,7 +88,7 @@ class Case:
 
     subject: NFModel
     competitors: tuple[Workload, ...]
-    manner: Manner
+    options: PredictionOptions
 
 
 def read(
@@ -99,14 +99,14 @@ def read(
     own: Mapping[str, Floats] | None = None,
 ) -> Prediction:
     """Predict from the values the model reads (`row`) and judge by those the profile covers (`seen`)."""
-    subject, manner = case.subject, case.manner
-    name, family, calibration = family_of(subject, manner.model)
+    subject, options = case.subject, case.options
+    name, family, calibration = family_of(subject, options.model)
     vector = np.array([row[name] for name in family.feature_names])
     mpps = float(family.predict_mpps(vector[np.newaxis])[0])
     verdict, reasons = _judged(subject, seen)
     if math.isnan(mpps):
         raise _refused(case, reasons, vector)
-    (low, high), kind = scores_between(calibration, manner.coverage), _kind(case.competitors)
+    (low, high), kind = scores_between(calibration, options.coverage), _kind(case.competitors)
     return Prediction(
         target=subject.workload,
         competitors=case.competitors,
@@ -115,11 +115,11 @@ def read(
         solo_mpps=subject.solo_mpps,
         throughput_mpps=mpps,
         interval=interval_of_one(mpps, subject.solo_mpps, calibration.shape, (low[kind], high[kind])),
-        coverage=manner.coverage,
+        coverage=options.coverage,
         verdict=verdict,
         reasons=reasons,
         explanation=divide_loss(family.predict_mpps, family.feature_names, vector, subject.solo_mpps, own)
-        if manner.explain
+        if options.explain
         else None,
         composition=composition,
         noise=subject.noise,
@@ -153,21 +153,21 @@ def _kind(competitors: Sequence[Workload]) -> int:
 
 def _alone(case: Case) -> Prediction:
     """Answer with what was measured solo: slowdown exactly 0, and hardly anything uncertain."""
-    subject, manner = case.subject, case.manner
+    subject, options = case.subject, case.options
     low, high = measured_alone_mpps(np.array([subject.solo_mpps]))
-    reads = subject.model(manner.model).composition != "none"
+    reads = subject.model(options.model).composition != "none"
     return Prediction(
         target=subject.workload,
         competitors=(),
         machine=subject.machine,
-        model=subject.named(manner.model),
+        model=subject.named(options.model),
         solo_mpps=subject.solo_mpps,
         throughput_mpps=subject.solo_mpps,
         interval=(float(low[0]), float(high[0])),
-        coverage=manner.coverage,
+        coverage=options.coverage,
         verdict=Verdict.SUPPORTED,
-        explanation=Explanation(0.0, {}, 0.0) if manner.explain else None,
-        composition=compose([], subject.capacities, manner.compat) if reads and manner.explain else None,
+        explanation=Explanation(0.0, {}, 0.0) if options.explain else None,
+        composition=compose([], subject.capacities, options.compat) if reads and options.explain else None,
         noise=subject.noise,
     )
 
@@ -181,7 +181,7 @@ def _features(
         names,
         capacities=case.subject.capacities,
         composition=composition,
-        compat=case.manner.compat,
+        compat=case.options.compat,
         traffic=case.subject.traffic,
     )
     metrics = [name for name in names if name in METRICS]
@@ -190,7 +190,7 @@ def _features(
 
 def _own_values(case: Case, others: Sequence[NFModel], own: Mapping[str, Floats]) -> dict[str, Floats]:
     """Return what each kind of competitor contributes to the composed features, all its instances together."""
-    names = family_of(case.subject, case.manner.model)[1].feature_names
+    names = family_of(case.subject, case.options.model)[1].feature_names
     nothing = np.zeros(len(others))
     values = np.column_stack([own.get(name, nothing) for name in names]) if names else np.zeros((len(others), 0))
     shares: dict[str, Floats] = {}
@@ -199,11 +199,11 @@ def _own_values(case: Case, others: Sequence[NFModel], own: Mapping[str, Floats]
     return shares
 
 
-def _composition(row: Mapping[str, float], subject: NFModel, manner: Manner) -> Composition:
+def _composition(row: Mapping[str, float], subject: NFModel, options: PredictionOptions) -> Composition:
     """Return the composed metrics among `row` as a value for people."""
     vector = MetricVector({name: value for name, value in row.items() if name in METRICS})
-    rules = {name: rule_of(name, manner.compat) for name in vector}
-    return Composition(vector, rules, () if manner.compat else at_limit(vector, subject.capacities))
+    rules = {name: rule_of(name, options.compat) for name in vector}
+    return Composition(vector, rules, () if options.compat else at_limit(vector, subject.capacities))
 
 
 def _judged(subject: NFModel, seen: Mapping[str, float]) -> tuple[Verdict, tuple[str, ...]]:
@@ -215,7 +215,7 @@ def _judged(subject: NFModel, seen: Mapping[str, float]) -> tuple[Verdict, tuple
 
 
 def _refused(case: Case, reasons: tuple[str, ...], vector: Floats) -> UnsupportedPredictionError:
-    subject, model = case.subject, case.subject.named(case.manner.model)
+    subject, model = case.subject, case.subject.named(case.options.model)
     gaps = [name for name, value in zip(subject.model(model).feature_names, vector, strict=True) if np.isnan(value)]
     why = f"not every competitor reports {', '.join(gaps)}" if gaps else "; ".join(reasons)
     beside = ", ".join(label(workload) for workload in case.competitors) or "the vector given"

@@ -22,7 +22,7 @@ from slomo.equilibrium.tables import kinds
 from slomo.models.applicability import Verdict
 from slomo.models.base import Floats
 from slomo.prediction.equilibrium import Solved
-from slomo.prediction.manner import Manner
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerAnswers
 from slomo.prediction.tenants import TenantModels
@@ -59,13 +59,15 @@ class SharedCores:
     ----------
     server : TenantModels
         Who runs there, and on which cores.
-    how : Manner
+    how : PredictionOptions
         How answers are to be made; they are not explained.
     ask : callable
         Answers about a server where every NF has a core of its own.
     """
 
-    def __init__(self, server: TenantModels, how: Manner, ask: Callable[[TenantModels, Manner], Memory]) -> None:
+    def __init__(
+        self, server: TenantModels, how: PredictionOptions, ask: Callable[[TenantModels, PredictionOptions], Memory]
+    ) -> None:
         self.server, self.how, self._ask = server, replace(how, explain=False), ask
         sharing = [number for group in server.shared_cores for number in group]
         self._own = {number: server.tenants[number].offered_mpps for number in sharing}

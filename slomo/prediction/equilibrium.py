@@ -16,7 +16,7 @@ from slomo.equilibrium.one_server import OneServer
 from slomo.models.applicability import Verdict
 from slomo.models.nf_model import NFModel
 from slomo.prediction.explanation import Explanation, explain
-from slomo.prediction.manner import Manner
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import Convergence
 from slomo.prediction.tenants import TenantModels
@@ -35,12 +35,12 @@ class Solved:
     ----------
     server : TenantModels
         Who runs there; every model has a `response`.
-    manner : Manner
+    options : PredictionOptions
         Coverage, length of the measurement, and whether to prove and explain.
     """
 
-    def __init__(self, server: TenantModels, manner: Manner) -> None:
-        self.server, self.manner = server, manner
+    def __init__(self, server: TenantModels, options: PredictionOptions) -> None:
+        self.server, self.options = server, options
         self.sockets: dict[int, OneServer] = {}
         #: Where each tenant is: (its socket at rest, number there).
         self.at: dict[int, tuple[OneServer, int]] = {}
@@ -78,7 +78,7 @@ class Solved:
         """Return how each socket's fixed point was found."""
         convergences = {}
         for socket, at_rest in self.sockets.items():
-            (bound, proven), rest = at_rest.bound(prove=self.manner.prove), at_rest.rest
+            (bound, proven), rest = at_rest.bound(prove=self.options.prove), at_rest.rest
             convergences[socket] = Convergence(
                 at_rest.converged, int(rest.rounds[0]), float(rest.ratio[0]), bound, proven
             )
@@ -86,11 +86,11 @@ class Solved:
 
     def prediction(self, number: int) -> Prediction:
         """Return what a tenant serves at the fixed point, as far as memory is concerned."""
-        tenant, manner = self.server.tenants[number], self.manner
+        tenant, options = self.server.tenants[number], self.options
         rest, here = self.at[number]
         verdict, reasons = self._judged(number)
         subject, offered = tenant.model, tenant.offered_mpps
-        shown = manner.explain and rest.load_of(here) >= 1.0
+        shown = options.explain and rest.load_of(here) >= 1.0
         return Prediction(
             target=tenant.workload,
             competitors=tuple([other.workload for other in self.server.beside(number)]),
@@ -98,8 +98,8 @@ class Solved:
             model=NAME,
             solo_mpps=subject.solo_mpps if offered is None else min(subject.solo_mpps, offered),
             throughput_mpps=rest.throughput_mpps(here),
-            interval=rest.interval_mpps(here, manner.coverage, manner.window_s),
-            coverage=manner.coverage,
+            interval=rest.interval_mpps(here, options.coverage, options.window_s),
+            coverage=options.coverage,
             verdict=verdict,
             reasons=reasons,
             explanation=self._explanation(number, subject) if shown else None,

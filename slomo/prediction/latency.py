@@ -15,7 +15,7 @@ from slomo.models.applicability import Verdict
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latency import LOAD_SLACK, busy_share
 from slomo.prediction.latency_result import LatencyPrediction
-from slomo.prediction.manner import Manner
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.server_result import Ask, ServerPrediction
 from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.workload import Workload
@@ -24,14 +24,14 @@ Floats = NDArray[np.float64]
 _ORDER = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
 
 
-def latency_of(server: TenantModels, how: Manner, ask: Ask) -> LatencyPrediction:
+def latency_of(server: TenantModels, how: PredictionOptions, ask: Ask) -> LatencyPrediction:
     """Return how long packets of the first NF of a server stay at the load that it is offered.
 
     Parameters
     ----------
     server : Server
         Who runs there; the model of the first NF needs runs at several loads (`slomo profile --latency`).
-    how : Manner
+    how : PredictionOptions
         How throughput is predicted. Its interval is part of that of latency, beside the scatter of a measurement.
     ask : callable
         Answers about throughput.

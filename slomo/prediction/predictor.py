@@ -15,8 +15,8 @@ from slomo.compose.composition import Composition
 from slomo.models.library import ModelLibrary
 from slomo.prediction.batch import predict_members
 from slomo.prediction.composed import Case, read
-from slomo.prediction.manner import Manner, manner
 from slomo.prediction.members import from_indices, from_names
+from slomo.prediction.options import PredictionOptions, options_of
 from slomo.prediction.question import answer_on, require_supported
 from slomo.prediction.result import Prediction, PredictionBatch
 from slomo.prediction.tenants import Named, TenantModel, server_of, tenant_of
@@ -39,7 +39,7 @@ class Predictor:
     compat : {"published"}, optional
         Compose by the rule of SLOMO's published scripts.
     method : {"auto", "equilibrium", "composed"}
-        As in `slomo.prediction.manner.Manner`.
+        As in `slomo.prediction.options.PredictionOptions`.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Predictor:
     ) -> None:
         self.library = library
         self.machine = library.machines[0] if machine is None and len(library.machines) == 1 else machine
-        self.how = manner({"method": method, "model": model, "compat": compat})
+        self.how = options_of({"method": method, "model": model, "compat": compat})
         self._tenants: dict[Named, TenantModel] = {}
 
     @property
@@ -197,7 +197,7 @@ class Predictor:
         keys = self.library.workloads(self.machine) if self.machine is not None else ()
         return tuple(self._find(key) for key in keys)
 
-    def _how(self, coverage: float, *, explain: bool) -> Manner:
+    def _how(self, coverage: float, *, explain: bool) -> PredictionOptions:
         if coverage != self.how.coverage or explain != self.how.explain:
             self.how = replace(self.how, coverage=coverage, explain=explain)
         return self.how

@@ -23,7 +23,7 @@ from slomo.prediction.core_share import SharedCores
 from slomo.prediction.equilibrium import NAME, Solved
 from slomo.prediction.latency import latency_of, offered_load
 from slomo.prediction.latency_result import LatencyPrediction
-from slomo.prediction.manner import Manner, MannerFields, manner
+from slomo.prediction.options import OptionFields, PredictionOptions, options_of
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerPrediction, TenantPrediction
 from slomo.prediction.tenants import Named, TenantModels, server_of, tenant_of
@@ -54,7 +54,7 @@ class Question:
         What arrives at the NF asked about [Mpps], where its traffic does not say so.
     strict : bool
         Refuse an answer that what was measured does not support.
-    manner : Manner
+    options : PredictionOptions
         How the answer is to be made.
     """
 
@@ -64,7 +64,7 @@ class Question:
     nic_socket: int = 0
     offered_mpps: float | None = None
     strict: bool = False
-    manner: Manner = field(default_factory=Manner)
+    options: PredictionOptions = field(default_factory=PredictionOptions)
 
 
 def answer(library: ModelLibrary, question: Question) -> Prediction:
@@ -108,11 +108,11 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
     )
     if question.offered_mpps is not None:
         server = server.with_load(0, question.offered_mpps)
-    narrow = behind_ports(server, question.manner)
-    return _through_ports(answer_on(narrow, question.manner, strict=question.strict), server, narrow)
+    narrow = behind_ports(server, question.options)
+    return _through_ports(answer_on(narrow, question.options, strict=question.strict), server, narrow)
 
 
-def answer_on(server: TenantModels, how: Manner, *, strict: bool = False) -> Prediction:
+def answer_on(server: TenantModels, how: PredictionOptions, *, strict: bool = False) -> Prediction:
     """Answer about the first NF of a server whose names are resolved already."""
     prediction = Answers(server, how).prediction(0)
     if strict:
@@ -129,7 +129,7 @@ def solve_server(
     *,
     setting: ServerSetting | None = None,
     nic_socket: int = 0,
-    **how: Unpack[MannerFields],
+    **how: Unpack[OptionFields],
 ) -> ServerPrediction:
     """Predict all NFs of a server.
 
@@ -142,7 +142,7 @@ def solve_server(
     machine, setting, nic_socket
         As in :class:`Question`.
     **how
-        As in `slomo.prediction.manner.Manner`.
+        As in `slomo.prediction.options.PredictionOptions`.
 
     Returns
     -------
@@ -163,17 +163,17 @@ def solve_server(
     slomo.errors.UnknownNameError: unknown method 'guess'
     hint: Known: auto, composed, equilibrium
     """
-    wanted = manner(how)
+    wanted = options_of(how)
     server = server_of(lambda name: tenant_of(library, name, machine), workloads, machine, setting, nic_socket)
     return answers_on(server, wanted).whole()
 
 
-def answers_on(server: TenantModels, how: Manner) -> "Answers":
+def answers_on(server: TenantModels, how: PredictionOptions) -> "Answers":
     """Return the answers about everybody on a server whose names are resolved, its ports taken into account."""
     return Answers(behind_ports(server, how), replace(how, explain=False))
 
 
-def behind_ports(server: TenantModels, how: Manner) -> TenantModels:
+def behind_ports(server: TenantModels, how: PredictionOptions) -> TenantModels:
     """Return a server with everybody offered what the ports that all share let through.
 
     An NF that its neighbours slow down leaves more of the wire to the others, who press more on it then: from what
@@ -220,7 +220,7 @@ def predict_latency(
     machine: str | None = None,
     *,
     offered_mpps: float | None = None,
-    **how: Unpack[MannerFields],
+    **how: Unpack[OptionFields],
 ) -> LatencyPrediction:
     """Predict how long packets of one NF stay.
 
@@ -237,8 +237,8 @@ def predict_latency(
     offered_mpps : float, optional
         What arrives at the target [Mpps], above 0; by default its traffic's offered load.
     **how
-        As in `slomo.prediction.manner.Manner`. Intervals contain the error of the predicted throughput, and the scatter
-        of a single measurement.
+        As in `slomo.prediction.options.PredictionOptions`. Intervals contain the error of the predicted throughput, and
+        the scatter of a single measurement.
 
     Raises
     ------
@@ -250,7 +250,7 @@ def predict_latency(
     first = parse_workload(target) if isinstance(target, str) and ("@" in target or "(" in target) else target
     load = offered_load(first, offered_mpps)
     server = server_of(lambda name: tenant_of(library, name, machine), [first, *competitors], machine)
-    return latency_of(server.with_load(0, load), manner(how), Answers)
+    return latency_of(server.with_load(0, load), options_of(how), Answers)
 
 
 class Answers:
@@ -260,11 +260,11 @@ class Answers:
     ----------
     server : Server
         Who runs there.
-    how : Manner
+    how : PredictionOptions
         How the answers are to be made.
     """
 
-    def __init__(self, server: TenantModels, how: Manner) -> None:
+    def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
         self.server, self.how = server, how
         self.solved: Solved | None = None
         self._allocated: Allocated | None = None
@@ -417,7 +417,7 @@ class Answers:
         return float(low[0]), float(high[0])
 
 
-def _by_allocation(server: TenantModels, how: Manner) -> bool:
+def _by_allocation(server: TenantModels, how: PredictionOptions) -> bool:
     """Return whether ways, throttles or memory nodes are set, or nobody was profiled over anything else.
 
     Raises

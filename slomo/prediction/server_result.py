@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from slomo.models.applicability import Verdict
 from slomo.models.noise import MeasurementNoise
-from slomo.prediction.manner import Manner
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.display import Result, html_table
@@ -236,4 +236,4 @@ class ServerAnswers(Protocol):
 
 
 #: Answers about a server, made in some manner.
-Ask = Callable[[TenantModels, Manner], ServerAnswers]
+Ask = Callable[[TenantModels, PredictionOptions], ServerAnswers]

@@ -10,7 +10,7 @@ from pathlib import Path
 import uvicorn
 
 from slomo.errors import ConfigurationError
-from slomo.service.api.every import OPERATIONS
+from slomo.service.api.routes import OPERATIONS
 from slomo.service.application import Service, make_app
 from slomo.service.settings import ServiceSettings
 

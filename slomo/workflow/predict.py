@@ -92,7 +92,7 @@ def predict(
         Where no prediction can be made; with `strict`, where none is supported.
     """
     from slomo.models.library import opened
-    from slomo.prediction.manner import Manner
+    from slomo.prediction.options import PredictionOptions
     from slomo.prediction.question import Question, answer
 
     partners = [item for text in sequence_of(shares_core_with) for item in named(text)]
@@ -102,10 +102,10 @@ def predict(
         setting = setting or ServerSetting()
         cores = (0,) * (1 + len(partners)) + (None,) * len(others) if partners else setting.cores
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
-    manner = Manner(method_named(method), model, compat_named(compat), coverage, explain, window_s, prove)
+    options = PredictionOptions(method_named(method), model, compat_named(compat), coverage, explain, window_s, prove)
     models = opened(library)
     question = Question(
-        mix, modelled(models, machine), setting, offered_mpps=offered_mpps, strict=strict, manner=manner
+        mix, modelled(models, machine), setting, offered_mpps=offered_mpps, strict=strict, options=options
     )
     return answer(models, question)
 

@@ -60,7 +60,7 @@ def service(library: ModelLibrary, tmp_path_factory: pytest.TempPathFactory) -> 
         warnings.simplefilter("ignore")
         from starlette.testclient import TestClient
 
-    from slomo.service.api.every import OPERATIONS
+    from slomo.service.api.routes import OPERATIONS
     from slomo.service.application import Service, make_app
     from slomo.service.settings import ServiceSettings
 

@@ -19,7 +19,7 @@ with warnings.catch_warnings():  # Starlette 1 would like another package than t
 
 from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
-from slomo.service.api.every import OPERATIONS
+from slomo.service.api.routes import OPERATIONS
 from slomo.service.application import Service, make_app
 from slomo.service.settings import ServiceSettings
 from slomo.vocabulary.defaults import FORMER_DEFAULT

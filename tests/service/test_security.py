@@ -186,7 +186,7 @@ def test_no_question_breaks_the_service(fuzzed: TestClient, data: st.DataObject)
 @pytest.fixture(scope="module")
 def fuzzed(models_folder: Path) -> Any:
     """Return a client of one service for all examples."""
-    from slomo.service.api.every import OPERATIONS
+    from slomo.service.api.routes import OPERATIONS
     from slomo.service.application import Service, make_app
 
     with TestClient(

@@ -21,7 +21,7 @@ from slomo.placement.chains.search import MOST_WAYS, Choice, climbed, every_choi
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
 from slomo.prediction.batch import predict_places
-from slomo.prediction.manner import Manner
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.tenants import TenantModel
 
 if TYPE_CHECKING:
@@ -191,6 +191,6 @@ def _under_loads(models: "Mapping[str, NFModel]", machine: str, mixes: Sequence[
     members = np.full((len(mixes), max(len(stages) for _, stages in mixes)), -1, dtype=np.int64)
     for row, (_, stages) in enumerate(mixes):
         members[row, : len(stages)] = sorted(number[stage] for stage in stages)
-    served = predict_places(tenants, members, machine, Manner(method="equilibrium")).mpps
+    served = predict_places(tenants, members, machine, PredictionOptions(method="equilibrium")).mpps
     rates = [dict(zip(row, mpps, strict=True)) for row, mpps in zip(members.tolist(), served.tolist(), strict=True)]
     return [[rate[number[stage]] for stage in stages] for rate, (_, stages) in zip(rates, mixes, strict=True)]

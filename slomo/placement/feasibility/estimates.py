@@ -30,7 +30,7 @@ from slomo.placement.feasibility.worst_case import STRANGER, WorstCase, worst_ca
 from slomo.placement.problem.request import Request
 from slomo.placement.problem.way_profiles import InstanceProfile, ProfileKey
 from slomo.prediction.batch import Places, predict_places
-from slomo.prediction.manner import Manner
+from slomo.prediction.options import PredictionOptions
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, method_named
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.workload import Workload, canonical_json
@@ -105,7 +105,7 @@ class ThroughputEstimates:
         self.factors: Mapping[str, Mapping[str, float]] = {}
         self._worst: dict[str, WorstCase | None] = {}
         self._strange: dict[tuple[str, str], bool] = {}
-        self.how = Manner(self.method, model, explain=False)
+        self.how = PredictionOptions(self.method, model, explain=False)
         self._fingerprints: dict[tuple[str, ...], str] = {}
         self._by_machine: dict[str, Kinds] = {}
         self._solo: dict[tuple[str, str], float | None] = {}
@@ -165,7 +165,7 @@ class ThroughputEstimates:
             self._jointly[machine] = bool(models) and self.how.jointly(models)
         return self._jointly[machine]
 
-    def said(self, machine: str) -> str:
+    def predictor_label(self, machine: str) -> str:
         """Return what predicts on a machine, for people."""
         if self.jointly(machine):
             return "equilibrium"

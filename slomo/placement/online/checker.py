@@ -54,7 +54,7 @@ class BrokenConstraint:
         Whose.
     constraint : str
         Its field, for instance ``"spread"``.
-    said : str
+    problem : str
         What is wrong, in words.
     lasts : bool
         It holds while a request runs, not only when it is put somewhere: neighbours leave, taints and racks come.
@@ -62,13 +62,13 @@ class BrokenConstraint:
 
     request: str
     constraint: str
-    said: str
+    problem: str
     lasts: bool = False
 
     def refusal(self, request: Request, policy: str) -> Refusal:
         """Return it as the reason why a decision of a policy does not stand."""
         machine = "any machine"
-        why = f"policy '{policy}' put it where {self.said}"
+        why = f"policy '{policy}' put it where {self.problem}"
         return Refusal(self.request, request.label, machine, self.constraint, constraint=self.constraint, here=why)
 
 

@@ -49,7 +49,7 @@ class PlaceRule:
     ----------
     what : str
         Its field, for instance ``"selector"``.
-    said : str
+    words : str
         It in words, with its label.
     holds : callable
         Whether a server, by number, will do for so many instances.
@@ -60,7 +60,7 @@ class PlaceRule:
     """
 
     what: str
-    said: str
+    words: str
     holds: Test
     here: Callable[[int], str]
     give: str
@@ -232,7 +232,7 @@ def _on(wanted: Wanted) -> str:
 
 
 def _said(wanted: Wanted) -> str:
-    return f"'{wanted}'" if isinstance(wanted, str) else f"{wanted.said} within one {wanted.within}"
+    return f"'{wanted}'" if isinstance(wanted, str) else f"{wanted.words} within one {wanted.within}"
 
 
 def _domains(numbers: Iterable[int], label: str, state: Placed) -> set[str]:

@@ -67,7 +67,7 @@ class DecisionWriter:
     @property
     def _model(self) -> str:
         """What predicts, for people; empty where nothing does."""
-        return self._estimates.said(self._state.sockets[0].host.machine) if self._policy.predicts else ""
+        return self._estimates.predictor_label(self._state.sockets[0].host.machine) if self._policy.predicts else ""
 
     @property
     def _confidence(self) -> float | None:
@@ -126,7 +126,9 @@ class DecisionWriter:
             return Refusal(request.id, request.label, host.machine, "cores", float(len(keys)), float(host.cores))
         unknown = [key for key in keys if not self._estimates.predictable(host.machine, key)]
         if self._policy.predicts and unknown and fallback == "refuse":
-            return Refusal(request.id, unknown[0], host.machine, f"model '{self._estimates.said(host.machine)}'")
+            return Refusal(
+                request.id, unknown[0], host.machine, f"model '{self._estimates.predictor_label(host.machine)}'"
+            )
         bare = [key for key in keys if self._estimates.profile(host.machine, key) is None]
         if self._policy.needs_profiles and bare:
             return Refusal(request.id, bare[0], host.machine, "profile over cache ways")

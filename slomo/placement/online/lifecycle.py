@@ -276,7 +276,7 @@ def _checked(core: "Admission", change: ClusterChange, before: Before, owner: st
     broken = worsened(core, before, owner)
     if not broken:
         return change
-    why = tuple(f"{item.constraint} of '{item.request}': {item.said}" for item in broken)
+    why = tuple(f"{item.constraint} of '{item.request}': {item.problem}" for item in broken)
     return ClusterChange(change.what, False, left=tuple(dict.fromkeys(item.request for item in broken)), why=why)
 
 

@@ -256,7 +256,7 @@ def _judge(core: "Admission") -> None:
         )
     for item in filter(lambda broken: broken.lasts, broken_constraints(core)):
         raise ConfigurationError(
-            f"in the snapshot '{item.request}' does not keep {item.constraint}: {item.said}",
+            f"in the snapshot '{item.request}' does not keep {item.constraint}: {item.problem}",
             hint="it was changed by hand: place the requests again, or restore(document, keep_at_risk=True)",
         )
 

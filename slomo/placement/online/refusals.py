@@ -79,7 +79,7 @@ class Binding:
         rule = broken[0]
         name = self._state.servers[number].name
         return replace(
-            plain, what=rule.what, server=name, constraint=" and ".join(each.said for each in broken),
+            plain, what=rule.what, server=name, constraint=" and ".join(each.words for each in broken),
             here=", ".join(each.here(number) for each in broken), gives=rule.give,
         )  # fmt: skip
 
@@ -89,7 +89,7 @@ class Binding:
             return plain
         rule = next((each for each in rules if each.what in ("spread", "survives", "max_per_host")), rules[-1])
         here = "the first instances have room, the next none on what the constraint leaves"
-        return replace(plain, what=rule.what, constraint=rule.said, here=here, gives=rule.give)
+        return replace(plain, what=rule.what, constraint=rule.words, here=here, gives=rule.give)
 
     def _breaches(self, host: Host, number: int, places: Sequence[Socket]) -> Iterator[tuple[float, Breach, Socket]]:
         """Yield by how much each mix falls short with one piece more, what falls short, and a socket that has it."""

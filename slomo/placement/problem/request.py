@@ -257,7 +257,7 @@ class Request:
             name = next(iter(both))
             raise InvalidValueError(
                 f"request '{self.id}': affinity and anti_affinity both name "
-                f"{name if isinstance(name, str) else name.said}",
+                f"{name if isinstance(name, str) else name.words}",
                 hint="near or away, take one of them out",
             )
         apart = [item.text for item in self.spread if item.weight is None and item.max_skew is None]

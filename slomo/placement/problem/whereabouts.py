@@ -135,10 +135,10 @@ class Neighbours:
         object.__setattr__(self, "labels", pairs(self.labels))
         if not self.labels:
             raise InvalidValueError("neighbours: no labels, needed one or more", hint="labels: {app: web}")
-        check_weight(f"neighbours {self.said}", self.weight)
+        check_weight(f"neighbours {self.words}", self.weight)
 
     @property
-    def said(self) -> str:
+    def words(self) -> str:
         """The labels in words."""
         return ", ".join(f"{name}={value}" for name, value in self.labels)
 

@@ -15,7 +15,7 @@ from slomo.vocabulary.server_setting import ServerSetting
 from slomo.workflow.names import named
 
 if TYPE_CHECKING:
-    from slomo.prediction.manner import MannerFields
+    from slomo.prediction.options import OptionFields
     from slomo.prediction.server_result import ServerPrediction, TenantPrediction
     from slomo.service.application import Service
     from slomo.service.knowledge.questions import ServiceAnswers
@@ -85,7 +85,7 @@ def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
     if len(names) > MOST_TENANTS:
         raise InvalidValueError(f"{len(names)} tenants on one socket, at most {MOST_TENANTS} can be asked about")
     setting = ServerSetting() if question.setting is None else question.setting.asked.checked(len(names))
-    how: MannerFields = {"coverage": question.coverage, "window_s": question.window_s}
+    how: OptionFields = {"coverage": question.coverage, "window_s": question.window_s}
 
     def server(left_out: int | None = None) -> "ServerPrediction":
         """Ask about everybody but one."""

@@ -118,7 +118,7 @@ def simulate_chains(
     seats = [_seat(machine, stage, system, functions, (places or {}).get(stage.name)) for stage in system.stages]
     state, sharing = build_shared(machine, system, seats, scheduler, manager, seed=lasts.seed)
     prefill(state)
-    run = _Milliseconds(machine, system, state, sharing, on_tick)
+    run = _TickLoop(machine, system, state, sharing, on_tick)
     run.until(lasts.warm_ms * 1e6)
     s.zero_counters(state)
     h.zero_counts(sharing)
@@ -126,7 +126,7 @@ def simulate_chains(
     return assemble_chains(machine, system, state, sharing, lasts.duration_ms * 1e6)
 
 
-class _Milliseconds:
+class _TickLoop:
     """Goes on in steps of a millisecond, and lets the controller look after each."""
 
     def __init__(

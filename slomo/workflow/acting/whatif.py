@@ -26,7 +26,7 @@ from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse, memory_of
 from slomo.prediction.allocated import allocation_models
-from slomo.prediction.manner import MannerFields, manner
+from slomo.prediction.options import OptionFields, options_of
 from slomo.prediction.question import answers_on, behind_ports
 from slomo.prediction.server_result import ServerPrediction
 from slomo.prediction.tenants import TenantModels, server_of, tenant_of
@@ -338,7 +338,7 @@ def what_if(
     *,
     slo_share: Mapping[int, float] | None = None,
     with_advice: bool = False,
-    **how: Unpack[MannerFields],
+    **how: Unpack[OptionFields],
 ) -> PartitionAnswer:
     """Predict every tenant of a mix under a partition.
 
@@ -357,7 +357,7 @@ def what_if(
     with_advice : bool
         Look for the smallest change that keeps all SLOs.
     **how
-        As in `slomo.prediction.manner.Manner`.
+        As in `slomo.prediction.options.PredictionOptions`.
 
     Raises
     ------
@@ -368,7 +368,7 @@ def what_if(
     """
     library = models if isinstance(models, ModelLibrary) else models.added_to(ModelLibrary(), machine)
     library.require_measured_on(machine)
-    asked, manners = setting or ServerSetting(), manner({**how, "explain": False})
+    asked, options = setting or ServerSetting(), options_of({**how, "explain": False})
     tenants = [item for text in mix for item in named(text)]
     for mask in asked.ways or ():
         if mask > machine.full_way_mask:
@@ -385,20 +385,20 @@ def what_if(
             hint = meant if 1.0 < share <= 100.0 else "0.9 promises 90 % of what it serves alone"
             raise InvalidValueError(f"slo_share of tenant {place} is {share}, needed above 0 and at most 1", hint=hint)
     promised = {place: share * server.tenants[place].model.solo_mpps for place, share in (slo_share or {}).items()}
-    answer = PartitionAnswer(answers_on(server, manners).whole(), promised)
+    answer = PartitionAnswer(answers_on(server, options).whole(), promised)
     if len(server.by_socket) > 1 or any(model.allocation is None for model in server.models):
         if with_advice:
             allocation_models(server)
             raise UnsupportedPredictionError("advice is for the tenants of one socket", hint="leave out --advise")
         return answer
-    situation, careful, margin = _situation(server, behind_ports(server, manners), promised, machine)
+    situation, careful, margin = _situation(server, behind_ports(server, options), promised, machine)
     outlook = foresee(situation)
     answer = replace(answer, situation=situation, outlook=outlook)
     advice = advise(careful, margin=margin) if with_advice else None
     if advice is None:
         return answer
     changed = replace(server, setting=_setting_of(advice, careful, server))
-    return replace(answer, advice=advice, advised=answers_on(changed, manners).whole())
+    return replace(answer, advice=advice, advised=answers_on(changed, options).whole())
 
 
 def _situation(

@@ -17,8 +17,8 @@ from slomo.vocabulary.defaults import (
 )
 
 
-class MannerFields(TypedDict, total=False):
-    """What :class:`Manner` takes, for functions that pass it on by keyword."""
+class OptionFields(TypedDict, total=False):
+    """What :class:`PredictionOptions` takes, for functions that pass it on by keyword."""
 
     method: str
     model: str
@@ -30,7 +30,7 @@ class MannerFields(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Manner:
+class PredictionOptions:
     """How an answer is to be made.
 
     Attributes
@@ -64,7 +64,7 @@ class Manner:
 
     Examples
     --------
-    >>> Manner().method, Manner(model="dobrescu").by_composing
+    >>> PredictionOptions().method, PredictionOptions(model="dobrescu").by_composing
     ('auto', True)
     """
 
@@ -94,9 +94,9 @@ class Manner:
         return not self.by_composing and None not in [model.response for model in models]
 
 
-def manner(fields: MannerFields) -> Manner:
-    """Return the manner that keyword arguments ask for, older names of methods and rules among them."""
-    return Manner(**fields)  # type: ignore[arg-type]
+def options_of(fields: OptionFields) -> PredictionOptions:
+    """Return the options that keyword arguments ask for, older names of methods and rules among them."""
+    return PredictionOptions(**fields)  # type: ignore[arg-type]
 
 
 def check_coverage(coverage: float) -> None:
