@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from slomo.errors import SlomoError
 from slomo.models.library import ModelLibrary
+from tests.faults.counts import bounded, note
 from tests.faults.readers import Reader, readers
 
 #: Rows and runs that were changed are told in a warning and left out.
@@ -84,7 +85,7 @@ def attempt(reader: Reader, path: Path, content: bytes) -> str:
     """Read a file; return the error's kind, empty where it was read; anything but an error of ours is raised."""
     path.write_bytes(content)
     try:
-        with contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.redirect_stderr(io.StringIO()), bounded((reader.name, content[:2000])):
             reader.read(path)
     except SlomoError as error:
         if error.exit_code not in (2, 3, 4):
@@ -106,13 +107,17 @@ NAMES = (
     "rmd", "policies", "settings", "host", "calibration", "mapping", "table", "pcm", "pcm-faults", "dataset-csv",
     "dataset-parquet", "store", "library-library.json", "library-manifest.json",
 )  # fmt: skip
-quick = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    derandomize=EXAMPLES < 99,
-)
+
+
+def quickly(examples: int) -> settings:
+    """Return settings for so many examples: the same ones each time in `make test`, others in `make fuzz`."""
+    return settings(
+        max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck),
+        derandomize=EXAMPLES < 99,
+    )  # fmt: skip
+
+
+quick = quickly(EXAMPLES)
 
 
 def test_right_files_are_read(all_readers: dict[str, Reader], tmp_path: Path) -> None:
@@ -130,9 +135,10 @@ def test_mutated_files_are_read_or_refused(name: str, all_readers: dict[str, Rea
     @quick
     @given(edits)
     def check(changes: list[tuple[str, float, int]]) -> None:
-        attempt(reader, tmp_path / f"{next(number)}{reader.suffix}", mutated(reader.content, changes))
+        attempt(reader, tmp_path / f"{next(number) % 50}{reader.suffix}", mutated(reader.content, changes))
 
     check()
+    note("mutations of files", name, next(number))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -148,9 +154,10 @@ def test_fields_of_any_kind_are_read_or_refused(name: str, all_readers: dict[str
         data = json.loads(text)
         listed = places(data)
         changed = replaced(data, listed[int(share * len(listed))], kind)
-        attempt(reader, tmp_path / f"{next(number)}{reader.suffix}", json.dumps(changed).encode())
+        attempt(reader, tmp_path / f"{next(number) % 50}{reader.suffix}", json.dumps(changed).encode())
 
     check()
+    note("mutations of fields", name, next(number))
 
 
 def as_json(reader: Reader) -> str | None:
