@@ -12,6 +12,7 @@ from typing import Any
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.files.documents import convert, plain
 from slomo.files.ranges import Index, PositiveCount, ProcessId, WayMask
+from slomo.models.identity import require_same
 from slomo.placement.problem.decision import Assignment, Decision
 from slomo.vocabulary.machine import Machine
 
@@ -246,6 +247,11 @@ def plan_from_decision(
     exclusive : bool
         Whether ways that were decided are guaranteed, where they are disjoint.
 
+    Raises
+    ------
+    ConfigurationError
+        For decisions that were made for another machine of the name, with both fingerprints.
+
     Examples
     --------
     >>> from slomo.vocabulary.machine import load_machine
@@ -254,13 +260,17 @@ def plan_from_decision(
     (11,)
     """
     taken = [decisions] if isinstance(decisions, Decision) else list(decisions)
-    settings = [
-        _setting(decision.request, number, item, machine)
+    mine = [
+        (decision.request, number, item)
         for decision in taken
         if decision.accepted
         for number, item in enumerate(decision.assignments)
         if item.server == server
     ]
+    for request, _, item in mine:
+        decided, here = f"'{request}' was placed on", f"server '{server}', as named here,"
+        require_same(machine.name, item.machine_fingerprint, machine.fingerprint, here, decided)
+    settings = [_setting(request, number, item, machine) for request, number, item in mine]
     if exclusive:
         masks = [setting.llc_way_mask or 0 for setting in settings]
         alone = [not any(m & o for j, o in enumerate(masks) if j != i) for i, m in enumerate(masks)]

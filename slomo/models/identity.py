@@ -26,8 +26,10 @@ def stated_fingerprint(environment: Mapping[str, Any], machine: str) -> str:
         return ""  # a table's own description
 
 
-def require_same(machine: str, measured: str, other: str, what: str) -> None:
-    """Refuse what is of another machine than models; an unknown fingerprint (empty) says nothing.
+def require_same(
+    machine: str, measured: str, other: str, what: str, source: str = "the models were measured on"
+) -> None:
+    """Refuse what is of another machine than models (or another source); an unknown fingerprint says nothing.
 
     Raises
     ------
@@ -36,7 +38,7 @@ def require_same(machine: str, measured: str, other: str, what: str) -> None:
     """
     if measured and other and measured != other:
         raise ConfigurationError(
-            f"the models were measured on a machine '{machine}' with fingerprint {measured}, {what} is of another "
+            f"{source} a machine '{machine}' with fingerprint {measured}, {what} is of another "
             f"'{machine}', with fingerprint {other}",
             hint="give the machine a name of its own, then profile and train on it",
         )

@@ -64,7 +64,11 @@ class Service:
         self.gate = Gate(tokens, settings.names, certificates=mutual, open_loopback=settings.open_loopback)
         self.shelf = ModelShelf(settings.models)
         self.store = Store(settings.state)
-        self.clerk = Clerk(self.store, self.shelf, settings.policy, settings.confidence)
+        try:
+            self.clerk = Clerk(self.store, self.shelf, settings.policy, settings.confidence)
+        except BaseException:
+            self.store.close()  # else its thread holds the state for as long as this process lives
+            raise
         if settings.cluster is not None and not self.clerk.has_cluster:
             documents = [server.to_dict() for server in read_cluster(settings.cluster).servers]
             self.store.write(lambda connection: self.clerk.add_servers(connection, documents)).result()

@@ -236,7 +236,7 @@ class Machine:
             ports_gbps=self.shared_wire_gbps(),
         )
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """What the machine is, whatever it is called: 16 hexadecimal digits of a hash over its numbers.
 

@@ -114,8 +114,11 @@ def refit_models(
     ------
     InvalidValueError
         Where nothing that was run has a model.
+    ConfigurationError
+        For runs on another machine of the name, with both fingerprints: those are for `slomo train`.
     """
     models = opened(library)
+    models.require_recorded_on(runs.environment, runs.machines)
     runs = plausible_rows(runs)
     selected = [key for name in targets or (None,) for key in runs.select(target=name).profiled_targets]
     updated = [

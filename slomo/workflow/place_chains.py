@@ -78,6 +78,7 @@ class PlacedChains:
                         workload.key,
                         llc_way_mask=apart.llc_way_mask,
                         memory_bandwidth_percent=apart.memory_bandwidth_percent,
+                        machine_fingerprint=servers[name].machine_type.fingerprint,
                     )
                     for workload, (socket, core), apart in places
                 )

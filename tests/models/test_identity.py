@@ -8,15 +8,19 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from slomo.enforce.plan import plan_from_decision
 from slomo.errors import ConfigurationError
 from slomo.models.library import ModelLibrary
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.decision import Decision
+from slomo.placement.problem.request import Request
 from slomo.records.dataset import ProfileDataset
 from slomo.training.training import train
 from slomo.vocabulary.machine import Machine, load_machine
+from slomo.workflow.acting.enforce import read_plan
 from slomo.workflow.acting.whatif import what_if
-from slomo.workflow.drift import check_drift
+from slomo.workflow.drift import check_drift, refit_models
 from slomo.workflow.evaluate import evaluate
 from slomo.workflow.predict import predict, predict_vector
 from tests.conftest import mix_rows_of, profile_rows
@@ -62,9 +66,27 @@ DOORS: dict[str, Callable[[ModelLibrary, Machine, Path], object]] = {
     "evaluate by machine": lambda library, other, _: evaluate(library, machine=other),
     "drift": lambda library, other, _: check_drift(library, _dataset(mix_rows_of(2, seed=3), other), machine=MACHINE),
     "place": lambda library, other, folder: Placer(library, Cluster.uniform(_file(other, folder), 2)),
+    "drift refit": lambda library, other, _: refit_models(library, _dataset(profile_rows(), other)),
+    "decision": lambda library, other, _: _enforced(library, other),
+    "decision as JSON": lambda library, other, folder: _read_plan(library, other, folder),
     "merge": lambda library, other, _: library.merge(_of(library, other)),
     "save": lambda library, other, folder: (library.save(folder / "kept"), _of(library, other).save(folder / "kept")),
 }  # fmt: skip
+
+
+def _decided(library: ModelLibrary) -> Decision:
+    return Placer(library, Cluster.uniform(MACHINE.name, 2), "first-fit").admit(Request("edge", "lpm"))
+
+
+def _enforced(library: ModelLibrary, other: Machine) -> object:
+    made = _decided(library)
+    return plan_from_decision(made, made.servers[0], other)
+
+
+def _read_plan(library: ModelLibrary, other: Machine, folder: Path) -> object:
+    made = _decided(library)
+    (folder / "decision.json").write_text(json.dumps(made.to_dict()))
+    return read_plan(folder / "decision.json", server=made.servers[0], machine=_file(other, folder))
 
 
 def _of(library: ModelLibrary, other: Machine) -> ModelLibrary:

@@ -176,8 +176,9 @@ class DecisionWriter:
         piece = self._state.pieces[number]
         key = piece.workloads[stage]
         rate = self._rate(place, key, piece.ways[stage] if piece.ways else 0)
+        server = self._state.servers[place.server]
         return Assignment(
-            server=self._state.servers[place.server].name,
+            server=server.name,
             socket=place.socket,
             core=core % place.host.cores,
             workload=stage_of(self._state.requests[owner], stage).key,
@@ -189,6 +190,7 @@ class DecisionWriter:
             buffers=self._buffer_count(place, stage_of(self._state.requests[owner], stage)),
             memory_node=place.socket,
             thread=core // place.host.cores,
+            machine_fingerprint=server.machine_type.fingerprint,
         )
 
     def _exact(self, name: str, host: Host) -> float:

@@ -41,6 +41,8 @@ class Assignment:
         NUMA node of its memory; None means that of its socket.
     thread : int
         Hyper-thread of the core, 0 or 1.
+    machine_fingerprint : str
+        What the server is that was decided for (`Machine.fingerprint`); empty where an older decision does not tell.
     """
 
     server: Name
@@ -56,6 +58,7 @@ class Assignment:
     memory_node: Index | None = None
     thread: Annotated[int, Meta(ge=0, le=1)] = 0
     memory_bandwidth_percent: Annotated[int, Meta(ge=1, le=100)] | None = None
+    machine_fingerprint: str = ""
 
     @property
     def seat(self) -> str:
@@ -69,8 +72,8 @@ class Assignment:
         return f"{self.core}.{self.thread}" if self.thread else str(self.core)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping; the first hyper-thread and no throttle go without saying."""
-        unsaid = ("thread", "memory_bandwidth_percent")
+        """Return a JSON-ready mapping; the first hyper-thread and what is not known go without saying."""
+        unsaid = ("thread", "memory_bandwidth_percent", "machine_fingerprint")
         return {name: value for name, value in plain(self).items() if name not in unsaid or value}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from slomo.drift.correction import OnlineCorrection
 from slomo.drift.monitor import DriftMonitor, check_reading
-from slomo.errors import InvalidValueError, SlomoError
+from slomo.errors import ConfigurationError, InvalidValueError, SlomoError
 from slomo.models.identity import require_same
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
@@ -42,6 +42,8 @@ class Outcomes:
     def judge(self, item: Observation) -> tuple[str, str, float]:
         """Return machine, workload key and what was predicted for an outcome [Mpps].
 
+        An outcome that does not tell its machine is taken for one of the machine that the models were measured on.
+
         Raises
         ------
         SlomoError
@@ -51,6 +53,7 @@ class Outcomes:
         check_reading(subject, item.throughput_mpps)
         measured, told = self._library.fingerprint_of(subject.machine), item.machine_fingerprint or ""
         require_same(subject.machine, measured, told, f"the observation of '{item.target}'")
+        item.machine_fingerprint = told or measured or None
         with self._lock:
             predictor = self._predictors.setdefault(subject.machine, Predictor(self._library, subject.machine))
             prediction = predictor.predict(item.target, item.competitors, explain=False)
@@ -80,10 +83,12 @@ class Outcomes:
                 self.note(item, row["machine"], row["target"], row["predicted_mpps"])
 
     def _can_be(self, machine: str, target: str, item: Observation) -> bool:
-        """Return whether an outcome of an older version's state would be taken in today."""
+        """Return whether an outcome of an older version's state, or of other models, would be taken in today."""
         try:
             check_reading(self._library.find(target, machine), item.throughput_mpps)
-        except InvalidValueError:
+            told = item.machine_fingerprint or ""
+            require_same(machine, self._library.fingerprint_of(machine), told, f"the observation of '{target}'")
+        except (InvalidValueError, ConfigurationError):
             return False
         except SlomoError:
             return True  # its model is gone: what was predicted is kept beside it

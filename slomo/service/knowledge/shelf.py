@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from slomo.errors import SlomoError
+from slomo.models.identity import require_same
 from slomo.models.library import ModelLibrary
 from slomo.service.knowledge.questions import ServiceAnswers
 
@@ -71,6 +72,9 @@ class ModelShelf:
                 return False
             try:
                 fresh = self._read(now)
+                for machine in {*fresh.library.machines} & {*self.answers.library.machines}:
+                    new, old = fresh.library.fingerprint_of(machine), self.answers.library.fingerprint_of(machine)
+                    require_same(machine, new, old, "what this service answers for", "the new models were measured on")
             except (SlomoError, OSError, ValueError) as error:
                 self.fault = str(error)
                 return False

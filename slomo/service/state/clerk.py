@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from slomo.errors import InvalidValueError, SlomoError
+from slomo.models.identity import require_same
 from slomo.placement.online.change import ClusterChange
 from slomo.placement.online.lifecycle import Lifecycle
 from slomo.placement.online.placer import Placer
@@ -90,7 +91,7 @@ class Clerk:
         """Return a placer over servers, with what the state says is placed and closed."""
         if not documents:
             return None
-        cluster = Cluster(tuple(Server.from_dict(item) for item in documents))
+        cluster = Cluster(tuple(_server(item) for item in documents))
         library = self.shelf.answers.library
         made = Placer(library, cluster, self.policy, confidence=self.confidence, factors=self.factors)
         _refill(made, journal.entries(connection), journal.closed(connection))
@@ -268,6 +269,7 @@ class Clerk:
     def add_servers(self, connection: sqlite3.Connection, documents: Sequence[Entry]) -> tuple[dict[str, Any], int]:
         """Add servers."""
         held = {item["name"] for item in journal.servers(connection)}
+        documents = [{**item, "machine_fingerprint": _server(item).machine_type.fingerprint} for item in documents]
         twice = [item["name"] for item in documents if item["name"] in held]
         if twice:
             raise Problem(409, f"there is a server '{twice[0]}' already", hint="remove it first")
@@ -347,6 +349,14 @@ def server_documents(bodies: Iterable[Any]) -> list[Entry]:
             raise InvalidValueError(f"server '{document['name']}': a machine is named by its type, not by a file")
         documents.append(Server.from_dict(document).to_dict())
     return documents
+
+
+def _server(document: Entry) -> Server:
+    """Return a server of the state; what was placed on another machine of the name is not placed on this one."""
+    server = Server.from_dict({name: value for name, value in document.items() if name != "machine_fingerprint"})
+    told, machine = document.get("machine_fingerprint", ""), server.machine_type
+    require_same(machine.name, told, machine.fingerprint, f"server '{server.name}'", "the state's decisions are for")
+    return server
 
 
 def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] | None = None) -> None:
