@@ -19,7 +19,7 @@ from slomo.files.lock import LockFile
 DRAFT = ".slomo-draft"
 
 
-def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], object]) -> Path:
+def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], object], mode: int = 0o666) -> Path:
     """Put a file in place whole, or leave what was there.
 
     Parameters
@@ -28,6 +28,8 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
         The file; its folder is made where it is missing.
     content : str, bytes or callable
         Text (written as UTF-8), bytes, or what writes into an open file.
+    mode : int
+        Who may read and write it, within the umask.
 
     Returns
     -------
@@ -57,7 +59,7 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
                 file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            os.fchmod(file.fileno(), mode & ~_umask())
             os.replace(draft, place)  # while it is held: no other writer sweeps it
             draft = ""
         _sync_folder(place.parent)

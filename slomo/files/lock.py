@@ -91,7 +91,8 @@ class LockFile:
         if self._lock is not None:
             with suppress(OSError):
                 self.path.unlink()  # while still held: who takes a file that is gone tries again
-            self._lock.release()
+            with suppress(OSError):  # what was done under the lock is done
+                self._lock.release()
             self._lock = None
 
 

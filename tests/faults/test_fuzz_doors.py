@@ -128,6 +128,7 @@ def post(right: Path) -> Iterator[Callable[[str, bytes], Any]]:
         warnings.simplefilter("ignore")
         from starlette.testclient import TestClient
     from slomo.service.api.every import OPERATIONS
+
     from slomo.service.application import Service, make_app
     from slomo.service.settings import ServiceSettings
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from slomo.errors import ConfigurationError, StoreError
-from slomo.files.durable import make_private
+from slomo.files.durable import make_private, write_durably
 from slomo.service.state.schema import migrate
 
 Result = TypeVar("Result")
@@ -197,11 +197,10 @@ def copy_state(path: Path, target: Path) -> None:
     if not path.is_file():
         raise StoreError(f"there is no state at '{path}'", hint="check --state")
     try:
-        make_private(target)
-        with closing(sqlite3.connect(str(target))) as copy, closing(sqlite3.connect(str(path))) as source:
-            source.backup(copy, pages=256, sleep=0.005)
-    except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"cannot back up to '{target}': {error}", hint="name a file that can be written") from None
+        with closing(sqlite3.connect(str(path))) as source:
+            write_durably(target, source.serialize(), mode=0o600)
+    except sqlite3.Error as error:
+        raise StoreError(f"cannot back up '{path}': {error}", hint="is it a state of slomo serve?") from None
 
 
 def _guard(path: Path) -> sqlite3.Connection:

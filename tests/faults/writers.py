@@ -1,0 +1,190 @@
+"""Every writer of slomo as steps: what each acknowledges, and a reader that says how many steps a folder holds."""
+
+import dataclasses
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from slomo.files.durable import write_durably
+from slomo.host.journal import Journal, Layer
+from slomo.models.library import ModelLibrary, load_library
+from slomo.profiling.campaign.store import CampaignStore
+from slomo.records.dataset import ProfileDataset
+from slomo.records.storage import load_dataset, save_dataset
+from slomo.service.state import journal
+from slomo.service.state.store import Store, copy_state
+from slomo.testing.builders import ToyTestbed, toy_plan
+from slomo.training.training import train
+from tests.conftest import profile_rows
+
+NOTES = ("old", "new", "again")
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One writer.
+
+    Attributes
+    ----------
+    name : str
+        What it writes.
+    prepare : callable
+        Puts into a folder what is there before.
+    write : callable
+        Writes into the folder; yields after each step that it acknowledges. Called once more, it does its work again.
+    read : callable
+        Returns how many steps of the first call the folder holds; raises where it cannot be read.
+    steps : int
+        How many there are.
+    """
+
+    name: str
+    prepare: Callable[[Path], object]
+    write: Callable[[Path, str], Iterator[None]]
+    read: Callable[[Path], int]
+    steps: int = 1
+
+
+def _only(found: set[str]) -> int:
+    """Return the place of the one content that was found."""
+    (one,) = found
+    return NOTES.index(one)
+
+
+def _document() -> Writer:
+    def write(folder: Path, note: str) -> Iterator[None]:
+        write_durably(folder / "placed.json", json.dumps({"note": note, "text": "x" * 9000}))
+        yield
+
+    def read(folder: Path) -> int:
+        return _only({json.loads((folder / "placed.json").read_text())["note"]})
+
+    return Writer("document", lambda folder: list(write(folder, "old")), write, read)
+
+
+def _dataset(suffix: str, frame: pd.DataFrame) -> Writer:
+    def write(folder: Path, note: str) -> Iterator[None]:
+        save_dataset(ProfileDataset(frame, {"testbed": "toy", "note": note}), folder / f"data.{suffix}")
+        yield
+
+    def read(folder: Path) -> int:
+        found = load_dataset(folder / f"data.{suffix}")
+        assert len(found) == len(frame)
+        return _only({found.environment["note"]})
+
+    return Writer(f"dataset ({suffix})", lambda folder: list(write(folder, "old")), write, read)
+
+
+def _library(library: ModelLibrary) -> Writer:
+    def write(folder: Path, note: str) -> Iterator[None]:
+        models = [dataclasses.replace(item, manifest={**item.manifest, "note": note}) for item in library.values()]
+        ModelLibrary(models).save(folder)
+        yield
+
+    def read(folder: Path) -> int:
+        found = load_library(folder)
+        assert set(found) == set(library)
+        return _only({found[key].manifest["note"] for key in found})
+
+    return Writer("model library", lambda folder: list(write(folder, "old")), write, read)
+
+
+def _store() -> Writer:
+    plan, testbed = toy_plan(), ToyTestbed()
+    runs = [(run, testbed.run(run.colocation, seed=run.seed)) for run in plan.runs()]
+
+    def write(folder: Path, note: str) -> Iterator[None]:
+        with CampaignStore(folder / "store.sqlite") as store:
+            store.bind(plan, testbed.environment())
+            for run, record in runs:
+                store.add(run, record, 0.5)
+                yield
+
+    def read(folder: Path) -> int:
+        if not (folder / "store.sqlite").exists():
+            return 0
+        with CampaignStore(folder / "store.sqlite") as store:
+            there = {key[0]: record for key, record in store.records()}
+        assert all(there[run.colocation.key] == record for run, record in runs[: len(there)])
+        return len(there)
+
+    return Writer("campaign store", lambda _: None, write, read, len(runs))
+
+
+def _journal() -> Writer:
+    place, knob = "/sys/fs/cgroup", "cpu.weight"
+
+    def write(folder: Path, note: str) -> Iterator[None]:
+        written = Journal(folder / "receipts")
+        receipt = written.begin("cgroup", place, {"note": note})
+        yield
+        with written.transaction():
+            written.add(Layer(0, place, knob, "weight", None, "100", None))
+            written.add(Layer(0, place, knob, "weight", receipt.number, "250", "100"))
+        yield
+        written.mark(receipt, "applied")
+        yield
+
+    def read(folder: Path) -> int:
+        found = [item for item in Journal(folder / "receipts").receipts() if item.head["document"]["note"] == "new"]
+        if not found:
+            return 0
+        layers = Journal(folder / "receipts").stack(place, knob)
+        assert len(layers) in (0, 2)
+        return 3 if found[0].head["state"] == "applied" and layers else 1 + bool(layers)
+
+    return Writer("machine's journal", lambda _: None, write, read, 3)
+
+
+def _state() -> Writer:
+    def write(folder: Path, note: str) -> Iterator[None]:
+        store = Store(folder / "state.sqlite")
+        try:
+            for _ in range(3):
+                store.write(journal.advance).result()
+                yield
+        finally:
+            store.close()
+
+    def read(folder: Path) -> int:
+        with sqlite3.connect(folder / "state.sqlite") as connection:
+            return journal.revision(connection)
+
+    def prepare(folder: Path) -> None:
+        Store(folder / "state.sqlite").close()
+
+    return Writer("service's state", prepare, write, read, 3)
+
+
+def _backup(source: Path) -> Writer:
+    def write(folder: Path, note: str) -> Iterator[None]:
+        copy_state(source, folder / "copy.sqlite")
+        yield
+
+    def read(folder: Path) -> int:
+        if not (folder / "copy.sqlite").exists():
+            return 0
+        with sqlite3.connect(folder / "copy.sqlite") as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+            return journal.revision(connection)
+
+    return Writer("backup of the state", lambda _: None, write, read)
+
+
+def writers(folder: Path) -> tuple[Writer, ...]:
+    """Return every writer; the folder holds what they share."""
+    folder.mkdir(parents=True, exist_ok=True)
+    frame = pd.DataFrame(profile_rows())
+    library = train(ProfileDataset(frame, {"testbed": "toy"}), models=["dobrescu"])
+    kept = Store(folder / "source.sqlite")
+    kept.write(journal.advance).result()
+    kept.close()
+    small = frame.iloc[:40]
+    return (
+        _document(), _dataset("csv", small), _dataset("parquet", small), _library(library), _store(), _journal(),
+        _state(), _backup(folder / "source.sqlite"),
+    )  # fmt: skip
