@@ -84,7 +84,11 @@ def _at_saturation(profiles: tuple[NFModel, ...], requested: Workload) -> Adapte
             hint=f"profile it there, on both sides of it, or with a flow count within {100 * REACH:g} %",
         )
     if isinstance(point, PointBeyond):
-        return Adapted(shifted(profiles[point.end.number], requested), "extrapolated", point.reasons)
+        end = profiles[point.end.number]
+        if exact is None:
+            return Adapted(shifted(end, requested), "extrapolated", (*point.reasons, "solo throughput as there"))
+        known = shifted(end, requested, exact.solo_mpps - end.solo_mpps)
+        return Adapted(known, "extrapolated", (*point.reasons, "solo throughput as measured"))
     return Adapted(model_at(point, profiles, requested), point.way, point.reasons)
 
 

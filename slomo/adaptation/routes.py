@@ -236,7 +236,7 @@ def _beyond(profiles: Sequence[ProfiledPoint], position: Position) -> PointBeyon
         f"flow_count {wanted:.0f} extrapolated from a profile at {base:.0f}, {100 * away:+.0f} % away "
         f"(reach {100 * REACH:g} %)"
     )
-    return PointBeyond(nearest, (reason, "solo throughput taken as unchanged"))
+    return PointBeyond(nearest, (reason,))
 
 
 def scaled(name: str, values: Sequence[float]) -> list[float]:

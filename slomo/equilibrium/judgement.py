@@ -7,6 +7,7 @@ what each NF has of it depends on how many requests the others have waiting, whi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,15 @@ from numpy.typing import NDArray
 from slomo.equilibrium.rounds import in_order
 from slomo.equilibrium.server import AtRest, joint_vectors
 from slomo.equilibrium.settling import response_table
-from slomo.models.applicability import Verdict
+from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import Floats
+from slomo.models.evidence import doubt
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MOVED, moved_in
 from slomo.models.responses.server_response import ServerResponse
 
+#: What answers, where an answer names its model.
+NAME = "equilibrium"
 #: Share of a channel's bandwidth beyond which its latency rises steeply (ResQ, NSDI'18, Fig. 3).
 FULL = 0.9
 _NAMES = tuple(name for amount in MOVED for name in amount.metrics)
@@ -90,10 +94,18 @@ def judged(
     return Verdict.EXTRAPOLATED if more and verdict is Verdict.SUPPORTED else verdict, (*reasons, *more)
 
 
-def codes_of_first(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest) -> NDArray[np.int8]:
-    """Return 0, 1 or 2 (supported, extrapolated, unsupported) for the NF in the first place of every server.
+@lru_cache(maxsize=4096)
+def doubted(model: NFModel, coverage: float) -> str | None:
+    """Say why an NF's answer beside others cannot be judged (`slomo.models.evidence`); None where it can."""
+    return None if model.response is None else doubt(model, NAME, model.response.calibration, coverage)
 
-    Alone, it is a measurement. The verdicts are those of :func:`judged`.
+
+def codes_of_first(
+    models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest, coverage: float
+) -> NDArray[np.int8]:
+    """Return the place in `slomo.models.applicability.VERDICTS` of the verdict on the first NF of every server.
+
+    Alone, it is a measurement. The verdicts are those of :func:`judged` and :func:`doubted`.
     """
     codes = np.zeros(len(members), dtype=np.int8)
     company = (members[:, 1:] >= 0).any(axis=1)
@@ -110,6 +122,8 @@ def codes_of_first(models: Sequence[NFModel], members: NDArray[np.integer], at_r
             moved = moved_beside(moved_by_each(models, members[doubtful], there), 0)
             codes[doubtful] = np.maximum(codes[doubtful], (moved > limit).any(axis=1))
     codes[company & (channel_load(models, members, at_rest.pressure) > FULL)] = 2
+    unknown = [doubted(model, coverage) is not None for model in models]
+    codes[company & np.array(unknown, dtype=bool)[members[:, 0]]] = VERDICTS.index(Verdict.UNKNOWN)
     return codes
 
 

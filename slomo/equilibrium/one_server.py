@@ -96,14 +96,17 @@ class OneServer:
         response = model.response
         assert response is not None
         if len(self.models) > 1:
-            low, high = scores_between(response.calibration, coverage)
-            kind = kind_of(len(self.models) - 1, self._commonest_beside(place))
+            (low, high), kind = scores_between(response.calibration, coverage), self.kind(number)
             shape, scores = response.calibration.shape, (low[kind], high[kind])
         ends = interval_of_one(self._possible(place), model.solo_mpps, shape, scores)
         if offered is None:
             return ends
         spread = float(arrival_half_width_mpps(np.array([offered]), response.arrivals, coverage, window_s)[0])
         return max(min(ends[0], offered - spread), 0.0), min(ends[1], offered + spread)
+
+    def kind(self, number: int) -> int:
+        """Return the kind of an NF's neighbourhood (`slomo.models.neighbourhood`)."""
+        return kind_of(len(self.models) - 1, self._commonest_beside(self.place[number]))
 
     def bound(self, *, prove: bool) -> tuple[float, bool]:
         """Return how far the fixed point is at most, and whether that is proven (`slomo.equilibrium.bound`)."""

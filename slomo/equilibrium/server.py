@@ -121,7 +121,7 @@ def solve_joint(
         Coverage of the intervals.
     window_s : float, optional
         Length of the measurement the intervals speak of [s]; it matters to NFs that serve all they are offered, whose
-        arrivals vary. By default that of the calibration mixes at reduced load; endless where there are none.
+        arrivals vary. By default that of the calibration mixes at reduced load, else that of the profile's runs.
     tries : sequence of (float, int)
         Damping and most rounds, one try after the other for servers that did not converge.
     prove : bool

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from slomo.compose.resources import Pattern, checked_pattern
 from slomo.compose.uncertain import LEVELS, VALUES, composed_values, quantile
 from slomo.errors import MissingMetricError, UnsupportedPredictionError
-from slomo.models.applicability import FAR, SLACK, Verdict
+from slomo.models.applicability import FAR, SLACK, VERDICTS, Verdict, worst
 from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import NFModel
@@ -30,7 +30,6 @@ from slomo.training.choice import candidates
 Floats = NDArray[np.float64]
 #: Features of a row that say what others do at the accelerator.
 COMPETITOR_DENSITY, COMPETITOR_TIME = "competitor_match_density", "competitor_service_us"
-_ORDER = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
 _MIDDLE = 0.5
 #: Levels on both sides of the middle.
 _BESIDE = tuple(level for level in LEVELS.tolist() if level != _MIDDLE)
@@ -258,12 +257,12 @@ def _judged(
     """Return the verdict on every row, and its reasons: pressures, traffic, and match densities."""
     checked = model.applicability.feature_names
     verdicts, reasons = model.applicability.check(np.column_stack([_column(model, rows, name) for name in checked]))
-    worst, said = list(verdicts), [list(each) for each in reasons]
+    verdict, said = list(verdicts), [list(each) for each in reasons]
     for check in (*_of_traffic(model, rows), *_of_densities(rows, accelerator), *_unread(model, rows, accelerator)):
         for row in np.flatnonzero(check.code).tolist():
-            worst[row] = max(worst[row], _ORDER[check.code[row]], key=_ORDER.index)
+            verdict[row] = worst((verdict[row], VERDICTS[check.code[row]]))
             said[row].append(f"{check.name} {check.values[row]:g}; {check.covered}")
-    return worst, tuple(tuple(each) for each in said)
+    return verdict, tuple(tuple(each) for each in said)
 
 
 def _of_traffic(model: NFModel, rows: ProfileDataset) -> Iterator[_Check]:

@@ -1,10 +1,10 @@
-"""Whether a prediction is backed by measurements: supported, extrapolated or unsupported, with reasons in words.
+"""Whether a prediction is backed by measurements: supported, extrapolated, unsupported or unknown, with reasons.
 
 SLOMO (SIGCOMM'20) sections 4.1 and 7: a sensitivity model holds for the pressures it was trained on. Range per metric
 finds the plain cases, Mahalanobis distance the unusual combinations of usual values.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -25,14 +25,34 @@ FAR = 0.5
 
 
 class Verdict(StrEnum):
-    """How well a prediction is backed by measurements."""
+    """How well a prediction is backed by measurements, best first; arrays hold the place in this order.
+
+    `unknown` is no statement about the answer: there is too little to judge it by (`slomo.models.evidence`).
+    """
 
     SUPPORTED = "supported"
     EXTRAPOLATED = "extrapolated"
     UNSUPPORTED = "unsupported"
+    UNKNOWN = "unknown"
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether whoever asks strictly gets an error instead."""
+        return self in (Verdict.UNSUPPORTED, Verdict.UNKNOWN)
 
 
-_ORDER = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
+VERDICTS = tuple(Verdict)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the worst of several verdicts; supported without any.
+
+    Examples
+    --------
+    >>> str(worst([Verdict.EXTRAPOLATED, Verdict.SUPPORTED]))
+    'extrapolated'
+    """
+    return max(verdicts, key=VERDICTS.index, default=Verdict.SUPPORTED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +122,12 @@ class Applicability:
         """Return a verdict and its reasons for each row of shape ``(n, len(feature_names))``."""
         codes = self.codes(vectors)
         reasons = [self._reasons(row) if code else () for row, code in zip(vectors, codes, strict=True)]
-        return [_ORDER[code] for code in codes], reasons
+        return [VERDICTS[code] for code in codes], reasons
+
+    def distance_share(self, row: Floats) -> float:
+        """Return how far one row lies from the middle, over the farthest that was measured; NaN for one with gaps."""
+        distance = float(self._distance(row[np.newaxis])[0]) / max(self.reach, 1e-12)
+        return float("nan") if np.isnan(row).any() else distance
 
     def _span(self) -> Floats:
         return np.maximum(self.high - self.low, 1e-9 * np.maximum(np.abs(self.high), 1.0))

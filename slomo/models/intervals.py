@@ -160,6 +160,17 @@ class ConformalCalibration:
         errors = middle + size * (self.centre[UNKNOWN] + self.spread[UNKNOWN] * self.scores)[:, None]
         return float(np.quantile(np.abs(errors), 0.9))
 
+    def usual_error(self, loss: float, kind: int = UNKNOWN) -> float:
+        """Return the mean held-out error where this loss is predicted, as a share of solo throughput.
+
+        Examples
+        --------
+        >>> round(ConformalCalibration(np.array([-1.0, 1.0]), "mixes").usual_error(0.1), 3)
+        0.12
+        """
+        middle, size = self.shape.at_one(loss)
+        return float(np.abs(middle + size * (self.centre[kind] + self.spread[kind] * self.scores)).mean())
+
     def missing(self, coverage: float) -> int:
         """Return how many more scores an interval of `coverage` needs to be narrower than everything.
 

@@ -73,11 +73,10 @@ class Allocated:
         socket, here = self.at[number]
         parted, offered = self.parted[socket], tenant.offered_mpps
         half_width = self.models[number].half_width(how.coverage, shares_ways=self.shares_ways(number))
-        mpps, solo, reasons = parted.throughput_mpps[here], tenant.model.solo_mpps, []
-        if not parted.settled:
-            reasons.append(f"ways and cores of socket {socket} did not settle")
+        mpps, solo = parted.throughput_mpps[here], tenant.model.solo_mpps
+        verdict, reasons = self._judged(number)
         if (share := parted.shares[here]) < 1.0:
-            reasons.append(f"shares its core: {100.0 * share:.0f} % of the core's time")
+            reasons = (*reasons, f"shares its core: {100.0 * share:.0f} % of the core's time")
         return Prediction(
             target=tenant.workload,
             competitors=tuple([other.workload for other in self.server.beside(number)]),
@@ -87,10 +86,27 @@ class Allocated:
             throughput_mpps=mpps,
             interval=(mpps * (1.0 - half_width), mpps * (1.0 + half_width)),
             coverage=how.coverage,
-            verdict=Verdict.SUPPORTED if parted.settled else Verdict.EXTRAPOLATED,
-            reasons=tuple(reasons),
+            verdict=verdict,
+            reasons=reasons,
             noise=tenant.model.noise,
         )
+
+    def _judged(self, number: int) -> tuple[Verdict, tuple[str, ...]]:
+        """Return the verdict on what a tenant and those beside it have: an axis never profiled is unknown."""
+        server = self.server
+        never: list[str] = []
+        outside: list[str] = []
+        socket = self.at[number][0]
+        for i in server.on(socket):
+            part, away = self.part(i), server.setting.nodes is not None and server.setting.nodes[i] != socket
+            unknown, beyond = self.models[i].beyond(part.mask.bit_count(), part.bandwidth_percent, away=away)
+            never, outside = [*never, *unknown], [*outside, *beyond]
+        if not self.models[number].is_enough(self.how.coverage, shares_ways=self.shares_ways(number)):
+            never.append(f"too few partitions were held out for an interval of {100.0 * self.how.coverage:g} %")
+        if not self.parted[socket].settled:
+            outside.append(f"ways and cores of socket {socket} did not settle")
+        reasons = tuple(dict.fromkeys([*never, *outside]))
+        return (Verdict.UNKNOWN if never else Verdict.EXTRAPOLATED if outside else Verdict.SUPPORTED), reasons
 
 
 def allocation_models(server: TenantModels) -> list[AllocationModel]:

@@ -19,6 +19,7 @@ from slomo.equilibrium.competition import features_of_one
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
+from slomo.models.evidence import Evidence, doubt, evidence_of
 from slomo.models.interval_ends import ends_mpps, interval_of_one
 from slomo.models.intervals import ConformalCalibration, scores_between
 from slomo.models.neighbourhood import UNKNOWN, kind_of
@@ -106,6 +107,8 @@ def read(
     verdict, reasons = _judged(subject, seen)
     if math.isnan(mpps):
         raise _refused(case, reasons, vector)
+    if why := doubt_of(subject, name, options.coverage):
+        verdict, reasons = Verdict.UNKNOWN, (why, *reasons)
     (low, high), kind = scores_between(calibration, options.coverage), _kind(case.competitors)
     return Prediction(
         target=subject.workload,
@@ -123,7 +126,21 @@ def read(
         else None,
         composition=composition,
         noise=subject.noise,
+        evidence=_evidence(case, mpps, kind, seen) if options.explain else None,
     )
+
+
+def _evidence(case: Case, mpps: float, kind: int, seen: Mapping[str, float]) -> Evidence:
+    subject = case.subject
+    name, _, calibration = family_of(subject, case.options.model)
+    covered = subject.applicability, _row(subject, seen)
+    return evidence_of(name, calibration, kind, max(1.0 - mpps / subject.solo_mpps, 0.0), covered)
+
+
+@lru_cache(maxsize=4096)
+def doubt_of(subject: NFModel, family: str, coverage: float) -> str | None:
+    """Say why answers of a family beside others cannot be judged (`slomo.models.evidence`); None where they can."""
+    return doubt(subject, family, subject.calibration.get(family) or _UNCALIBRATED, coverage)
 
 
 def interval_mpps(
@@ -169,6 +186,7 @@ def _alone(case: Case) -> Prediction:
         explanation=Explanation(0.0, {}, 0.0) if options.explain else None,
         composition=compose([], subject.capacities, options.compat) if reads and options.explain else None,
         noise=subject.noise,
+        evidence=Evidence("solo run", "measured") if options.explain else None,
     )
 
 
@@ -207,11 +225,15 @@ def _composition(row: Mapping[str, float], subject: NFModel, options: Prediction
 
 
 def _judged(subject: NFModel, seen: Mapping[str, float]) -> tuple[Verdict, tuple[str, ...]]:
-    values = [seen.get(name, math.nan) for name in subject.applicability.feature_names]
+    values = _row(subject, seen).tolist()
     if subject.applicability.covers(values):
         return Verdict.SUPPORTED, ()
     verdicts, reasons = subject.applicability.check(np.array([values]))
     return verdicts[0], reasons[0]
+
+
+def _row(subject: NFModel, seen: Mapping[str, float]) -> Floats:
+    return np.array([seen.get(name, math.nan) for name in subject.applicability.feature_names])
 
 
 def _refused(case: Case, reasons: tuple[str, ...], vector: Floats) -> UnsupportedPredictionError:

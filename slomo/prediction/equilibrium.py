@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from slomo.compose.composition import Composition
 from slomo.compose.operators import rule_of
 from slomo.compose.saturation import at_limit
-from slomo.equilibrium.judgement import judged, moved_beside
+from slomo.equilibrium.judgement import NAME, doubted, judged, moved_beside
 from slomo.equilibrium.one_server import OneServer
 from slomo.models.applicability import Verdict
+from slomo.models.evidence import Evidence, evidence_of
 from slomo.models.nf_model import NFModel
 from slomo.prediction.explanation import Explanation, explain
 from slomo.prediction.options import PredictionOptions
@@ -24,8 +25,7 @@ from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
 Floats = NDArray[np.float64]
-#: What answers, where a prediction names its model.
-NAME = "equilibrium"
+__all__ = ["NAME", "Solved"]
 
 
 class Solved:
@@ -105,7 +105,18 @@ class Solved:
             explanation=self._explanation(number, subject) if shown else None,
             composition=self._pressure(number, subject) if shown else None,
             noise=subject.noise,
+            evidence=self._evidence(number) if options.explain else None,
         )
+
+    def _evidence(self, number: int) -> Evidence:
+        rest, here = self.at[number]
+        subject, response = self.server.tenants[number].model, self.server.tenants[number].model.response
+        assert response is not None
+        if len(rest.models) == 1:
+            return Evidence("solo run", "measured")
+        loss = max(1.0 - rest.possible_mpps(here) / subject.solo_mpps, 0.0)
+        covered = response.applicability, rest.felt(here)
+        return evidence_of(NAME, response.calibration, rest.kind(here), loss, covered)
 
     def _judged(self, number: int) -> tuple[Verdict, tuple[str, ...]]:
         rest, here = self.at[number]
@@ -114,7 +125,9 @@ class Solved:
         if len(rest.models) == 1:
             return Verdict.SUPPORTED, ()
         moved = moved_beside(rest.moved, rest.place[here])[0].tolist() if rest.may_move_more(here) else ()
-        return judged(profiled, rest.felt(here), moved, rest.channel_load)
+        verdict, reasons = judged(profiled, rest.felt(here), moved, rest.channel_load)
+        why = doubted(self.server.tenants[number].model, self.options.coverage)
+        return (verdict, reasons) if why is None else (Verdict.UNKNOWN, (why, *reasons))
 
     def _pressure(self, number: int, subject: NFModel) -> Composition:
         """Return what the tenant feels from the others, as a value for people."""

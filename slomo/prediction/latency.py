@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
-from slomo.models.applicability import Verdict
+from slomo.models.applicability import Verdict, worst
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latency import LOAD_SLACK, busy_share
 from slomo.prediction.latency_result import LatencyPrediction
@@ -21,7 +21,6 @@ from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.workload import Workload
 
 Floats = NDArray[np.float64]
-_ORDER = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
 
 
 def latency_of(server: TenantModels, how: PredictionOptions, ask: Ask) -> LatencyPrediction:
@@ -54,7 +53,7 @@ def latency_of(server: TenantModels, how: PredictionOptions, ask: Ask) -> Latenc
     reasons = (*answer.reasons, *saturated.reasons)
     if tenant.adapted and answer.percentiles_us:
         reasons = (*reasons, "latency in units of the time per packet taken from the nearest profile")
-    return replace(answer, verdict=max(answer.verdict, saturated.verdict, key=_ORDER.index), reasons=reasons)
+    return replace(answer, verdict=worst((answer.verdict, saturated.verdict)), reasons=reasons)
 
 
 def offered_load(workload: Workload | str, offered_mpps: float | None = None) -> float:

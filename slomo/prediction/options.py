@@ -49,7 +49,7 @@ class PredictionOptions:
         Divide the loss over metrics and competitors.
     window_s : float, optional
         Length of the measurement that intervals of NFs at reduced load speak of [s]: arrivals vary (Poisson). By
-        default that of the calibration mixes at reduced load; endless without such mixes. On a shared core a
+        default that of the calibration mixes at reduced load, else that of the profile's runs. On a shared core a
         measurement cuts turns; by default it is endless there.
     prove : bool
         Prove how near the fixed point is (`slomo.equilibrium.bound`) instead of estimating it from the last two

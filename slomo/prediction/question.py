@@ -460,8 +460,10 @@ def require_supported(prediction: Prediction) -> None:
     UnsupportedPredictionError
         With the reasons.
     """
-    if prediction.verdict is Verdict.UNSUPPORTED:
-        raise UnsupportedPredictionError(
-            f"'{label(prediction.target)}' on {prediction.machine} is not supported: {'; '.join(prediction.reasons)}",
-            hint="profile the target under stronger pressure",
-        )
+    if not prediction.verdict.is_refused:
+        return
+    what, hint = "is not supported", "profile the target under stronger pressure"
+    if prediction.verdict is Verdict.UNKNOWN:
+        what, hint = "cannot be judged", "measure more: runs under pressure, and mixes like those asked about"
+    why = "; ".join(prediction.reasons)
+    raise UnsupportedPredictionError(f"'{label(prediction.target)}' on {prediction.machine} {what}: {why}", hint=hint)

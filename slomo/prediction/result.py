@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from slomo.compose.composition import Composition
 from slomo.errors import ConfigurationError
 from slomo.models.applicability import Verdict
+from slomo.models.evidence import Evidence
 from slomo.models.noise import MeasurementNoise
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.latency_result import LatencyPrediction
@@ -60,6 +61,8 @@ class Prediction(Result):
         How long packets stay at the offered load asked about; None where none was.
     noise : MeasurementNoise or None
         Noise of measurements, as replicates of the profile tell; None where they do not.
+    evidence : Evidence or None
+        What stands behind the answer; None where no explanation was asked for.
 
     Examples
     --------
@@ -82,6 +85,7 @@ class Prediction(Result):
     composition: Composition | None = None
     latency: LatencyPrediction | None = None
     noise: MeasurementNoise | None = None
+    evidence: Evidence | None = None
 
     @property
     def mean_interval(self) -> tuple[float, float]:
@@ -122,6 +126,7 @@ class Prediction(Result):
             "coverage": self.coverage,
             "verdict": str(self.verdict),
             "reasons": list(self.reasons),
+            "evidence": None if self.evidence is None else self.evidence.to_dict(),
             "carrier": None if carrier is None else {"metric": carrier[0], "share": carrier[1]},
             "explanation": None if self.explanation is None else self.explanation.to_dict(),
             "composition": None if self.composition is None else self.composition.to_dict(),
@@ -183,6 +188,7 @@ class Prediction(Result):
             composition=None if composition is None else Composition.from_dict(composition),
             latency=None if latency is None else LatencyPrediction.from_dict(latency),
             noise=None if data.get("noise") is None else MeasurementNoise(**data["noise"]),
+            evidence=None if data.get("evidence") is None else Evidence(**data["evidence"]),
         )
 
     def __repr__(self) -> str:
@@ -202,6 +208,7 @@ class Prediction(Result):
             f"{100 * self.coverage:g} % interval": f"{self.interval[0]:.3g} to {self.interval[1]:.3g} Mpps",
             "of the mean": "{:.3g} to {:.3g} Mpps".format(*self.mean_interval) if self.noise else "the same",
             "verdict": "; ".join([str(self.verdict), *self.reasons]),
+            "evidence": "-" if self.evidence is None else self.evidence.text,
             "carried by": "-" if carrier is None else f"{carrier[0]} ({100 * carrier[1]:.0f} % of the loss)",
         }
         if self.latency is not None:

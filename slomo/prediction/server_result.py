@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from slomo.models.applicability import Verdict
+from slomo.models.applicability import Verdict, worst
 from slomo.models.noise import MeasurementNoise
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
@@ -139,8 +139,7 @@ class ServerPrediction(Result):
     @property
     def verdict(self) -> Verdict:
         """The worst verdict among the NFs."""
-        order = (Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
-        return max((tenant.verdict for tenant in self.tenants), key=order.index, default=Verdict.SUPPORTED)
+        return worst(tenant.verdict for tenant in self.tenants)
 
     def prediction(self, number: int) -> Prediction:
         """Return NF `number` as a prediction of its own, beside the others of its socket."""

@@ -5,6 +5,7 @@ profiles and of composition together. Where errors lie is learned per NF and kin
 remain are pooled over the NFs of a machine (`slomo.training.conformal_fit`).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Fewer pooled scores than this say less than cross-validation does.
 ENOUGH_IN_ALL = 30
+#: Mixes contradict intervals of this coverage where as few or fewer hold with less than this probability.
+_COVERAGE, _RARE = 0.9, 0.05
 #: What a row says about its target, its competitors and the outcome.
 _COLUMNS = (
     "nf", "configuration", "packet_size_b", "flow_count", "flow_distribution", "zipf_exponent", "offered_mpps",
@@ -80,6 +83,38 @@ def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
     every = np.column_stack([rows.target, np.sort(rows.members, axis=1)])
     first = np.unique(every, axis=0, return_index=True)[1]
     return MixRows(rows.target[first], rows.members[first], rows.mpps[first]), predicted_mpps[first]
+
+
+def contradiction(
+    calibration: ConformalCalibration, solo_mpps: float, rows: MixRows, predicted_mpps: Floats
+) -> str | None:
+    """Say how few measured mixes contradict intervals that were not calibrated on them; None where they do not.
+
+    Parameters
+    ----------
+    calibration : ConformalCalibration
+        From cross-validation of the profile: composition's error is not in its width.
+    solo_mpps : float
+        Throughput alone.
+    rows : MixRows
+        Mixes of the NF.
+    predicted_mpps : ndarray
+        Their predictions.
+    """
+    judged = np.isfinite(predicted_mpps)
+    count, mpps, predicted = int(judged.sum()), rows.mpps[judged], predicted_mpps[judged]
+    if calibration.source != "cross-validation" or not count or calibration.missing(_COVERAGE):
+        return None
+    low, high = calibration.interval_mpps(predicted, solo_mpps, _COVERAGE, beside(rows.members[judged]))
+    held = int(((mpps >= low) & (mpps <= high)).sum())
+    chance = sum(math.comb(count, k) * _COVERAGE**k * (1.0 - _COVERAGE) ** (count - k) for k in range(held + 1))
+    if chance >= _RARE:
+        return None
+    error, width = np.abs(predicted - mpps).mean() / solo_mpps, (high - low).mean() / 2.0 / solo_mpps
+    return (
+        f"intervals of {100.0 * _COVERAGE:g} % hold {held} of {count}; it is off by {100.0 * error:.2g} % of solo, "
+        f"the half width is {100.0 * width:.2g} %"
+    )
 
 
 def summary(calibration: Mapping[str, ConformalCalibration]) -> dict[str, dict[str, object]]:

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.mixes import MixRows
+from slomo.equilibrium.judgement import NAME
+from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.equilibrium.server import solve_joint
 from slomo.models.applicability import applicability
 from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
 from slomo.models.functions.monotone import MonotoneSensitivity
 from slomo.models.functions.regression import ridge
-from slomo.models.intervals import calibrate
+from slomo.models.intervals import ConformalCalibration, calibrate
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import BUSIEST, arrival_scores
 from slomo.models.responses.moved import most_moved
 from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
-from slomo.training.calibration import ENOUGH_IN_ALL, calibrated_on, mix_rows
+from slomo.training.calibration import ENOUGH_IN_ALL, calibrated_on, contradiction, mix_rows
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.monotone_network import MonotoneFamily
 from slomo.training.features import Subject
@@ -43,6 +44,8 @@ OCCUPANCY_STRENGTH = 5e-2
 _FULL, _FULL_QUANTILE = 0.9, 0.25
 #: Fewer rows than this and no function is worth fitting.
 _FEWEST_ROWS = 24
+#: One in so many rows, and at least so many, lose little.
+_MILD, _FEWEST_MILD = 8, 12
 
 
 def fit_server_response(subject: Subject, seed: int) -> ServerResponse | None:
@@ -76,8 +79,19 @@ def fit_server_response(subject: Subject, seed: int) -> ServerResponse | None:
         calibration=calibrate(mpps, guess, subject.solo_mpps, "cross-validation"),
         applicability=applicability(names, pressure),
         full_kib=_full_kib(subject, names, pressure, own),
+        arrivals=_repeats(mpps, guess, subject.solo_mpps),
         most_moved=most_moved(subject.beside_names, subject.beside[whole]),
     )
+
+
+def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
+    """Return how far measurements stray where little is lost, as scores of arrivals.
+
+    They stand in for mixes at reduced load, whose NFs lose nothing: what such a measurement strays is at most that.
+    """
+    known = np.flatnonzero(np.isfinite(guess) & (guess > 0.0))
+    mild = known[np.argsort(-guess[known], kind="stable")][: max(_FEWEST_MILD, len(known) // _MILD)]
+    return arrival_scores(np.minimum(mpps[mild], solo_mpps), np.minimum(guess[mild], solo_mpps))
 
 
 def _full_kib(subject: Subject, names: tuple[str, ...], pressure: Floats, own: Floats) -> float:
@@ -154,6 +168,33 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
         return result
     scores = arrival_scores(rows.mpps[served], own_load[served])
     return [_answering(model, arrivals=scores) for model in result]
+
+
+def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, str]]:
+    """Return, per model, which of its families too few mixes to calibrate on contradict, and how.
+
+    The response to running neighbours is named as an answer names it; it is judged on mixes of NFs that all have one.
+    """
+    rows = rows.saturated()
+    told: list[dict[str, str]] = [{} for _ in models]
+    if not 0 < len(rows.mpps) < ENOUGH_IN_ALL:
+        return told
+    members = np.column_stack([rows.target, rows.members])
+    knows = np.array([*(model.response is not None for model in models), True], dtype=bool)
+    joint = np.full(len(rows.mpps), np.nan)
+    if (jointly := np.logical_and.reduce(knows[members], axis=1)).any():
+        joint[jointly] = solve_joint(models, members[jointly], first_only=True).throughput_mpps[:, 0]
+    for number, model in enumerate(models):
+        own = rows.target == number
+        answers: dict[str, tuple[ConformalCalibration, Floats | None]]
+        answers = {name: (calibration, None) for name, calibration in model.calibration.items()}
+        if model.response is not None:
+            answers[NAME] = (model.response.calibration, joint)
+        for name, (calibration, answer) in answers.items():
+            predicted = predict_mixes(models, rows.chosen(own), name) if answer is None else answer[own]
+            if why := contradiction(calibration, model.solo_mpps, rows.chosen(own), predicted):
+                told[number][name] = why
+    return told
 
 
 def recalibrated(library: ModelLibrary, dataset: "ProfileDataset") -> ModelLibrary:

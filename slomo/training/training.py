@@ -14,6 +14,7 @@ import numpy as np
 from slomo.errors import MissingMetricError, SlomoError
 from slomo.models.applicability import Applicability, applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, ModelFamily, SensitivityModel
+from slomo.models.evidence import CONTRADICTED
 from slomo.models.identity import stated_fingerprint
 from slomo.models.intervals import ConformalCalibration, calibrate
 from slomo.models.library import ModelLibrary
@@ -28,7 +29,7 @@ from slomo.training.latency_fit import with_latency
 from slomo.training.noise import against_mean, fit_rows, weights_of
 from slomo.training.plausibility import plausible_rows
 from slomo.training.response_fit import fit_profile
-from slomo.training.server_response_fit import fit_server_response, widened
+from slomo.training.server_response_fit import contradictions, fit_server_response, widened
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.metrics import METRICS
@@ -198,11 +199,11 @@ def _with_intervals(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> lis
     for machine in dict.fromkeys(model.machine for model in fitted):
         models = [model for model in fitted if model.machine == machine]
         mixes = mix_rows(dataset, models, machine)
-        by_model = calibrations(models, mixes)
+        by_model, told = calibrations(models, mixes), contradictions(models, mixes)
         models = with_choice(widened(models, mixes), mixes)
         for number, model in enumerate(models):
             calibration = {**model.calibration, **by_model[number]}
-            manifest = {**model.manifest, "intervals": summary(calibration)}
+            manifest = {**model.manifest, "intervals": summary(calibration), CONTRADICTED: told[number]}
             finished.append(replace(model, calibration=calibration, manifest=manifest))
     return finished
 

@@ -164,9 +164,7 @@ def test_verdict_depends_on_what_was_measured(predictor):
 def test_the_verdict_does_not_depend_on_the_model(library):
     """Whether a mix lies within what was profiled is not a matter of who predicts."""
     mix = ["nat", "snort", "stats"]
-    predictions = [
-        Predictor(library, MACHINE, model).predict("lpm", mix) for model in ("slomo-xgb", "dobrescu", "none")
-    ]
+    predictions = [Predictor(library, MACHINE, model).predict("lpm", mix) for model in ("slomo-xgb", "dobrescu")]
     assert len({(prediction.verdict, prediction.reasons) for prediction in predictions}) == 1
 
 

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     help="Show which competitor costs how much through which resource and metric, and the composed vector.",
 )
 @click.option("--figure", metavar="FILE", type=click.Path(), help="Draw the loss as a waterfall: .png, .svg or .pdf.")
-@click.option("--strict", is_flag=True, help="Refuse, with exit code 5, what the measurements do not support.")
+@click.option("--strict", is_flag=True, help="Refuse, with exit code 5, what is unsupported or unknown.")
 @click.option(
     "--vector",
     multiple=True,
@@ -319,6 +319,8 @@ def _text(prediction: "Prediction") -> str:
     if prediction.carrier is not None:
         lines.append(f"  carried by  {prediction.carrier[0]} ({100 * prediction.carrier[1]:.0f} % of the loss)")
     lines.append(f"  verdict     {'; '.join([str(prediction.verdict), *prediction.reasons])}")
+    if prediction.evidence is not None:
+        lines.append(f"  evidence    {prediction.evidence.text}")
     if prediction.latency is not None:
         lines += _latency(prediction.latency)
     return "\n".join(lines)

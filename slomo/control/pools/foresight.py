@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from slomo.control.pools.request import PoolRequest
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import SlomoError, UnsupportedPredictionError
-from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.prediction.question import solve_server
 from slomo.vocabulary.machine import Machine
@@ -73,7 +72,7 @@ class PoolForesight:
         )
         functions = [_function(name, workloads[name][0]) for name in names]
         server = solve_server(self._library(), functions, self._machine.name, setting=setting)
-        if server.verdict is Verdict.UNSUPPORTED:
+        if server.verdict.is_refused:
             reasons = dict.fromkeys(reason for tenant in server.tenants for reason in tenant.reasons)
             raise UnsupportedPredictionError("; ".join(reasons) or "nothing like it was profiled")
         expected: dict[str, float] = {}

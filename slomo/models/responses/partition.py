@@ -255,6 +255,34 @@ class AllocationModel:
         """Return the half width of an interval as a share of the prediction (split conformal)."""
         return _ranked([abs(error) for error in self._errors(shares_ways)], coverage)
 
+    def is_enough(self, coverage: float, *, shares_ways: bool = False) -> bool:
+        """Return whether so many partitions were held out that an interval of this coverage follows from them."""
+        count = len(self._errors(shares_ways))
+        return math.ceil(coverage * (count + 1)) <= count
+
+    def beyond(self, ways: int, bandwidth_percent: float, *, away: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return what of a part was never profiled at all, and what lies outside what was.
+
+        Examples
+        --------
+        >>> response = PartitionResponse("lpm", 5.0, (2.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
+        >>> model = AllocationModel(response, MemoryTraffic((80.0,), (0.0,)), 20, 0.0, (0.01,), (0.01,))
+        >>> model.beyond(1, 50.0, away=False)
+        (('lpm was never profiled under a throttle',), ('lpm has 1 ways, profiled are 2 to 20',))
+        """
+        name, response = self.response.workload, self.response
+        never: list[str] = []
+        outside: list[str] = []
+        if bandwidth_percent < 100.0 and not response.throttled_us:
+            never.append(f"{name} was never profiled under a throttle")
+        elif bandwidth_percent < response.throttle[0][0]:
+            outside.append(f"throttle of {name} {bandwidth_percent:g} %, profiled from {response.throttle[0][0]:g} %")
+        if away and self.remote_ns <= 0.0:
+            never.append(f"{name} was never profiled with its memory on another node")
+        if ways < response.ways[0]:
+            outside.append(f"{name} has {ways} ways, profiled are {response.ways[0]:g} to {response.ways[-1]:g}")
+        return tuple(never), tuple(outside)
+
     def excess(self, coverage: float, *, shares_ways: bool = False) -> float:
         """Return the share by which a prediction is too high at most, with this coverage; 0 where it is never."""
         return max(0.0, _ranked(self._errors(shares_ways), coverage))

@@ -20,10 +20,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.judgement import Standing, channel_load, codes_of_first, judged, moved_beside, moved_by_each
+from slomo.equilibrium.judgement import (
+    Standing,
+    channel_load,
+    codes_of_first,
+    doubted,
+    judged,
+    moved_beside,
+    moved_by_each,
+)
 from slomo.equilibrium.memo import JointMemo
 from slomo.equilibrium.server import Joint
 from slomo.errors import InvalidValueError, SlomoError
+from slomo.models.applicability import VERDICTS as BEST_FIRST
 from slomo.models.library import ModelLibrary
 from slomo.prediction.equilibrium import NAME
 from slomo.prediction.predictor import Predictor
@@ -44,7 +53,7 @@ MOST_AHEAD, CHUNK = 20_000, 256
 #: Pieces that are solved ahead of a machine with more mixes: after so many servers loops are compiled (`equilibrium`).
 WARMING = 4
 DEFAULT_COVERAGE = 0.9
-VERDICTS = ("supported", "extrapolated", "unsupported")
+VERDICTS = tuple(map(str, BEST_FIRST))
 _encode = msgspec.json.Encoder().encode
 Key = tuple[str | None, float]
 
@@ -230,7 +239,7 @@ class ServiceAnswers:
     def _answer(
         self, machine: "_PlainMachine", solved: "_Solved", row: int, question: QuestionBody
     ) -> bytes | Exception:
-        strictly = question.strict and solved.codes[row] == 2
+        strictly = question.strict and solved.codes[row] >= 2
         if strictly or not solved.joint.converged[row]:
             try:
                 return _encode({**self.of_library(question), "fingerprint": self.fingerprint})
@@ -318,7 +327,7 @@ class _PlainMachine:
         flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(mixes)), dtype=np.int64, count=int(sizes.sum()))
         members[:, 1:][np.arange(members.shape[1] - 1) < sizes[:, np.newaxis]] = flat
         joint = self._memo(coverage).solve(members)
-        return _Solved(members, joint, codes_of_first(self.models, members, joint), self._solo[members[:, 0]])
+        return _Solved(members, joint, codes_of_first(self.models, members, joint, coverage), self._solo[members[:, 0]])
 
     def all_mixes(self, chunk: int) -> Iterator[list[tuple[int, ...]]]:
         """Yield all mixes of what is numbered here, small ones first, in lists."""
@@ -356,7 +365,8 @@ class _PlainMachine:
             "noise": None if noise is None else noise.to_dict(),
             "coverage": coverage,
             "verdict": VERDICTS[code],
-            "reasons": list(self._reasons(members, solved, row)) if code else [],
+            "reasons": list(self._reasons(members, solved, row, coverage)) if code else [],
+            "evidence": None,
             "carrier": None,
             "explanation": None,
             "composition": None,
@@ -386,11 +396,13 @@ class _PlainMachine:
             self._memos[coverage] = JointMemo(self.models, coverage=coverage, most=MOST_MIXES)
         return self._memos[coverage]
 
-    def _reasons(self, members: list[int], solved: _Solved, row: int) -> tuple[str, ...]:
+    def _reasons(self, members: list[int], solved: _Solved, row: int, coverage: float) -> tuple[str, ...]:
         """Say why the answer about the first of some NFs is not supported."""
         response, joint = self.models[members[0]].response, solved.joint
         assert response is not None
         standing = Standing(joint.pressure[[row]], joint.load[[row]])
         moved = moved_beside(moved_by_each(self.models, solved.members[[row]], standing), 0)[0]
         channel = channel_load(self.models, solved.members[[row]], standing.pressure)[0]
-        return judged(response, joint.pressure[row, 0], moved.tolist(), float(channel))[1]
+        why = doubted(self.models[members[0]], coverage)
+        reasons = judged(response, joint.pressure[row, 0], moved.tolist(), float(channel))[1]
+        return reasons if why is None else (why, *reasons)

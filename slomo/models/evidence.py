@@ -1,0 +1,125 @@
+"""What stands behind an answer, and when that is too little to judge it by.
+
+Distribution-free bounds hold for questions like those whose errors were seen (Vovk et al., Algorithmic Learning in a
+Random World, 2005). Without such errors, with a constant in place of a model, or where measured mixes contradict the
+stated width, an answer has a number and no known error: its verdict is `unknown`.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from slomo.models.applicability import Applicability
+from slomo.models.base import Floats
+from slomo.models.intervals import ConformalCalibration
+from slomo.models.nf_model import NFModel
+
+#: Key of the manifest: model -> how measured mixes contradict the width of its intervals (`training/calibration.py`).
+CONTRADICTED = "contradicted"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What stands behind one answer.
+
+    Attributes
+    ----------
+    model : str
+        What answered.
+    source : str
+        Where its held-out errors come from: ``"mixes"``, ``"pairs"``, ``"cross-validation"``, ``"measured"`` for a run
+        that was made, ``"none"``.
+    scores, near : int
+        Held-out errors, and how many of them are of this kind of neighbourhood (`slomo.models.neighbourhood`).
+    error : float or None
+        Mean held-out error where as much is predicted, as a share of solo throughput; None without errors.
+    distance : float or None
+        Distance from the middle of what was measured, over that of the farthest measurement: above 1 is beyond. None
+        where no pressure is read.
+
+    Examples
+    --------
+    >>> Evidence("slomo-gp", "mixes", 160, 20, 0.012, 0.4).text
+    'slomo-gp: 160 held-out errors (mixes), 20 in such a neighbourhood, 1.2 % of solo on average; distance 0.4 of 1'
+    """
+
+    model: str
+    source: str
+    scores: int = 0
+    near: int = 0
+    error: float | None = None
+    distance: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The evidence in one line."""
+        if self.source == "measured":
+            return f"{self.model}: measured"
+        parts = f"{self.model}: {self.scores} held-out errors ({self.source}), {self.near} in such a neighbourhood"
+        parts += "" if self.error is None else f", {100.0 * self.error:.2g} % of solo on average"
+        return parts + ("" if self.distance is None else f"; distance {self.distance:.2g} of 1")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping of the attributes."""
+        return asdict(self)
+
+
+def evidence_of(
+    model: str,
+    calibration: ConformalCalibration,
+    kind: int,
+    loss: float,
+    covered: tuple[Applicability, Floats] | None = None,
+) -> Evidence:
+    """Return what stands behind an answer.
+
+    Parameters
+    ----------
+    model : str
+        What answered.
+    calibration : ConformalCalibration
+        Its held-out errors.
+    kind : int
+        Kind of neighbourhood asked about.
+    loss : float
+        Predicted loss, as a share of solo throughput.
+    covered : (Applicability, ndarray of shape (features,)), optional
+        What was measured, and the pressure of the question.
+    """
+    distance = covered[0].distance_share(covered[1]) if covered is not None and covered[0].feature_names else None
+    return Evidence(
+        model,
+        calibration.source,
+        calibration.count,
+        int((calibration.kinds == kind).sum()) if len(calibration.kinds) else calibration.count,
+        calibration.usual_error(loss, kind) if calibration.count else None,
+        distance if distance is not None and np.isfinite(distance) else None,
+    )
+
+
+def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, coverage: float) -> str | None:
+    """Say why an answer beside others cannot be judged; None where it can.
+
+    Parameters
+    ----------
+    subject : NFModel
+        Who is asked about.
+    model : str
+        What answers: a family of the subject, or another model's name.
+    calibration : ConformalCalibration
+        Its held-out errors.
+    coverage : float
+        Coverage asked for.
+    """
+    family = subject.sensitivity.get(model)
+    if family is not None and family.composition == "none":
+        measured = "nothing was measured beside others" if not subject.knows_pressure else "it reads no pressure"
+        return f"'{model}' stands in place of a model: {measured}"
+    if lacking := calibration.missing(coverage):
+        return (
+            f"{calibration.count} held-out errors stand behind '{model}', "
+            f"an interval of {100.0 * coverage:g} % needs {calibration.count + lacking}"
+        )
+    contradicted = subject.manifest.get(CONTRADICTED, {}).get(model)
+    return None if contradicted is None else f"measured mixes contradict '{model}': {contradicted}"
