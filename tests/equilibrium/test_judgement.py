@@ -47,7 +47,7 @@ def test_a_profile_knows_what_its_competitors_moved(toy_library):
 def test_one_server_is_judged_as_a_row_of_many(narrow):
     """The verdict of every question is the code of the same server in an array, and both occur."""
     models, members = list(narrow.values()), mixes()
-    codes = codes_of_first(models, members, solve_joint(models, members))
+    codes = codes_of_first(models, members, solve_joint(models, members), 0.9)
     predictor, answers = Predictor(narrow, narrow.machines[0]), []
     for row in members.tolist():
         names = [models[number].workload.nf for number in row if number >= 0]
