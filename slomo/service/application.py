@@ -4,6 +4,7 @@ import asyncio
 import functools
 import logging
 import math
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from slomo.placement.feasibility.mixes import Host, host_of
 from slomo.placement.problem.documents import read_cluster
 from slomo.service.door.access import Gate, read_tokens
 from slomo.service.door.endpoint import Endpoint, NotFound
@@ -22,8 +24,12 @@ from slomo.service.host.room import HostRoom
 from slomo.service.jobs import Jobs
 from slomo.service.knowledge.outcomes import Outcomes
 from slomo.service.knowledge.shelf import ModelShelf
+from slomo.service.kubernetes.judging import NodeJudge
+from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.service import KubernetesRoom
 from slomo.service.metrics import Gauge, Metrics
+from slomo.service.one_more import OneMore, one_more
+from slomo.service.servers import RunningServer, placed, promises
 from slomo.service.settings import ServiceSettings
 from slomo.service.state import journal
 from slomo.service.state.clerk import Clerk
@@ -72,8 +78,7 @@ class Service:
         if settings.cluster is not None and not self.clerk.has_cluster:
             documents = [server.to_dict() for server in read_cluster(settings.cluster).servers]
             self.store.write(lambda connection: self.clerk.add_servers(connection, documents)).result()
-        self.outcomes = Outcomes(self.shelf.answers.library)
-        self.outcomes.replay(self.store.read(lambda connection: journal.observations(connection, 20_000)))
+        self.outcomes = self._replayed()
         self.kubernetes = KubernetesRoom(self.shelf, settings.confidence, self.metrics)
         if settings.correct and not self.outcomes.is_neutral:
             self.clerk.exchange_models(self.outcomes.factors())
@@ -84,6 +89,10 @@ class Service:
         self._writers = ThreadPoolExecutor(MOST_WRITERS, thread_name_prefix="slomo-write")
         self._jobs: Jobs | None = None
         self._rendered: tuple[Any, Any] | None = None
+        self._servers: list[RunningServer] = []
+        self._judging = threading.Lock()
+        self._judge: tuple[Any, Any] = (None, None)
+        self._placed_kept: tuple[Any, list[RunningServer]] = (None, [])
         self.metrics.source(self._gauges)
 
     @property
@@ -102,9 +111,43 @@ class Service:
         """Wait for the writer in a thread of its own kind, so that writes that wait never block reads."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, run)
 
-    def rendered(self, render: Callable[[], Result]) -> Result:
-        """Return what was rendered for this cluster and these models, rendering it where either has changed."""
-        key = (self.clerk.revision, self.shelf.answers.fingerprint, id(self.clerk.placer_or_none))
+    async def servers(self) -> list[RunningServer]:
+        """Return the servers and what runs on them: the nodes of Kubernetes where those are watched."""
+        if self.kubernetes.is_on:
+            self._servers = self.kubernetes.running.servers()  # on the event loop, where events change what is seen
+        elif self.clerk.has_cluster:
+            self._servers = await self.aside(self._placed)
+        else:
+            self._servers = []
+        return self._servers
+
+    def _placed(self) -> list[RunningServer]:
+        placer = self.clerk.placer
+        key = (self.clerk.revision, self.shelf.answers.fingerprint, id(placer))
+        if self._placed_kept[0] != key:
+            self._placed_kept = (key, placed(placer))
+        return self._placed_kept[1]
+
+    def hosts(self) -> dict[str, Host]:
+        """Return the kind of socket of every server on which something can be judged."""
+        if self.kubernetes.is_on:
+            nodes = self.kubernetes.view.nodes.items()
+            return {name: node.host for name, node in nodes if node.host is not None}
+        return (
+            {item.name: host_of(item) for item in self.clerk.placer.cluster.servers} if self.clerk.has_cluster else {}
+        )
+
+    def one_more(self, need: PodNeed, server: RunningServer, servers: list[RunningServer]) -> OneMore:
+        """Judge a server with one network function more, by a judge of its own: the scheduler is not kept waiting."""
+        key = (self.shelf.answers, self.clerk.factors)
+        with self._judging:
+            if self._judge[0] != key:
+                judge = NodeJudge(self.shelf.answers.library, self.settings.confidence, self.clerk.factors)
+                self._judge = (key, judge)
+            return one_more(self._judge[1], need, server, servers, self.hosts())
+
+    def rendered(self, key: Any, render: Callable[[], Result]) -> Result:
+        """Return what was rendered of this, rendering it where it has changed."""
         if self._rendered is None or self._rendered[0] != key:
             self._rendered = (key, render())
         kept: Result = self._rendered[1]
@@ -143,10 +186,17 @@ class Service:
                 self.metrics.reloads.add(("failed",))
             return False
         self.metrics.reloads.add(("done",))
-        await self.writing(self.clerk.exchange_models)
-        self.outcomes = Outcomes(self.shelf.answers.library)
-        self.kubernetes.exchange_models()
+        self.outcomes = await self.aside(self._replayed)
+        factors = self.outcomes.factors() if self.settings.correct else {}
+        await self.writing(lambda: self.clerk.exchange_models(factors))
+        self.kubernetes.exchange_models(factors)
         return True
+
+    def _replayed(self) -> Outcomes:
+        """Return the outcomes that the state holds of the models in force."""
+        outcomes = Outcomes(self.shelf.answers.library)
+        outcomes.replay(self.store.read(lambda connection: journal.observations(connection, 20_000)))
+        return outcomes
 
     async def learn_from_outcomes(self) -> None:
         """Let placement and the scheduler count on what outcomes have taught, once a factor moved by a percent."""
@@ -188,8 +238,8 @@ class Service:
         drift = {key: abs(math.log(ratio)) if ratio > 0 else 10.0 for key, ratio in ratios.items()}
         yield "slomo_drift", "Absolute logarithm of observed over predicted.", ("machine", "nf"), drift
         yield from self._validation(answers.library)
-        if self.clerk.has_cluster:
-            yield from _placed(self.clerk)
+        if self.clerk.has_cluster or self.kubernetes.is_on:
+            yield from _running(self._servers)
         yield from self.kubernetes.gauges()
 
     def _validation(self, library: Any) -> Iterable[Gauge]:
@@ -223,35 +273,35 @@ LEAST_MOVE = 0.01
 MOST_WRITERS = 64
 
 
-def _placed(clerk: Clerk) -> Iterable[Gauge]:
-    """Yield what is predicted for what is placed, as far as the bound on series allows."""
+def _running(servers: list[RunningServer]) -> Iterable[Gauge]:
+    """Yield what is predicted for what runs, as far as the bound on series allows."""
     throughput: dict[tuple[str, ...], float] = {}
     slowdown: dict[tuple[str, ...], float] = {}
-    broken = left_out = 0
-    placer = clerk.placer
-    machines = {server.name: server.machine_type.name for server in placer.cluster.servers}
-    for server, assignments in placer.layout().items():
-        for item in assignments:
+    left_out = 0
+    for server in servers:
+        for item in server.tenants:
             if item.predicted_mpps is None:
                 continue
-            broken += (item.low_mpps or 0.0) < item.needed_mpps
-            key = (server, item.workload.split("@")[0])
+            key = (server.name, item.workload.split("@")[0])
             if key not in throughput and len(throughput) >= MOST_PLACED_SERIES:
                 left_out += 1
                 continue
             throughput[key] = throughput.get(key, 0.0) + 1e6 * item.predicted_mpps
-            solo = placer.estimates.solo_mpps(machines[server], item.workload)
-            if solo:
-                lost = 1.0 - item.predicted_mpps / solo
-                slowdown[key] = max(slowdown.get(key, -1.0), lost)
-    names = ("node", "nf")
-    yield "slomo_predicted_throughput_pps", "Predicted throughput of what is placed.", names, throughput
-    yield "slomo_predicted_slowdown_ratio", "Worst predicted slowdown of what is placed.", names, slowdown
-    yield "slomo_slo_violation_predicted", "Placed network functions whose SLO may break.", (), {(): float(broken)}
-    yield "slomo_series_left_out", "Placed network functions beyond the bound on series.", (), {(): float(left_out)}
-    yield "slomo_servers_used", "Servers on which something runs.", (), {(): float(placer.servers_used)}
-    yield "slomo_servers", "Servers there are.", (), {(): float(len(placer.cluster))}
-    yield "slomo_requests_placed", "Requests placed.", (), {(): float(len(placer.requests))}
+            if item.solo_mpps:
+                slowdown[key] = max(slowdown.get(key, -1.0), 1.0 - item.predicted_mpps / item.solo_mpps)
+    names, states = ("node", "nf"), promises(servers)
+    yield "slomo_predicted_throughput_pps", "Predicted throughput of what runs.", names, throughput
+    yield "slomo_predicted_slowdown_ratio", "Worst predicted slowdown of what runs.", names, slowdown
+    text = "Promises of what runs, by whether they hold: kept, broken, unjudged."
+    yield "slomo_promises", text, ("state",), {(state,): float(count) for state, count in states.items()}
+    broken = float(states["broken"])
+    yield "slomo_slo_violation_predicted", "Running network functions whose promise may break.", (), {(): broken}
+    yield "slomo_series_left_out", "Running network functions beyond the bound on series.", (), {(): float(left_out)}
+    used = float(sum(bool(server.tenants) for server in servers))
+    yield "slomo_servers_used", "Servers on which something runs.", (), {(): used}
+    yield "slomo_servers", "Servers there are.", (), {(): float(len(servers))}
+    running = float(sum(len(server.tenants) for server in servers))
+    yield "slomo_network_functions_running", "Network functions that run.", (), {(): running}
 
 
 def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":

@@ -100,7 +100,7 @@ def fill(service: "Service") -> None:
     for item in demo_outcomes(service, names, library.machines[0]):
         machine, target, predicted = service.outcomes.judge(item)
         service.outcomes.note(item, machine, target, predicted)
-        service.store.write(_noted(machine, target, item, predicted)).result()
+        service.store.write(_noted(machine, target, item, predicted, service.outcomes.fingerprint(machine))).result()
 
 
 def demo_outcomes(service: "Service", names: list[str], machine: str) -> list[Observation]:
@@ -115,9 +115,13 @@ def demo_outcomes(service: "Service", names: list[str], machine: str) -> list[Ob
     return outcomes
 
 
-def _noted(machine: str, target: str, item: Observation, predicted_mpps: float) -> "Callable[[Connection], None]":
+def _noted(
+    machine: str, target: str, item: Observation, predicted_mpps: float, fingerprint: str
+) -> "Callable[[Connection], None]":
     document = {name: getattr(item, name) for name in item.__struct_fields__}
-    return lambda connection: journal.add_observation(connection, machine, target, document, predicted_mpps)
+    return lambda connection: journal.add_observation(
+        connection, machine, target, document, predicted_mpps, fingerprint
+    )
 
 
 def _cache() -> Path:

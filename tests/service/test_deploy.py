@@ -94,16 +94,20 @@ def test_scheduler_is_configured_as_the_extender_needs() -> None:
     assert "bindVerb" not in extender
 
 
-def test_slomo_may_only_read_and_runs_without_rights() -> None:
-    """The role reads nodes and pods; containers are not root, and write nowhere but where they must."""
-    role = next(
-        item for item in MANIFESTS if item["metadata"]["name"] == "slomo-view" and item["kind"] == "ClusterRole"
-    )
+def test_slomo_may_read_and_tell_and_runs_without_rights() -> None:
+    """It reads nodes and pods, writes conditions and events; containers are not root, and write where they must."""
+    roles = {item["metadata"]["name"]: item["rules"] for item in MANIFESTS if item["kind"] == "ClusterRole"}
     pod = next(item for item in MANIFESTS if item["kind"] == "Deployment")["spec"]["template"]["spec"]
 
     every = [*pod["initContainers"], *pod["containers"]]
 
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]}]
+    assert roles == {
+        "slomo-view": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]}],
+        "slomo-tell": [
+            {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]},
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+        ],
+    }
     assert pod["securityContext"]["runAsNonRoot"]
     assert all(item["securityContext"]["readOnlyRootFilesystem"] for item in every)
     assert all(item["securityContext"]["capabilities"] == {"drop": ["ALL"]} for item in every)

@@ -1,6 +1,7 @@
 """What callers may do to the host of a service: nothing unless it was started so; then plans, loops and RMD's pools."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,31 @@ def test_outcomes_correct_predictions_within_a_bound(start: Started) -> None:
     corrected.post("/v1/observations", json={"observations": far})
     assert corrected.post("/v1/predict", json=question).json()["correction"] == pytest.approx(0.9)
     assert corrected.get("/v1/drift").json()["refit_asked"][0]["machine"] == before["machine"]
+
+
+def test_outcomes_of_replaced_models_no_longer_count(start: Started, models_folder: Path, tmp_path: Path) -> None:
+    """A restart over other models forgets what the old ones were off by; over the old ones it is known again."""
+    folder, other, state = tmp_path / "models", tmp_path / "other", tmp_path / "state.sqlite"
+    shutil.copytree(models_folder, folder)
+    shutil.copytree(models_folder, other)
+    index = json.loads((other / "library.json").read_text(encoding="utf-8"))
+    index["models"] = [row for row in index["models"] if "ids" not in row["workload"]]
+    (other / "library.json").write_text(json.dumps(index), encoding="utf-8")
+
+    def known(models: Path) -> tuple[Any, Any]:
+        client = start(models=models, state=state, correct=True)
+        if models == folder and not client.get("/v1/drift").json()["errors"]:
+            alone = client.post("/v1/predict", json={"target": "lpm"}).json()["throughput_mpps"]
+            seen = [{"target": "lpm", "throughput_mpps": 0.95 * alone}] * 5
+            assert client.post("/v1/observations", json={"observations": seen}).json()["kept"] == 5
+        errors = client.get("/v1/drift").json()["errors"]
+        factors = client.service.clerk.factors  # type: ignore[attr-defined]
+        assert "Over time" in client.get("/drift").text or not errors
+        client.__exit__(None, None, None)
+        return len(errors), factors
+
+    assert known(folder)[0] == 1
+    assert known(other) == (0, {})
+    count, factors = known(folder)
+    assert count == 1
+    assert factors

@@ -15,14 +15,14 @@ from slomo.service.door.access import read_tokens
 from slomo.service.settings import ServiceSettings
 from tests.service.conftest import SERVERS, Started
 
-READ, ADMIN = "r" * 20, "a" * 20
+READ, SCHEDULE, ADMIN = "r" * 20, "s" * 20, "a" * 20
 
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> Path:
     """Return a token file."""
     path = tmp_path / "tokens"
-    path.write_text(f"# who\ngrafana read {READ}\noperator admin {ADMIN}\n", encoding="utf-8")
+    path.write_text(f"# who\ngrafana read {READ}\nkube schedule {SCHEDULE}\noperator admin {ADMIN}\n", encoding="utf-8")
     path.chmod(0o600)
     return path
 
@@ -33,9 +33,17 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def test_scopes_read_and_change(start: Started, tokens: Path) -> None:
-    """Without a token nothing, with read no change, with admin all; probes are open."""
+    """Without a token nothing, with read no change and no place held, with admin all; probes are open."""
     client = start(token_file=tokens)
     body = {"servers": SERVERS}
+    question = {"Pod": {}, "NodeNames": ["n"]}
+    for verb in ("filter", "prioritize"):
+        codes = {
+            token: client.post(f"/scheduler/{verb}", json=question, headers=bearer(token)).status_code
+            for token in (READ, SCHEDULE, ADMIN)
+        }
+        assert codes == {READ: 403, SCHEDULE: 200, ADMIN: 200}
+    assert client.post("/v1/cluster/servers", json=body, headers=bearer(SCHEDULE)).status_code == 403
 
     assert client.get("/healthz").status_code == 200
     assert client.get("/v1/cluster").status_code == 401

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from slomo.service.application import Service
+    from slomo.service.servers import RunningServer
 
 #: Requests of one batch of an asynchronous placement.
 CHUNK = 100
@@ -96,16 +97,33 @@ def _count(service: "Service", answer: Answer) -> None:
 
 
 async def cluster(service: "Service", call: Call) -> Answer:
-    """Show servers and what runs on them."""
+    """Show servers and what runs on them: the nodes of Kubernetes where those are watched."""
+    if service.kubernetes.is_on:
+        return Answer(_nodes(service.kubernetes.view.changes, await service.servers()))
     tag = etag(service.clerk.revision)
     if call.headers.get("if-none-match") == tag:
         return Answer(None, 304, {"ETag": tag})
     return Answer(await service.aside(lambda: _cluster(service)), headers={"ETag": tag})
 
 
+def _nodes(changes: int, servers: "list[RunningServer]") -> dict[str, Any]:
+    """Return nodes in the shape of servers, and pods in that of assignments."""
+    rows = [
+        {
+            "name": server.name,
+            "machine": server.machine,
+            "cores": server.cores,
+            "assignments": [{"server": server.name, **msgspec.to_builtins(item)} for item in server.tenants],
+        }
+        for server in servers
+    ]
+    used = sum(bool(server.tenants) for server in servers)
+    return {"revision": changes, "source": "kubernetes", "servers": rows, "servers_used": used}
+
+
 def _cluster(service: "Service") -> dict[str, Any]:
     if not service.clerk.has_cluster:
-        return {"revision": service.clerk.revision, "servers": [], "servers_used": 0}
+        return {"revision": service.clerk.revision, "source": "own", "servers": [], "servers_used": 0}
     placer = service.clerk.placer
     layout = placer.layout()
     closed = service.store.read(journal.closed)
@@ -117,7 +135,8 @@ def _cluster(service: "Service") -> dict[str, Any]:
         }
         for server in placer.cluster.servers
     ]
-    return {"revision": service.clerk.revision, "servers": rows, "servers_used": placer.servers_used}
+    used = placer.servers_used
+    return {"revision": service.clerk.revision, "source": "own", "servers": rows, "servers_used": used}
 
 
 async def add_servers(service: "Service", call: Call) -> Answer:

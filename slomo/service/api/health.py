@@ -25,6 +25,7 @@ async def ready(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 async def metrics(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     """Return metrics in Prometheus' text format."""
+    await service.servers()
     text = await service.aside(service.metrics.exposition)
     return Answer(text.encode(), media_type=MEDIA_TYPE)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from slomo.placement.online.change import ClusterChange
     from slomo.placement.online.lifecycle import Lifecycle
     from slomo.service.application import Service
+    from slomo.service.servers import RunningNF
 
 _ON_SERVERS = ("cordon", "uncordon", "drain", "fail", "taint")
 
@@ -66,14 +67,24 @@ def _act(body: ClusterChangeBody) -> "Callable[[Lifecycle], ClusterChange]":
 
 
 async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """Show the promises that do not hold by the models in force."""
+    """Show the promises that do not hold by the models in force; of pods also those that cannot be judged."""
 
     def read() -> list[dict[str, Any]]:
         if not service.clerk.has_cluster:
             return []
-        return [asdict(item) for item in service.clerk.placer.lifecycle.at_risk()]
+        return [asdict(item) | {"state": "broken"} for item in service.clerk.placer.lifecycle.at_risk()]
 
-    return Answer({"at_risk": await service.aside(read), "fingerprint": service.shelf.answers.fingerprint})
+    if service.kubernetes.is_on:
+        rows = [_at_risk(server.name, item) for server in await service.servers() for item in server.tenants]
+        told = [row for row in rows if row["state"] in ("broken", "unjudged")]
+    else:
+        told = await service.aside(read)
+    return Answer({"at_risk": told, "fingerprint": service.shelf.answers.fingerprint})
+
+
+def _at_risk(server: str, item: "RunningNF") -> dict[str, Any]:
+    return {"request": item.owner, "workload": item.workload, "server": server, "what": "throughput",
+            "needed": item.needed_mpps, "possible": item.low_mpps, "state": item.state, "why": item.why}  # fmt: skip
 
 
 OPERATIONS = (

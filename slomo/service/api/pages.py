@@ -10,11 +10,13 @@ from slomo.service.door.access import COOKIE
 from slomo.service.door.bodies import WhatIf
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
+from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.page.cluster_page import cluster_content
 from slomo.service.page.frame import page
 from slomo.service.page.markup import Markup, tag
 from slomo.service.page.other_pages import drift_content, jobs_content, login_content, receipts_content
 from slomo.service.page.server_page import server_content, whatif_content
+from slomo.service.servers import RunningNF, owned
 from slomo.service.state import journal
 
 if TYPE_CHECKING:
@@ -52,10 +54,13 @@ def _functions(service: "Service") -> list[str]:
 
 async def cluster_page(service: "Service", call: Call) -> Answer:
     """Show the cluster."""
+    servers, is_kubernetes = await service.servers(), service.kubernetes.is_on
 
     def content() -> Markup:
-        placer = service.clerk.placer if service.clerk.has_cluster else None
-        return service.rendered(lambda: cluster_content(placer, _functions(service)))
+        functions = _functions(service)
+        return service.rendered(
+            (servers, functions), lambda: cluster_content(servers, functions, is_kubernetes=is_kubernetes)
+        )
 
     return await _shown(service, call, "Cluster", "/", content)
 
@@ -63,37 +68,35 @@ async def cluster_page(service: "Service", call: Call) -> Answer:
 async def server_page(service: "Service", call: Call) -> Answer:
     """Show a server."""
     name = call.path["name"]
+    servers, is_kubernetes = await service.servers(), service.kubernetes.is_on
 
     def content() -> Markup:
-        placer = service.clerk.placer
-        if name not in {server.name for server in placer.cluster.servers}:
+        server = next((item for item in servers if item.name == name), None)
+        if server is None:
             raise Problem(404, f"There is no server '{name[:200]}'.")
-        here = placer.layout().get(name, ())
-        owners = _owners(service, name)
+        if not is_kubernetes:
+            server = owned(service.clerk.placer, server)
         told = None
-        if 0 < len(here) <= MOST_TENANTS:
-            told = _together(service, [item.workload for item in here], name)
-        return server_content(placer, name, owners, told, _functions(service))
+        if 0 < len(server.tenants) <= MOST_TENANTS:
+            told = _together(service, [item.workload for item in server.tenants], server.machine)
+        observed = _observed(service, server.machine)
+        return server_content(server, told, _functions(service), observed, can_remove=not is_kubernetes)
 
     return await _shown(service, call, name, "/", content)
 
 
-def _owners(service: "Service", name: str) -> list[str]:
-    """Return whose each assignment of a server is, socket by socket and core by core, as layouts have them."""
-    at: dict[tuple[int, int], str] = {}
-    placer = service.clerk.placer
-    for request in placer.requests:
-        for piece in placer.entry(request.id)["pieces"]:
-            if piece["server"] == name:
-                at |= {(piece["socket"], core): request.id for core in piece["cores"]}
-    cores = next(server.cores for server in placer.cluster.servers if server.name == name)
-    here = placer.layout().get(name, ())
-    return [at.get((item.socket, item.core + item.thread * cores), "?") for item in here]
+def _observed(service: "Service", machine: str) -> "Callable[[RunningNF], float | None]":
+    """Return what tells what a network function was observed to do beside others like these."""
+    ratios = service.outcomes.errors()
+
+    def observed(item: RunningNF) -> float | None:
+        seen = ratios.get((machine, item.workload))
+        return None if seen is None or item.predicted_mpps is None else seen[0] * item.predicted_mpps
+
+    return observed
 
 
-def _together(service: "Service", workloads: list[str], server: str) -> dict[str, Any] | None:
-    placer = service.clerk.placer
-    machine = next(item.machine_type.name for item in placer.cluster.servers if item.name == server)
+def _together(service: "Service", workloads: list[str], machine: str) -> dict[str, Any] | None:
     try:
         return together(service.shelf.answers, WhatIf(workloads, machine))
     except SlomoError:
@@ -102,26 +105,39 @@ def _together(service: "Service", workloads: list[str], server: str) -> dict[str
 
 async def whatif_page(service: "Service", call: Call) -> Answer:
     """Show what one network function more would do to a server."""
-    server, add = call.query.get("server", ""), call.query.get("add", "")
+    asked = tuple(call.query.get(key, "") for key in ("server", "add", "share"))
+    name, add, promise = asked
+    servers, hosts = await service.servers(), service.hosts()
 
     def content() -> Markup:
-        functions = _functions(service)
-        servers = [item.name for item in service.clerk.placer.cluster.servers]
-        if not server or not add:
-            return whatif_content(servers, functions, "", "", {}, {})
-        if server not in servers or add not in functions:
+        functions, names = _functions(service), [item.name for item in servers]
+        if not name or not add:
+            return whatif_content(names, functions, (name, add, promise), None)
+        server = next((item for item in servers if item.name == name), None)
+        if server is None or add not in functions:
             raise Problem(404, "There is no such server or network function.")
-        here = [item.workload for item in service.clerk.placer.layout().get(server, ())]
-        machine = next(s.machine_type.name for s in service.clerk.placer.cluster.servers if s.name == server)
-        before = (_together(service, here, server) if here else None) or {}
-        after: dict[str, Any] | str
-        try:
-            after = together(service.shelf.answers, WhatIf([*here, add], machine))
-        except SlomoError as error:
-            after = f"It does not fit there: {error.message}"
-        return whatif_content(servers, functions, server, add, before, after)
+        if name not in hosts:
+            raise Problem(422, f"Nothing can be judged on '{name[:200]}': its machine type is not known.")
+        if not service.kubernetes.is_on:
+            server = owned(service.clerk.placer, server)
+        need = PodNeed(add, _percent(promise) or None)
+        told = service.one_more(need, server, servers)
+        return whatif_content(names, functions, (name, add, promise), told)
 
     return await _shown(service, call, "What if", "/whatif", content)
+
+
+def _percent(text: str) -> float:
+    """Return a share of 0 to 1.
+
+    Raises
+    ------
+    Problem
+        422 for a text that is no percentage.
+    """
+    if text and not (text.isascii() and text.isdigit() and int(text[:6]) <= 100):
+        raise Problem(422, "A promise is a whole number from 0 to 100 %.")
+    return int(text or "0") / 100.0
 
 
 async def jobs_page(service: "Service", call: Call) -> Answer:
@@ -135,7 +151,7 @@ async def drift_page(service: "Service", call: Call) -> Answer:
     def content() -> Markup:
         history: dict[tuple[str, str], list[float]] = {}
         for row in service.store.read(lambda connection: journal.observations(connection, 2000)):
-            if row["predicted_mpps"]:
+            if row["predicted_mpps"] and service.outcomes.is_current(row):
                 ratio = row["throughput_mpps"] / row["predicted_mpps"]
                 history.setdefault((row["machine"], row["target"]), []).append(ratio)
         return drift_content(service.outcomes.report(), history)
@@ -181,7 +197,7 @@ def _file(name: str) -> Any:
     return handle
 
 
-_WHATIF = {"server": "Which server.", "add": "Which network function."}
+_WHATIF = {"server": "Which server.", "add": "Which network function.", "share": "Its promise [%]."}
 _PAGE: dict[str, Any] = {"scope": "open", "media_type": "text/html", "tag": "page"}
 OPERATIONS = (
     Operation("GET", "/", cluster_page, "Show the cluster.", statuses=(303, 422), **_PAGE),

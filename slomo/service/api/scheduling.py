@@ -60,9 +60,9 @@ def _count(service: "Service", verb: str, code: str, begun: float) -> None:
 
 OPERATIONS = (
     Operation("POST", "/scheduler/filter", filter_nodes, "Say which nodes keep every SLO with a pod.",
-              body=ExtenderArgs, tag="kubernetes"),
+              body=ExtenderArgs, scope="schedule", tag="kubernetes"),
     Operation("POST", "/scheduler/prioritize", prioritise_nodes, "Score nodes for a pod.", body=ExtenderArgs,
-              tag="kubernetes"),
+              scope="schedule", tag="kubernetes"),
     Operation("GET", "/v1/explain/{pod:path}", explain, "Show the numbers behind the last judgement of a pod.",
               statuses=(404,), tag="kubernetes"),
 )  # fmt: skip

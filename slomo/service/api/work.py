@@ -62,7 +62,7 @@ async def observe(service: "Service", call: Call) -> Answer:
                     continue
                 machine, target, predicted = judgement
                 document = {name: getattr(item, name) for name in item.__struct_fields__}
-                journal.add_observation(connection, machine, target, document, predicted)
+                journal.add_observation(connection, machine, target, document, predicted, outcomes.fingerprint(machine))
                 rows.append(outcomes.note(item, machine, target, predicted))
             kept = sum("error" not in row for row in rows)
             return {"kept": kept, "refused": len(rows) - kept, "observations": rows}, 200

@@ -19,7 +19,9 @@ from slomo.service.door.operation import Caller, Scope
 from slomo.service.door.problems import Problem
 
 COOKIE = "slomo_token"
-_RANK: dict[Scope, int] = {"open": 0, "read": 1, "admin": 2}
+_RANK: dict[Scope, int] = {"open": 0, "read": 1, "schedule": 2, "admin": 3}
+#: Scopes that a token may have.
+_SCOPES: dict[str, Scope] = {"read": "read", "schedule": "schedule", "admin": "admin"}
 _SHORTEST = 16
 
 
@@ -33,7 +35,7 @@ class Token:
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
-    """Read a token file: one ``NAME SCOPE SECRET`` per line, scopes ``read`` and ``admin``, ``#`` begins a remark.
+    """Read a token file: ``NAME SCOPE SECRET`` per line, scope ``read``, ``schedule`` or ``admin``, ``#`` for remarks.
 
     Raises
     ------
@@ -51,15 +53,14 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
         parts = line.split("#", 1)[0].split()
         if not parts:
             continue
-        if len(parts) != 3 or parts[1] not in ("read", "admin") or len(parts[2]) < _SHORTEST:
+        if len(parts) != 3 or parts[1] not in _SCOPES or len(parts[2]) < _SHORTEST:
             raise ConfigurationError(
                 f"token file '{path}', line {number}: this is no token",
-                hint=f"write NAME read|admin SECRET, the secret of {_SHORTEST} characters or more",
+                hint=f"write NAME read|schedule|admin SECRET, the secret of {_SHORTEST} characters or more",
             )
-        scope: Scope = "admin" if parts[1] == "admin" else "read"
-        tokens.append(Token(parts[0], scope, hashlib.sha256(parts[2].encode()).digest()))
+        tokens.append(Token(parts[0], _SCOPES[parts[1]], hashlib.sha256(parts[2].encode()).digest()))
     if not tokens:
-        raise ConfigurationError(f"token file '{path}' holds no token", hint="write NAME read|admin SECRET")
+        raise ConfigurationError(f"token file '{path}' holds no token", hint="write NAME read|schedule|admin SECRET")
     return tuple(tokens)
 
 

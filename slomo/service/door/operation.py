@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-#: Who may call: everybody, who may read, who may change things.
-Scope = Literal["open", "read", "admin"]
+#: Who may call: everybody, who may read, who may also ask for a scheduler (that holds places), who may change things.
+Scope = Literal["open", "read", "schedule", "admin"]
 
 
 @dataclass(frozen=True)

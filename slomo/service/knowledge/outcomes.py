@@ -1,7 +1,7 @@
 """What placed network functions were seen to do, against what was predicted: error ratios, and drift with alarms.
 
 The monitor is the library's (`slomo.drift.monitor`); it is fed again from the state after a restart, so that a restart
-forgets nothing.
+forgets nothing. What other models predicted is left out: their errors say nothing of the models in force.
 """
 
 import math
@@ -11,11 +11,13 @@ from typing import Any
 
 from slomo.drift.correction import OnlineCorrection
 from slomo.drift.monitor import DriftMonitor, check_reading
-from slomo.errors import ConfigurationError, InvalidValueError, SlomoError
+from slomo.errors import SlomoError
 from slomo.models.identity import require_same
 from slomo.models.library import ModelLibrary
+from slomo.placement.feasibility.identity import joined_fingerprint, model_fingerprint
 from slomo.prediction.predictor import Predictor
 from slomo.service.door.bodies import Observation
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 #: Weight of the newest outcome in the running error: half of it is forgotten after about fourteen outcomes.
 _WEIGHT = 0.05
@@ -38,6 +40,7 @@ class Outcomes:
         self._ratios: dict[tuple[str, str], float] = {}
         self._counts: dict[tuple[str, str], int] = {}
         self._correction = OnlineCorrection()
+        self._fingerprints: dict[str, str] = {}
 
     def judge(self, item: Observation) -> tuple[str, str, float]:
         """Return machine, workload key and what was predicted for an outcome [Mpps].
@@ -76,11 +79,24 @@ class Outcomes:
                 "throughput_mpps": item.throughput_mpps, "ratio": ratio, "alarm": alarm}  # fmt: skip
 
     def replay(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Take in what the state holds."""
+        """Take in what the state holds of the models in force."""
         for row in rows:
             item = Observation(**row["document"])
-            if row["predicted_mpps"] is not None and self._can_be(row["machine"], row["target"], item):
+            if self.is_current(row) and self._can_be(row["machine"], row["target"], item):
                 self.note(item, row["machine"], row["target"], row["predicted_mpps"])
+
+    def fingerprint(self, machine: str) -> str:
+        """Return what names all models of a machine type that are in force; a prediction asks the neighbours', too."""
+        if machine not in self._fingerprints:
+            models = [self._library[key] for key in self._library if key[0] == machine]
+            parts = [model_fingerprint(model, DEFAULT_MODEL) for model in models]
+            self._fingerprints[machine] = joined_fingerprint(parts) if parts else ""
+        return self._fingerprints[machine]
+
+    def is_current(self, row: dict[str, Any]) -> bool:
+        """Whether an outcome that was kept was predicted by the models in force."""
+        is_told = row["predicted_mpps"] is not None and row["fingerprint"] != ""
+        return is_told and row["fingerprint"] == self.fingerprint(row["machine"])
 
     def _can_be(self, machine: str, target: str, item: Observation) -> bool:
         """Return whether an outcome of an older version's state, or of other models, would be taken in today."""
@@ -88,10 +104,8 @@ class Outcomes:
             check_reading(self._library.find(target, machine), item.throughput_mpps)
             told = item.machine_fingerprint or ""
             require_same(machine, self._library.fingerprint_of(machine), told, f"the observation of '{target}'")
-        except (InvalidValueError, ConfigurationError):
-            return False
         except SlomoError:
-            return True  # its model is gone: what was predicted is kept beside it
+            return False
         return True
 
     def errors(self) -> dict[tuple[str, str], tuple[float, int]]:

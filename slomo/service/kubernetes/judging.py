@@ -153,7 +153,7 @@ class NodeJudge:
             host = node.host
             if host.machine in self.library.machines:
                 base = self._mix(name, node, host, without="")
-                numbers = [self._number(need, host.machine) for need in self._usual(host.machine)]
+                numbers = [self.number(need, host.machine) for need in self._usual(host.machine)]
                 self.oracle.verdicts(host, [self.pieces.grown(base, number) for number in numbers])
             return True
         self._learned = {name: version for name, version in self._learned.items() if name in view.nodes}
@@ -174,7 +174,7 @@ class NodeJudge:
 
     def _judged(self, need: PodNeed, host: Host, bases: list[Signature]) -> list[Judged]:
         """Judge mixes with one pod more, those not seen before in one batch."""
-        number = self._number(need, host.machine)
+        number = self.number(need, host.machine)
         piece = self.pieces[number]
         refusal = NO_MODEL if piece.workloads == (STRANGER,) and need.has_promise else ""
         solo = self.estimates.solo_mpps(host.machine, piece.workloads[0])
@@ -212,7 +212,7 @@ class NodeJudge:
         if kept is not None and kept.version == node.version and not own:
             return kept.signature
         needs = [need for uid, need in (*node.tenants.items(), *node.held.items()) if uid != without]
-        signature = tuple(sorted(self._number(need, host.machine) for need in needs))
+        signature = tuple(sorted(self.number(need, host.machine) for need in needs))
         if not own:
             strangers = tuple(need.nf or need.fault for need in needs if self.is_stranger(need, host.machine))
             self._mixes[name] = _Mixed(node.version, signature, strangers)
@@ -220,9 +220,9 @@ class NodeJudge:
 
     def is_stranger(self, need: PodNeed, machine: str) -> bool:
         """Say whether a pod weighs as the worst known neighbour on a machine, for it has no model."""
-        return self.pieces[self._number(need, machine)].workloads == (STRANGER,)
+        return self.pieces[self.number(need, machine)].workloads == (STRANGER,)
 
-    def _number(self, need: PodNeed, machine: str) -> int:
+    def number(self, need: PodNeed, machine: str) -> int:
         """Return the number of the piece a pod is on a machine of which there are models."""
         key = (need, machine)
         if key not in self._numbers:

@@ -12,6 +12,8 @@ from slomo.errors import PredictionError, SlomoError
 from slomo.service.knowledge.shelf import ModelShelf
 from slomo.service.kubernetes.judging import Judged, NodeJudge
 from slomo.service.kubernetes.pods import PodNeed, need_of
+from slomo.service.kubernetes.running import Running
+from slomo.service.kubernetes.telling import Teller
 from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.watch import Watch
 from slomo.service.kubernetes.wire import Pod
@@ -47,6 +49,7 @@ class KubernetesRoom:
         self._shelf, self._confidence, self._metrics = shelf, confidence, metrics
         self.view = ClusterView()
         self.judge = NodeJudge(shelf.answers.library, confidence)
+        self.running = Running(self.view, self.judge)
         self.watch: Watch | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._latest: tuple[str, int, dict[str, Judged]] = ("", -1, {})
@@ -56,6 +59,7 @@ class KubernetesRoom:
         """Judge by the newest models from now on, and by what outcomes taught of them."""
         self._latest = ("", -1, {})
         self.judge = NodeJudge(self._shelf.answers.library, self._confidence, factors)
+        self.running = Running(self.view, self.judge)
 
     async def start(self, address: str | None) -> None:
         """Begin to watch an API server."""
@@ -63,19 +67,27 @@ class KubernetesRoom:
             return
         self.watch = Watch(address, self.view)
         self._tasks = [asyncio.create_task(self.watch.follow(kind)) for kind in ("nodes", "pods")]
-        self._tasks.append(asyncio.create_task(self._think()))
+        self._tasks += [asyncio.create_task(self._think()), asyncio.create_task(self._tell(self.watch))]
 
     async def _think(self) -> None:
         """Judge what has changed before a pod asks about it, half of the time at most."""
         while True:
             begun = time.perf_counter()
             try:
-                has_more = self.view.is_fresh and self.judge.ahead(self.view)
+                has_more = self.view.is_fresh and (self.running.refresh() or self.judge.ahead(self.view))
             except SlomoError as error:  # told where a pod asks
                 _LOG.warning("cannot judge ahead: %s", error)
                 has_more = False
             took_s = time.perf_counter() - begun
             await asyncio.sleep(took_s if has_more else 0.05)
+
+    async def _tell(self, watch: Watch) -> None:
+        """Tell pods every second whether their promises are kept."""
+        teller = Teller(watch, self.view, self._metrics.told)
+        while True:
+            await asyncio.sleep(1.0)
+            if self.view.is_fresh:
+                await teller.tell(self.running.servers())
 
     async def close(self) -> None:
         """Stop watching."""
@@ -84,6 +96,11 @@ class KubernetesRoom:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.watch is not None:
             await self.watch.close()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the cluster is one of Kubernetes."""
+        return self.watch is not None or bool(self.view.nodes)
 
     def faults(self) -> list[str]:
         """Return why pods cannot be judged now; empty where they can, or where no API server is watched."""
@@ -98,7 +115,7 @@ class KubernetesRoom:
 
     def gauges(self) -> Iterable[Gauge]:
         """Yield what is watched."""
-        if self.watch is None and not self.view.nodes:
+        if not self.is_on:
             return
         view = self.view
         yield "slomo_kubernetes_nodes", "Nodes in view.", (), {(): float(len(view.nodes))}

@@ -57,12 +57,15 @@ class ClusterView:
         Pod uid -> node.
     names : dict of str to str
         Pod uid -> ``namespace/name``.
+    told : dict of str to str
+        Pod uid -> status of the condition that says whether its promise is kept.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.nodes: dict[str, NodeView] = {}
         self.pods: dict[str, str] = {}
         self.names: dict[str, str] = {}
+        self.told: dict[str, str] = {}
         self.holds: dict[str, Hold] = {}
         self.heard_at_s: dict[str, float] = {}
         self.lost_at_s: dict[str, float] = {}
@@ -113,6 +116,7 @@ class ClusterView:
         if not node:
             return
         self.release(uid)
+        self.told[uid] = pod.status.promise_kept
         before = self.pods.get(uid)
         view = self.nodes.setdefault(node, NodeView())
         if before == node and view.tenants.get(uid) == need:
@@ -128,6 +132,7 @@ class ClusterView:
         self.release(uid)
         node = self.pods.pop(uid, None)
         self.names.pop(uid, None)
+        self.told.pop(uid, None)
         if node is not None:
             self._leave(uid, node)
 

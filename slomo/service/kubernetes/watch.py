@@ -162,6 +162,13 @@ class Watch:
             await asyncio.sleep(0.2)
         return version
 
+    async def send(self, method: str, path: str, body: dict[str, Any], media_type: str = "application/json") -> int:
+        """Write something; return the answer's status."""
+        headers = {**self._headers(), "Content-Type": media_type}
+        content = msgspec.json.encode(body)
+        url = f"{self._base}{path}"
+        return (await self._client.request(method, url, content=content, headers=headers, timeout=10.0)).status_code
+
     def _told(self, kind: str, event: _Event) -> str:
         """Take an event in; return its version."""
         self._view.heard(kind)

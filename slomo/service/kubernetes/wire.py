@@ -29,10 +29,27 @@ class PodSpec(Struct):
     scheduler_name: str = msgspec.field(default="", name="schedulerName")
 
 
+#: Condition on a pod: whether its promise is kept.
+PROMISE_KEPT = "slomo.io/PromiseKept"
+
+
+class Condition(Struct):
+    """One condition of a pod."""
+
+    type: str = ""
+    status: str = ""
+
+
 class PodStatus(Struct):
     """What is read of a pod's status."""
 
     phase: str = ""
+    conditions: list[Condition] | None = None
+
+    @property
+    def promise_kept(self) -> str:
+        """What stands on the pod of its promise: True, False, Unknown, or nothing."""
+        return next((item.status for item in self.conditions or () if item.type == PROMISE_KEPT), "")
 
 
 class Pod(Struct):

@@ -1,60 +1,28 @@
 """The cluster as racks: every server coloured, and marked, by the promise it keeps and the headroom it has left."""
 
-import math
 import re
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 from urllib.parse import quote
 
-from slomo.placement.online.placer import Placer
-from slomo.placement.problem.decision import Assignment
-from slomo.service.page.frame import choice, field, share
-from slomo.service.page.markup import Markup, joined, tag
+from slomo.service.page.frame import choice, field, number, share
+from slomo.service.page.markup import Markup, joined, table, tag
+from slomo.service.servers import TIGHT, RunningNF, RunningServer, promises
 
-#: Headroom below which a server is called tight.
-TIGHT = 0.1
+#: Rows of promises that do not hold, at most.
+MOST_AT_RISK = 200
 
 
-@dataclass(frozen=True)
-class ServerState:
-    """How a server stands.
-
-    Attributes
-    ----------
-    name, machine : str
-        Which server.
-    tenants, cores : int
-        Network functions on it, and cores they may use.
-    headroom : float
-        Least share by which a promise is exceeded; infinite where nothing is promised.
-    """
-
-    name: str
-    machine: str
-    tenants: int
-    cores: int
-    headroom: float
-
-    @property
-    def kind(self) -> str:
-        """One word: ``empty``, ``free`` (nothing promised), ``ample``, ``tight`` or ``broken``."""
-        if not self.tenants:
-            return "empty"
-        if math.isinf(self.headroom):
-            return "free"
-        return "broken" if self.headroom < 0.0 else "tight" if self.headroom < TIGHT else "ample"
-
-    @property
-    def text(self) -> str:
-        """The same in words."""
-        words = {
-            "empty": "empty",
-            "free": "nothing promised",
-            "ample": f"promises kept, {share(self.headroom)} to spare" if self.kind == "ample" else "",
-            "tight": f"tight, {share(self.headroom)} to spare" if self.kind == "tight" else "",
-            "broken": "a promise may break",
-        }
-        return words[self.kind]
+def state_text(row: RunningServer) -> str:
+    """Return how a server stands, in words."""
+    texts = {
+        "ample": f"promises kept, {share(row.headroom)} to spare",
+        "tight": f"tight, {share(row.headroom)} to spare",
+        "broken": "a promise may break",
+        "unjudged": "a promise cannot be judged",
+        "free": "nothing promised",
+        "empty": "empty",
+    }
+    return texts[row.kind]
 
 
 #: Mark and meaning of each kind, so that colour is never alone.
@@ -62,66 +30,92 @@ KINDS = {
     "ample": ("✓", f"promises kept, {share(TIGHT)} or more to spare"),
     "tight": ("!", "promises kept, little to spare"),
     "broken": ("✗", "a promise may break"),
+    "unjudged": ("?", "a promise cannot be judged"),
     "free": ("~", "nothing promised"),
     "empty": ("·", "empty"),
 }
 
 
-def headroom_of(assignments: "tuple[Assignment, ...]") -> float:
-    """Return the least share by which a promise is exceeded.
+def cluster_content(servers: Sequence[RunningServer], functions: list[str], *, is_kubernetes: bool) -> Markup:
+    """Return the content of the page.
 
-    Examples
-    --------
-    >>> headroom_of(())
-    inf
+    Parameters
+    ----------
+    servers : sequence of RunningServer
+        What runs where.
+    functions : list of str
+        Network functions to choose from.
+    is_kubernetes : bool
+        Whether the servers are nodes, and their tenants pods: those are placed by their scheduler.
     """
-    spare = [
-        (item.low_mpps if item.low_mpps is not None else math.inf) / item.needed_mpps - 1.0
-        for item in assignments
-        if item.needed_mpps > 0.0
-    ]
-    return min(spare, default=math.inf)
+    if not servers:
+        return _no_servers(is_kubernetes=is_kubernetes)
+    parts = [_tiles(servers), at_risk(servers), _legend(), _palette(functions), _racks(servers)]
+    return joined([*parts, _forms(servers, functions, is_kubernetes=is_kubernetes)])
 
 
-def states(placer: Placer) -> list[ServerState]:
-    """Return how every server stands."""
-    layout = placer.layout()
-    sizes: dict[tuple[Any, ...], tuple[str, int]] = {}
-    rows = []
-    for server in placer.cluster.servers:
-        key = (server.machine, server.cores_reserved, server.nic_sockets, server.sockets)
-        if key not in sizes:
-            sizes[key] = (server.machine_type.name, server.cores * len(server.nics))
-        machine, cores = sizes[key]
-        here = layout.get(server.name, ())
-        rows.append(ServerState(server.name, machine, len(here), cores, headroom_of(here)))
-    return rows
+def _no_servers(*, is_kubernetes: bool) -> Markup:
+    if is_kubernetes:
+        label = "kubectl label node NODE slomo.io/machine=silver-4110"
+        text = "No node is known yet. Label the nodes with their machine type, and they appear here: "
+        return tag("p", text, tag("code", label), class_="lead")
+    command = 'curl -d \'{"servers": [{"name": "s1", "machine": "e5-2620v4"}]}\' .../v1/cluster/servers'
+    return joined([
+        tag("p", "There are no servers yet. Add some, then place requests on them:", class_="lead"),
+        tag("p", tag("code", command)),
+        tag("p", "or look at an example with ", tag("code", "slomo serve --demo"), "; machine types are at ",
+            tag("a", "/v1/machines", href="/v1/machines"), "."),
+    ])  # fmt: skip
 
 
-def cluster_content(placer: Placer | None, functions: list[str]) -> Markup:
-    """Return the content of the page."""
-    if placer is None:
-        hint = "slomo serve --demo brings some; or POST /v1/cluster/servers."
-        return tag("p", "There are no servers yet. ", tag("code", hint), class_="lead")
-    rows = states(placer)
-    return joined([_tiles(rows, placer), _legend(), _palette(functions), _racks(rows), _forms(rows, functions)])
-
-
-def _tiles(rows: list[ServerState], placer: Placer) -> Markup:
-    used = sum(row.tenants > 0 for row in rows)
+def _tiles(rows: Sequence[RunningServer]) -> Markup:
+    used, counts = sum(bool(row.tenants) for row in rows), promises(rows)
     tight = sum(row.kind == "tight" for row in rows)
-    broken = sum(row.kind == "broken" for row in rows)
     tiles = [
         ("Servers in use", f"{used} of {len(rows)}", ""),
-        ("Requests placed", str(len(placer.requests)), ""),
+        ("Network functions", str(sum(len(row.tenants) for row in rows)), ""),
+        ("Promises kept", f"{counts['kept']} of {sum(counts.values())}", ""),
+        ("Promises that may break", str(counts["broken"]), "broken" if counts["broken"] else "ample"),
+        ("Promises not judged", str(counts["unjudged"]), "unjudged" if counts["unjudged"] else "ample"),
         ("Tight servers", str(tight), "tight" if tight else ""),
-        ("Servers that may break one", str(broken), "broken" if broken else "ample"),
     ]
     return tag(
         "dl",
         [tag("div", tag("dt", name), tag("dd", value), class_=f"tile {kind}".strip()) for name, value, kind in tiles],
         class_="tiles",
     )
+
+
+def at_risk(rows: Sequence[RunningServer]) -> Markup | None:
+    """Return the promises that do not hold, or cannot be judged; None where there are none."""
+    here = [(row, item) for row in rows for item in row.tenants if item.state in ("broken", "unjudged")]
+    if not here:
+        return None
+    cells = [
+        [item.owner or item.workload.split("@")[0], tag("a", row.name, href=server_link(row.name)),
+         item.workload.split("@")[0], state(item), _mpps(item.needed_mpps), _mpps(item.low_mpps), item.why]
+        for row, item in sorted(here, key=lambda pair: (pair[1].state, pair[0].name))[:MOST_AT_RISK]
+    ]  # fmt: skip
+    headers = ("Whose", "Server", "Network function", "Promise", "Promised", "To be counted on", "Why")
+    more = f"{len(here) - MOST_AT_RISK} more are at /v1/cluster/at-risk." if len(here) > MOST_AT_RISK else None
+    caption = "Promises that do not hold"
+    return tag("section", tag("h2", caption), table(caption, headers, cells), more and tag("p", more, class_="hint"))
+
+
+def state(item: RunningNF) -> Markup:
+    """Return how a promise stands, as a coloured word."""
+    kind = {"kept": "ample", "none": "free"}.get(item.state, item.state)
+    text = {"kept": "kept", "broken": "may break", "unjudged": "not judged", "none": "none"}[item.state]
+    return tag("span", text, class_=f"badge {kind}")
+
+
+def server_link(name: str) -> str:
+    """Return the address of a server's page."""
+    return f"/servers/{quote(name, safe='')}"
+
+
+def _mpps(value: float | None) -> str:
+    return f"{number(value)} Mpps" if value else "-"
 
 
 def _legend() -> Markup:
@@ -135,17 +129,19 @@ def _legend() -> Markup:
 def _palette(functions: list[str]) -> Markup:
     chips = [tag("li", name, class_="chip", draggable="true", data_nf=name) for name in functions]
     text = "Drag a network function onto a server to see what would happen, or use the form below."
-    return tag("section", tag("p", text, class_="hint"), tag("ul", chips, class_="chips"), aria_label="Palette")
+    find = tag("input", type="search", id="find", placeholder="name, machine type or state", autocomplete="off")
+    return tag("section", field("Find servers", "find", find), tag("p", text, class_="hint"),
+               tag("ul", chips, class_="chips"), aria_label="Palette")  # fmt: skip
 
 
-def _racks(rows: list[ServerState]) -> Markup:
-    racks: dict[str, list[ServerState]] = {}
+def _racks(rows: Sequence[RunningServer]) -> Markup:
+    racks: dict[str, list[RunningServer]] = {}
     for row in rows:
         named = re.match(r"(rack[^-]*)-", row.name)
-        racks.setdefault(named[1] if named else row.machine, []).append(row)
+        racks.setdefault(named[1] if named else row.machine or "machine type not known", []).append(row)
     sections = []
     for place, (name, servers) in enumerate(racks.items()):
-        used = sum(row.tenants for row in servers)
+        used = sum(len(row.tenants) for row in servers)
         room = sum(row.cores for row in servers)
         head = tag("h2", name, tag("small", f"{used} of {room} cores"), id=f"rack-{place}")
         cells = tag("ul", [_cell(row) for row in servers], class_="servers")
@@ -153,22 +149,22 @@ def _racks(rows: list[ServerState]) -> Markup:
     return tag("div", sections, class_="racks")
 
 
-def _cell(row: ServerState) -> Markup:
+def _cell(row: RunningServer) -> Markup:
     mark, _ = KINDS[row.kind]
     short = row.name.rsplit("-", 1)[-1] if row.name.startswith("rack") else row.name
-    spare = "" if row.kind in ("empty", "free") else f"{100 * row.headroom:.0f}%"
-    said = f"{row.name}, {row.machine}: {row.tenants} of {row.cores} cores, {row.text}"
+    spare = f"{100 * row.headroom:.0f}%" if row.kind in ("ample", "tight", "broken") else ""
+    said = f"{row.name}, {row.machine}: {len(row.tenants)} of {row.cores} cores, {state_text(row)}"
     inner = [
         tag("span", mark, class_="mark"),
         tag("span", short, class_="name"),
-        tag("span", f"{row.tenants}/{row.cores}", class_="load"),
+        tag("span", f"{len(row.tenants)}/{row.cores}", class_="load"),
         tag("span", spare, class_="spare"),
     ]
-    link = tag("a", inner, href=f"/servers/{quote(row.name, safe='')}", aria_label=said)
+    link = tag("a", inner, href=server_link(row.name), aria_label=said)
     return tag("li", link, class_=f"server {row.kind}", data_server=row.name)
 
 
-def _forms(rows: list[ServerState], functions: list[str]) -> Markup:
+def _forms(rows: Sequence[RunningServer], functions: list[str], *, is_kubernetes: bool) -> Markup:
     promise = tag("input", type="number", name="share", id="share", min="0", max="100", value="80", inputmode="numeric")
     name = tag("input", type="text", name="id", id="id", required=True, maxlength="200", placeholder="edge-1")
     place = tag(
@@ -192,4 +188,7 @@ def _forms(rows: list[ServerState], functions: list[str]) -> Markup:
         method="get",
         class_="card",
     )
-    return tag("div", place, look, class_="cards")
+    if is_kubernetes:
+        text = "Pods are placed by their scheduler: give a pod schedulerName: slomo-scheduler and slomo.io/nf."
+        place = tag("section", tag("h2", "Place a pod"), tag("p", text), class_="card")
+    return tag("div", place, look, class_="card-row")

@@ -4,25 +4,40 @@ from collections.abc import Sequence
 
 from slomo.service.page.frame import number
 from slomo.service.page.markup import Markup, tag
+from slomo.service.servers import RunningNF
+
+#: Width of a bar in units of its drawing, at 100 % of the throughput alone.
+_FULL = 200.0
 
 
-def interval_bar(low: float, mpps: float, high: float, needed: float, solo: float) -> Markup:
-    """Draw a predicted throughput with its interval on a line from 0 to the throughput alone; a mark is the promise."""
-    scale = 200.0 / max(solo, high, needed, 1e-12)
+def interval_bar(item: RunningNF, observed_mpps: float | None = None) -> Markup:
+    """Draw a predicted throughput with its interval on a scale from 0 to 100 % of that alone.
+
+    A triangle is the promise, a circle what was observed; ticks are at 0, 50 and 100 %.
+    """
+    mpps, low, high = item.predicted_mpps or 0.0, item.low_mpps or 0.0, item.high_mpps or item.predicted_mpps or 0.0
+    solo = item.solo_mpps or max(high, item.needed_mpps, 1e-12)
+
+    def at(value: float) -> float:
+        return round(_FULL * min(max(value / solo, 0.0), 1.05), 2)
+
     said = f"{number(mpps)} Mpps, between {number(low)} and {number(high)}, alone {number(solo)}"
-    if needed > 0.0:
-        said += f", promised {number(needed)}"
-    parts = [
-        tag("rect", x=0, y=9, width=round(solo * scale, 2), height=6, class_="track"),
-        tag("rect", x=round(low * scale, 2), y=5, width=max(round((high - low) * scale, 2), 1.5), height=14,
-            class_="range"),
-        tag("rect", x=round(mpps * scale - 1, 2), y=3, width=2.5, height=18, class_="value"),
-    ]  # fmt: skip
-    if needed > 0.0:
-        x = round(needed * scale, 2)
+    parts: list[Markup] = [tag("rect", x=0, y=11, width=_FULL, height=4, class_="track")]
+    for share_, text in ((0.0, "0"), (0.5, "50"), (1.0, "100 %")):
+        x = _FULL * share_
+        parts += [tag("line", x1=x, x2=x, y1=9, y2=22, class_="tick"),
+                  tag("text", text, x=x, y=31, class_="tick-text", text_anchor="middle")]  # fmt: skip
+    parts.append(tag("rect", x=at(low), y=8, width=max(at(high) - at(low), 1.5), height=10, class_="range"))
+    parts.append(tag("rect", x=at(mpps) - 1, y=6, width=2.5, height=14, class_="value"))
+    if item.needed_mpps > 0.0:
+        said += f", promised {number(item.needed_mpps)}"
+        x = at(item.needed_mpps)
         parts.append(tag("path", d=f"M{x - 4} 0 L{x + 4} 0 L{x} 6 Z", class_="promise"))
-        parts.append(tag("line", x1=x, x2=x, y1=0, y2=24, class_="promise"))
-    return tag("svg", parts, viewBox="-5 0 212 24", role="img", aria_label=said, class_="bar", focusable="false")
+        parts.append(tag("line", x1=x, x2=x, y1=0, y2=21, class_="promise"))
+    if observed_mpps is not None:
+        said += f", observed {number(observed_mpps)}"
+        parts.append(tag("circle", cx=at(observed_mpps), cy=13, r=3.5, class_="observed"))
+    return tag("svg", parts, viewBox="-8 0 232 33", role="img", aria_label=said, class_="bar", focusable="false")
 
 
 def ratio_line(ratios: Sequence[float]) -> Markup:

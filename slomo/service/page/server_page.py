@@ -1,76 +1,80 @@
 """One server: its tenants with intervals and promises, who costs whom how much, and what one more would do."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote
 
-from slomo.placement.online.placer import Placer
-from slomo.placement.problem.decision import Assignment
-from slomo.service.page.cluster_page import KINDS, ServerState, headroom_of
+from slomo.service.one_more import OneMore
+from slomo.service.page.cluster_page import KINDS, server_link, state, state_text
 from slomo.service.page.figures import interval_bar
 from slomo.service.page.frame import choice, field, number, share
 from slomo.service.page.markup import Markup, joined, table, tag
+from slomo.service.servers import RunningNF, RunningServer
+
+#: RunningNF -> what it was observed to do [Mpps], None where nothing was.
+Observed = Callable[[RunningNF], float | None]
+_SCALE = (
+    "Scale: % of the throughput alone. Broad line: interval; stroke: predicted; triangle: promise; circle: observed."
+)
 
 
 def server_content(
-    placer: Placer, name: str, owners: Sequence[str], told: dict[str, Any] | None, functions: list[str]
+    server: RunningServer, told: dict[str, Any] | None, functions: list[str], observed: Observed, *, can_remove: bool
 ) -> Markup:
     """Return the content of a server's page.
 
     Parameters
     ----------
-    placer : Placer
-        The cluster.
-    name : str
-        Which server.
-    owners : sequence of str
-        Whose each assignment is, in order.
+    server : RunningServer
+        The server and its tenants.
     told : dict or None
         Who costs whom; None where that cannot be said.
     functions : list of str
         Network functions to choose from.
+    observed : callable
+        What a tenant was observed to do.
+    can_remove : bool
+        Whether tenants can be taken off here; pods are deleted where they were made.
     """
-    server = next(item for item in placer.cluster.servers if item.name == name)
-    here = placer.layout().get(name, ())
-    cores = server.cores * len(server.nics)
-    state = ServerState(name, server.machine_type.name, len(here), cores, headroom_of(here))
-    lead = f"{state.machine}, {len(here)} of {state.cores} cores in use: {state.text}."
+    machine = server.machine or "machine type not known"
+    lead = f"{machine}, {len(server.tenants)} of {server.cores} cores in use: {state_text(server)}."
+    swatch = tag("span", KINDS[server.kind][0], class_=f"swatch {server.kind}", aria_hidden="true")
+    empty = tag("p", "Nothing runs here. Ask below what a network function would do.", class_="hint")
     return joined(
         [
-            tag(
-                "p",
-                tag("span", KINDS[state.kind][0], class_=f"swatch {state.kind}", aria_hidden="true"),
-                lead,
-                class_="lead",
-            ),
-            _tenants(placer, state.machine, here, owners) if here else None,
+            tag("p", swatch, lead, class_="lead"),
+            _tenants(server.tenants, observed, can_remove=can_remove) if server.tenants else empty,
             _costs(told) if told else None,
-            _add(name, functions),
+            _add(server.name, functions),
             tag("p", tag("a", "All servers", href="/")),
         ]
     )
 
 
-def _tenants(placer: Placer, machine: str, here: Sequence[Assignment], owners: Sequence[str]) -> Markup:
+def _tenants(tenants: Sequence[RunningNF], observed: Observed, *, can_remove: bool) -> Markup:
     rows: list[list[Any]] = []
-    for item, owner in zip(here, owners, strict=True):
-        solo = placer.estimates.solo_mpps(machine, item.workload) or item.predicted_mpps or 0.0
-        nf = item.workload.split("@")[0]
-        remove = tag(
-            "button", "Remove", type="button", data_action="remove", data_id=owner, aria_label=f"Remove {owner}"
-        )
-        if item.predicted_mpps is None:
-            rows.append([owner, nf, f"{item.socket}:{item.seat}", "not predicted", "", "", remove])
-            continue
-        low, high = item.low_mpps or 0.0, item.high_mpps or item.predicted_mpps
-        bar = interval_bar(low, item.predicted_mpps, high, item.needed_mpps, solo)
-        lost = share(1.0 - item.predicted_mpps / solo) if solo else "-"
-        promise = f"{number(item.needed_mpps)} Mpps" if item.needed_mpps else "none"
-        values = [bar, tag("span", f"{number(item.predicted_mpps)} Mpps", class_="num")]
-        rows.append([owner, nf, f"{item.socket}:{item.seat}", values, lost, promise, remove])
-    headers = ("Request", "Network function", "Core", "Predicted, with its interval", "Lost", "Promised", "")
-    note = "The thin line is the throughput alone, the broad one the interval, the triangle the promise."
-    return tag("section", tag("h2", "Tenants"), table("Tenants", headers, rows), tag("p", note, class_="hint"))
+    for item in tenants:
+        remove: Any = ""
+        if can_remove:
+            remove = tag("button", "Remove", type="button", data_action="remove", data_id=item.owner,
+                         aria_label=f"Remove {item.owner}")  # fmt: skip
+        core = f"{item.socket}:{item.seat}" if item.seat else "-"
+        promise = [_promised(item), tag("small", item.why, class_="why") if item.why else None]
+        rows.append([item.owner, item.workload.split("@")[0], core, *_predicted(item, observed), promise, remove])
+    headers = ("Request", "Network function", "Core", "Predicted, with its interval", "Lost", "Promise", "")
+    return tag("section", tag("h2", "Tenants"), table("Tenants", headers, rows), tag("p", _SCALE, class_="hint"))
+
+
+def _predicted(item: RunningNF, observed: Observed) -> list[Any]:
+    if item.predicted_mpps is None:
+        return ["not predicted", "-"]
+    value = tag("span", f"{number(item.predicted_mpps)} Mpps", class_="num")
+    lost = share(1.0 - item.predicted_mpps / item.solo_mpps) if item.solo_mpps else "-"
+    return [[interval_bar(item, observed(item)), value], lost]
+
+
+def _promised(item: RunningNF) -> Markup:
+    amount = f"{number(item.needed_mpps)} Mpps " if item.needed_mpps else ""
+    return tag("span", amount, state(item), class_="num")
 
 
 def _costs(told: dict[str, Any]) -> Markup:
@@ -94,12 +98,19 @@ def _costs(told: dict[str, Any]) -> Markup:
     )
 
 
+def _promise_field(value: str) -> Markup:
+    control = tag("input", type="number", name="share", id="share", min="0", max="100", value=value or "0",
+                  inputmode="numeric")  # fmt: skip
+    return field("Promise, % of its throughput alone (0: none)", "share", control)
+
+
 def _add(name: str, functions: list[str]) -> Markup:
     return tag(
         "form",
         tag("h2", "What if one more came?"),
         tag("input", type="hidden", name="server", value=name),
         field("Network function", "add", choice("add", functions)),
+        _promise_field(""),
         tag("p", tag("button", "Show", type="submit"), class_="actions"),
         action="/whatif",
         method="get",
@@ -108,31 +119,75 @@ def _add(name: str, functions: list[str]) -> Markup:
 
 
 def whatif_content(
-    servers: list[str], functions: list[str], server: str, add: str, before: dict[str, Any], after: dict[str, Any] | str
+    servers: Sequence[str], functions: list[str], asked: tuple[str, str, str], told: OneMore | str | None
 ) -> Markup:
-    """Return the content of the what-if page: everybody before and after one more."""
+    """Return the content of the what-if page: whose promise would break, everybody before and after, what would help.
+
+    Parameters
+    ----------
+    servers, functions : sequence of str
+        To choose from.
+    asked : tuple of str
+        Server, network function and promise [%].
+    told : OneMore, str or None
+        What would be; why it cannot be said; None where nothing was asked.
+    """
+    server, add, promise = asked
     form = tag(
         "form",
         field("Network function", "add", choice("add", functions, add)),
         field("Server", "server", choice("server", servers, server)),
+        _promise_field(promise),
         tag("p", tag("button", "Show", type="submit", class_="strong"), class_="actions"),
         action="/whatif",
         method="get",
         class_="card row",
     )
-    if not server:
-        return joined([tag("p", "Choose a network function and a server.", class_="lead"), form])
-    if isinstance(after, str):
-        return joined([tag("p", after, class_="lead broken-text"), form])
+    if told is None:
+        text = "Choose a network function and a server: whose promise would break, and where else would it fit?"
+        return joined([tag("p", text, class_="lead"), form])
+    if isinstance(told, str):
+        return joined([tag("p", told, class_="lead broken-text"), form])
+    lead = tag("p", tag("a", server, href=server_link(server)), f" with one more {add}:", class_="lead")
+    if told.refusal:
+        refusal = tag("p", f"It does not fit there, {told.refusal}.", class_="lead broken-text")
+        return joined([lead, refusal, _elsewhere(told, server), form])
     rows = []
-    old = before.get("tenants", [])
-    for place, item in enumerate(after["tenants"]):
-        low, high = item["interval"]
-        bar = interval_bar(low, item["throughput_mpps"], high, 0.0, item["solo_mpps"] or item["throughput_mpps"])
-        was = share(old[place]["slowdown"]) if place < len(old) else "new"
-        rows.append([item["target"], was, share(item["slowdown"]), bar, item["verdict"]])
-    headers = ("Network function", "Lost before", "Lost then", "Predicted then", "Support")
-    lead = tag(
-        "p", tag("a", server, href=f"/servers/{quote(server, safe='')}"), f" with one more {add}:", class_="lead"
+    for place, item in enumerate(told.after):
+        old = told.before[place] if place < len(told.before) else None
+        was = "new" if old is None else _lost(old)
+        whose = item.owner or item.workload.split("@")[0]
+        bar = [interval_bar(item), tag("span", f"{number(item.predicted_mpps or 0.0)} Mpps", class_="num")]
+        rows.append([whose, item.workload.split("@")[0], was, _lost(item), bar, _promised(item)])
+    headers = ("Whose", "Network function", "Lost before", "Lost then", "Predicted then", "Promise then")
+    scale = tag("p", _SCALE, class_="hint")
+    return joined(
+        [lead, _verdict(told), _elsewhere(told, server), table("What would happen", headers, rows), scale, form]
     )
-    return joined([lead, table("What would happen", headers, rows), form])
+
+
+def _lost(item: RunningNF) -> str:
+    return share(1.0 - item.predicted_mpps / item.solo_mpps) if item.predicted_mpps and item.solo_mpps else "-"
+
+
+def _verdict(told: OneMore) -> Markup:
+    """Return whose promise would break."""
+    broken = [item for item in told.after if item.state == "broken"]
+    if not broken:
+        return tag("p", "No promise would break.", class_="lead ample-text")
+    lines = []
+    for item in broken:
+        nf = item.workload.split("@")[0]
+        numbers = f"{number(item.needed_mpps)} Mpps promised, {number(item.low_mpps or 0.0)} to be counted on"
+        lines.append(tag("li", tag("strong", item.owner or nf), f" ({nf}): {numbers}"))
+    text = "This promise would break:" if len(broken) == 1 else f"These {len(broken)} promises would break:"
+    return tag("div", tag("p", text, class_="lead broken-text"), tag("ul", lines, class_="alarms"))
+
+
+def _elsewhere(told: OneMore, server: str) -> Markup:
+    """Return where it would fit without breaking a promise."""
+    names = [name for name in told.fits if name != server]
+    if not names:
+        return tag("p", "There is no other server on which every promise would hold.", class_="hint")
+    links = [[", " if place else "", tag("a", name, href=server_link(name))] for place, name in enumerate(names)]
+    return tag("p", "Every promise would hold on ", links, ".", class_="hint")

@@ -198,24 +198,30 @@ def jobs(connection: sqlite3.Connection, limit: int = 100, identifier: str | Non
 
 
 def add_observation(
-    connection: sqlite3.Connection, machine: str, target: str, document: Entry, predicted_mpps: float | None
+    connection: sqlite3.Connection,
+    machine: str,
+    target: str,
+    document: Entry,
+    predicted_mpps: float | None,
+    fingerprint: str,
 ) -> None:
-    """Write one outcome."""
+    """Write one outcome, with what names the models that predicted it."""
+    values = now(), machine, target, json.dumps(document), predicted_mpps, document["throughput_mpps"], fingerprint
     connection.execute(
-        "INSERT INTO observations (at, machine, target, document, predicted_mpps, throughput_mpps)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (now(), machine, target, json.dumps(document), predicted_mpps, document["throughput_mpps"]),
+        "INSERT INTO observations (at, machine, target, document, predicted_mpps, throughput_mpps, fingerprint)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        values,
     )
 
 
 def observations(connection: sqlite3.Connection, limit: int) -> list[Entry]:
     """Return outcomes, oldest first, the latest `limit` of them."""
     rows = connection.execute(
-        "SELECT number, at, machine, target, document, predicted_mpps, throughput_mpps FROM observations"
+        "SELECT number, at, machine, target, document, predicted_mpps, throughput_mpps, fingerprint FROM observations"
         " ORDER BY number DESC LIMIT ?",
         (limit,),
     ).fetchall()
-    names = ("number", "at", "machine", "target", "document", "predicted_mpps", "throughput_mpps")
+    names = ("number", "at", "machine", "target", "document", "predicted_mpps", "throughput_mpps", "fingerprint")
     return [{**dict(zip(names, row, strict=True)), "document": json.loads(row[4])} for row in reversed(rows)]
 
 

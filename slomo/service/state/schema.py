@@ -49,6 +49,9 @@ MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE closed (server TEXT PRIMARY KEY, why TEXT NOT NULL) WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE observations ADD COLUMN fingerprint TEXT NOT NULL DEFAULT '';
+    """,
 )
 VERSION = len(MIGRATIONS)
 

@@ -1,0 +1,103 @@
+"""What runs on the nodes, judged: every promise is kept, broken, or cannot be judged, and says why.
+
+The extender judges what is asked; this judges what is bound, however it came there: by another scheduler, while slomo
+was away, before a label or a model changed.
+"""
+
+from slomo.errors import SlomoError
+from slomo.placement.feasibility.mixes import Host, Signature
+from slomo.placement.feasibility.oracle import piece_breach
+from slomo.service.kubernetes.judging import NO_MODELS, TOGETHER, NodeJudge
+from slomo.service.kubernetes.pods import PodNeed
+from slomo.service.kubernetes.view import ClusterView, NodeView
+from slomo.service.servers import BREAKS, RunningNF, RunningServer
+
+CROWDED = "more network functions than cores: nothing predicts those"
+UNKNOWN = "no model of this network function"
+_NEVER = (-1, RunningServer("", "", 0))
+
+
+class Running:
+    """Judges what runs, node by node as they change.
+
+    Parameters
+    ----------
+    view : ClusterView
+        What runs where.
+    judge : NodeJudge
+        The models in force.
+    """
+
+    def __init__(self, view: ClusterView, judge: NodeJudge) -> None:
+        self._view, self._judge = view, judge
+        self._servers: dict[str, tuple[int, RunningServer]] = {}
+
+    def servers(self) -> list[RunningServer]:
+        """Return all nodes with their tenants."""
+        while self.refresh():
+            pass
+        return [self._servers[name][1] for name in sorted(self._view.nodes)]
+
+    def refresh(self) -> bool:
+        """Judge some of the nodes that changed, in one batch per kind of socket; return whether there were any."""
+        nodes = self._view.nodes
+        if len(self._servers) > len(nodes):
+            self._servers = {name: kept for name, kept in self._servers.items() if name in nodes}
+        changed = [name for name, node in nodes.items() if self._servers.get(name, _NEVER)[0] != node.version]
+        mixes: dict[Host, list[Signature]] = {}
+        for name in changed[:TOGETHER]:
+            host = nodes[name].host
+            if host is not None and host.machine in self._judge.library.machines:
+                mixes.setdefault(host, []).append(self._mix(host, nodes[name]))
+        for host, here in mixes.items():
+            try:
+                self._judge.oracle.verdicts(host, here)
+            except SlomoError:  # told node by node
+                continue
+        for name in changed[:TOGETHER]:
+            self._servers[name] = (nodes[name].version, self._server(name, nodes[name]))
+        return bool(changed)
+
+    def _mix(self, host: Host, node: NodeView) -> Signature:
+        return tuple(sorted(self._judge.number(need, host.machine) for need in node.tenants.values()))
+
+    def _server(self, name: str, node: NodeView) -> RunningServer:
+        host = node.host
+        fault = node.fault if host is None else ""
+        if host is not None and host.machine not in self._judge.library.machines:
+            fault = NO_MODELS.removeprefix("slomo: ")
+        if host is None or fault:
+            tenants = tuple(self._unjudged(uid, need, fault) for uid, need in node.tenants.items())
+            return RunningServer(name, "" if host is None else host.machine, 0 if host is None else host.cores, tenants)
+        try:
+            tenants = self._judged(host, node)
+        except SlomoError as error:
+            tenants = tuple(self._unjudged(uid, need, error.message) for uid, need in node.tenants.items())
+        return RunningServer(name, host.machine, host.cores, tenants)
+
+    def _judged(self, host: Host, node: NodeView) -> tuple[RunningNF, ...]:
+        verdict = self._judge.verdict(host, self._mix(host, node))
+        tenants = []
+        for uid, need in node.tenants.items():
+            piece = self._judge.pieces[self._judge.number(need, host.machine)]
+            if not verdict.rates or self._judge.is_stranger(need, host.machine):
+                tenants.append(self._unjudged(uid, need, UNKNOWN if verdict.rates else CROWDED))
+                continue
+            (workload,) = piece.workloads
+            mpps, low, high = verdict.rates[workload]
+            is_broken = piece_breach(piece, workload, verdict) is not None
+            tenants.append(
+                RunningNF(
+                    self._view.names.get(uid, uid), workload, 0, "", piece.needed_mpps, mpps, low, high,
+                    self._judge.estimates.solo_mpps(host.machine, workload),
+                    "none" if piece.needed_mpps <= 0.0 else "broken" if is_broken else "kept",
+                    BREAKS if is_broken else "", uid,
+                )
+            )  # fmt: skip
+        return tuple(tenants)
+
+    def _unjudged(self, uid: str, need: PodNeed, why: str) -> RunningNF:
+        name, told = self._view.names.get(uid, uid), need.fault or why
+        if not need.has_promise:
+            return RunningNF(name, need.nf, why=told, uid=uid)
+        return RunningNF(name, need.nf or "?", state="unjudged", why=told, uid=uid)

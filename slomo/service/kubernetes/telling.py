@@ -1,0 +1,107 @@
+"""Says on the pods themselves whether their promise is kept: a condition, and an event where that changes.
+
+The condition ``slomo.io/PromiseKept`` is compared with what should stand there, so that nothing is lost by a restart
+and two that tell say the same. Where the API server refuses (no such role), metrics and the page tell alone.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from slomo.service.kubernetes.view import ClusterView
+from slomo.service.kubernetes.watch import Watch
+from slomo.service.kubernetes.wire import PROMISE_KEPT
+from slomo.service.metrics import Counter
+from slomo.service.servers import RunningNF, RunningServer, State
+
+_LOG = logging.getLogger("slomo.service")
+#: State of a promise -> status and reason of the condition.
+_SAID: dict[State, tuple[str, str]] = {
+    "kept": ("True", "PromiseKept"), "broken": ("False", "PromiseBroken"), "unjudged": ("Unknown", "PromiseNotJudged"),
+}  # fmt: skip
+#: Pods told of at a time, at most; the others follow a second later.
+MOST_AT_A_TIME = 20
+#: How long nothing is told after the API server has refused [s].
+REFUSED_S = 300.0
+
+
+class Teller:
+    """Tells pods.
+
+    Parameters
+    ----------
+    watch : Watch
+        The line to the API server.
+    view : ClusterView
+        What stands on pods.
+    told : Counter
+        Counts by outcome.
+    clock : callable
+        Returns the time [s].
+    """
+
+    def __init__(
+        self, watch: Watch, view: ClusterView, told: Counter, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._watch, self._view, self._told, self._clock = watch, view, told, clock
+        self._not_before_s = 0.0
+
+    async def tell(self, servers: Iterable[RunningServer]) -> None:
+        """Tell pods on which something else stands than is so."""
+        if self._clock() < self._not_before_s:
+            return
+        wrong = [item for server in servers for item in server.tenants if self._is_wrong(item)]
+        for item in wrong[:MOST_AT_A_TIME]:
+            try:
+                status = await self._tell(item)
+            except httpx.HTTPError as error:
+                self._told.add(("failed",))
+                _LOG.warning("cannot tell %s: %s", item.owner, error)
+                return
+            outcome = "done" if status < 300 else "gone" if status in (404, 409) else "refused"
+            self._told.add((outcome,))
+            if outcome == "refused":
+                _LOG.warning("the API server refuses conditions and events (%d): metrics and page tell alone", status)
+                self._not_before_s = self._clock() + REFUSED_S
+                return
+
+    def _is_wrong(self, item: RunningNF) -> bool:
+        stands = self._view.told.get(item.uid, "")
+        if item.state == "none":
+            return False
+        return _SAID[item.state][0] != (stands or "True")  # what was kept from the start needs no word
+
+    async def _tell(self, item: RunningNF) -> int:
+        namespace, _, name = item.owner.partition("/")
+        status, reason = _SAID[item.state]
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition = {"type": PROMISE_KEPT, "status": status, "reason": reason, "message": _message(item),
+                     "lastTransitionTime": now}  # fmt: skip
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"
+        patch = {"metadata": {"uid": item.uid}, "status": {"conditions": [condition]}}
+        answer = await self._watch.send("PATCH", path, patch, "application/strategic-merge-patch+json")
+        if answer < 300:
+            self._view.told[item.uid] = status
+            await self._watch.send("POST", f"/api/v1/namespaces/{namespace}/events", _event(item, reason, now))
+        return answer
+
+
+def _message(item: RunningNF) -> str:
+    if item.state == "kept":
+        return "slomo: what was promised holds beside what runs here"
+    if item.state == "unjudged" or item.low_mpps is None:
+        return f"slomo: {item.why}"
+    return f"slomo: {item.needed_mpps:.3g} Mpps promised, {item.low_mpps:.3g} to be counted on: {item.why}"
+
+
+def _event(item: RunningNF, reason: str, now: str) -> dict[str, Any]:
+    namespace, _, name = item.owner.partition("/")
+    subject = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": item.uid}
+    return {"apiVersion": "v1", "kind": "Event", "metadata": {"generateName": "slomo-", "namespace": namespace},
+            "involvedObject": subject, "reason": reason, "message": _message(item), "count": 1,
+            "type": "Normal" if item.state == "kept" else "Warning", "source": {"component": "slomo"},
+            "firstTimestamp": now, "lastTimestamp": now}  # fmt: skip

@@ -1,0 +1,113 @@
+"""What one network function more would do to a server: whose promise would break, and where it would fit instead.
+
+By the judge that the scheduler extender asks, at the same confidence: what the page says is what a scheduler would get.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from slomo.errors import SlomoError
+from slomo.placement.feasibility.mixes import Host, Piece, Signature
+from slomo.placement.feasibility.oracle import MixVerdict, piece_breach
+from slomo.placement.feasibility.worst_case import STRANGER
+from slomo.service.kubernetes.judging import NodeJudge
+from slomo.service.kubernetes.pods import PodNeed
+from slomo.service.servers import BREAKS, RunningNF, RunningServer
+
+#: Other servers that are named, at most, and looked at.
+MOST_NAMED, MOST_LOOKED_AT = 5, 2000
+
+
+@dataclass(frozen=True)
+class OneMore:
+    """What would be.
+
+    Attributes
+    ----------
+    before, after : tuple of RunningNF
+        Who runs on the socket now, and then; the newcomer is the last.
+    refusal : str
+        Why nothing can be predicted for it; empty where it can.
+    fits : tuple of str
+        Servers on which no promise would break.
+    """
+
+    before: tuple[RunningNF, ...]
+    after: tuple[RunningNF, ...]
+    refusal: str
+    fits: tuple[str, ...]
+
+
+def one_more(
+    judge: NodeJudge, need: PodNeed, server: RunningServer, servers: Sequence[RunningServer], hosts: Mapping[str, Host]
+) -> OneMore:
+    """Judge a server with one network function more.
+
+    Raises
+    ------
+    SlomoError
+        Where nothing can be predicted on the server's machine type.
+    """
+    host, before = hosts[server.name], _roomiest(server, hosts[server.name])
+    judge.estimates.worst(host.machine)  # who stands in for those without a model
+    number = judge.number(need, host.machine)
+    verdict = judge.oracle.verdict(host, judge.pieces.grown(_mix(judge, before), number))
+    newcomer = judge.pieces[number]
+    tenant = RunningNF("the newcomer", newcomer.workloads[0], needed_mpps=newcomer.needed_mpps,
+                    solo_mpps=judge.estimates.solo_mpps(host.machine, newcomer.workloads[0]))  # fmt: skip
+    after = tuple(_then(item, verdict) for item in (*before, tenant))
+    breach = verdict.breach
+    refusal = (
+        "" if verdict.rates or breach is None else f"short of {breach.what}: {breach.needed:g} of {breach.possible:g}"
+    )
+    return OneMore(before, after, refusal, _fits(judge, need, servers, hosts))
+
+
+def _fits(
+    judge: NodeJudge, need: PodNeed, servers: Sequence[RunningServer], hosts: Mapping[str, Host]
+) -> tuple[str, ...]:
+    """Return servers on which every promise holds with one more, fullest first."""
+    mixes: dict[Host, dict[str, Signature]] = {}
+    for server in servers[:MOST_LOOKED_AT]:
+        host = hosts.get(server.name)
+        if host is not None and host.machine in judge.library.machines:
+            base = _mix(judge, _roomiest(server, host))
+            mixes.setdefault(host, {})[server.name] = judge.pieces.grown(base, judge.number(need, host.machine))
+    fitting: list[tuple[int, str]] = []
+    for host, by_name in mixes.items():
+        try:
+            verdicts = judge.oracle.verdicts(host, list(by_name.values()))
+        except SlomoError:
+            continue
+        fitting += [(-len(mix), name) for (name, mix), told in zip(by_name.items(), verdicts, strict=True) if told.ok]
+    return tuple(name for _, name in sorted(fitting)[:MOST_NAMED])
+
+
+def _roomiest(server: RunningServer, host: Host) -> tuple[RunningNF, ...]:
+    """Return the tenants of the server's socket with most room."""
+    sockets: dict[int, list[RunningNF]] = {}
+    for item in server.tenants:
+        sockets.setdefault(item.socket, []).append(item)
+    if len(sockets) * host.cores < server.cores:
+        return ()
+    return tuple(sorted(sockets.values(), key=len)[0]) if sockets else ()
+
+
+def _mix(judge: NodeJudge, tenants: Sequence[RunningNF]) -> Signature:
+    pieces = (
+        Piece((STRANGER,)) if item.predicted_mpps is None else Piece((item.workload,), item.needed_mpps)
+        for item in tenants
+    )
+    return tuple(sorted(map(judge.pieces.number, pieces)))
+
+
+def _then(item: RunningNF, verdict: MixVerdict) -> RunningNF:
+    if item.workload not in verdict.rates:
+        return replace(item, predicted_mpps=None, low_mpps=None, high_mpps=None)
+    mpps, low, high = verdict.rates[item.workload]
+    rates = replace(item, predicted_mpps=mpps, low_mpps=low, high_mpps=high)
+    if item.needed_mpps <= 0.0:
+        return replace(rates, state="none", why="")
+    if piece_breach(Piece((item.workload,), item.needed_mpps), item.workload, verdict) is not None:
+        return replace(rates, state="broken", why=BREAKS)
+    return replace(rates, state="kept", why="")

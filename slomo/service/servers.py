@@ -1,0 +1,168 @@
+"""Servers and what runs on them, whoever placed it: slomo's own cluster, or the nodes of a Kubernetes cluster."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from slomo.placement.online.placer import Placer
+
+#: How a promise stands; ``"none"`` where nothing was promised.
+State = Literal["kept", "broken", "unjudged", "none"]
+#: Headroom below which a server is called tight.
+TIGHT = 0.1
+
+
+@dataclass(frozen=True)
+class RunningNF:
+    """One network function on one core.
+
+    Attributes
+    ----------
+    owner : str
+        The request, or ``namespace/pod``.
+    workload : str
+        Workload key; as it was named where there is no model of it.
+    socket : int
+        Socket of its core.
+    seat : str
+        Core within the socket; empty where that is not known.
+    needed_mpps : float
+        What it was promised [Mpps]; 0 where nothing was, or where that cannot be said.
+    predicted_mpps, low_mpps, high_mpps, solo_mpps : float or None
+        Predicted throughput and its interval, and throughput alone [Mpps]; None where nothing is known.
+    state : str
+        Whether its promise holds by the models in force.
+    why : str
+        Why it does not, or cannot be judged.
+    uid : str
+        The pod's, where it is one.
+    """
+
+    owner: str
+    workload: str
+    socket: int = 0
+    seat: str = ""
+    needed_mpps: float = 0.0
+    predicted_mpps: float | None = None
+    low_mpps: float | None = None
+    high_mpps: float | None = None
+    solo_mpps: float | None = None
+    state: State = "none"
+    why: str = ""
+    uid: str = ""
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """A server and its tenants.
+
+    Attributes
+    ----------
+    name, machine : str
+        Which server, of which machine type.
+    cores : int
+        Network functions it has room for.
+    tenants : tuple of RunningNF
+        What runs there.
+    """
+
+    name: str
+    machine: str
+    cores: int
+    tenants: tuple[RunningNF, ...] = ()
+
+    @property
+    def headroom(self) -> float:
+        """Least share by which a promise is exceeded; infinite where nothing is promised.
+
+        Examples
+        --------
+        >>> RunningServer("s1", "e5-2620v4", 8).headroom
+        inf
+        """
+        spare = [(item.low_mpps or 0.0) / item.needed_mpps - 1.0 for item in self.tenants if item.needed_mpps > 0.0]
+        return min(spare, default=math.inf)
+
+    @property
+    def kind(self) -> str:
+        """One word: ``empty``, ``free`` (nothing promised), ``ample``, ``tight``, ``broken`` or ``unjudged``."""
+        if not self.tenants:
+            return "empty"
+        states = {item.state for item in self.tenants}
+        if "broken" in states:
+            return "broken"
+        if "unjudged" in states:
+            return "unjudged"
+        if math.isinf(self.headroom):
+            return "free"
+        return "tight" if self.headroom < TIGHT else "ample"
+
+
+def placed(placer: Placer) -> list[RunningServer]:
+    """Return the servers of slomo's own cluster; only tenants whose promise breaks name their owner (see `owned`)."""
+    layout, solo = placer.layout(), placer.estimates.solo_mpps
+    sizes: dict[tuple[object, ...], tuple[str, int]] = {}
+    rows = []
+    for server in placer.cluster.servers:
+        key = (server.machine, server.cores_reserved, server.nic_sockets, server.sockets)
+        if key not in sizes:
+            sizes[key] = (server.machine_type.name, server.cores * len(server.nics))
+        machine, cores = sizes[key]
+        tenants = []
+        for item in layout.get(server.name, ()):
+            rates = item.predicted_mpps, item.low_mpps, item.high_mpps, solo(machine, item.workload)
+            state, why = _state(item.needed_mpps, item.predicted_mpps, item.low_mpps)
+            tenants.append(
+                RunningNF("", item.workload, item.socket, item.seat, item.needed_mpps, *rates, state=state, why=why)
+            )
+        row = RunningServer(server.name, machine, cores, tuple(tenants))
+        rows.append(owned(placer, row) if any(item.state == "broken" for item in tenants) else row)
+    return rows
+
+
+def owned(placer: Placer, server: RunningServer) -> RunningServer:
+    """Return a server of slomo's own cluster with the owners of its tenants."""
+    names = _owners(placer, server.name)
+    if len(names) != len(server.tenants):  # it has changed since
+        return server
+    tenants = (replace(item, owner=name) for item, name in zip(server.tenants, names, strict=True))
+    return replace(server, tenants=tuple(tenants))
+
+
+def _owners(placer: Placer, name: str) -> list[str]:
+    at: dict[tuple[int, int], str] = {}
+    for request in placer.requests:
+        for piece in placer.entry(request.id)["pieces"]:
+            if piece["server"] == name:
+                at |= {(piece["socket"], core): request.id for core in piece["cores"]}
+    cores = next(server.cores for server in placer.cluster.servers if server.name == name)
+    return [at.get((item.socket, item.core + item.thread * cores), "?") for item in placer.layout().get(name, ())]
+
+
+def _state(needed: float, predicted: float | None, low: float | None) -> tuple[State, str]:
+    if needed <= 0.0:
+        return "none", ""
+    if predicted is None or low is None:
+        return "none", "the policy predicts nothing"
+    return ("broken", BREAKS) if low < needed else ("kept", "")
+
+
+#: Why a promise counts as broken.
+BREAKS = "less than promised is to be counted on beside what runs there"
+
+
+def promises(servers: Iterable[RunningServer]) -> dict[State, int]:
+    """Return how many promises are in which state.
+
+    Examples
+    --------
+    >>> promises([RunningServer("s", "m", 8, (RunningNF("a", "lpm", needed_mpps=1.0, state="broken"),))])
+    {'kept': 0, 'broken': 1, 'unjudged': 0}
+    """
+    counts: dict[State, int] = {"kept": 0, "broken": 0, "unjudged": 0}
+    for server in servers:
+        for item in server.tenants:
+            if item.state != "none":
+                counts[item.state] += 1
+    return counts
