@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.operators import PUBLISHED_CORES, physical, published, rule_of
 from slomo.compose.saturation import saturate
-from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.errors import InvalidValueError
+from slomo.files.stored import Stored
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.defaults import Compat, compat_named
 from slomo.vocabulary.display import html_table
@@ -28,7 +28,7 @@ _CHUNK_MIXES = 2048
 
 
 @dataclass(frozen=True)
-class Composition:
+class Composition(Stored, version=SCHEMA_VERSION):
     """One vector for several tenants, and how it came about.
 
     Attributes
@@ -50,31 +50,6 @@ class Composition:
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Composition, (self.vector, dict(self.rules), self.capped))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "vector": self.vector.to_dict(),
-            "rules": dict(self.rules),
-            "capped": list(self.capped),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Composition":
-        """Rebuild from :meth:`to_dict`'s mapping.
-
-        Raises
-        ------
-        ConfigurationError
-            For another schema version.
-        """
-        if data.get("schema_version") != SCHEMA_VERSION:
-            raise ConfigurationError(
-                f"a composition of schema version {data.get('schema_version')} cannot be read, needed {SCHEMA_VERSION}",
-                hint="write it again with this version of slomo",
-            )
-        return cls(MetricVector.from_dict(data["vector"]), dict(data["rules"]), tuple(data["capped"]))
 
     def _repr_html_(self) -> str:
         rows = (

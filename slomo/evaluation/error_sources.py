@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.evaluation.evaluate import Evaluation, evaluate, judged_mixes, predictor_of
+from slomo.files.stored import Stored
 from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
 from slomo.training.choice import ORDER
@@ -42,7 +43,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class ErrorSources:
+class ErrorSources(Stored):
     """Mean absolute errors of one model, by source, relative to the measured throughput [%].
 
     Attributes
@@ -67,10 +68,6 @@ class ErrorSources:
     sensitivity: float
     composition: float
     total: float
-
-    def to_dict(self) -> dict[str, float | int | str | None]:
-        """Return a JSON-ready mapping."""
-        return dict(self.__dict__)
 
 
 def error_sources(library: ModelLibrary, dataset: ProfileDataset, model: str) -> ErrorSources:

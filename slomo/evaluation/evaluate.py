@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.evaluation.baselines import beside_baselines
+from slomo.files.stored import Stored
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records import schema
@@ -32,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Errors:
+class Errors(Stored):
     """How far predictions were off, all in percent.
 
     Attributes
@@ -59,10 +60,6 @@ class Errors:
     bias: float
     coverage: float
     width: float
-
-    def to_dict(self) -> dict[str, float]:
-        """Return a JSON-ready mapping."""
-        return dict(self.__dict__)
 
 
 def errors(measured_mpps: Floats, predicted_mpps: Floats, low_mpps: Floats, high_mpps: Floats) -> Errors:

@@ -5,7 +5,7 @@ finds the plain cases, Mahalanobis distance the unusual combinations of usual va
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
+from slomo.files.stored import Stored
 from slomo.models.base import Floats
-from slomo.models.checked_json import array, finite, texts
 from slomo.vocabulary.metrics import METRICS
 
 #: A value this share of the measured span outside it is within the noise of a counter.
@@ -56,7 +56,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 @dataclass(frozen=True, eq=False)
-class Applicability:
+class Applicability(Stored):
     """The pressures an NF was profiled under.
 
     Parameters
@@ -159,11 +159,6 @@ class Applicability:
             )
         return tuple(reasons)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        arrays = {name: getattr(self, name).tolist() for name in ("low", "high", "centre", "precision")}
-        return {"feature_names": list(self.feature_names), **arrays, "reach": self.reach}
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Applicability":
         """Rebuild from :meth:`to_dict`'s mapping.
@@ -173,14 +168,14 @@ class Applicability:
         ConfigurationError
             Where the tables do not fit the names.
         """
-        names = texts(data, "feature_names")
-        low, high, centre = (array(data, name, 1) for name in ("low", "high", "centre"))
-        precision = array(data, "precision", 2).reshape(-1, len(names)) if names else np.zeros((0, 0))
-        if not low.shape == high.shape == centre.shape == (len(names),) or precision.shape != (len(names), len(names)):
+        made = super().from_dict(data)
+        count = len(made.feature_names)
+        square = made.precision if count else np.zeros((0, 0))
+        if not made.low.shape == made.high.shape == made.centre.shape == (count,) or square.shape != (count, count):
             raise ConfigurationError(
                 "an applicability range whose tables do not fit its names", hint="train the model again"
             )
-        return cls(names, low, high, centre, precision, finite(data, "reach"))
+        return replace(made, precision=square)
 
 
 def applicability(names: Sequence[str], vectors: Floats) -> Applicability:

@@ -7,15 +7,15 @@ competitors are kept; the function of the pressure is this project's refinement.
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
+from slomo.files.stored import Stored
 from slomo.models.base import Floats
-from slomo.models.checked_json import array, mapping, texts
 from slomo.models.functions.regression import ridge
 from slomo.vocabulary.metrics import Scope, canonical_names
 from slomo.vocabulary.vector import MetricVector
@@ -25,7 +25,7 @@ _SAMPLES = 128
 
 
 @dataclass(frozen=True, eq=False)
-class ContentiousnessProfile:
+class ContentiousnessProfile(Stored):
     """Core-level vector of an NF, solo, by number of competitors, and under any pressure.
 
     Parameters
@@ -105,16 +105,6 @@ class ContentiousnessProfile:
             (1.0 - share) * self.high + share * other.high,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {
-            "metric_names": list(self.metric_names),
-            "pressure_names": list(self.pressure_names),
-            "solo": self.solo.to_dict(),
-            "by_count": {str(count): vector.to_dict() for count, vector in self.by_count.items()},
-            **{name: getattr(self, name).tolist() for name in ("scale", "limit", "weights", "low", "high")},
-        }
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContentiousnessProfile":
         """Rebuild from :meth:`to_dict`'s mapping.
@@ -124,21 +114,16 @@ class ContentiousnessProfile:
         ConfigurationError
             Where shapes do not fit the names.
         """
-        names, pressures = texts(data, "metric_names"), texts(data, "pressure_names")
-        scale, limit, low, high = (array(data, name, 1) for name in ("scale", "limit", "low", "high"))
-        weights = (
-            array(data, "weights", 2).reshape(-1, len(names)) if names else np.zeros((basis_size(len(pressures)), 0))
-        )
-        canonical_names((*names, *pressures))
-        fits = scale.shape == limit.shape == (len(pressures),) and low.shape == high.shape == (len(names),)
-        if not fits or len(weights) != basis_size(len(pressures)) or (scale <= 0).any():
+        made = super().from_dict(data)
+        names, pressures = len(made.metric_names), len(made.pressure_names)
+        weights = made.weights if names else np.zeros((basis_size(pressures), 0))
+        canonical_names((*made.metric_names, *made.pressure_names))
+        fits = made.scale.shape == made.limit.shape == (pressures,) and made.low.shape == made.high.shape == (names,)
+        if not fits or weights.shape != (basis_size(pressures), names) or (made.scale <= 0).any():
             raise ConfigurationError(
                 "a contentiousness profile whose tables do not fit its names", hint="train the model again"
             )
-        counts = {int(count): MetricVector.from_dict(vector) for count, vector in mapping(data, "by_count").items()}
-        return cls(
-            names, pressures, MetricVector.from_dict(mapping(data, "solo")), counts, scale, limit, weights, low, high
-        )
+        return replace(made, weights=weights)
 
 
 def basis_size(pressures: int) -> int:

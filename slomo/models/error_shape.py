@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
+from slomo.files.stored import Stored
 from slomo.models.base import Floats
-from slomo.models.checked_json import array
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorShape:
+class ErrorShape(Stored):
     """A piecewise linear function of the predicted loss, going on beyond its ends.
 
     Attributes
@@ -68,10 +68,6 @@ class ErrorShape:
         """Return the shape of errors that reach this many times as far."""
         return ErrorShape(self.loss, self.middle, self.size * factor)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {name: getattr(self, name).tolist() for name in ("loss", "middle", "size")}
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ErrorShape":
         """Rebuild from :meth:`to_dict`'s mapping.
@@ -81,8 +77,11 @@ class ErrorShape:
         ConfigurationError
             For knots that do not ascend, tables of different lengths, or sizes that are not above 0.
         """
-        loss, middle, size = (array(data, name, 1) for name in ("loss", "middle", "size"))
-        if not (len(loss) >= 2 and loss.shape == middle.shape == size.shape and (np.diff(loss) > 0).all()):
+        made = super().from_dict(data)
+        loss, middle, size = made.loss, made.middle, made.size
+        if not (
+            loss.ndim == 1 and len(loss) >= 2 and loss.shape == middle.shape == size.shape and (np.diff(loss) > 0).all()
+        ):
             raise ConfigurationError(
                 f"an error's shape of {len(loss)} losses, {len(middle)} middles and {len(size)} sizes; needed as many "
                 "of each, two or more, over ascending losses",
@@ -90,7 +89,7 @@ class ErrorShape:
             )
         if (size <= 0).any():
             raise ConfigurationError(f"an error's size is {size.min()}, needed above 0", hint="train the model again")
-        return cls(loss, middle, size)
+        return made
 
 
 def proportional(floor: float) -> ErrorShape:

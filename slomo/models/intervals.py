@@ -9,7 +9,7 @@ draw of them it may be less (training-conditional validity: Vovk 2012).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.files.stored import Stored
 from slomo.models.base import Floats
-from slomo.models.checked_json import array, finite, mapping, text
+from slomo.models.checked_json import finite
 from slomo.models.error_shape import ErrorShape, proportional
 from slomo.models.interval_ends import ends_mpps, predicted_loss
 from slomo.models.neighbourhood import NEIGHBOURHOODS, UNKNOWN
@@ -37,7 +38,7 @@ _PROPORTIONAL = proportional(FLOOR)
 
 
 @dataclass(frozen=True, eq=False)
-class ConformalCalibration:
+class ConformalCalibration(Stored):
     """Signed scores of held-out predictions, from which the bounds of any coverage follow.
 
     An error is solo x (middle + size x (centre + spread x score)), where middle and size belong to the predicted loss,
@@ -194,11 +195,6 @@ class ConformalCalibration:
         scores: Floats = (error - self.centre[kind]) / self.spread[kind]
         return scores
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        arrays = {name: getattr(self, name).tolist() for name in ("scores", "centre", "spread", "kinds")}
-        return {**arrays, "source": self.source, "shape": self.shape.to_dict()}
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ConformalCalibration":
         """Rebuild from :meth:`to_dict`'s mapping, or from that of a version that knew less.
@@ -210,15 +206,15 @@ class ConformalCalibration:
         ConfigurationError
             For scores that are not in ascending order, or spreads that are not above 0.
         """
-        scores, source = array(data, "scores", 1), text(data, "source")
-        if (np.diff(scores) < 0).any():
+        floor = {} if "shape" in data else {"shape": proportional(_floor(data)).to_dict()}
+        made = super().from_dict({**data, **floor})
+        scores, centre, spread, kinds = made.scores, made.centre, made.spread, made.kinds
+        if scores.ndim != 1 or (np.diff(scores) < 0).any():
             raise ConfigurationError("conformal scores must be in ascending order", hint="train the model again")
-        shape = ErrorShape.from_dict(mapping(data, "shape")) if "shape" in data else proportional(_floor(data))
         if "centre" not in data:
             if (scores < 0).any():
                 raise ConfigurationError("sizes of errors must be positive", hint="train the model again")
-            return symmetric(scores, source, shape)
-        centre, spread, kinds = (array(data, name, 1) for name in ("centre", "spread", "kinds"))
+            return symmetric(scores, made.source, made.shape)
         if len(kinds) not in (0, len(scores)) or not np.isin(kinds, np.arange(len(NEIGHBOURHOODS))).all():
             raise ConfigurationError("kinds of neighbourhood do not belong to the scores", hint="train the model again")
         if not centre.shape == spread.shape == (len(NEIGHBOURHOODS),) or (spread <= 0).any():
@@ -226,7 +222,7 @@ class ConformalCalibration:
                 f"conformal centres and spreads are no tables of {len(NEIGHBOURHOODS)} neighbourhoods, above 0",
                 hint="train the model again",
             )
-        return cls(scores, source, shape, centre, spread, kinds.astype(np.int64))
+        return replace(made, kinds=kinds.astype(np.int64))
 
 
 def _floor(data: Mapping[str, Any]) -> float:

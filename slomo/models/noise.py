@@ -9,13 +9,13 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any
 
+from slomo.files.stored import Stored
 from slomo.models.interval_ends import LEAST
 
 
 @dataclass(frozen=True)
-class MeasurementNoise:
+class MeasurementNoise(Stored):
     """What replicates tell of measurements' noise.
 
     Attributes
@@ -51,10 +51,6 @@ class MeasurementNoise:
             max(math.sqrt(max(side**2 - reach**2, 0.0)), least) for side in _sides(predicted_mpps, interval)
         )
         return max(predicted_mpps - below, interval[0]), min(predicted_mpps + above, interval[1])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping; its keys are this class's fields."""
-        return {"row": self.row, "next_measurement": self.next_measurement, "rows": self.rows}
 
 
 def _sides(predicted_mpps: float, interval: tuple[float, float]) -> tuple[float, float]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import factorial
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.files.stored import Stored
 from slomo.models.responses.server_response import NEIGHBOURS
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Rule
@@ -63,7 +63,7 @@ def group_of(metric: str) -> str:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
     """A loss divided over the metrics, and the competitors, that cause it.
 
     Attributes
@@ -140,24 +140,6 @@ class Explanation:
         takers = {who: parts.get(self.bottleneck, 0.0) for who, parts in self.by_competitor.items()}
         worst = max(takers, key=lambda who: takers[who], default=None)
         return LEVERS[self.bottleneck].format(who=worst or "its competitors")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {
-            "loss_mpps": self.loss_mpps,
-            "metrics": dict(self.metrics),
-            "groups": self.groups,
-            "bottleneck": self.bottleneck,
-            "lever": self.lever,
-            "unattributed_mpps": self.unattributed_mpps,
-            "competitors": {name: dict(parts) for name, parts in self.competitors.items()},
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Explanation":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        competitors = {name: dict(parts) for name, parts in data.get("competitors", {}).items()}
-        return cls(float(data["loss_mpps"]), dict(data["metrics"]), float(data["unattributed_mpps"]), competitors)
 
     def __repr__(self) -> str:
         carrier = "nothing" if self.carrier is None else self.carrier[0]

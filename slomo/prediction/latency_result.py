@@ -5,13 +5,13 @@ A value only; `slomo.prediction.latency` makes it. The percentiles are those of 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from slomo.files.stored import Stored
 from slomo.models.applicability import Verdict
 
 
 @dataclass(frozen=True)
-class LatencyPrediction:
+class LatencyPrediction(Stored):
     """How long packets of one NF stay.
 
     Attributes
@@ -50,31 +50,3 @@ class LatencyPrediction:
     def load(self) -> float:
         """Offered over possible throughput; 1 and more means that packets are lost."""
         return self.offered_mpps / self.possible_mpps if self.possible_mpps > 0.0 else float("inf")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {
-            "offered_mpps": self.offered_mpps,
-            "possible_mpps": self.possible_mpps,
-            "percentiles_us": dict(self.percentiles_us),
-            "intervals_us": {name: list(ends) for name, ends in self.intervals_us.items()},
-            "coverage": self.coverage,
-            "verdict": str(self.verdict),
-            "reasons": list(self.reasons),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "LatencyPrediction":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        return cls(
-            offered_mpps=float(data["offered_mpps"]),
-            possible_mpps=float(data["possible_mpps"]),
-            percentiles_us={str(name): float(value) for name, value in data["percentiles_us"].items()},
-            intervals_us={
-                str(name): (float(low), None if high is None else float(high))
-                for name, (low, high) in data["intervals_us"].items()
-            },
-            coverage=float(data["coverage"]),
-            verdict=Verdict(data["verdict"]),
-            reasons=tuple(data["reasons"]),
-        )

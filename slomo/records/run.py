@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slomo.errors import InvalidValueError
+from slomo.files.stored import Stored
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.vector import MetricVector
 
@@ -16,7 +17,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
-class TenantSample:
+class TenantSample(Stored):
     """What one tenant did during one phase.
 
     Attributes
@@ -47,22 +48,9 @@ class TenantSample:
     effective_packets: float | None = None
     converged: bool = True
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {
-            **{key: value for key, value in self.__dict__.items() if key != "vector"},
-            "standard_errors": dict(self.standard_errors),
-            "vector": self.vector.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "TenantSample":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        return cls(**{**data, "vector": MetricVector.from_dict(data["vector"])})
-
 
 @dataclass(frozen=True)
-class Phase:
+class Phase(Stored):
     """One phase of a run: the tenants that ran, and the socket and system they shared.
 
     Attributes
@@ -90,30 +78,9 @@ class Phase:
         """Whether every tenant converged."""
         return all(tenant.converged for tenant in self.tenants)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {
-            "tenants": [tenant.to_dict() for tenant in self.tenants],
-            "socket": self.socket.to_dict(),
-            "system": None if self.system is None else self.system.to_dict(),
-            "duration_s": self.duration_s,
-            "socket_errors": dict(self.socket_errors),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Phase":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        return cls(
-            tenants=tuple(TenantSample.from_dict(item) for item in data["tenants"]),
-            socket=MetricVector.from_dict(data["socket"]),
-            system=None if data["system"] is None else MetricVector.from_dict(data["system"]),
-            duration_s=float(data["duration_s"]),
-            socket_errors=dict(data.get("socket_errors", {})),
-        )
-
 
 @dataclass(frozen=True)
-class RunRecord:
+class RunRecord(Stored, version=SCHEMA_VERSION):
     """One run: a co-location, measured once.
 
     Attributes
@@ -160,27 +127,3 @@ class RunRecord:
         if self.beside is None or self.colocation.target is None:
             raise InvalidValueError(f"{self.colocation.label}: there is no target in this run")
         return self.beside.tenants[0]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "colocation": self.colocation.to_dict(),
-            "seed": self.seed,
-            "alone": None if self.alone is None else self.alone.to_dict(),
-            "beside": None if self.beside is None else self.beside.to_dict(),
-            "provenance": dict(self.provenance),
-            "truth": None if self.truth is None else self.truth.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "RunRecord":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        return cls(
-            colocation=Colocation.from_dict(data["colocation"]),
-            seed=int(data["seed"]),
-            alone=None if data["alone"] is None else Phase.from_dict(data["alone"]),
-            beside=None if data["beside"] is None else Phase.from_dict(data["beside"]),
-            provenance=dict(data["provenance"]),
-            truth=None if data.get("truth") is None else cls.from_dict(data["truth"]),
-        )

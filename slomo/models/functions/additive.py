@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from slomo.errors import ConfigurationError
+from slomo.files.stored import Stored
 from slomo.models.base import CompositionKind, Floats
-from slomo.models.checked_json import array, finite, text, texts
 
 
 @dataclass(frozen=True, eq=False)
-class AdditiveSensitivity:
+class AdditiveSensitivity(Stored, kind="additive"):
     """Throughput ``solo / (1 + base + slopes . vector)``; solo beside nobody.
 
     Parameters
@@ -51,31 +51,13 @@ class AdditiveSensitivity:
         answer: Floats = self.solo_mpps / (1.0 + extra)
         return np.where(np.isnan(vectors).any(axis=1), np.nan, answer)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {
-            "kind": "additive",
-            "name": self.name,
-            "feature_names": list(self.feature_names),
-            "composition": self.composition,
-            "solo_mpps": self.solo_mpps,
-            "base": self.base,
-            "slopes": self.slopes.tolist(),
-        }
 
-
-def additive_from_dict(data: Mapping[str, Any], composition: CompositionKind) -> AdditiveSensitivity:
-    """Rebuild from :meth:`AdditiveSensitivity.to_dict`'s mapping.
-
-    Raises
-    ------
-    ConfigurationError
-        If numbers are missing, negative or too many.
-    """
-    names, slopes, base = texts(data, "feature_names"), array(data, "slopes", 1), finite(data, "base")
-    if len(names) != len(slopes) or base < 0.0 or (slopes < 0.0).any():
+def additive_from_dict(data: Mapping[str, Any]) -> AdditiveSensitivity:
+    """Rebuild from :meth:`AdditiveSensitivity.to_dict`'s mapping; ConfigurationError for numbers that do not fit."""
+    made = AdditiveSensitivity.from_dict(data)
+    if (len(made.feature_names),) != made.slopes.shape or made.base < 0.0 or (made.slopes < 0.0).any():
         raise ConfigurationError(
-            f"model '{data.get('name')}' is no additive model: {len(slopes)} slopes for {len(names)} metrics, "
-            "needed as many, none below 0"
+            f"model '{made.name}' is no additive model: {made.slopes.size} slopes for {len(made.feature_names)} "
+            "metrics, needed as many, none below 0"
         )
-    return AdditiveSensitivity(text(data, "name"), names, composition, finite(data, "solo_mpps"), base, slopes)
+    return made

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from slomo.errors import ConfigurationError
+from slomo.files.stored import Stored
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
-from slomo.models.checked_json import HINT, array, finite, text, texts
-from slomo.models.functions.scaling import apart, logarithms, per_feature
+from slomo.models.checked_json import HINT
+from slomo.models.functions.scaling import apart, logarithms, require_per_feature
 
 #: Rows answered at a time: their units stay in the second-level cache.
 _CHUNK = 256
@@ -22,7 +23,7 @@ _PER_FEATURE = ("typical", "low", "high", "start", "width")
 
 
 @dataclass(frozen=True, eq=False)
-class MonotoneSensitivity:
+class MonotoneSensitivity(Stored, kind="monotone"):
     """Throughput as a share of solo: ``top`` less what every unit takes.
 
     Parameters
@@ -105,18 +106,6 @@ class MonotoneSensitivity:
         inner = np.pad(np.vstack([self.offset, self.slope.T]), [(0, 0), (0, spare)])
         return 0.5 * inner, np.pad(0.5 * self.height, (0, spare))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {
-            "kind": "monotone",
-            "name": self.name,
-            "feature_names": list(self.feature_names),
-            "composition": self.composition,
-            "solo_mpps": self.solo_mpps,
-            "top": self.top,
-            **{name: getattr(self, name).tolist() for name in (*_PER_FEATURE, "slope", "offset", "height")},
-        }
-
 
 def sigmoid(values: Floats) -> Floats:
     """Return 1 / (1 + exp(-x)), without overflow.
@@ -130,7 +119,7 @@ def sigmoid(values: Floats) -> Floats:
     return sigmoids
 
 
-def monotone_from_dict(data: Mapping[str, Any], composition: CompositionKind) -> MonotoneSensitivity:
+def monotone_from_dict(data: Mapping[str, Any]) -> MonotoneSensitivity:
     """Rebuild a model from its mapping.
 
     Raises
@@ -138,15 +127,13 @@ def monotone_from_dict(data: Mapping[str, Any], composition: CompositionKind) ->
     ConfigurationError
         For arrays that do not belong together, scales that are not above 0, or a pressure that speeds up.
     """
-    names = texts(data, "feature_names")
-    columns = per_feature(data, _PER_FEATURE, names)
-    slope, offset, height = array(data, "slope", 2), array(data, "offset", 1), array(data, "height", 1)
-    if slope.shape != (len(offset), len(names)) or height.shape != offset.shape:
-        raise apart(data)
-    falling = np.array([not name.startswith(TRAFFIC_PREFIX) for name in names], dtype=bool)
-    if (height < 0.0).any() or (slope[:, falling] < 0.0).any():
-        raise ConfigurationError(f"model '{data.get('name')}': a weight has the wrong sign", hint=HINT)
-    solo, top = finite(data, "solo_mpps"), finite(data, "top")
-    return MonotoneSensitivity(
-        text(data, "name"), names, composition, solo, **columns, slope=slope, offset=offset, height=height, top=top
-    )
+    made = MonotoneSensitivity.from_dict(data)
+    require_per_feature(made, _PER_FEATURE)
+    if made.offset.ndim != 1 or made.slope.shape != (len(made.offset), len(made.feature_names)):
+        raise apart(made.name)
+    if made.height.shape != made.offset.shape:
+        raise apart(made.name)
+    falling = np.array([not name.startswith(TRAFFIC_PREFIX) for name in made.feature_names], dtype=bool)
+    if (made.height < 0.0).any() or (made.slope[:, falling] < 0.0).any():
+        raise ConfigurationError(f"model '{made.name}': a weight has the wrong sign", hint=HINT)
+    return made

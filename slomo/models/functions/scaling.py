@@ -1,13 +1,12 @@
 """The scale of smooth functions: features held to the range of the rows, linear at first and logarithmic above."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from slomo.errors import ConfigurationError
-from slomo.models.base import Floats
-from slomo.models.checked_json import HINT, array
+from slomo.models.base import Floats, SensitivityModel
+from slomo.models.checked_json import HINT
 
 
 def logarithms(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floats:
@@ -23,22 +22,14 @@ def logarithms(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floa
     return answer
 
 
-def per_feature(data: Mapping[str, Any], fields: Sequence[str], names: Sequence[str]) -> dict[str, Floats]:
-    """Read arrays of one number per feature.
-
-    Raises
-    ------
-    ConfigurationError
-        For another number of them, or a scale (``typical``, ``width``) that is not above 0.
-    """
-    columns = {field: array(data, field, 1) for field in fields}
-    if any(len(values) != len(names) for values in columns.values()):
-        raise apart(data)
-    if any((columns[field] <= 0.0).any() for field in ("typical", "width")):
-        raise ConfigurationError(f"model '{data.get('name')}': a scale is not above 0", hint=HINT)
-    return columns
+def require_per_feature(model: SensitivityModel, fields: Sequence[str]) -> None:
+    """Refuse a model in which arrays have not one number per feature, or a scale is not above 0."""
+    if any(getattr(model, field).shape != (len(model.feature_names),) for field in fields):
+        raise apart(model.name)
+    if any((getattr(model, field) <= 0.0).any() for field in ("typical", "width")):
+        raise ConfigurationError(f"model '{model.name}': a scale is not above 0", hint=HINT)
 
 
-def apart(data: Mapping[str, Any]) -> ConfigurationError:
+def apart(model: str) -> ConfigurationError:
     """Return the error for arrays of shapes that do not fit each other."""
-    return ConfigurationError(f"model '{data.get('name')}': its arrays do not belong together", hint=HINT)
+    return ConfigurationError(f"model '{model}': its arrays do not belong together", hint=HINT)

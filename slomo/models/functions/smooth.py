@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from slomo.files.stored import Stored
 from slomo.models.base import CompositionKind, Floats
-from slomo.models.checked_json import array, finite, text, texts
-from slomo.models.functions.scaling import apart, logarithms, per_feature
+from slomo.models.functions.scaling import apart, logarithms, require_per_feature
 
 #: Rows answered at a time: their kernels stay in the second-level cache.
 _CHUNK = 256
 
 
 @dataclass(frozen=True, eq=False)
-class SmoothSensitivity:
+class SmoothSensitivity(Stored, kind="smooth"):
     """Throughput as a share of solo, smooth in pressures and traffic.
 
     Parameters
@@ -65,19 +65,6 @@ class SmoothSensitivity:
         answer: Floats = self.solo_mpps * np.minimum(np.maximum(raw, 0.0), 1.0)
         return answer
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        numbers = ("typical", "low", "high", "center", "width", "points", "weights")
-        return {
-            "kind": "smooth",
-            "name": self.name,
-            "feature_names": list(self.feature_names),
-            "composition": self.composition,
-            "solo_mpps": self.solo_mpps,
-            "mean": self.mean,
-            **{name: getattr(self, name).tolist() for name in numbers},
-        }
-
 
 def matern(one: Floats, other: Floats) -> Floats:
     """Return the Matern 3/2 kernel between rows in units of its length scale; NaN where a row has a gap.
@@ -95,20 +82,10 @@ def matern(one: Floats, other: Floats) -> Floats:
     return kernel
 
 
-def smooth_from_dict(data: Mapping[str, Any], composition: CompositionKind) -> SmoothSensitivity:
-    """Rebuild a model from its mapping.
-
-    Raises
-    ------
-    ConfigurationError
-        For arrays that do not belong together, or scales that are not above 0.
-    """
-    names = texts(data, "feature_names")
-    columns = per_feature(data, ("typical", "low", "high", "center", "width"), names)
-    points, weights = array(data, "points", 2), array(data, "weights", 1)
-    if points.shape != (len(weights), len(names)):
-        raise apart(data)
-    solo, mean = finite(data, "solo_mpps"), finite(data, "mean")
-    return SmoothSensitivity(
-        text(data, "name"), names, composition, solo, **columns, points=points, weights=weights, mean=mean
-    )
+def smooth_from_dict(data: Mapping[str, Any]) -> SmoothSensitivity:
+    """Rebuild a model from its mapping; ConfigurationError for arrays that do not belong together."""
+    made = SmoothSensitivity.from_dict(data)
+    require_per_feature(made, ("typical", "low", "high", "center", "width"))
+    if made.weights.ndim != 1 or made.points.shape != (len(made.weights), len(made.feature_names)):
+        raise apart(made.name)
+    return made

@@ -6,17 +6,16 @@ that do not fill their queue take what they ask for, and the rest is divided in 
 an NF that waits for each packet has no queue and loses the time it waits instead.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from slomo.compose.resources import Pattern, checked_pattern
 from slomo.errors import InvalidValueError
+from slomo.files.stored import Stored
 from slomo.models.base import Floats
-from slomo.models.checked_json import finite, text
 from slomo.models.responses.turn_taking import in_step_mpps
 
 #: Rounds of the fixed point between waiting and speed; each halves what is left.
@@ -29,7 +28,7 @@ _SPREAD = np.linspace(0.95, 1.05, 21)
 
 
 @dataclass(frozen=True)
-class AcceleratorUse:
+class AcceleratorUse(Stored):
     """What one NF asks of an accelerator.
 
     Attributes
@@ -76,22 +75,6 @@ class AcceleratorUse:
     def demand_ns(self) -> float:
         """Accelerator time per packet [ns]."""
         return self.service_ns * self.requests
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {
-            "accelerator": self.accelerator,
-            "service_ns": self.service_ns,
-            "requests": self.requests,
-            "pattern": self.pattern,
-            "error": self.error,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "AcceleratorUse":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        pattern, error = checked_pattern(text(data, "pattern")), finite(data, "error")
-        return cls(text(data, "accelerator"), finite(data, "service_ns"), finite(data, "requests"), pattern, error)
 
 
 def shared_mpps(

@@ -10,15 +10,15 @@ stretched by its load (`busy_share`).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.files.stored import Stored
 from slomo.models.applicability import FAR, SLACK, Verdict
 from slomo.models.base import Floats
-from slomo.models.checked_json import array, finite, mapping
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.metrics import METRICS, Kind
 
@@ -30,7 +30,7 @@ _FULL = 0.999
 
 
 @dataclass(frozen=True, eq=False)
-class LatencyCurve:
+class LatencyCurve(Stored):
     """One percentile over load and pressure.
 
     Parameters
@@ -64,13 +64,16 @@ class LatencyCurve:
         width: Floats = self.scores[rank - 1] * error_scale(self.scale, load)
         return width
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {name: getattr(self, name).tolist() for name in ("weights", "scores", "scale")}
+    def fits(self, knots: int) -> bool:
+        """Return whether it is a rising curve over so many knots, with scores in order."""
+        weights, scores, scale = self.weights, self.scores, self.scale
+        rising = weights.shape == (knots + 1,) and (weights[1:-1] >= 0).all() and weights[-1] >= -1.0
+        positive = scale.shape == (2,) and (scale >= 0).all() and (scores >= 0).all()
+        return bool(rising and positive and scores.ndim == 1 and (np.diff(scores) >= 0).all())
 
 
 @dataclass(frozen=True, eq=False)
-class LatencyModel:
+class LatencyModel(Stored):
     """Sojourn times of one NF.
 
     Parameters
@@ -134,16 +137,6 @@ class LatencyModel:
             )
         return verdict, tuple(reasons)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {
-            "solo_mpps": self.solo_mpps,
-            "knots": self.knots.tolist(),
-            "curves": {name: curve.to_dict() for name, curve in self.curves.items()},
-            "loads": list(self.loads),
-            "slowest_mpps": self.slowest_mpps,
-        }
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LatencyModel":
         """Rebuild from :meth:`to_dict`'s mapping.
@@ -153,21 +146,14 @@ class LatencyModel:
         ConfigurationError
             Where the tables do not fit each other, or a number is impossible.
         """
-        knots, loads, curves = array(data, "knots", 1), array(data, "loads", 1), mapping(data, "curves")
-        read = {name: _curve(mapping(curves, name), len(knots)) for name in PERCENTILES if name in curves}
-        solo, slowest = finite(data, "solo_mpps"), finite(data, "slowest_mpps")
-        ordered = len(knots) > 1 and (np.diff(knots) > 0).all() and loads.shape == (2,) and 0 < loads[0] <= loads[1] < 1
-        if not (read and ordered and slowest > 0.0 and solo > 0.0):
+        made = super().from_dict(data)
+        knots, (low, high) = made.knots, made.loads
+        ordered = len(knots) > 1 and (np.diff(knots) > 0).all() and 0 < low <= high < 1
+        if not (made.curves and ordered and made.slowest_mpps > 0.0 and made.solo_mpps > 0.0):
             raise ConfigurationError("a latency model whose tables make no curve", hint="train the model again")
-        return cls(solo, knots, read, (float(loads[0]), float(loads[1])), slowest)
-
-
-def _curve(data: Mapping[str, Any], knots: int) -> LatencyCurve:
-    weights, scores, scale = array(data, "weights", 1), array(data, "scores", 1), array(data, "scale", 1)
-    rising = weights.shape == (knots + 1,) and (weights[1:-1] >= 0).all() and weights[-1] >= -1.0
-    if not rising or scale.shape != (2,) or (scale < 0).any() or (scores < 0).any() or (np.diff(scores) < 0).any():
-        raise ConfigurationError("a latency curve that falls, or scores out of order", hint="train the model again")
-    return LatencyCurve(weights, scores, scale)
+        if not all(curve.fits(len(knots)) for curve in made.curves.values()):
+            raise ConfigurationError("a latency curve that falls, or scores out of order", hint="train the model again")
+        return replace(made, curves={name: made.curves[name] for name in PERCENTILES if name in made.curves})
 
 
 def busyness(load: Floats) -> Floats:

@@ -8,14 +8,15 @@ memory plus what waits; the second part grows with the latency that all tenants'
 import bisect
 import functools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.files.stored import Stored
 
 Floats = NDArray[np.float64]
 SCHEMA_VERSION = 2
@@ -53,7 +54,7 @@ class PartitionRow:
 
 
 @dataclass(frozen=True)
-class PartitionResponse:
+class PartitionResponse(Stored, version=SCHEMA_VERSION):
     """The fitted response of one workload on one machine.
 
     Attributes
@@ -155,31 +156,11 @@ class PartitionResponse:
     def _at(self, ways: float, values: Sequence[float]) -> float:
         return _between(ways, self.ways, values)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
-
     def with_remote(self, throughput_mpps: float, remote_ns: float) -> "PartitionResponse":
         """Return it with what was seen alone while memory was on another node, `remote_ns` further away."""
         start, slope, _ = self.line(self.ways[-1])
         explained_us = start + slope * (self.idle_ns + remote_ns) * 1e-3
         return replace(self, remote_us=max(0.0, 1.0 / throughput_mpps - explained_us))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "PartitionResponse":
-        """Rebuild from :meth:`to_dict`'s mapping.
-
-        Raises
-        ------
-        ConfigurationError
-            For another version.
-        """
-        if data.get("schema_version") != SCHEMA_VERSION:
-            raise ConfigurationError(f"a partition response of version {data.get('schema_version')}")
-        curves = {name: tuple(data[name]) for name in ("ways", "busy_us", "waits", "bytes_per_packet", "throttled_us")}
-        throttle = tuple((float(percent), float(factor)) for percent, factor in data["throttle"])
-        alone, idle, remote = (float(data[name]) for name in ("solo_mpps", "idle_ns", "remote_us"))
-        return cls(str(data["workload"]), alone, **curves, throttle=throttle, idle_ns=idle, remote_us=remote)
 
 
 def _between(x: float, grid: Sequence[float], values: Sequence[float]) -> float:
@@ -194,7 +175,7 @@ def _between(x: float, grid: Sequence[float], values: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True)
-class MemoryTraffic:
+class MemoryTraffic(Stored):
     """How the latency of a socket's memory grows with the traffic on it.
 
     Attributes
@@ -220,9 +201,13 @@ class MemoryTraffic:
         """Return the traffic that makes a latency [GB/s]."""
         return _between(latency_ns, self.latency_ns, self.traffic_gb_s)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back; without an end that is not known."""
+        return {name: value for name, value in super().to_dict().items() if value != math.inf}
+
 
 @dataclass(frozen=True)
-class AllocationModel:
+class AllocationModel(Stored):
     """What one NF does with a part of a server: a response, the memory it was seen with, and how far it is off.
 
     Attributes
@@ -289,28 +274,6 @@ class AllocationModel:
 
     def _errors(self, shares_ways: bool) -> tuple[float, ...]:
         return self.shared_errors if shares_ways else self.errors
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        data = {**asdict(self), "response": self.response.to_dict()}
-        if math.isinf(self.memory.most_gb_s):
-            del data["memory"]["most_gb_s"]
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "AllocationModel":
-        """Rebuild from :meth:`to_dict`'s mapping.
-
-        Raises
-        ------
-        ConfigurationError
-            For another version, or errors that are none.
-        """
-        curve, most_gb_s = data["memory"], float(data["memory"].get("most_gb_s", math.inf))
-        memory = MemoryTraffic(tuple(curve["latency_ns"]), tuple(curve["traffic_gb_s"]), most_gb_s)
-        errors, shared = (tuple(map(float, data[name])) for name in ("errors", "shared_errors"))
-        response, ways = PartitionResponse.from_dict(data["response"]), int(data["llc_ways"])
-        return cls(response, memory, ways, float(data["remote_ns"]), errors, shared)
 
 
 def _ranked(errors: Sequence[float], coverage: float) -> float:

@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeGuard
 import numpy as np
 
 from slomo.errors import ConfigurationError
+from slomo.files.stored import Stored
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
-from slomo.models.checked_json import array, finite, text, texts
+from slomo.models.checked_json import finite, text, texts
 from slomo.models.functions.additive import additive_from_dict
 from slomo.models.functions.monotone import monotone_from_dict
 from slomo.models.functions.smooth import smooth_from_dict
@@ -82,7 +83,7 @@ class TreeSensitivity:
 
 
 @dataclass(frozen=True)
-class LinearSensitivity:
+class LinearSensitivity(Stored, kind="linear"):
     """A straight line over one metric, at least 0.
 
     Examples
@@ -103,20 +104,9 @@ class LinearSensitivity:
         answer: Floats = np.maximum(self.intercept_mpps + self.slope * vectors[:, 0], 0.0)
         return answer
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {
-            "kind": "linear",
-            "name": self.name,
-            "feature_names": list(self.feature_names),
-            "composition": self.composition,
-            "intercept_mpps": self.intercept_mpps,
-            "slope": self.slope,
-        }
-
 
 @dataclass(frozen=True, eq=False)
-class CurveSensitivity:
+class CurveSensitivity(Stored, kind="curve"):
     """A falling curve over one metric: straight between its knots, level beyond them.
 
     Examples
@@ -136,17 +126,6 @@ class CurveSensitivity:
         """Return throughput [Mpps] for vectors of shape ``(n, 1)``."""
         answer: Floats = np.interp(vectors[:, 0], self.knots, self.mpps)
         return answer
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {
-            "kind": "curve",
-            "name": self.name,
-            "feature_names": list(self.feature_names),
-            "composition": self.composition,
-            "knots": self.knots.tolist(),
-            "mpps": self.mpps.tolist(),
-        }
 
 
 @dataclass(frozen=True)
@@ -218,35 +197,22 @@ def _trees(data: Mapping[str, Any], source: str | None) -> TreeSensitivity:
 
 
 def _linear(data: Mapping[str, Any], _: str | None) -> LinearSensitivity:
-    names = texts(data, "feature_names")
-    if len(names) != 1:
-        raise ConfigurationError(f"model '{data.get('name')}' is a line over one metric, got {len(names)} names")
-    return LinearSensitivity(
-        text(data, "name"), names, _composition(data), finite(data, "intercept_mpps"), finite(data, "slope")
-    )
+    line = LinearSensitivity.from_dict(data)
+    if len(line.feature_names) != 1:
+        raise ConfigurationError(f"model '{line.name}' is a line over one metric, got {len(line.feature_names)} names")
+    return line
 
 
 def _curve(data: Mapping[str, Any], _: str | None) -> CurveSensitivity:
-    names, knots, mpps = texts(data, "feature_names"), array(data, "knots", 1), array(data, "mpps", 1)
-    if len(names) != 1 or knots.shape != mpps.shape or not len(knots) or (np.diff(knots) <= 0).any():
-        raise ConfigurationError(f"model '{data.get('name')}' is no curve over one metric: knots must ascend")
-    return CurveSensitivity(text(data, "name"), names, _composition(data), knots, mpps)
+    curve = CurveSensitivity.from_dict(data)
+    knots, apart = curve.knots, curve.knots.shape != curve.mpps.shape
+    if len(curve.feature_names) != 1 or apart or knots.ndim != 1 or not len(knots) or (np.diff(knots) <= 0).any():
+        raise ConfigurationError(f"model '{curve.name}' is no curve over one metric: knots must ascend")
+    return curve
 
 
 def _constant(data: Mapping[str, Any], _: str | None) -> ConstantSensitivity:
     return ConstantSensitivity(text(data, "name"), finite(data, "solo_mpps"))
-
-
-def _smooth(data: Mapping[str, Any], _: str | None) -> SensitivityModel:
-    return smooth_from_dict(data, _composition(data))
-
-
-def _monotone(data: Mapping[str, Any], _: str | None) -> SensitivityModel:
-    return monotone_from_dict(data, _composition(data))
-
-
-def _additive(data: Mapping[str, Any], _: str | None) -> SensitivityModel:
-    return additive_from_dict(data, _composition(data))
 
 
 def _composition(data: Mapping[str, Any]) -> CompositionKind:
@@ -260,8 +226,8 @@ _READERS: dict[str, Callable[[Mapping[str, Any], str | None], SensitivityModel]]
     "trees": _trees,
     "linear": _linear,
     "constant": _constant,
-    "smooth": _smooth,
-    "monotone": _monotone,
+    "smooth": lambda data, _: smooth_from_dict(data),
+    "monotone": lambda data, _: monotone_from_dict(data),
     "curve": _curve,
-    "additive": _additive,
+    "additive": lambda data, _: additive_from_dict(data),
 }

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from slomo.errors import ConfigurationError
+from slomo.files.stored import Stored
 from slomo.models.applicability import Applicability
 from slomo.models.base import Floats, SensitivityModel
-from slomo.models.checked_json import array, finite, mapping
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.responses.moved import MostMoved, moved_in
@@ -26,7 +26,7 @@ NEIGHBOURS = "neighbours"
 
 
 @dataclass(frozen=True, eq=False)
-class ServerResponse:
+class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     """One NF's answer to the pressure of running neighbours.
 
     Attributes
@@ -90,21 +90,6 @@ class ServerResponse:
         basis = pressure_basis(pressure, self.profile.scale, self.profile.limit)
         return np.clip(basis @ self.speed, self.slowest_mpps, self.fastest_mpps)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {
-            "profile": self.profile.to_dict(),
-            "speed": self.speed.tolist(),
-            "slowest_mpps": self.slowest_mpps,
-            "fastest_mpps": self.fastest_mpps,
-            "sensitivity": self.sensitivity.to_dict(),
-            "calibration": self.calibration.to_dict(),
-            "applicability": self.applicability.to_dict(),
-            "full_kib": self.full_kib,
-            "arrivals": self.arrivals.tolist(),
-            "most_moved": self.most_moved.to_dict(),
-        }
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ServerResponse":
         """Rebuild from :meth:`to_dict`'s mapping.
@@ -114,23 +99,16 @@ class ServerResponse:
         ConfigurationError
             Where the tables do not fit each other.
         """
-        profile = ContentiousnessProfile.from_dict(mapping(data, "profile"))
-        sensitivity = sensitivity_from_dict(mapping(data, "sensitivity"), None)
-        applicability = Applicability.from_dict(mapping(data, "applicability"))
-        speed = array(data, "speed", 1)
-        reads = tuple(name for name in sensitivity.feature_names if name != NEIGHBOURS)
-        fits = reads == applicability.feature_names == profile.pressure_names
-        if not fits or speed.shape != (len(profile.weights),):
+        made = super().from_dict(data)
+        reads = tuple(name for name in made.sensitivity.feature_names if name != NEIGHBOURS)
+        fits = reads == made.applicability.feature_names == made.profile.pressure_names
+        if not fits or made.speed.shape != (len(made.profile.weights),):
             raise ConfigurationError(
                 "a server response whose parts read different pressures", hint="train the model again"
             )
-        calibration = ConformalCalibration.from_dict(mapping(data, "calibration"))
-        slowest, fastest = finite(data, "slowest_mpps"), finite(data, "fastest_mpps")
-        arrivals = array(data, "arrivals", 1) if "arrivals" in data else np.zeros(0)
-        if (np.diff(arrivals) < 0).any() or (arrivals < 0).any():
+        arrivals = made.arrivals
+        if arrivals.ndim != 1 or (np.diff(arrivals) < 0).any() or (arrivals < 0).any():
             raise ConfigurationError(
                 "scores of arrivals must be positive and in ascending order", hint="train the model again"
             )
-        full_kib = finite(data, "full_kib") if "full_kib" in data else 0.0
-        moved = MostMoved.from_dict(mapping(data, "most_moved") if "most_moved" in data else {})
-        return cls(profile, speed, slowest, fastest, sensitivity, calibration, applicability, full_kib, arrivals, moved)
+        return made

@@ -4,22 +4,20 @@ Yala (ASPLOS'25): the time a regex accelerator takes for a packet is linear in i
 accelerator take turns, so that their times add up: T = 1 / (own + sum of the others').
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from slomo.files.stored import Stored
 from slomo.models.base import Floats
-from slomo.models.checked_json import finite, text
 
 #: Feature of an imported row: matches per megabyte, or whatever its author counted; only ratios matter.
 DENSITY = "match_density"
 
 
 @dataclass(frozen=True)
-class ServiceTime:
+class ServiceTime(Stored):
     """Time per packet at an accelerator, linear in match density.
 
     Attributes
@@ -74,13 +72,3 @@ class ServiceTime:
         (array(2.), array(0.66666667))
         """
         return np.asarray(1.0 / (self.time_us(density) + np.asarray(others_us, dtype=np.float64)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return dict(self.__dict__)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "ServiceTime":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        numbers = {name: finite(data, name) for name in ("base_us", "slope_us", "low", "high")}
-        return cls(text(data, "accelerator"), **numbers, error=finite(data, "error") if "error" in data else 0.0)

@@ -1,8 +1,8 @@
 """What a change of a placed cluster did, or would do: moves, refusals, who is in the way, promises at risk."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
+from slomo.files.stored import Stored
 from slomo.placement.online.moves import Move
 from slomo.placement.problem.decision import Decision
 
@@ -30,7 +30,7 @@ class AtRisk:
 
 
 @dataclass(frozen=True)
-class ClusterChange:
+class ClusterChange(Stored):
     """What a change of the cluster did, or would do.
 
     Attributes
@@ -80,16 +80,3 @@ class ClusterChange:
             if who:
                 parts.append(f"{len(who)} {said}: {', '.join(who[:5])}{', ...' if len(who) > 5 else ''}")
         return "; ".join([f"{self.what}: {', '.join(parts)}", *self.why[:3]])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {
-            "what": self.what,
-            "done": self.done,
-            "moves": [asdict(move) for move in self.moves],
-            "refused": [decision.to_dict() for decision in self.refused],
-            "left": list(self.left),
-            "at_risk": [asdict(item) for item in self.at_risk],
-            "degraded": list(self.degraded),
-            "why": list(self.why),
-        }

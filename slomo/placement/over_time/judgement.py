@@ -1,7 +1,8 @@
 """What became of a placement: which SLOs broke where it was run, and what else was counted."""
 
 from dataclasses import dataclass
-from typing import Any
+
+from slomo.files.stored import Stored
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Violation:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Judgement(Stored, derived=("violated_share",)):
     """What became of a placement.
 
     Attributes
@@ -83,17 +84,3 @@ class Judgement:
     def violated_share(self) -> float:
         """Share of placed requests whose SLO is broken, 0 to 1."""
         return len({item.request for item in self.violations}) / self.placed if self.placed else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        fields = {name: value for name, value in self.__dict__.items() if name != "violations"}
-        shown = [vars(item) for item in self.violations]
-        return {
-            **fields,
-            "decision_ms": list(self.decision_ms),
-            "on_demand_unmet": list(self.on_demand_unmet),
-            "not_run": list(self.not_run),
-            "anat_over_time": list(self.anat_over_time),
-            "violated_share": self.violated_share,
-            "violations": shown,
-        }

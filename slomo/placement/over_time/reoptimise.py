@@ -9,10 +9,11 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from slomo.errors import InvalidValueError
+from slomo.files.stored import Stored
 from slomo.placement.online.admission import Admission
 from slomo.placement.online.moves import Move, consolidate
 from slomo.placement.online.persistence import snapshot
@@ -32,7 +33,7 @@ _STAY = 2
 
 
 @dataclass(frozen=True)
-class Reoptimisation:
+class Reoptimisation(Stored, derived=("gap",)):
     """What planning afresh found, and what was done about it.
 
     Attributes
@@ -84,10 +85,6 @@ class Reoptimisation:
         if self.gap > self.threshold:
             return f"{head}above {100 * self.threshold:g} %, but not worth its moves: nothing moved"
         return f"{head}not above {100 * self.threshold:g} %, nothing moved"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {**asdict(self), "moves": [asdict(move) for move in self.moves], "gap": self.gap}
 
 
 def reoptimise(

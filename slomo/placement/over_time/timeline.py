@@ -7,12 +7,13 @@ dynamic policies over time.
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from slomo.errors import InvalidValueError
+from slomo.files.stored import Stored
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.judge import Judge
 from slomo.placement.over_time.reoptimise import Reoptimisation, reoptimise
@@ -45,7 +46,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Timeline:
+class Timeline(Stored, derived=("mean_servers", "migrations", "anat", "refused")):
     """A run over time.
 
     Attributes
@@ -104,18 +105,8 @@ class Timeline:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
-        return {
-            "policy": self.policy,
-            "planner": self.planner,
-            "mean_servers": self.mean_servers,
-            "migrations": self.migrations,
-            "anat": self.anat,
-            "outage_s": self.outage_s,
-            "refused": self.refused,
-            "decision_ms": list(self.decision_ms),
-            "samples": [asdict(sample) for sample in self.samples],
-            "reoptimisations": [{"time_s": when, **what.to_dict()} for when, what in self.reoptimisations],
-        }
+        listed = [{"time_s": when, **what.to_dict()} for when, what in self.reoptimisations]
+        return {**super().to_dict(), "reoptimisations": listed}
 
 
 def play(

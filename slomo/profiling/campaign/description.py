@@ -5,10 +5,10 @@ npf and Optuna show the size of an experiment first; a night on a rack is too de
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from slomo.files.stored import Stored
 from slomo.profiling.campaign.run import campaign_environment, check_plan, worker_count
 from slomo.profiling.campaign.schedule import Schedule
 from slomo.profiling.campaign.store import CampaignStore
@@ -17,7 +17,7 @@ from slomo.testbed.base import Testbed
 
 
 @dataclass(frozen=True)
-class CampaignDescription:
+class CampaignDescription(Stored):
     """The size of a campaign.
 
     Attributes
@@ -49,10 +49,6 @@ class CampaignDescription:
     most_runs: int
     jobs: int
     estimate_s: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {**asdict(self), "targets": dict(self.targets)}
 
     def __str__(self) -> str:
         lines = [f"plan '{self.plan}' on {self.machine}, testbed {self.testbed}"]

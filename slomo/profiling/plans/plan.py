@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slomo.errors import IncompatibleMeasurementsError, InvalidValueError
+from slomo.files.stored import Stored
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import canonical_json
 
@@ -42,7 +43,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True)
-class ExperimentPlan:
+class ExperimentPlan(Stored, version=SCHEMA_VERSION):
     """The co-locations of one campaign.
 
     Parameters
@@ -125,18 +126,6 @@ class ExperimentPlan:
             self.run(colocation, replicate) for colocation in self.colocations for replicate in range(self.replicates)
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "name": self.name,
-            "replicates": self.replicates,
-            "maximum_replicates": self.maximum_replicates,
-            "dispersion_limit": self.dispersion_limit,
-            "seed": self.seed,
-            "colocations": [colocation.to_dict() for colocation in self.colocations],
-        }
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ExperimentPlan":
         """Rebuild a plan from :meth:`to_dict`'s mapping.
@@ -150,8 +139,7 @@ class ExperimentPlan:
             raise IncompatibleMeasurementsError(
                 f"plan '{data.get('name')}' has schema version {data.get('schema_version')}, needed {SCHEMA_VERSION}"
             )
-        fields = {key: value for key, value in data.items() if key != "schema_version"}
-        return cls(**{**fields, "colocations": tuple(Colocation.from_dict(item) for item in data["colocations"])})
+        return super().from_dict(data)
 
 
 def run_seed(seed: int, colocation_key: str, replicate: int) -> int:

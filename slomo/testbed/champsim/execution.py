@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, TestbedError
+from slomo.files.stored import Stored
 from slomo.testbed.champsim.binaries import Binary
 
 _PHASE = re.compile(r"^(Warmup|Simulation) complete CPU (\d+) instructions: (\d+) cycles: (\d+) ", re.MULTILINE)
@@ -24,7 +25,7 @@ RECORD_B = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Execution:
+class Execution(Stored):
     """What one run of ChampSim reports about its measured phase.
 
     Attributes
@@ -43,15 +44,6 @@ class Execution:
     records: tuple[int, ...]
     cycles: int
     counters: Mapping[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return dict(self.__dict__)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Execution":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        return cls(tuple(data["start"]), tuple(data["records"]), int(data["cycles"]), data["counters"])
 
 
 def execute(binary: Binary, traces: Sequence[Path], warm: int, folder: Path) -> Execution:

@@ -5,15 +5,14 @@ own, and a window in which the NF had a third of its core gives ratios anywhere 
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from slomo.errors import InvalidValueError
+from slomo.files.stored import Stored
 
 
 @dataclass(frozen=True)
-class HostSettings:
+class HostSettings(Stored):
     """Measurement settings.
 
     Attributes
@@ -84,7 +83,3 @@ class HostSettings:
         value = getattr(self, name)
         if not condition or not math.isfinite(value):
             raise InvalidValueError(f"host testbed: {name} is {value!r}, needed {needed}")
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """Return the settings as they stand in the provenance."""
-        return asdict(self)

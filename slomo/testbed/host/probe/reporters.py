@@ -7,6 +7,7 @@ sensitivity; one reporter per shared resource of SLOMO (SIGCOMM'20, section 3) g
 from dataclasses import dataclass
 from typing import Any
 
+from slomo.files.stored import Stored
 from slomo.vocabulary.workload import Setting, Workload
 
 _STREAM_AT_LEAST_MIB = 64.0
@@ -15,7 +16,7 @@ _PER_PACKET = 256
 
 
 @dataclass(frozen=True)
-class Reporter:
+class Reporter(Stored):
     """One reporter.
 
     Attributes
@@ -31,10 +32,6 @@ class Reporter:
     name: str
     metric: str
     workload: Workload
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {"name": self.name, "metric": self.metric, "workload": self.workload.to_dict()}
 
 
 def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:

@@ -1,0 +1,138 @@
+"""Values that are stored as mappings: written field by field, read back by the types and ranges of their fields."""
+
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any, ClassVar, Self
+
+import msgspec
+
+from slomo.errors import ConfigurationError
+from slomo.files.documents import convert
+
+_Reader = Callable[[Any], Any]
+_LEAVES = frozenset({float, int, str, bool, type(None)})
+
+
+class Stored:
+    """A dataclass with a JSON-ready form.
+
+    A subclass says what is written besides its fields: ``version=`` and ``kind=`` before them, ``derived=`` properties
+    after them; ``readers=`` make fields whose type cannot read itself. What is not known is left aside when it is read.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Knob(Stored, version=1):
+    ...     name: str
+    ...     ways: tuple[int, ...] = ()
+    >>> Knob("llc", (1, 2)).to_dict()
+    {'schema_version': 1, 'name': 'llc', 'ways': [1, 2]}
+    >>> Knob.from_dict({"schema_version": 1, "name": "llc", "ways": [1, "two"]})
+    Traceback (most recent call last):
+    slomo.errors.ConfigurationError: Knob: field 'ways.1': got 'two', needed a whole number
+    """
+
+    _head: ClassVar[Mapping[str, object]] = {}
+    _derived: ClassVar[tuple[str, ...]] = ()
+    _readers: ClassVar[Mapping[str, _Reader]] = {}
+
+    def __init_subclass__(
+        cls,
+        version: int | None = None,
+        kind: str | None = None,
+        derived: tuple[str, ...] = (),
+        readers: Mapping[str, _Reader] | None = None,
+    ) -> None:
+        head = {"schema_version": version, "kind": kind}
+        cls._head = {name: value for name, value in head.items() if value is not None}
+        cls._derived, cls._readers = derived, readers or {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        kind: Any = type(self)
+        return {**self._head, **{name: stored(getattr(self, name)) for name in (*_names(kind), *self._derived)}}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Rebuild from :meth:`to_dict`'s mapping.
+
+        Raises
+        ------
+        ConfigurationError
+            For a field that is missing, of another type or out of range, and for another version.
+        """
+        kind: Any = cls
+        shape, readers = _shape(kind)
+        if (version := cls._head.get("schema_version")) is not None and data.get("schema_version") != version:
+            raise ConfigurationError(
+                f"{cls.__name__} of schema version {data.get('schema_version')}, this slomo reads version {version}",
+                hint="write it again with this version of slomo",
+            )
+        read = convert(data, shape, cls.__name__)
+        values = {name: getattr(read, name) for name in shape.__struct_fields__}
+        return cls(**{n: readers[n](v) if n in readers else v for n, v in values.items() if v is not msgspec.UNSET})
+
+
+def stored(value: Any) -> Any:
+    """Return a value in mappings, lists, texts and numbers; whatever has a form of its own in that form.
+
+    Examples
+    --------
+    >>> stored({"a": (1, 2)})
+    {'a': [1, 2]}
+    """
+    if type(value) in _LEAVES:
+        return value
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): each if type(each) in _LEAVES else stored(each) for name, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [stored(each) for each in value]
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value):
+        return {each.name: stored(getattr(value, each.name)) for each in fields(value)}
+    return value
+
+
+@lru_cache(maxsize=256)
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
+
+
+@lru_cache(maxsize=256)
+def _shape(kind: Any) -> tuple[type[msgspec.Struct], dict[str, _Reader]]:
+    """Return what a mapping must hold for a class, and readers of the fields that have a form of their own."""
+    hints: dict[str, Any] = typing.get_type_hints(kind, include_extras=True)
+    readers = {name: reader for name, hint in hints.items() if (reader := kind._readers.get(name) or _reader(hint))}
+    held: list[Any] = []
+    for each in fields(kind):
+        type_ = hints[each.name] if each.name not in readers else Any
+        usual = each.default is not MISSING or each.default_factory is not MISSING
+        held.append((each.name, type_, msgspec.UNSET) if usual else (each.name, type_))
+    return msgspec.defstruct(kind.__name__, held, kw_only=True), readers
+
+
+def _reader(kind: Any) -> _Reader | None:
+    """Return what reads a type with a form of its own, alone or in a tuple or mapping; None for all others."""
+    if hasattr(kind, "from_dict"):
+        own: _Reader = kind.from_dict
+        return own
+    parts = typing.get_args(kind)
+    inner = next((reader for part in parts if (reader := _reader(part)) is not None), None)
+    if inner is None:
+        return None
+    one, origin = inner, typing.get_origin(kind)
+    if origin is tuple:
+        return lambda values: tuple(one(each) for each in convert(values, list[Any], "list"))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        named = parts[0]  # keys are texts in JSON, whatever they were
+        return lambda values: {named(n): one(v) for n, v in convert(values, dict[str, Any], "mapping").items()}
+    return lambda value: None if value is None else one(value)
