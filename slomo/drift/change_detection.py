@@ -13,10 +13,13 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
+from slomo.models.intervals import SCATTER
 
 #: Half of the shift, in standard deviations, that is found soonest: errors that grew by one of them.
 REFERENCE = 0.5
 _STATES = 100
+#: Fewer calibration errors are few.
+MANY = 30
 _NORMAL = NormalDist()
 
 
@@ -120,7 +123,9 @@ def conformal_score(value: float, calibration: Floats, generator: np.random.Gene
     """Return the normal score of an error among calibration errors: standard normal if it is one of their kind.
 
     Ties, and the place among the calibration errors, are settled at random, which makes the score exact for any
-    distribution of errors (Vovk et al., Algorithmic Learning in a Random World, 2005, section 2.3).
+    distribution of errors (Vovk et al., Algorithmic Learning in a Random World, 2005, section 2.3). That is over all
+    draws of calibration errors; one draw of few may be a small one, so that shares of fewer than :data:`MANY` are
+    moved outwards by half of their standard deviation.
 
     Parameters
     ----------
@@ -138,7 +143,8 @@ def conformal_score(value: float, calibration: Floats, generator: np.random.Gene
     greater = len(calibration) - int(np.searchsorted(calibration, value, side="right"))
     equal = len(calibration) - greater - int(np.searchsorted(calibration, value, side="left"))
     share = (greater + float(generator.random()) * (equal + 1)) / (len(calibration) + 1)
-    return normal_score(share)
+    few = SCATTER if len(calibration) < MANY else 0.0
+    return normal_score(share + few * math.sqrt(share * (1.0 - share) / len(calibration)))
 
 
 def normal_score(tail: float) -> float:

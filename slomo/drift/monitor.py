@@ -23,6 +23,7 @@ from slomo.drift.change_detection import (
 from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.base import Floats
+from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.defaults import DEFAULT_MODEL, model_named
@@ -31,8 +32,11 @@ from slomo.vocabulary.vector import MetricVector
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-#: Fewer errors than this say too little about what is usual.
-ENOUGH = 30
+#: Held-out errors of mixes, and readings of an NF, without which nobody can say that a model holds. An alarm needs
+#: fewer errors: large ones stand out against :data:`FEWEST`.
+ENOUGH, READINGS, FEWEST = 30, 10, 9
+#: Errors of the profile's own runs leave out what composition adds; a reading counts as off by a third of what it is.
+OF_PROFILE = 3.0
 CHANNELS = ("throughput", "vector")
 #: Readings above this many times solo throughput are a wrong unit or a faulty counter: no version is so much faster.
 MOST_OF_SOLO = 10.0
@@ -85,17 +89,27 @@ class DriftReport:
         Whether most NFs drift at once, so that the machine, not they, has changed.
     false_alarm_every : float
         Observations of one NF and channel between two false alarms, on average.
+    unjudged : tuple of str
+        Per observed NF of which nobody can say that its model holds, what is missing.
     """
 
     alarms: tuple[Alarm, ...]
     again: tuple[str, ...]
     machine_suspected: bool
     false_alarm_every: float
+    unjudged: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is no alarm, and enough was seen to have raised one."""
+        return not self.alarms and not self.unjudged
 
     def __bool__(self) -> bool:
         return bool(self.alarms)
 
     def __str__(self) -> str:
+        if not self.alarms and self.unjudged:
+            return "not enough evidence: " + "; ".join(self.unjudged)
         if not self.alarms:
             return f"the models hold (a false alarm every {self.false_alarm_every:g} observations of an NF)"
         lines = [str(alarm) for alarm in self.alarms]
@@ -105,7 +119,8 @@ class DriftReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
-        return {**asdict(self), "alarms": [asdict(alarm) for alarm in self.alarms], "again": list(self.again)}
+        lists = {"again": list(self.again), "unjudged": list(self.unjudged), "holds": self.holds}
+        return {**asdict(self), "alarms": [asdict(alarm) for alarm in self.alarms], **lists}
 
 
 class DriftMonitor:
@@ -136,8 +151,9 @@ class DriftMonitor:
 
     Notes
     -----
-    The false alarm rate holds for intervals calibrated on mixes. Where they come from cross-validation they leave out
-    composition's share of the error, so that a new mix is not judged at all, and only changes within a mix are.
+    The false alarm rate holds for intervals calibrated on 30 mixes or more; with fewer, ranks are moved outwards by
+    half their standard deviation. Where they come from cross-validation they leave out composition's share of the
+    error: then a new mix counts as off by a third of what it is, and the report never says that the model holds.
     """
 
     def __init__(
@@ -164,6 +180,7 @@ class DriftMonitor:
         self.false_alarm_every = false_alarm_every
         self._watches = {(key, channel): _Watch(false_alarm_every) for key in self._place for channel in CHANNELS}
         self._series: dict[tuple[str, ...], RecursiveResiduals] = {}
+        self._ratios: dict[str, list[float]] = {}
         self._vector_errors = {} if reference is None else _vector_errors(self._models, reference)
         self._generator = np.random.default_rng(seed)
 
@@ -228,7 +245,24 @@ class DriftMonitor:
             again=tuple(dict.fromkeys(again)),
             machine_suspected=watched >= 3 and drifting > watched / 2,
             false_alarm_every=self.false_alarm_every,
+            unjudged=tuple(filter(None, map(self._lacks, self._ratios))) or self._unseen(),
         )
+
+    def _unseen(self) -> tuple[str, ...]:
+        return () if self._ratios else (f"0 of {READINGS} readings",)
+
+    def _lacks(self, workload: str) -> str | None:
+        """Say what is missing to say that the model of an NF holds; None where nothing is."""
+        calibration, ratios = self._calibration(workload), self._ratios[workload]
+        scores = 0 if calibration is None or calibration.source != "mixes" else calibration.count
+        away = f"{float(np.mean(ratios)) - 1.0:+.1%} off its model so far"
+        if scores < ENOUGH:
+            return f"{workload}: {scores} of {ENOUGH} held-out errors of mixes, {away}"
+        return f"{workload}: {len(ratios)} of {READINGS} readings, {away}" if len(ratios) < READINGS else None
+
+    def _calibration(self, workload: str) -> ConformalCalibration | None:
+        model = self._models[self._place[workload]]
+        return model.calibration.get(model.named(self._family))
 
     def reset(self, workload: str, model: NFModel) -> None:
         """Watch an NF with the model it was given after profiling it again.
@@ -244,6 +278,7 @@ class DriftMonitor:
         models = list(self._models)
         models[self._place[workload]] = model
         self._models = tuple(models)
+        self._ratios.pop(workload, None)
         self._series = {mix: series for mix, series in self._series.items() if workload not in mix}
         for key, channel in self._watches:
             if key == workload:
@@ -257,13 +292,14 @@ class DriftMonitor:
             np.array([throughput_mpps]),
         )
         predicted = predict_mixes(self._models, rows, self._family)
-        calibration = model.calibration.get(model.named(self._family))
-        error, usual = 0.0, np.zeros(0)
-        if calibration is not None and calibration.source == "mixes":
+        calibration, error, usual = self._calibration(mix[0]), 0.0, np.zeros(0)
+        if calibration is not None and calibration.count and len(mix) > 1:
             score = calibration.standardised(rows.mpps, predicted, model.solo_mpps, beside(rows.members))
             error, usual = abs(float(score[0])), np.sort(np.abs(calibration.scores))
-        foretold = max(float(predicted[0]), 1e-6 * model.solo_mpps)
-        self._judge("throughput", mix, throughput_mpps / foretold, error, usual)
+            error /= 1.0 if calibration.source == "mixes" else OF_PROFILE
+        ratio = throughput_mpps / max(float(predicted[0]), 1e-6 * model.solo_mpps)
+        self._ratios.setdefault(mix[0], []).append(ratio)
+        self._judge("throughput", mix, ratio, error, usual)
 
     def _judge_vector(self, mix: tuple[str, ...], own: MetricVector, beside: MetricVector) -> None:
         model = self._models[self._place[mix[0]]]
@@ -282,7 +318,7 @@ class DriftMonitor:
         watch = self._watches[mix[0], channel]
         if change is not None:
             watch.change.add(normal_score(_two_sided(change)), ratio, mix)
-        elif len(usual) >= ENOUGH:
+        elif len(usual) >= FEWEST:
             watch.level.add(conformal_score(error, usual, self._generator), ratio, mix)
 
     def _alarms(self) -> list[Alarm]:

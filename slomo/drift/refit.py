@@ -5,11 +5,13 @@ how much of it pressure takes, how much pressure it makes. Those few numbers are
 a ridge (Hoerl and Kennard, 1970) as long as there are few runs; the curves' shape, which needs hundreds, is kept.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats, SensitivityModel
@@ -23,6 +25,7 @@ from slomo.models.nf_model import NFModel
 from slomo.models.responses.sensitivity import ConstantSensitivity, CurveSensitivity, LinearSensitivity, TreeSensitivity
 from slomo.training.features import Subject, subjects
 from slomo.training.response_fit import solo_vector
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.vector import MetricVector
 
 if TYPE_CHECKING:
@@ -32,15 +35,17 @@ if TYPE_CHECKING:
 PRIOR_RUNS = 1.0
 #: As much as this many new runs of pressure.
 PRIOR_VECTORS = 2.0
+#: Standard errors by which a refit must be better; and what repeats of one solo run differ by, as a share.
+SURE, SOLO_NOISE = 2.0, 0.01
 
 
 def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
-    """Return a model brought up to date by new runs of its NF.
+    """Return a model brought up to date by new runs of its NF, or the model itself where that is no better.
 
     Parameters
     ----------
     model : NFModel
-        The model that no longer holds.
+        The model that may no longer hold.
     dataset : ProfileDataset
         New runs of the same workload: alone, and a few beside the synthetic competitor.
 
@@ -48,7 +53,8 @@ def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
     -------
     NFModel
         Sensitivity and contentiousness scaled; intervals widened where the new runs call for it. The manifest says by
-        how much, under ``refit``.
+        how much, under ``refit``. `model` itself unless runs that were left out (competitor settings, one by one) are
+        predicted better by what the others say: by more than twice the standard error of that gain.
 
     Raises
     ------
@@ -58,6 +64,42 @@ def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
         Where none of them was alone: solo throughput is what everything else is relative to.
     """
     subject = next(subjects(dataset, [model.workload.key]))
+    gain, standard_error = _gain(model, subject)
+    if not gain > SURE * standard_error:
+        return model
+    updated = _scaled_to(model, subject)
+    told = {**updated.manifest["refit"], "gain_of_solo": gain, "standard_error": standard_error}
+    return replace(updated, manifest={**updated.manifest, "refit": told})
+
+
+def _gain(model: NFModel, subject: Subject) -> tuple[float, float]:
+    """Return by how much less a refit errs than the model on runs it did not see, as a share of solo throughput."""
+    name, beside = model.named(DEFAULT_MODEL), np.flatnonzero(subject.counts > 0)
+    gains: list[float] = []
+    for group in np.unique(subject.groups[beside]).tolist():
+        out = (subject.groups == group) & (subject.counts > 0)
+        seen = _scaled_to(model, _rows(subject, ~out)) if (subject.counts[~out] > 0).any() else None
+        before, after = (
+            np.abs(each.sensitivity[name].predict_mpps(_features(each.sensitivity[name], subject, model.traffic)[out])
+                   - subject.mpps[out])
+            for each in (model, seen or model)
+        )  # fmt: skip
+        gains += ((before - after) / subject.solo_mpps).tolist()
+    known = np.array([gain for gain in gains if np.isfinite(gain)])
+    if len(known) < 2:  # one run alone: no setting can be left out
+        return abs(subject.solo_mpps / model.solo_mpps - 1.0), SOLO_NOISE
+    return float(known.mean()), max(float(known.std(ddof=1)) / math.sqrt(len(known)), 1e-9)
+
+
+def _rows(subject: Subject, chosen: NDArray[np.bool_]) -> Subject:
+    """Return some of the rows of a subject."""
+    names = ("vectors", "mpps", "groups", "own", "beside", "counts")
+    parts = {name: getattr(subject, name)[chosen] for name in names}
+    return replace(subject, **parts, variance=None if subject.variance is None else subject.variance[chosen])
+
+
+def _scaled_to(model: NFModel, subject: Subject) -> NFModel:
+    """Return the model scaled to new runs, whether or not that is better."""
     solo = subject.solo_mpps
     factors = {name: _loss_factor(model, name, subject, solo) for name in model.sensitivity}
     sensitivity = {

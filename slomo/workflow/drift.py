@@ -99,7 +99,7 @@ def check_drift(
 def refit_models(
     library: "ModelLibrary | str | Path", runs: "ProfileDataset", *, targets: Sequence[str] | None = None
 ) -> ModelLibrary:
-    """Return the models of the workloads that were run again, brought up to date (`slomo.drift.refit`).
+    """Return the models that new runs bring up to date (`slomo.drift.refit`); those they do not improve are left out.
 
     Parameters
     ----------
@@ -121,18 +121,14 @@ def refit_models(
     models.require_recorded_on(runs.environment, runs.machines)
     runs = plausible_rows(runs)
     selected = [key for name in targets or (None,) for key in runs.select(target=name).profiled_targets]
-    updated = [
-        refit(models[machine, key], runs.select(machine=machine, target=key))
-        for machine in runs.machines
-        for key in selected
-        if (machine, key) in models
-    ]
-    if not updated:
+    known = [models[machine, key] for machine in runs.machines for key in selected if (machine, key) in models]
+    if not known:
         raise InvalidValueError(
             f"none of the workloads that were run has a model: {', '.join(selected)} on {', '.join(runs.machines)}",
             hint="a refit brings a trained model up to date; train one with slomo train",
         )
-    return ModelLibrary(updated)
+    updated = [refit(model, runs.select(machine=model.machine, target=model.workload.key)) for model in known]
+    return ModelLibrary(new for new, old in zip(updated, known, strict=True) if new is not old)
 
 
 def _tenants(readings: "ProfileDataset") -> Iterator[tuple[str, list[str]]]:

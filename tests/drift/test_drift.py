@@ -21,10 +21,13 @@ from slomo.equilibrium.mixes import predict_mixes
 from slomo.errors import InvalidValueError, MissingMetricError, UnknownNameError
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.sensitivity import TreeSensitivity
+from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
 from slomo.training.calibration import mix_rows
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
+from slomo.workflow.drift import refit_models
 
 MACHINE = "e5-2620v4"
 
@@ -218,16 +221,60 @@ def test_a_refitted_model_is_saved_and_loaded(
     assert (item.predict_mpps(vectors) == other.predict_mpps(vectors)).all()
 
 
-def test_the_same_runs_again_change_little(toy_library: ModelLibrary, toy_profile: ProfileDataset) -> None:
-    """An NF that has not changed keeps its model: all factors stay near 1."""
-    old = next(model for model in models_of(toy_library) if model.workload.nf == "nat")
-    correction = refit(old, _changed(toy_profile, "nat", 1.0, 7, solo=1.0)).manifest["refit"]
-    factors = [
-        correction["solo_ratio"],
-        correction["loss_factors"]["slomo-xgb"],
-        *correction["pressure_factors"].values(),
-    ]
-    assert factors == pytest.approx([1.0] * len(factors), abs=0.06)
+def test_the_same_runs_again_change_nothing(toy_library: ModelLibrary, toy_profile: ProfileDataset) -> None:
+    """An NF that has not changed keeps its model: on runs left out a refit is no better, and nothing is to be saved."""
+    for old in models_of(toy_library):
+        runs = _changed(toy_profile, old.workload.nf, 1.0, 7, solo=1.0)
+        assert refit(old, runs) is old
+        assert not len(refit_models(toy_library, runs))
+
+
+@pytest.mark.parametrize("mixes", [10, 21])
+def test_few_calibration_mixes_find_a_step_but_prove_nothing(toy_library: ModelLibrary, mixes: int) -> None:
+    """With 10 calibration errors a step of 20 % is found within 10 readings; without one the answer is not 'holds'."""
+    few, generator = [], np.random.default_rng(mixes)
+    for model in models_of(toy_library):
+        calibration = model.calibration[model.named(DEFAULT_MODEL)]
+        drawn = np.sort(generator.choice(calibration.scores, mixes, replace=False))
+        kept = replace(calibration, scores=drawn, kinds=np.zeros(0, dtype=np.int64))
+        few.append(replace(model, calibration={**model.calibration, model.named(DEFAULT_MODEL): kept}))
+    foretold = Predictor(ModelLibrary(few), MACHINE, method="composed")
+    seen = {}
+    for change in (1.0, 0.8):
+        monitor = DriftMonitor(few)
+        for reading in range(10):
+            beside = [
+                ("nat", "ids", "lpm")[(reading + place) % 3] + "@64B,100000f" for place in range(1 + reading // 3)
+            ]
+            expected = foretold.predict("lpm", beside, explain=False).throughput_mpps
+            mpps = change * expected * float(1.0 + 0.01 * generator.standard_normal())
+            monitor.observe("lpm@64B,100000f", beside, mpps)
+        seen[change] = monitor.report()
+    assert not seen[1.0].alarms
+    assert not seen[1.0].holds
+    assert f"{mixes} of 30 held-out errors" in str(seen[1.0])
+    assert [alarm.workload for alarm in seen[0.8].alarms] == ["lpm@64B,100000f"]
+
+
+def test_a_profile_without_mixes_never_holds(toy_library: ModelLibrary) -> None:
+    """Intervals from cross-validation: a model 117 % off raises an alarm, one that is right has too little evidence."""
+    models = []
+    for model in models_of(toy_library):
+        name = model.named(DEFAULT_MODEL)
+        alone = replace(model.calibration[name], source="cross-validation", kinds=np.zeros(0, dtype=np.int64))
+        models.append(replace(model, calibration={**model.calibration, name: alone}))
+    mixes = [[name + "@64B,100000f"] * count for name in ("nat", "ids", "lpm") for count in (1, 2, 3, 4)]
+    foretold = Predictor(ModelLibrary(models), MACHINE, method="composed")
+    for factor in (1.0, 1.0 / 2.17):
+        monitor = DriftMonitor(models)
+        for beside in mixes:
+            monitor.observe(
+                "lpm@64B,100000f", beside, factor * foretold.predict("lpm", beside, explain=False).throughput_mpps
+            )
+        report = monitor.report()
+        assert not report.holds
+        assert bool(report.alarms) == (factor < 1.0)
+    assert str(DriftMonitor(models).report()) == "not enough evidence: 0 of 10 readings"
 
 
 def test_a_refit_needs_a_run_alone(toy_library: ModelLibrary, toy_profile: ProfileDataset) -> None:

@@ -7,6 +7,7 @@ import click
 from slomo.cli.options import complete_models, json_option, machine_option, models_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, emit_text, note
 from slomo.cli.types import SECONDS, SHARE
+from slomo.errors import UnsupportedPredictionError
 
 
 @click.group()
@@ -41,6 +42,7 @@ def command() -> None:
     type=click.Path(),
     help="Dataset the models were trained on: pressure is judged, too.",
 )
+@click.option("--strict", is_flag=True, help="Exit with code 5 unless the models hold.")
 @seed_option
 @json_option
 def check(
@@ -49,13 +51,14 @@ def check(
     """Judge the mixes of DATASET, in their order, by the models.
 
     It names who suffers, or presses, otherwise than foretold. One alarm is raised by chance per so many readings of a
-    network function as --false-alarm-every says.
+    network function as --false-alarm-every says. With too few readings, or too few held-out errors of mixes, the answer
+    is "not enough evidence", and what is missing.
     """
     from slomo.records.catalog import find_dataset
     from slomo.workflow.drift import check_drift
 
     chosen = settings(models=models, machine=machine, seed=seed, model=given.pop("model"))
-    reference = given.pop("reference")
+    reference, strict = given.pop("reference"), given.pop("strict")
     checked = check_drift(
         chosen.models,
         find_dataset(readings),
@@ -67,9 +70,11 @@ def check(
     )
     if as_json:
         emit_json({**checked.report.to_dict(), "read": checked.read, "passed_over": checked.passed_over})
-        return
-    emit_text(f"{checked.report}\n")
-    note(f"{checked.read} readings judged, {checked.passed_over} of or beside others passed over")
+    else:
+        emit_text(f"{checked.report}\n")
+        note(f"{checked.read} readings judged, {checked.passed_over} of or beside others passed over")
+    if strict and not checked.report.holds:
+        raise UnsupportedPredictionError(str(checked.report), hint="profile again, or let more readings come in")
 
 
 @command.command("refit")
@@ -80,7 +85,8 @@ def check(
 def refit(runs: str, models: str | None, targets: tuple[str, ...], as_json: bool) -> None:
     """Bring models up to date by the few runs of DATASET, and save them where they were.
 
-    One run alone and a handful beside the synthetic competitor do:
+    A model is kept where a refit does not err less on runs left out. One run alone and a handful beside the synthetic
+    competitor do:
     slomo profile NF --plan pressure --design sobol --runs 7.
     """
     from slomo.models.library import load_library
@@ -90,11 +96,15 @@ def refit(runs: str, models: str | None, targets: tuple[str, ...], as_json: bool
     chosen = settings(models=models)
     library = load_library(chosen.models)
     updated = refit_models(library, find_dataset(runs), targets=targets or None)
-    library.merge(updated).save(chosen.models)
+    if updated:
+        library.merge(updated).save(chosen.models)
     factors = {key: dict(model.manifest["refit"]) for key, model in updated.items()}
     if as_json:
         listed = [{"machine": machine, "target": key, **refit} for (machine, key), refit in factors.items()]
         emit_json({"models": chosen.models, "refit": listed})
+        return
+    if not updated:
+        emit_text("nothing saved: on runs left out no refit errs less than the model it would replace\n")
         return
     rows = [
         (*key, correction["rows"], correction["solo_ratio"], _span(correction["loss_factors"]))
