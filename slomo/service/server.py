@@ -1,7 +1,7 @@
 """Run a service under uvicorn: one process, one event loop, one writer."""
 
 import gc
-import logging
+import resource
 import socket
 import ssl
 from collections.abc import Callable
@@ -12,9 +12,11 @@ import uvicorn
 from slomo.errors import ConfigurationError
 from slomo.service.api.routes import OPERATIONS
 from slomo.service.application import Service, make_app
+from slomo.service.edge import EdgeLimits, guarded
 from slomo.service.settings import ServiceSettings
 
-_LOG = logging.getLogger("slomo.service")
+#: Connections at a time; more are answered with 503. Files that stay for everything else.
+MOST_CONNECTIONS, OTHER_FILES = 8192, 256
 
 
 def serve(
@@ -50,8 +52,9 @@ def serve(
         server_header=False,
         date_header=True,
         timeout_keep_alive=75,
-        h11_max_incomplete_event_size=65536,
-        limit_concurrency=2048,
+        http=guarded(EdgeLimits(body_s=settings.time_limit_s + 5.0)),
+        ws="none",
+        limit_concurrency=_connections(),
         timeout_graceful_shutdown=5,
         ssl_certfile=_text(settings.certificate),
         ssl_keyfile=_text(settings.key),
@@ -66,6 +69,16 @@ def serve(
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         on_ready(f"{scheme}://{host}:{listener.getsockname()[1]}")
     uvicorn.Server(config).run(sockets=[listener])
+
+
+def _connections() -> int:
+    """Return how many connections there may be; raises the soft limit of open files as far as they need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited, wanted = resource.RLIM_INFINITY, MOST_CONNECTIONS + OTHER_FILES
+    if soft != unlimited and soft < wanted:
+        soft = wanted if hard == unlimited else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return MOST_CONNECTIONS if soft == unlimited else max(min(MOST_CONNECTIONS, soft - OTHER_FILES), 16)
 
 
 def _text(path: Path | None) -> str | None:

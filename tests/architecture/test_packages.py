@@ -41,7 +41,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "sklearn": ("training/families/",),
     "starlette": ("service/",),
     "threadpoolctl": ("training/families/",),
-    "uvicorn": ("service/server.py",),
+    "uvicorn": ("service/server.py", "service/edge.py"),
     "xgboost": ("training/families/xgb.py",),
     "yaml": ("files/yaml_text.py", "vocabulary/documents.py", "enforce/", "control/pools/", "workflow/"),
 }

@@ -135,7 +135,7 @@ def _percent(text: str) -> float:
     Problem
         422 for a text that is no percentage.
     """
-    if text and not (text.isascii() and text.isdigit() and int(text[:6]) <= 100):
+    if text and not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 100):
         raise Problem(422, "A promise is a whole number from 0 to 100 %.")
     return int(text or "0") / 100.0
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from slomo.service.settings import ServiceSettings
 
 _LOG = logging.getLogger("slomo.service")
+#: Fields of a query, at most.
+MOST_FIELDS = 20
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SAFE: list[tuple[bytes, bytes]] = [
     (b"x-content-type-options", b"nosniff"),
@@ -116,9 +118,7 @@ class Endpoint:
                 if repeated is not None:
                     return Answer(repeated)
                 body = self._decoders[operation.method].decode(raw) if operation.body is not None else None
-                query_string = scope["query_string"]
-                query = dict(parse_qsl(query_string.decode("latin-1"), max_num_fields=20)) if query_string else {}
-                call = Call(scope.get("path_params", {}), query, headers, body, raw, *who)
+                call = Call(scope.get("path_params", {}), _query(scope["query_string"]), headers, body, raw, *who)
                 if operation.writes:
                     check_origin(headers)
                 return await operation.handle(self._service, call)
@@ -147,6 +147,32 @@ class Endpoint:
             raise Problem(415, "the body is not sent as JSON", hint="send Content-Type: application/json")
         _check_depth(raw, settings.depth_limit)
         return raw
+
+
+def _query(text: bytes) -> dict[str, str]:
+    """Return the fields of a query.
+
+    Raises
+    ------
+    Problem
+        422 for what is no query: too many fields, one without a value, or twice, bytes that are no UTF-8.
+    """
+    if not text:
+        return {}
+    try:
+        fields = parse_qsl(
+            text.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=True,
+            errors="strict",
+            max_num_fields=MOST_FIELDS,
+        )
+    except ValueError:
+        hint = f"send NAME=VALUE&..., at most {MOST_FIELDS} fields, percent-encoded UTF-8"
+        raise Problem(422, "the query cannot be read", hint=hint) from None
+    if len(dict(fields)) < len(fields):
+        raise Problem(422, "a field of the query is given twice", hint="give each once")
+    return dict(fields)
 
 
 async def _read(receive: "Receive", limit_b: int) -> bytes:

@@ -12,10 +12,10 @@ from slomo.service.door.operation import Operation
 from slomo.service.door.problems import MEDIA_TYPE, TITLES
 
 Document = dict[str, Any]
-#: What every operation may answer, beside its own: access, a foreign name, size, time, a fault of the service.
-_ALWAYS = (400, 401, 403, 421, 500, 503, 504)
-_WITH_BODY = (408, 413, 415, 422)
-_WITH_WRITE = (409, 412, 422, 429, 507)
+#: What every operation may answer, beside its own: access, a foreign name, a query that is none, a fault of ours.
+_ALWAYS = (400, 401, 403, 421, 422, 500, 503, 504)
+_WITH_BODY = (408, 413, 415)
+_WITH_WRITE = (409, 412, 429, 507)
 
 
 def document(operations: Sequence[Operation]) -> Document:
@@ -102,7 +102,6 @@ def _problems(item: Operation) -> Document:
     codes = {*_ALWAYS, *item.statuses}
     codes |= set(_WITH_BODY) if item.body is not None else set()
     codes |= set(_WITH_WRITE) if item.writes else set()
-    codes |= {422} if item.query else set()
     content: Document = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
     if item.media_type.startswith("text/html"):  # pages tell people what is wrong as pages
         content[item.media_type] = {"schema": {"type": "string"}}

@@ -1,0 +1,137 @@
+"""Deadlines and limits of a connection, for what uvicorn leaves open: it bounds neither a head's time nor its size.
+
+An endless or dripping head (Slowloris), a body that never ends, connections that say nothing, and readers that do not
+read all hold memory and a place; each has a deadline here, and one address cannot take all places.
+"""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_END = b"\r\n\r\n"
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: 21\r\nconnection: close\r\n\r\nthe head is too large"
+)
+
+
+@dataclass(frozen=True)
+class EdgeLimits:
+    """What one connection may take.
+
+    Attributes
+    ----------
+    head_b : int
+        Largest head of a request: its line and header fields [bytes].
+    head_s : float
+        Longest time from the connection, or the first byte of the next request, to the end of the head [s].
+    body_s : float
+        Longest time from there to the end of the body [s].
+    stalled_s : float
+        Longest time in which a client takes nothing of an answer [s].
+    per_address : int
+        Connections of one address at a time.
+    """
+
+    head_b: int = 64 * 1024
+    head_s: float = 10.0
+    body_s: float = 35.0
+    stalled_s: float = 30.0
+    per_address: int = 1024
+
+
+def guarded(limits: EdgeLimits) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with limits; its connections are counted together."""
+    return type("GuardedProtocol", (_Guarded,), {"limits": limits, "open_by_address": Counter()})
+
+
+class _Guarded(HttpToolsProtocol):
+    """One connection."""
+
+    limits: EdgeLimits
+    open_by_address: Counter[str]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self._is_head, self._head_b, self._tail = True, 0, b""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, or drop it where its address has enough."""
+        super().connection_made(transport)
+        address = self.client[0] if self.client else ""
+        self.open_by_address[address] += 1
+        if self.open_by_address[address] > self.limits.per_address:
+            transport.abort()
+            return
+        self._within(self.limits.head_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place up."""
+        address = self.client[0] if self.client else ""
+        self.open_by_address[address] -= 1
+        if self.open_by_address[address] <= 0:
+            del self.open_by_address[address]
+        self._in_time()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless the head is too large."""
+        if self._is_head:
+            if self._deadline is None:
+                self._within(self.limits.head_s)
+            piece = self._tail + data[: self.limits.head_b + len(_END)]
+            end = piece.find(_END)
+            self._head_b += len(data) if end < 0 else max(end - len(self._tail), 0)
+            self._tail = piece[-3:]
+            if self._head_b > self.limits.head_b:
+                self.transport.write(_TOO_LARGE)
+                self.transport.close()
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        if self._deadline is None:
+            self._within(self.limits.head_s)
+
+    def on_headers_complete(self) -> None:
+        """Go on to the body."""
+        self._is_head = False
+        self._within(self.limits.body_s)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        self._is_head, self._head_b, self._tail = True, 0, b""
+        self._in_time()
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """Wait for a client that does not read, but not for ever."""
+        super().pause_writing()
+        self._stalled = self.loop.call_later(self.limits.stalled_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Write on."""
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+        if self.flow is not None:
+            super().resume_writing()
+
+    def _within(self, seconds: float) -> None:
+        """Drop the connection unless something is done until then."""
+        self._in_time()
+        self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _in_time(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
