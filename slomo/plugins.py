@@ -48,10 +48,7 @@ def plugins(group: str) -> "Mapping[str, EntryPoint]":
 def load_plugin(group: str, name: str) -> Callable[..., Any]:
     """Import and return the object that a plug-in gives under a name.
 
-    Raises
-    ------
-    ConfigurationError
-        Where it cannot be imported, or is nothing that can be called.
+    Raises ConfigurationError where it cannot be imported, or is nothing that can be called.
     """
     point = plugins(group)[name]
     package = point.dist.name if point.dist is not None else point.module

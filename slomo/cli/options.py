@@ -23,10 +23,7 @@ def settings(**given: Any) -> Settings:
 def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
     """Load the network functions of one's own that ``--nf FILE`` names.
 
-    Raises
-    ------
-    ConfigurationError
-        Where a file does not exist or does not describe a network function.
+    Raises ConfigurationError where a file does not exist or does not describe a network function.
     """
     from slomo.errors import ConfigurationError
     from slomo.vocabulary.network_function import load_network_function

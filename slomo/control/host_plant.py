@@ -62,13 +62,7 @@ class HostPlant:
         self._window_s = window_s
 
     def observe(self) -> MachineReading:
-        """Watch all tenants for a window.
-
-        Raises
-        ------
-        SlomoError
-            If one ended or reports nothing.
-        """
+        """Watch all tenants for a window; SlomoError if one ended or reports nothing."""
         return self._look(1)
 
     def probe(self) -> MachineReading:

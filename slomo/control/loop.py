@@ -33,23 +33,11 @@ class Plant(Protocol):
         ...
 
     def observe(self) -> MachineReading:
-        """Measure all tenants.
-
-        Raises
-        ------
-        SlomoError
-            If that fails.
-        """
+        """Measure all tenants; SlomoError if that fails."""
         ...
 
     def probe(self) -> MachineReading:
-        """Measure all tenants more exactly, at more cost; `probed` is set in the reading.
-
-        Raises
-        ------
-        SlomoError
-            If that fails.
-        """
+        """Measure all tenants more exactly, at more cost; `probed` is set in the reading; SlomoError if that fails."""
         ...
 
     def now_s(self) -> float:

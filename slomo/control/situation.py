@@ -186,10 +186,7 @@ class Outlook:
 def foresee(situation: Situation, settings: Mapping[str, Setting] | None = None, margin: float = 0.0) -> Outlook:
     """Predict every tenant under settings; a promise holds with `margin` to spare.
 
-    Raises
-    ------
-    InvalidValueError
-        For a tenant without a setting.
+    Raises InvalidValueError for a tenant without a setting.
     """
     return foresee_many(situation, [situation.settings if settings is None else settings], margin)[0]
 

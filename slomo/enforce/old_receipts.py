@@ -22,10 +22,7 @@ def old_receipts(folder: Path) -> tuple[Path, ...]:
 def adopt(path: Path, journal: Journal) -> Receipt:
     """Take an old receipt over into the journal; its file is renamed, since it is good no more.
 
-    Raises
-    ------
-    StoreError
-        If it is no receipt, or cannot be renamed.
+    Raises StoreError if it is no receipt, or cannot be renamed.
     """
     head, *lines = _lines(path)
     if head.get("schema_version") != 1 or not {"backend", "place"} <= set(head):

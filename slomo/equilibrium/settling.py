@@ -103,13 +103,7 @@ class ResponseTable:
 
 @lru_cache(maxsize=1024)
 def response_table(models: tuple[NFModel, ...]) -> ResponseTable:
-    """Lay distinct NFs out.
-
-    Raises
-    ------
-    MissingMetricError, ConfigurationError
-        As :func:`responses_of`.
-    """
+    """Lay distinct NFs out; MissingMetricError, ConfigurationError as :func:`responses_of`."""
     responses = responses_of(models)
     capacities = next((model.capacities for model in models if model.capacities is not None), None)
     return ResponseTable(models, responses, tables(responses), shared_socket(responses[0].pressure_names, capacities))
@@ -118,12 +112,8 @@ def response_table(models: tuple[NFModel, ...]) -> ResponseTable:
 def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
     """Return the models' server responses.
 
-    Raises
-    ------
-    MissingMetricError
-        Where a model was trained without the competition beside it.
-    ConfigurationError
-        Where models answer to different pressures.
+    Raises MissingMetricError where a model was trained without the competition beside it; ConfigurationError where
+    models answer to different pressures.
     """
     without = [model.workload.nf for model in models if model.response is None]
     if without:

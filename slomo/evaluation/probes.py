@@ -74,10 +74,7 @@ class ProbeModel:
     def predict(self, target: str, competitor: str) -> ProbePrediction:
         """Return the performance of `target` beside `competitor`.
 
-        Raises
-        ------
-        UnknownNameError
-            For an application that was not probed.
+        Raises UnknownNameError for an application that was not probed.
         """
         for name in (target, competitor):
             if name not in self.tables.sensitivity:

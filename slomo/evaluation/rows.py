@@ -116,12 +116,8 @@ class RowsOptions:
 def best_family(model: NFModel) -> str:
     """Return the family with the smallest error in cross-validation on the rows the model was trained on.
 
-    Of equals, as where throughput never changes, the first that training would choose.
-
-    Raises
-    ------
-    UnsupportedPredictionError
-        Where none was cross-validated.
+    Of equals, as where throughput never changes, the first that training would choose. Raises
+    UnsupportedPredictionError where none was cross-validated.
     """
     errors = {
         str(name): scores["mape_percent"]

@@ -83,10 +83,7 @@ class ModelFamily(Protocol):
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
         """Choose the columns to read among those measured.
 
-        Raises
-        ------
-        MissingMetricError
-            Where a column it cannot do without was not measured.
+        Raises MissingMetricError where a column it cannot do without was not measured.
         """
         ...
 

@@ -26,10 +26,7 @@ HINT = "the file was damaged or not written by slomo; train the model again"
 def read_text(path: Path, sha256: str | None = None) -> str:
     """Return the text of a model file after checking its size and, if given, its fingerprint.
 
-    Raises
-    ------
-    ConfigurationError
-        Where the file is missing, too large, no text, or not the one the manifest describes.
+    Raises ConfigurationError where the file is missing, too large, no text, or not the one the manifest describes.
     """
     try:
         size = path.stat().st_size
@@ -51,10 +48,7 @@ def read_text(path: Path, sha256: str | None = None) -> str:
 def plain_name(name: str, where: Path) -> str:
     """Return a file's name after checking that it stays inside its own folder.
 
-    Raises
-    ------
-    ConfigurationError
-        For anything but a plain name.
+    Raises ConfigurationError for anything but a plain name.
 
     Examples
     --------
@@ -71,12 +65,7 @@ def plain_name(name: str, where: Path) -> str:
 
 
 def parse_object(content: str, label: str) -> dict[str, Any]:
-    """Return the JSON object in `content`.
-
-    Raises
-    ------
-    ConfigurationError
-        For anything but one finite JSON object.
+    """Return the JSON object in `content`; ConfigurationError for anything but one finite JSON object.
 
     Examples
     --------

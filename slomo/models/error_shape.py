@@ -72,10 +72,8 @@ class ErrorShape(Stored):
     def from_dict(cls, data: Mapping[str, Any]) -> "ErrorShape":
         """Rebuild from :meth:`to_dict`'s mapping.
 
-        Raises
-        ------
-        ConfigurationError
-            For knots that do not ascend, tables of different lengths, or sizes that are not above 0.
+        Raises ConfigurationError for knots that do not ascend, tables of different lengths, or sizes that are not above
+        0.
         """
         made = super().from_dict(data)
         loss, middle, size = made.loss, made.middle, made.size

@@ -120,11 +120,7 @@ class ConformalCalibration(Stored):
         """Return, by kind of neighbourhood, the score that a new one is above with probability `confidence`.
 
         With too few scores to say, the lowest there is: as far as calibration reaches. Minus infinity without any.
-
-        Raises
-        ------
-        InvalidValueError
-            For a confidence outside 0 to 1.
+        Raises InvalidValueError for a confidence outside 0 to 1.
         """
         _check(confidence, "confidence")
         below = _below(self, 1.0 - confidence)
@@ -135,11 +131,7 @@ class ConformalCalibration(Stored):
         """Return the scores between which new mixes lie with probability `coverage`, by kind of neighbourhood.
 
         Infinite with too few scores; with too few for two sides, one bound on the size of the error serves for both.
-
-        Raises
-        ------
-        InvalidValueError
-            For a coverage outside 0 to 1.
+        Raises InvalidValueError for a coverage outside 0 to 1.
         """
         _check(coverage, "coverage")
         below, above = _below(self, (1.0 - coverage) / 2.0), _above(self, (1.0 - coverage) / 2.0)
@@ -199,12 +191,8 @@ class ConformalCalibration(Stored):
     def from_dict(cls, data: Mapping[str, Any]) -> "ConformalCalibration":
         """Rebuild from :meth:`to_dict`'s mapping, or from that of a version that knew less.
 
-        Such files hold a floor, to which the loss was added, or sizes of errors only.
-
-        Raises
-        ------
-        ConfigurationError
-            For scores that are not in ascending order, or spreads that are not above 0.
+        Such files hold a floor, to which the loss was added, or sizes of errors only. Raises ConfigurationError for
+        scores that are not in ascending order, or spreads that are not above 0.
         """
         floor = {} if "shape" in data else {"shape": proportional(_floor(data)).to_dict()}
         made = super().from_dict({**data, **floor})

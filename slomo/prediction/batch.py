@@ -130,12 +130,8 @@ class _Servers:
 def predict_members(members: Members, machine: str, how: PredictionOptions) -> PredictionBatch:
     """Predict the target of every mix.
 
-    Raises
-    ------
-    InvalidValueError
-        For a mix that needs more cores than the machine has.
-    UnknownNameError
-        Where a target has no model of the name asked for.
+    Raises InvalidValueError for a mix that needs more cores than the machine has; UnknownNameError where a target has
+    no model of the name asked for.
     """
     whole = np.column_stack([members.target, members.places])
     _check_cores(members, whole)

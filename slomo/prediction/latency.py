@@ -59,10 +59,7 @@ def latency_of(server: TenantModels, how: PredictionOptions, ask: Ask) -> Latenc
 def offered_load(workload: Workload | str, offered_mpps: float | None = None) -> float:
     """Return what arrives at an NF [Mpps]: as given, or by its traffic.
 
-    Raises
-    ------
-    InvalidValueError
-        Where no load is given, or one that is not above 0.
+    Raises InvalidValueError where no load is given, or one that is not above 0.
 
     Examples
     --------

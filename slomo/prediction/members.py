@@ -44,10 +44,7 @@ class Members:
 def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], tenants: Sequence[TenantModel]) -> Members:
     """Check arrays of indices into `tenants`.
 
-    Raises
-    ------
-    InvalidValueError
-        For indices that stand for nothing, or shapes that do not belong together.
+    Raises InvalidValueError for indices that stand for nothing, or shapes that do not belong together.
 
     Examples
     --------
@@ -76,12 +73,7 @@ def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], tenan
 def from_names(
     targets: Sequence[Named], mixes: Sequence[Sequence[Named]], find: Callable[[Named], TenantModel]
 ) -> Members:
-    """Look up every name once.
-
-    Raises
-    ------
-    InvalidValueError
-        Where there are not as many targets as mixes.
+    """Look up every name once; InvalidValueError where there are not as many targets as mixes.
 
     Examples
     --------

@@ -100,12 +100,7 @@ def options_of(fields: OptionFields) -> PredictionOptions:
 
 
 def check_coverage(coverage: float) -> None:
-    """Refuse a coverage that is no probability strictly between 0 and 1.
-
-    Raises
-    ------
-    InvalidValueError
-        For any other number.
+    """Refuse a coverage that is no probability strictly between 0 and 1; InvalidValueError for any other number.
 
     Examples
     --------

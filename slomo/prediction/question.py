@@ -420,10 +420,7 @@ class Answers:
 def _by_allocation(server: TenantModels, how: PredictionOptions) -> bool:
     """Return whether ways, throttles or memory nodes are set, or nobody was profiled over anything else.
 
-    Raises
-    ------
-    UnsupportedPredictionError
-        Where they are set, and vectors are to be composed.
+    Raises UnsupportedPredictionError where they are set, and vectors are to be composed.
     """
     if not server.is_divided:
         profiled_apart = [model.allocation is not None and not model.knows_pressure for model in server.models]

@@ -204,10 +204,8 @@ def server_of(
 ) -> TenantModels:
     """Resolve everybody on a server.
 
-    Raises
-    ------
-    InvalidValueError
-        For a text in place of a list, more NFs than a socket has cores, or a setting that does not belong to the NFs.
+    Raises InvalidValueError for a text in place of a list, more NFs than a socket has cores, or a setting that does not
+    belong to the NFs.
     """
     if isinstance(workloads, str):
         raise InvalidValueError(f"NFs are the text '{workloads}', needed a list", hint=f"write ['{workloads}']")

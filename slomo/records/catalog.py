@@ -58,12 +58,7 @@ def catalog(folder: str | Path | None = None) -> tuple[CatalogEntry, ...]:
 def find_dataset(name: str, folder: str | Path | None = None) -> ProfileDataset:
     """Load a shipped dataset by name, or any dataset by path.
 
-    Raises
-    ------
-    ConfigurationError
-        For a path at which there is nothing.
-    UnknownNameError
-        For another name, with the nearest.
+    Raises ConfigurationError for a path at which there is nothing; UnknownNameError for another name, with the nearest.
     """
     if Path(name).exists():
         return load_dataset(name)

@@ -81,10 +81,7 @@ def metric_column(prefix: str, name: str) -> str:
 def column_kind(name: str) -> str:
     """Return ``'text'``, ``'integer'`` or ``'number'`` for a column.
 
-    Raises
-    ------
-    UnknownNameError
-        For a column no dataset has, with the nearest one.
+    Raises UnknownNameError for a column no dataset has, with the nearest one.
 
     Examples
     --------

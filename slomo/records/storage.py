@@ -44,12 +44,7 @@ def load_dataset(path: str | Path) -> ProfileDataset:
 def save_dataset(dataset: ProfileDataset, path: str | Path, card: str | None = None) -> None:
     """Write a dataset: ``.parquet`` or ``.csv`` by suffix, else a dataset directory with provenance (and card).
 
-    Raises
-    ------
-    StoreError
-        Where it cannot be written.
-    UsageError
-        For another suffix.
+    Raises StoreError where it cannot be written; UsageError for another suffix.
     """
     place = Path(path)
     if place.suffix == ".parquet":

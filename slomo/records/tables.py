@@ -39,10 +39,7 @@ _RULED = "a dataset is written by `slomo profile` or `slomo dataset import`"
 def write_csv(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -> None:
     """Write a dataset as CSV: a comment line with version and environment, the header, one line per row.
 
-    Raises
-    ------
-    StoreError
-        Where the file cannot be written.
+    Raises StoreError where the file cannot be written.
     """
     text = io.StringIO()
     _stored(frame).to_csv(text, index=False, lineterminator="\n", na_rep="")
@@ -55,10 +52,7 @@ def write_csv(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -
 def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -> None:
     """Write a dataset as parquet, the environment in the file's metadata.
 
-    Raises
-    ------
-    StoreError
-        Where the file cannot be written.
+    Raises StoreError where the file cannot be written.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -77,10 +71,7 @@ def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any
 def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Read what :func:`write_csv` wrote.
 
-    Raises
-    ------
-    ConfigurationError
-        For a file that is not such a dataset; names line and column.
+    Raises ConfigurationError for a file that is not such a dataset; names line and column.
     """
     text = read_text(path)
     first, _, rest = text.partition("\n")
@@ -112,10 +103,7 @@ def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Read what :func:`write_parquet` wrote.
 
-    Raises
-    ------
-    ConfigurationError
-        For a truncated file, or one that is not such a dataset.
+    Raises ConfigurationError for a truncated file, or one that is not such a dataset.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -180,10 +168,7 @@ def check_parquet(path: Path, metadata: Any) -> None:
 def read_text(path: Path, limit: int = MAX_FILE_BYTES) -> str:
     """Return the text of a file of bounded size, without byte order mark, with plain line ends.
 
-    Raises
-    ------
-    ConfigurationError
-        Where the file is missing, unreadable, too large, or no text.
+    Raises ConfigurationError where the file is missing, unreadable, too large, or no text.
     """
     data = read_bytes(path, limit)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # what PowerShell writes when output is redirected
@@ -206,10 +191,7 @@ def check_cells(path: Path, rows: int, columns: int) -> None:
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file beside `path`, then rename it over `path`; nothing is lost where that fails.
 
-    Raises
-    ------
-    StoreError
-        On a full disk, a read-only directory, or whatever else the system refuses.
+    Raises StoreError on a full disk, a read-only directory, or whatever else the system refuses.
     """
     write_durably(path, write)
 

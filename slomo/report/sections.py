@@ -149,10 +149,7 @@ def surface_section(
 ) -> Section:
     """Show a target's slowdown, as measured, over access rate and occupancy of the synthetic competitor.
 
-    Raises
-    ------
-    MissingMetricError
-        Where the dataset does not report both metrics, or knows no solo throughput.
+    Raises MissingMetricError where the dataset does not report both metrics, or knows no solo throughput.
     """
     rows = dataset.select(target=target, plan="pressure")
     vectors = rows.vectors("competition", _CACHE_AXES)

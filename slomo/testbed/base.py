@@ -32,12 +32,8 @@ class Testbed(Protocol):
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
         """Run both phases and return the record.
 
-        Raises
-        ------
-        TestbedError
-            When the experiment cannot be run.
-        UnknownNameError, InvalidValueError
-            When the co-location names or asks for what does not exist.
+        Raises TestbedError when the experiment cannot be run; UnknownNameError, InvalidValueError when the co-location
+        names or asks for what does not exist.
         """
         ...
 

@@ -60,10 +60,7 @@ class ReplayTestbed:
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
         """Return the run that was recorded: the one with this seed, else one of its replicates chosen by the seed.
 
-        Raises
-        ------
-        TestbedError
-            If this co-location was not recorded.
+        Raises TestbedError if this co-location was not recorded.
         """
         recorded = self._recorded.get(colocation.key)
         if not recorded:

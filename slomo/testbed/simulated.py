@@ -79,12 +79,8 @@ class SimulatedTestbed:
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
         """Simulate the competitors alone, then everybody.
 
-        Raises
-        ------
-        InvalidValueError
-            For another machine, more tenants than cores on the NIC's socket, or an impossible setting.
-        UnknownNameError
-            For an NF there is not, with the nearest name.
+        Raises InvalidValueError for another machine, more tenants than cores on the NIC's socket, or an impossible
+        setting; UnknownNameError for an NF there is not, with the nearest name.
         """
         seats = self._seats(colocation)
         competitors = seats[len(seats) - len(colocation.competitors) :]

@@ -53,13 +53,7 @@ class Result:
         """Return what each entry is about, for the axis of a drawing."""
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return the result as a data frame, one row per throughput.
-
-        Raises
-        ------
-        MissingExtraError
-            Without pandas.
-        """
+        """Return the result as a data frame, one row per throughput; MissingExtraError without pandas."""
         need("pandas")
         frame: pd.DataFrame = import_module("pandas").DataFrame(dict(self.columns()))
         return frame

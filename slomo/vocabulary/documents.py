@@ -15,10 +15,7 @@ from slomo.files.json_text import Position
 def parse_document(text: str, name: str) -> tuple[dict[str, Any], Mapping[Position, int]]:
     r"""Parse JSON or YAML; return the mapping and the line of every field.
 
-    Raises
-    ------
-    ConfigurationError
-        If it is neither, or not a mapping.
+    Raises ConfigurationError if it is neither, or not a mapping.
 
     Examples
     --------

@@ -39,12 +39,7 @@ class Knob:
     description: str
 
     def check(self, value: Setting) -> Setting:
-        """Return `value` as this knob's kind.
-
-        Raises
-        ------
-        InvalidValueError
-            If it is outside the knob's range or of another kind.
+        """Return `value` as this knob's kind; InvalidValueError if it is outside the knob's range or of another kind.
 
         Examples
         --------

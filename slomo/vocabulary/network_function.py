@@ -239,10 +239,7 @@ def one_core_chain(stages: Sequence[NetworkFunction]) -> NetworkFunction:
 def stages_of(nf: NetworkFunction, workload: Workload) -> list[tuple[NetworkFunction, Workload]]:
     """Return the stages of a chain on one core, each with its part of the settings and the chain's traffic.
 
-    Raises
-    ------
-    UnknownNameError
-        For a setting that no stage has.
+    Raises UnknownNameError for a setting that no stage has.
     """
     documents = (nf.simulated or {}).get("stages", ())
     stages = [

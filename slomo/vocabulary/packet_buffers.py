@@ -18,10 +18,7 @@ MOST_BUFFERS = 2048
 def lines_per_buffer(packet_size_b: int) -> int:
     """Return the cache lines of one packet buffer, headroom included.
 
-    Raises
-    ------
-    InvalidValueError
-        For a frame outside 64 to 9216 bytes.
+    Raises InvalidValueError for a frame outside 64 to 9216 bytes.
 
     Examples
     --------
@@ -36,10 +33,7 @@ def lines_per_buffer(packet_size_b: int) -> int:
 def buffers_in(ddio_kib: float, packet_size_b: int) -> int:
     """Return how many packet buffers a DDIO space [KiB] holds.
 
-    Raises
-    ------
-    InvalidValueError
-        For a frame or a space outside its range.
+    Raises InvalidValueError for a frame or a space outside its range.
 
     Examples
     --------

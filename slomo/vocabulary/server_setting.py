@@ -46,13 +46,7 @@ class ServerSetting:
     port_gbps: float | None = None
 
     def checked(self, tenants: int) -> "ServerSetting":
-        """Return it with tuples.
-
-        Raises
-        ------
-        InvalidValueError
-            For lists of other lengths, or values that there are not.
-        """
+        """Return it with tuples; InvalidValueError for lists of other lengths, or values that there are not."""
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "port_gbps"}
         for name, listed in values.items():
             if listed is not None and len(listed) != tenants:

@@ -202,12 +202,8 @@ class ChainSystem:
 def load_chains(path: str) -> ChainSystem:
     """Read a document of service chains.
 
-    Raises
-    ------
-    ConfigurationError
-        For a file that is none: names file, line and field.
-    UnknownNameError, InvalidValueError
-        As :class:`ChainSystem`.
+    Raises ConfigurationError for a file that is none: names file, line and field; UnknownNameError, InvalidValueError
+    as :class:`ChainSystem`.
     """
     return parse_chains(read_text(path), str(path))
 
@@ -282,12 +278,7 @@ def _chain(name: str, item: Mapping[str, Any]) -> ServiceChain:
 
 
 def checked_shares(name: str, shares: float) -> int:
-    """Return `shares` if a cgroup (version 1) takes so many.
-
-    Raises
-    ------
-    InvalidValueError
-        For fewer than 2 or more than 262 144.
+    """Return `shares` if a cgroup (version 1) takes so many; InvalidValueError for fewer than 2 or more than 262 144.
 
     Examples
     --------

@@ -39,12 +39,7 @@ def counted(names: Iterable[str]) -> str:
 
 
 def parse_workload(text: str) -> Workload:
-    """Read one workload.
-
-    Raises
-    ------
-    InvalidValueError
-        Where the text does not follow the grammar, or a value is outside its range.
+    """Read one workload; InvalidValueError where the text does not follow the grammar, or a value is outside its range.
 
     Examples
     --------
@@ -63,10 +58,7 @@ def parse_workload(text: str) -> Workload:
 def parse_instances(text: str) -> tuple[Workload, int]:
     """Read a workload and how many instances of it, ``"stats:3"``; an older spelling is ``"3xstats"``.
 
-    Raises
-    ------
-    InvalidValueError
-        Where the text does not follow the grammar, or a value is outside its range.
+    Raises InvalidValueError where the text does not follow the grammar, or a value is outside its range.
 
     Examples
     --------

@@ -118,10 +118,7 @@ class RunSettings:
     def check(self, plan: str) -> None:
         """Say what cannot follow a plan before anything is measured.
 
-        Raises
-        ------
-        InvalidValueError
-            For loads, or a number of mixes, that make no sense or that the plan does not prepare.
+        Raises InvalidValueError for loads, or a number of mixes, that make no sense or that the plan does not prepare.
         """
         self.loads(plan)
         if self.reduced_mixes < 0:
@@ -137,10 +134,7 @@ class RunSettings:
     def loads(self, plan: str) -> tuple[float, ...] | None:
         """Return the loads to measure latency at, or None.
 
-        Raises
-        ------
-        InvalidValueError
-            For loads that make no sense, and after mixes.
+        Raises InvalidValueError for loads that make no sense, and after mixes.
         """
         if self.latency is False:
             return None

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 def sequence_of(given: Iterable[Workload | str] | Workload | str) -> list[Workload | str]:
     """Return several as a list; a single text or workload is taken for a list of one.
 
-    Raises
-    ------
-    InvalidValueError
-        For what is neither.
+    Raises InvalidValueError for what is neither.
 
     Examples
     --------
@@ -39,10 +36,7 @@ def sequence_of(given: Iterable[Workload | str] | Workload | str) -> list[Worklo
 def dataset_of(given: "ProfileDataset | str | Path") -> "ProfileDataset":
     """Return a dataset: itself, or loaded from a path or by the name of one that ships.
 
-    Raises
-    ------
-    UnknownNameError, ConfigurationError
-        Where there is none.
+    Raises UnknownNameError, ConfigurationError where there is none.
     """
     from slomo.records.catalog import find_dataset  # pandas
 

@@ -21,10 +21,7 @@ FIGURES = (".png", ".svg", ".pdf")
 def budgets_of(text: str) -> tuple[int, ...]:
     """Return budgets given as ``20,60,200``, each once and in rising order.
 
-    Raises
-    ------
-    InvalidValueError
-        Where one is no whole number above 0.
+    Raises InvalidValueError where one is no whole number above 0.
 
     Examples
     --------
@@ -42,10 +39,7 @@ def budgets_of(text: str) -> tuple[int, ...]:
 def figure_path(name: str) -> "Path":
     """Return where a figure goes, before anything is computed for it.
 
-    Raises
-    ------
-    ConfigurationError
-        For a format no figure is written in, or a folder there is not.
+    Raises ConfigurationError for a format no figure is written in, or a folder there is not.
     """
     from pathlib import Path
 

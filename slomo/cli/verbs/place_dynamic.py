@@ -35,10 +35,7 @@ handover_option = click.option(
 def are_for_chains(policies: Sequence[str]) -> bool:
     """Say whether policies place chains on NUMA nodes.
 
-    Raises
-    ------
-    InvalidValueError
-        Where some do and some do not: their throughput is normalised by different things.
+    Raises InvalidValueError where some do and some do not: their throughput is normalised by different things.
     """
     from slomo.placement.chains.registry import chain_policy_names
 

@@ -138,10 +138,7 @@ def configuration_from(
 ) -> PoolConfiguration:
     """Return the configuration in a mapping shaped as ``rmd.toml``.
 
-    Raises
-    ------
-    ConfigurationError
-        If ``[OSGroup]`` or ``[CachePool]`` is missing, or a value makes no sense.
+    Raises ConfigurationError if ``[OSGroup]`` or ``[CachePool]`` is missing, or a value makes no sense.
     """
     for section in ("OSGroup", "CachePool"):
         if not isinstance(data.get(section), Mapping):

@@ -29,12 +29,7 @@ class PoolLayout:
 
 
 def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
-    """Lay pools over a cache.
-
-    Raises
-    ------
-    ConfigurationError
-        If they need more ways than it has.
+    """Lay pools over a cache; ConfigurationError if they need more ways than it has.
 
     Examples
     --------

@@ -88,13 +88,7 @@ class PoolManager:
         return tuple(self._workloads.values())
 
     def workload(self, identifier: str) -> PoolWorkload:
-        """Return one.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is none of that identifier.
-        """
+        """Return one; UnknownNameError if there is none of that identifier."""
         if identifier not in self._workloads:
             raise UnknownNameError("workload", identifier, self._workloads)
         return self._workloads[identifier]
@@ -141,13 +135,7 @@ class PoolManager:
             return self._workloads[identifier]
 
     def remove(self, identifier: str) -> None:
-        """Let a workload go; its ways are free again.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is none.
-        """
+        """Let a workload go; its ways are free again; UnknownNameError if there is none."""
         with self._lock:
             self.workload(identifier)
             self._enforce({key: value for key, value in self._workloads.items() if key != identifier})
@@ -201,12 +189,8 @@ class PoolManager:
 
         From predictions, where an estimator knows the workload's `nf` and everybody's here: 100 x predicted over solo
         throughput, 0 where a promise (`slo_share`) would break, that of the newcomer or of a resident. Else RMD's score
-        from free ways. RMD's clients read `score`; beside it `basis` says which, and `why` or the shares why so.
-
-        Raises
-        ------
-        InvalidValueError
-            For a body that makes no sense.
+        from free ways. RMD's clients read `score`; beside it `basis` says which, and `why` or the shares why so. Raises
+        InvalidValueError for a body that makes no sense.
         """
         members = {} if data.get("core_ids") or data.get("task_ids") else {"core_ids": ["0"]}
         request = parse_request({**data, **members}, self.configuration)

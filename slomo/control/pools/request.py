@@ -90,12 +90,8 @@ class PoolRequest:
 def parse_request(data: Mapping[str, Any], configuration: PoolConfiguration) -> PoolRequest:
     """Read a body.
 
-    Raises
-    ------
-    InvalidValueError
-        For unknown fields, members that are no numbers, or ways that make no pool.
-    UnknownNameError
-        For a policy there is not.
+    Raises InvalidValueError for unknown fields, members that are no numbers, or ways that make no pool;
+    UnknownNameError for a policy there is not.
 
     Examples
     --------

@@ -35,13 +35,7 @@ class PoolSeats:
     def placed(
         self, others: dict[str, PoolWorkload], identifier: str, request: PoolRequest, name: str | None = None
     ) -> dict[str, PoolWorkload]:
-        """Return all workloads with one more.
-
-        Raises
-        ------
-        TestbedError
-            Where its pool has no room.
-        """
+        """Return all workloads with one more; TestbedError where its pool has no room."""
         fresh = PoolWorkload(identifier, name or str(uuid.uuid4()), request, request.pool, 0)
         if request.pool == "guarantee":
             taken = [workload.mask for workload in others.values() if workload.pool == "guarantee"]

@@ -43,10 +43,7 @@ class BuffersBackend:
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
         """Return the handlers of tenants whose buffers were decided.
 
-        Raises
-        ------
-        TestbedError
-            For a tenant without a control socket.
+        Raises TestbedError for a tenant without a control socket.
         """
         wishes = []
         for tenant in plan.tenants:

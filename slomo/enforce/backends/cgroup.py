@@ -48,10 +48,7 @@ class CgroupBackend(CgroupKnobs):
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
         """Return groups, their files, and their members.
 
-        Raises
-        ------
-        TestbedError
-            For a controller, CPU or memory node that this host does not have.
+        Raises TestbedError for a controller, CPU or memory node that this host does not have.
         """
         wishes: list[Wish] = []
         for tenant in plan.tenants:

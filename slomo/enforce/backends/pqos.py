@@ -20,10 +20,7 @@ class PqosBackend(PqosKnobs):
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
         """Return classes' settings, then the cores that use them.
 
-        Raises
-        ------
-        TestbedError
-            For too few free classes, cores that are not there, or a unit that pqos does not take.
+        Raises TestbedError for too few free classes, cores that are not there, or a unit that pqos does not take.
         """
         state = self.state()
         by_settings: dict[tuple[tuple[str, str], ...], list[int]] = {}

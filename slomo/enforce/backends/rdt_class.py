@@ -65,13 +65,7 @@ class RdtClassBackend:
         return MachineLock(f"classes in '{self.folder}'")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the files' texts.
-
-        Raises
-        ------
-        TestbedError
-            For masks that goresctrl cannot express.
-        """
+        """Return the files' texts; TestbedError for masks that goresctrl cannot express."""
         tenants = [t for t in plan.tenants if t.llc_way_mask is not None or t.memory_bandwidth is not None]
         classes = {_class_name(tenant): self._class(tenant) for tenant in tenants}
         document = {"partitions": {_PARTITION: {"l3Allocation": "100%", "mbAllocation": ["100%"], "classes": classes}}}
@@ -130,12 +124,7 @@ class RdtClassBackend:
     def write(self, knob: str, value: str | None) -> None:
         """Replace a file in one step, or remove it.
 
-        Raises
-        ------
-        TestbedError
-            If it is none of its files.
-        StoreError
-            If it cannot be written.
+        Raises TestbedError if it is none of its files; StoreError if it cannot be written.
         """
         path = self._path(knob)
         if value is None:

@@ -60,10 +60,7 @@ class ResctrlBackend(ResctrlKnobs):
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
         """Return groups, then their settings, then who is in them, then devices' ways.
 
-        Raises
-        ------
-        TestbedError
-            For what this tree does not offer, or more classes than it has.
+        Raises TestbedError for what this tree does not offer, or more classes than it has.
         """
         facts = read_facts(self.tree)
         classes = self._classes(plan, facts)

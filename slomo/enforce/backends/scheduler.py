@@ -55,13 +55,7 @@ class SchedulerBackend:
         return MachineLock("the scheduler of this host")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return policy and CPUs of every thread there is now.
-
-        Raises
-        ------
-        VanishedError
-            For a process that is not there.
-        """
+        """Return policy and CPUs of every thread there is now; VanishedError for a process that is not there."""
         return tuple(
             wish for tenant in plan.tenants for pid in tenant.process_ids for wish in self._process(tenant, pid)
         )
@@ -95,13 +89,7 @@ class SchedulerBackend:
             return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob.
-
-        Raises
-        ------
-        TestbedError
-            If it is refused; VanishedError where the thread is gone.
-        """
+        """Set a knob; TestbedError if it is refused; VanishedError where the thread is gone."""
         kind, _, thread = knob.partition(":")
         try:
             if kind == "cpus":

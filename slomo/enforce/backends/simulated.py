@@ -73,10 +73,7 @@ class SimulatedServer:
     def add(self, occupant: Occupant, core: int | None = None) -> None:
         """Start a tenant, on the first free core of the NIC's socket unless told.
 
-        Raises
-        ------
-        InvalidValueError
-            If there is none.
+        Raises InvalidValueError if there is none.
         """
         first = self.machine.nic_socket * self.machine.cores_per_socket
         order = [*range(first, self.machine.cores), *range(first)]
@@ -168,13 +165,7 @@ class SimulatedKnobs:
         return self._knobbed.knobs.get(knob)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob.
-
-        Raises
-        ------
-        VanishedError
-            For a tenant that ended.
-        """
+        """Set a knob; VanishedError for a tenant that ended."""
         if knob not in self._knobbed.knobs:
             raise VanishedError(f"'{knob}': that tenant is there no more")
         self._knobbed.knobs[knob] = value
@@ -206,10 +197,7 @@ class SimulatedBackend(SimulatedKnobs):
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
         """Return every tenant's knobs.
 
-        Raises
-        ------
-        TestbedError
-            For a tenant that is not there, or what the machine does not have.
+        Raises TestbedError for a tenant that is not there, or what the machine does not have.
         """
         wishes = [wish for tenant in plan.tenants for wish in self._tenant(tenant)]
         if plan.device_way_mask is not None:

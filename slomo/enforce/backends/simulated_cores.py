@@ -82,13 +82,7 @@ class SimulatedCoresBackend(SimulatedKnobs):
         return f"simulated cores of {self.cores.machine.name}"
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return every stage's weight.
-
-        Raises
-        ------
-        TestbedError
-            For a stage that is not there, or anything but a weight.
-        """
+        """Return every stage's weight; TestbedError for a stage that is not there, or anything but a weight."""
         return tuple(self._wish(tenant) for tenant in plan.tenants)
 
     def _wish(self, tenant: TenantSetting) -> Wish:

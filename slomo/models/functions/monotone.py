@@ -122,10 +122,8 @@ def sigmoid(values: Floats) -> Floats:
 def monotone_from_dict(data: Mapping[str, Any]) -> MonotoneSensitivity:
     """Rebuild a model from its mapping.
 
-    Raises
-    ------
-    ConfigurationError
-        For arrays that do not belong together, scales that are not above 0, or a pressure that speeds up.
+    Raises ConfigurationError for arrays that do not belong together, scales that are not above 0, or a pressure that
+    speeds up.
     """
     made = MonotoneSensitivity.from_dict(data)
     require_per_feature(made, _PER_FEATURE)

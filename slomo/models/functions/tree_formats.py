@@ -37,10 +37,7 @@ def plain_to_dict(ensemble: TreeEnsemble) -> dict[str, Any]:
 def plain_from_dict(data: object, n_features: int) -> TreeEnsemble:
     """Rebuild an ensemble from :func:`plain_to_dict`'s mapping.
 
-    Raises
-    ------
-    ConfigurationError
-        For arrays that do not fit together, or columns out of range.
+    Raises ConfigurationError for arrays that do not fit together, or columns out of range.
     """
     if not isinstance(data, Mapping):
         raise ConfigurationError("a tree model without trees", hint=HINT)
@@ -79,10 +76,8 @@ def plain_from_dict(data: object, n_features: int) -> TreeEnsemble:
 def xgboost_from_json(content: str, n_features: int) -> TreeEnsemble:
     """Read a model that xgboost saved as JSON, without xgboost.
 
-    Raises
-    ------
-    ConfigurationError
-        For anything but a regression by plain trees, damaged trees, or another number of features.
+    Raises ConfigurationError for anything but a regression by plain trees, damaged trees, or another number of
+    features.
     """
     learner = mapping(parse_object(content, "xgboost model"), "learner")
     booster = mapping(learner, "gradient_booster")

@@ -51,10 +51,7 @@ class LatencyCurve(Stored):
     def half_width(self, load: Floats, coverage: float) -> Floats:
         """Return half the width of the interval of the logarithm of latency; infinite with too few scores.
 
-        Raises
-        ------
-        InvalidValueError
-            For a coverage outside 0 to 1.
+        Raises InvalidValueError for a coverage outside 0 to 1.
         """
         if not 0.0 < coverage < 1.0:
             raise InvalidValueError(f"coverage is {coverage}, needed between 0 and 1", hint="0.9 is usual")
@@ -141,10 +138,7 @@ class LatencyModel(Stored):
     def from_dict(cls, data: Mapping[str, Any]) -> "LatencyModel":
         """Rebuild from :meth:`to_dict`'s mapping.
 
-        Raises
-        ------
-        ConfigurationError
-            Where the tables do not fit each other, or a number is impossible.
+        Raises ConfigurationError where the tables do not fit each other, or a number is impossible.
         """
         made = super().from_dict(data)
         knots, (low, high) = made.knots, made.loads

@@ -155,10 +155,7 @@ class ConstantSensitivity:
 def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) -> SensitivityModel:
     """Rebuild a model from its mapping and, for trees of xgboost, the library's JSON.
 
-    Raises
-    ------
-    ConfigurationError
-        For an unknown kind or a mapping that does not describe a model.
+    Raises ConfigurationError for an unknown kind or a mapping that does not describe a model.
 
     Examples
     --------

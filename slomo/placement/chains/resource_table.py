@@ -78,10 +78,7 @@ class ResourceTable:
     def row(self, workload: str, mpps: float) -> ResourceRow:
         """Return the first row of one core whose rate is not below `mpps` [Mpps], else the last.
 
-        Raises
-        ------
-        UnknownNameError
-            For a network function that the table does not have.
+        Raises UnknownNameError for a network function that the table does not have.
         """
         key = without_load(workload)
         if key not in self._by_nf:
@@ -106,12 +103,6 @@ def save_resource_table(table: ResourceTable, path: str | Path) -> Path:
 
 
 def load_resource_table(path: str | Path) -> ResourceTable:
-    """Read a table.
-
-    Raises
-    ------
-    ConfigurationError
-        For a file that holds none, or another schema version.
-    """
+    """Read a table; ConfigurationError for a file that holds none, or another schema version."""
     table = read(path, _TableFile, hint="slomo profile NF... --plan resource-table --out FILE")
     return ResourceTable(table.machine, table.rows)

@@ -349,12 +349,8 @@ class ThroughputEstimates:
     def check_names(self, requests: Sequence[Request], machines: Sequence[str]) -> None:
         """Refuse network functions that no machine of the cluster has a model or a profile of.
 
-        Raises
-        ------
-        UnknownNameError
-            For one that no machine at all has, with the nearest name.
-        UnsupportedPredictionError
-            For one that other machines have.
+        Raises UnknownNameError for one that no machine at all has, with the nearest name; UnsupportedPredictionError
+        for one that other machines have.
         """
         for error in self.unknown(requests, machines).values():
             raise error

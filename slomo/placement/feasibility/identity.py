@@ -34,9 +34,6 @@ def joined_fingerprint(parts: Iterable[str]) -> str:
 def check_profiled_on(profile: InstanceProfile, machine: Machine) -> None:
     """Refuse a profile over cache ways that was measured on another machine of the same name.
 
-    Raises
-    ------
-    ConfigurationError
-        Where the fingerprints differ.
+    Raises ConfigurationError where the fingerprints differ.
     """
     require_same(machine.name, profile.fingerprint, machine.fingerprint, "the cluster's")

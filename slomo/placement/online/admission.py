@@ -211,13 +211,7 @@ class Admission:
         allowed: Allowed | None,
         rather: Callable[[Socket], float] | None,
     ) -> Spot | None:
-        """Return the socket that a policy takes among all that hold.
-
-        Raises
-        ------
-        InvalidValueError
-            For one that was not offered.
-        """
+        """Return the socket that a policy takes among all that hold; InvalidValueError for one that was not offered."""
         choices: dict[SocketChoice, Spot] = {}
         for host, piece in numbers.items():
             fitting = self._fitting(request, piece, allowed)

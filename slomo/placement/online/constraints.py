@@ -386,12 +386,8 @@ def check_neighbours(requests: Sequence[Request], placed: Collection[str]) -> No
 def check_possible(requests: Iterable[Request], cluster: Cluster) -> None:
     """Refuse constraints that no state of a cluster can meet, before anything is placed.
 
-    Raises
-    ------
-    UnknownNameError
-        For a label that no server carries, with the nearest one.
-    InvalidValueError
-        For more instances than servers or domains take.
+    Raises UnknownNameError for a label that no server carries, with the nearest one; InvalidValueError for more
+    instances than servers or domains take.
     """
     values = cluster.label_values
     for request in requests:

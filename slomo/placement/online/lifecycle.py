@@ -81,12 +81,8 @@ class Lifecycle:
     def add_server(self, server: Server, *, what_if: bool = False) -> ClusterChange:
         """Let a server join.
 
-        Raises
-        ------
-        InvalidValueError
-            For a name that is taken.
-        ConfigurationError
-            For a machine that is not the one the models of that name were measured on.
+        Raises InvalidValueError for a name that is taken; ConfigurationError for a machine that is not the one the
+        models of that name were measured on.
         """
 
         def act(core: "Admission") -> ClusterChange:
@@ -157,10 +153,7 @@ class Lifecycle:
     def fail_domain(self, label: str, value: str, *, what_if: bool = False) -> ClusterChange:
         """Take out all servers of one value of a label, for instance of one rack, as :meth:`fail` does.
 
-        Raises
-        ------
-        UnknownNameError
-            For a label or value that no server carries.
+        Raises UnknownNameError for a label or value that no server carries.
         """
 
         def act(core: "Admission") -> ClusterChange:
@@ -250,12 +243,8 @@ class Lifecycle:
     def use(self, library: "ModelLibrary", *, what_if: bool = False) -> ClusterChange:
         """Go over to other models; nothing moves, and what no longer holds by them is said.
 
-        Raises
-        ------
-        ConfigurationError
-            For models of another machine.
-        PredictionError
-            Where they lack a network function that runs.
+        Raises ConfigurationError for models of another machine; PredictionError where they lack a network function that
+        runs.
         """
         with self._placer._lock:
             old = self._placer._core

@@ -153,10 +153,8 @@ def _check_origin(document: Mapping[str, Any], core: "Admission") -> None:
 def transferred(document: Mapping[str, Any], core: "Admission") -> None:
     """Fill an empty state of the same cluster with what runs, by other models; mixes need not hold.
 
-    Raises
-    ------
-    UnsupportedPredictionError, UnknownNameError
-        Where the models lack a network function that runs and is promised something.
+    Raises UnsupportedPredictionError, UnknownNameError where the models lack a network function that runs and is
+    promised something.
     """
     shared = [item for item in document["placed"] if not any(piece["exclusive"] for piece in item["pieces"])]
     requests = [Request.from_dict(item["request"]) for item in shared]

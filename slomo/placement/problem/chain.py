@@ -48,10 +48,7 @@ class RatedChain:
     def from_dict(cls, data: Mapping[str, Any]) -> "RatedChain":
         """Rebuild from :meth:`to_dict`'s mapping; without rates the offered load of the traffic stands for them.
 
-        Raises
-        ------
-        InvalidValueError
-            Where there is neither.
+        Raises InvalidValueError where there is neither.
         """
         request = Request.from_dict({key: value for key, value in data.items() if key != "gbps"})
         traffic = request.chain[0].traffic

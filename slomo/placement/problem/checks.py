@@ -36,12 +36,7 @@ def check_unique(what: str, names: Iterable[str]) -> None:
 def checked_amounts(whose: str, amounts: Mapping[str, float]) -> Amounts:
     """Return amounts of resources in order of name.
 
-    Raises
-    ------
-    UnknownNameError
-        For a resource there is none of.
-    InvalidValueError
-        For an amount that is no number from 0.
+    Raises UnknownNameError for a resource there is none of; InvalidValueError for an amount that is no number from 0.
     """
     for name, amount in amounts.items():
         if name not in RESOURCES:

@@ -68,10 +68,8 @@ def _checked(text: str, name: str, kind: type[Struct]) -> dict[str, Any]:
 def read_chains(path: str | Path) -> tuple[RatedChain, ...]:
     """Read chains and their rates over time: requests with ``gbps``, or with an offered load.
 
-    Raises
-    ------
-    ConfigurationError, InvalidValueError
-        As for :func:`read_cluster`; also for a chain without a rate, and two of one id.
+    Raises ConfigurationError, InvalidValueError as for :func:`read_cluster`; also for a chain without a rate, and two
+    of one id.
     """
     return parse_chains(read_text(path), str(path))
 

@@ -347,10 +347,7 @@ def requests_to_dict(requests: Iterable[Request]) -> dict[str, Any]:
 def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
     """Rebuild requests; an entry with ``count`` stands for that many, with numbered ids.
 
-    Raises
-    ------
-    InvalidValueError
-        For two requests of one id, and for rates over time, which are those of chains.
+    Raises InvalidValueError for two requests of one id, and for rates over time, which are those of chains.
 
     Examples
     --------
@@ -375,13 +372,7 @@ def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
 
 
 def unique_requests(requests: Iterable[Request]) -> tuple[Request, ...]:
-    """Return requests as a tuple.
-
-    Raises
-    ------
-    InvalidValueError
-        For two requests of one id.
-    """
+    """Return requests as a tuple; InvalidValueError for two requests of one id."""
     distinct_requests = tuple(requests)
     for request in distinct_requests:
         check_request(request)
@@ -390,12 +381,7 @@ def unique_requests(requests: Iterable[Request]) -> tuple[Request, ...]:
 
 
 def check_request(request: object) -> None:
-    """Refuse what is no request.
-
-    Raises
-    ------
-    InvalidValueError
-        For anything else, with how to write one.
+    """Refuse what is no request; InvalidValueError for anything else, with how to write one.
 
     Examples
     --------

@@ -145,11 +145,5 @@ def save_profiles(profiles: Iterable[InstanceProfile], path: str | Path) -> Path
 
 
 def load_profiles(path: str | Path) -> tuple[InstanceProfile, ...]:
-    """Read profiles.
-
-    Raises
-    ------
-    ConfigurationError
-        For a file that holds none, or another schema version.
-    """
+    """Read profiles; ConfigurationError for a file that holds none, or another schema version."""
     return read(path, _ProfilesFile, hint="write them with save_profiles").profiles

@@ -50,10 +50,7 @@ class Taint:
     def of(cls, text: str) -> "Taint":
         """Read ``key``, ``key=value``, ``key:effect`` or ``key=value:effect``.
 
-        Raises
-        ------
-        UnknownNameError
-            For an effect there is none of.
+        Raises UnknownNameError for an effect there is none of.
         """
         said, _, effect = text.partition(":")
         if effect and effect not in EFFECTS:

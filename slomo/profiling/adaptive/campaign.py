@@ -82,10 +82,7 @@ def adaptive_plan(
 ) -> AdaptivePlan:
     """Return the plan for a machine, with defaults for what is not given.
 
-    Raises
-    ------
-    InvalidValueError
-        For a budget of zero or a target error out of range.
+    Raises InvalidValueError for a budget of zero or a target error out of range.
     """
     given: dict[str, Any] = {"target_error": target_error, "budget": budget}
     settings = AdaptiveSettings(
@@ -239,10 +236,7 @@ class _Campaign:
 def refuse_replicates(replicates: int) -> None:
     """Refuse a fixed number of replicates: an adaptive design decides itself what to repeat.
 
-    Raises
-    ------
-    UsageError
-        For any number but 1.
+    Raises UsageError for any number but 1.
     """
     if replicates != 1:
         raise UsageError(

@@ -106,13 +106,7 @@ class AdaptiveDesign:
         return tuple(chosen)
 
     def tell(self, run: PlannedRun, record: RunRecord) -> None:
-        """Note what came of a run.
-
-        Raises
-        ------
-        InvalidValueError
-            For a run that was not asked for, or a record of another one.
-        """
+        """Note what came of a run; InvalidValueError for a run that was not asked for, or a record of another one."""
         if run not in self._asked or record.colocation != run.colocation:
             raise InvalidValueError(
                 f"adaptive design of '{self.target.key}' was told of {record.colocation.label}, which it did not ask "

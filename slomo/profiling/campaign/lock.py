@@ -12,10 +12,7 @@ from slomo.files.lock import LockFile, LockHeldError
 def exclusive_lock(path: Path) -> Iterator[None]:
     """Hold the lock file `path`; leave nothing behind.
 
-    Raises
-    ------
-    StoreError
-        At once if another process or thread holds it, or if the file cannot be created.
+    Raises StoreError at once if another process or thread holds it, or if the file cannot be created.
     """
     lock = LockFile(path)
     try:

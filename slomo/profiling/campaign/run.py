@@ -110,13 +110,7 @@ def run_campaign(
 
 
 def worker_count(testbed: Testbed, jobs: int | None) -> int:
-    """Return how many runs may go on at a time.
-
-    Raises
-    ------
-    UsageError
-        For less than one.
-    """
+    """Return how many runs may go on at a time; UsageError for less than one."""
     if jobs is not None and jobs < 1:
         raise UsageError(f"jobs is {jobs}, needed 1 or more")
     if testbed.exclusive:
@@ -129,10 +123,7 @@ def worker_count(testbed: Testbed, jobs: int | None) -> int:
 def check_plan(plan: ExperimentPlan, testbed: Testbed) -> None:
     """Let a testbed that can tell beforehand (``check(colocation)``) say whether it can run a plan.
 
-    Raises
-    ------
-    UsageError
-        If it cannot.
+    Raises UsageError if it cannot.
     """
     check = getattr(testbed, "check", None)
     if check is not None:
@@ -143,12 +134,8 @@ def check_plan(plan: ExperimentPlan, testbed: Testbed) -> None:
 def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, Any]:
     """Return what must be equal for the plan's runs to be one dataset: the testbed's environment and the seed.
 
-    Of the network functions a testbed knows, only those of the plan are stated.
-
-    Raises
-    ------
-    UsageError
-        If the testbed can tell beforehand that it cannot run the plan.
+    Of the network functions a testbed knows, only those of the plan are stated. Raises UsageError if the testbed can
+    tell beforehand that it cannot run the plan.
     """
     check_plan(plan, testbed)
     stated = {**testbed.environment(), "seed": plan.seed}

@@ -86,10 +86,7 @@ class CampaignStore:
     def bind(self, plan: ExperimentPlan, environment: Mapping[str, Any]) -> None:
         """Tie the store to a plan and an environment, or check that it is tied to these.
 
-        Raises
-        ------
-        IncompatibleMeasurementsError
-            If it holds runs of another plan or environment; shows the difference.
+        Raises IncompatibleMeasurementsError if it holds runs of another plan or environment; shows the difference.
         """
         stored = self.settings()
         if not stored:
@@ -132,10 +129,7 @@ class CampaignStore:
     def records(self) -> Iterator[tuple[Key, RunRecord]]:
         """Yield every finished run with its key, by co-location key and replicate; damaged ones are told and left out.
 
-        Raises
-        ------
-        StoreError
-            For a row that is what was written and cannot be read, naming it.
+        Raises StoreError for a row that is what was written and cannot be read, naming it.
         """
         for colocation, replicate, text in self._sound_runs():
             name = f"run {colocation}/{replicate}"
@@ -294,12 +288,7 @@ def plan_difference(there: Mapping[str, Any], requested: Mapping[str, Any]) -> l
 def stored_records(path: str | Path) -> list[RunRecord]:
     """Return all runs of a store, for a replay or a look at the raw data.
 
-    Raises
-    ------
-    ConfigurationError
-        If there is no such file.
-    StoreError
-        If it is in use, corrupt or no store.
+    Raises ConfigurationError if there is no such file; StoreError if it is in use, corrupt or no store.
     """
     if not Path(path).is_file():
         hint = "name the file that was given as the campaign's store"

@@ -22,10 +22,7 @@ def accelerator_plan(
 ) -> ExperimentPlan:
     """Return the plan: one run alone, and one per time of the competitor's requests and number of instances.
 
-    Raises
-    ------
-    InvalidValueError
-        For a machine without cores for a competitor.
+    Raises InvalidValueError for a machine without cores for a competitor.
 
     Examples
     --------

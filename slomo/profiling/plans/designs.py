@@ -254,10 +254,7 @@ def make_design(
 def thinned(design: Design, runs: int, seed: int = 0) -> Design:
     """Return `runs` points of a design in its order, chosen at random.
 
-    Raises
-    ------
-    InvalidValueError
-        If `runs` is less than 1 or more than the design has.
+    Raises InvalidValueError if `runs` is less than 1 or more than the design has.
 
     Examples
     --------

@@ -84,10 +84,7 @@ def latency_plan(
 def check_loads(loads: Sequence[float]) -> tuple[float, ...]:
     """Return the loads, or say what is wrong with them.
 
-    Raises
-    ------
-    InvalidValueError
-        For none at all, or one that is not above 0 and below 1.
+    Raises InvalidValueError for none at all, or one that is not above 0 and below 1.
 
     Examples
     --------

@@ -130,10 +130,7 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
     def from_dict(cls, data: Mapping[str, Any]) -> "ExperimentPlan":
         """Rebuild a plan from :meth:`to_dict`'s mapping.
 
-        Raises
-        ------
-        IncompatibleMeasurementsError
-            For a mapping of another schema version.
+        Raises IncompatibleMeasurementsError for a mapping of another schema version.
         """
         if data.get("schema_version") != SCHEMA_VERSION:
             raise IncompatibleMeasurementsError(

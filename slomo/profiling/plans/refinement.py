@@ -86,12 +86,8 @@ class MidpointRefinement:
         """Note the curve's value `y` at `x`.
 
         A value that contradicts the shape by more than the tolerance is kept, listed in :attr:`contradictions`, and the
-        shape is no longer relied on.
-
-        Raises
-        ------
-        InvalidValueError
-            For a point outside the curve, or a value that is not above 0.
+        shape is no longer relied on. Raises InvalidValueError for a point outside the curve, or a value that is not
+        above 0.
         """
         if not (self.low <= x <= self.high and y > 0.0):
             raise InvalidValueError(f"curve from {self.low:g} to {self.high:g} was told {y:g} at {x:g}")
@@ -108,10 +104,7 @@ class MidpointRefinement:
     def __call__(self, x: float) -> float:
         """Return the curve at `x`, between the points measured in proportion.
 
-        Raises
-        ------
-        InvalidValueError
-            Before both ends are measured.
+        Raises InvalidValueError before both ends are measured.
         """
         left = max((point for point in self.points if point <= x), default=None)
         right = min((point for point in self.points if point >= x), default=None)

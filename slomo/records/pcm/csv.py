@@ -96,10 +96,7 @@ class _Body:
 def read_pcm_text(path: Path) -> PcmText:
     """Read the samples of a ``pcm -csv`` or ``pcm-memory -csv`` file.
 
-    Raises
-    ------
-    ConfigurationError
-        Where the file is empty, too large, or no such file.
+    Raises ConfigurationError where the file is empty, too large, or no such file.
     """
     text = read_text(path, MAX_BYTES)
     if not text.strip("\0 \n"):

@@ -84,10 +84,7 @@ class PcmRecording:
     def core(self, core: int) -> MetricVector:
         """Return the median over kept samples of a core's metrics.
 
-        Raises
-        ------
-        MissingMetricError
-            Where the file does not have this core, or no sample of it could be kept.
+        Raises MissingMetricError where the file does not have this core, or no sample of it could be kept.
         """
         return self._vector(self._unit(Scope.CORE, core))
 

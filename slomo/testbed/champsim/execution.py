@@ -104,10 +104,8 @@ def check_length(trace: Path, warm: int) -> None:
 def read_execution(text: str, statistics: str, cores: int, warm: int, file: str = "statistics.json") -> Execution:
     """Read what ChampSim printed and wrote.
 
-    Raises
-    ------
-    ConfigurationError
-        For a run of another number of cores, one that ended while warming up, or statistics of another form.
+    Raises ConfigurationError for a run of another number of cores, one that ended while warming up, or statistics of
+    another form.
     """
     number = _CORES.search(text)
     if number is None or int(number[1]) != cores:

@@ -52,10 +52,7 @@ class Recording:
 def symbol_address(program: Path, name: str) -> int:
     """Return where a function of a program that is not position-independent begins.
 
-    Raises
-    ------
-    TestbedError
-        If `nm` is missing or the program has no such function.
+    Raises TestbedError if `nm` is missing or the program has no such function.
     """
     try:
         listed = subprocess.run(["nm", str(program)], capture_output=True, text=True, check=True).stdout
@@ -112,10 +109,7 @@ def parse(
 ) -> Recording:
     """Turn lackey's lines into a recording.
 
-    Raises
-    ------
-    ConfigurationError
-        For a text with fewer instructions than needed, or a line that is none of lackey's.
+    Raises ConfigurationError for a text with fewer instructions than needed, or a line that is none of lackey's.
     """
     ips, sizes, owners, addresses, kinds = [], [], [], [], []
     count = 0

@@ -93,12 +93,8 @@ class ChampSimTestbed:
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
         """Play the competitors alone, then everybody.
 
-        Raises
-        ------
-        InvalidValueError
-            For another machine, more tenants than cores, or settings that ChampSim does not have.
-        TestbedError
-            Where a function cannot be traced, or ChampSim fails.
+        Raises InvalidValueError for another machine, more tenants than cores, or settings that ChampSim does not have;
+        TestbedError where a function cannot be traced, or ChampSim fails.
         """
         self.check(colocation)
         everybody = self._phase(colocation.tenants) if colocation.target is not None else None

@@ -119,13 +119,7 @@ class TraceStore:
         self._making: dict[str, threading.Lock] = {}
 
     def trace(self, workload: Workload, definition: HostDefinition) -> Trace:
-        """Return a workload's trace, made where it is not there yet.
-
-        Raises
-        ------
-        TestbedError
-            Where it cannot be recorded.
-        """
+        """Return a workload's trace, made where it is not there yet; TestbedError where it cannot be recorded."""
         stated = {
             "version": VERSION,
             "workload": workload.to_dict(),

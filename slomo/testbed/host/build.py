@@ -50,10 +50,7 @@ def slomo_nf_binary(build: str = "portable") -> Path:
 def build_traceable() -> Path:
     """Return a portable `slomo-nf` whose instructions do not depend on time: static, whole bursts, no watching thread.
 
-    Raises
-    ------
-    TestbedError
-        If it cannot be compiled here.
+    Raises TestbedError if it cannot be compiled here.
     """
     sources = native_sources()
     path = cache_directory() / f"slomo-nf-traceable-{_fingerprint(sources)}"

@@ -101,12 +101,8 @@ class WindowTaker:
     def take(self, tenants: Sequence[HostTenant]) -> list[Window]:
         """Return one valid window of every tenant.
 
-        Raises
-        ------
-        UnstableMeasurementError
-            If no window was valid in all attempts.
-        MeasurementError
-            If one does not report its throughput.
+        Raises UnstableMeasurementError if no window was valid in all attempts; MeasurementError if one does not report
+        its throughput.
         """
         silence: MeasurementError | None = None
         for _ in range(self.settings.attempts + 1):
@@ -164,12 +160,8 @@ def alternate(
 ) -> Paired:
     """Measure a target by turns without and with its competitors, until the ratio is precise enough.
 
-    `mutual` measures an only competitor alone as well, so that its own ratio is formed inside one process, too.
-
-    Raises
-    ------
-    UnstableMeasurementError
-        If the ratio's standard error stays above the limit.
+    `mutual` measures an only competitor alone as well, so that its own ratio is formed inside one process, too. Raises
+    UnstableMeasurementError if the ratio's standard error stays above the limit.
     """
     taker = WindowTaker(settings, settings.window_s)
     pairs = Paired((), ())

@@ -52,13 +52,7 @@ class Allocator(Protocol):
         ...
 
     def apply(self, partitions: Sequence[Partition]) -> "Applied":
-        """Apply all partitions or none.
-
-        Raises
-        ------
-        TestbedError
-            If one is refused.
-        """
+        """Apply all partitions or none; TestbedError if one is refused."""
         ...
 
 
@@ -87,10 +81,7 @@ class Applied:
     def undo(self) -> Undone:
         """Restore what was found, leave what somebody else set since; doing it again does nothing.
 
-        Raises
-        ------
-        TestbedError
-            If something cannot be restored; the rest is.
+        Raises TestbedError if something cannot be restored; the rest is.
         """
         return undo(self._receipt, self._knobs)
 

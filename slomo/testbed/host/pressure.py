@@ -45,10 +45,7 @@ def observe_counters(
 ) -> tuple[list[Window], ObservedPressure]:
     """Count while `watch()` takes windows; the first tenant's socket is the one reported.
 
-    Raises
-    ------
-    TestbedError
-        If the counters cannot be started, or vanish.
+    Raises TestbedError if the counters cannot be started, or vanish.
     """
     cores = [core for tenant in tenants for core in tenant.where.cores]
     reader.start(cores)

@@ -64,13 +64,7 @@ class Run:
                 stack.callback(tenant.stop)
 
     def start(self, definition: HostDefinition, workload: Workload, cores: Sequence[int]) -> HostTenant:
-        """Start an NF on its cores and wait until it serves.
-
-        Raises
-        ------
-        TestbedError, ConfigurationError
-            If it does not.
-        """
+        """Start an NF on its cores and wait until it serves; TestbedError, ConfigurationError if it does not."""
         name = f"{self.mark.text}-{self._started}"
         where = Surroundings(
             cores=tuple(cores),

@@ -42,13 +42,7 @@ class TelemetrySocket:
         self._socket: socket.socket | None = None
 
     def ask(self, query: str) -> dict[str, Any]:
-        """Return the answer to a query such as ``/ethdev/stats,0``.
-
-        Raises
-        ------
-        TestbedError
-            If nobody answers, or not in JSON.
-        """
+        """Return the answer to a query such as ``/ethdev/stats,0``; TestbedError if nobody answers, or not in JSON."""
         try:
             if self._socket is None:
                 self._connect()

@@ -141,12 +141,7 @@ def needs_pcap(definition: HostDefinition) -> bool:
 def take_windows(tenants: Sequence[HostTenant], duration_s: float) -> list[Window]:
     """Watch tenants for one window.
 
-    Raises
-    ------
-    TestbedError
-        If one ends meanwhile.
-    MeasurementError
-        If one does not report its throughput.
+    Raises TestbedError if one ends meanwhile; MeasurementError if one does not report its throughput.
     """
     start_s = time.monotonic()
     before = [tenant.process.cpu_time_s() for tenant in tenants]

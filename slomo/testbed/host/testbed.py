@@ -139,23 +139,15 @@ class HostTestbed:
     def definition(self, nf: str) -> HostDefinition:
         """Return how an NF runs here.
 
-        Raises
-        ------
-        UnknownNameError, ConfigurationError, TestbedError
-            If there is none, it is wrong, or it has no `host:` section.
+        Raises UnknownNameError, ConfigurationError, TestbedError if there is none, it is wrong, or it has no `host:`
+        section.
         """
         if nf not in self._definitions:
             self._definitions[nf] = host_definition(self._own.get(nf, nf))
         return self._definitions[nf]
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Run both phases; see `Testbed.run`.
-
-        Raises
-        ------
-        UnstableMeasurementError
-            If what was measured does not settle.
-        """
+        """Run both phases; see `Testbed.run`; UnstableMeasurementError if what was measured does not settle."""
         cores = self._assigned(colocation)
         with self._running:
             self._open()

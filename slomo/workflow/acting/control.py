@@ -75,12 +75,7 @@ class ControlConfiguration:
 def read_control_file(path: str | Path) -> ControlConfiguration:
     """Read a configuration.
 
-    Raises
-    ------
-    ConfigurationError
-        For what is none.
-    UnknownNameError
-        For a controller or machine there is not.
+    Raises ConfigurationError for what is none; UnknownNameError for a controller or machine there is not.
     """
     return control_from(parse(read_text(path), str(path)).data, path)
 
@@ -88,12 +83,7 @@ def read_control_file(path: str | Path) -> ControlConfiguration:
 def control_from(data: Any, path: str | Path) -> ControlConfiguration:
     """Return the configuration in a mapping shaped as the file; `path` names it in errors, and the loop by its stem.
 
-    Raises
-    ------
-    ConfigurationError
-        For what is none.
-    UnknownNameError
-        For a controller or machine there is not.
+    Raises ConfigurationError for what is none; UnknownNameError for a controller or machine there is not.
     """
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{path}: is no mapping", hint="see docs/guides/live-control.md")
@@ -201,10 +191,7 @@ def control_loop(
 ) -> Iterator[tuple[ControlLoop, Mapping[str, float]]]:
     """Give the loop that a configuration describes, and the targets in it; NFs of this host run inside only.
 
-    Raises
-    ------
-    SlomoError
-        If the machine does not let it.
+    Raises SlomoError if the machine does not let it.
     """
     if configuration.machine is not None:
         plant, controller, targets = simulated_loop(

@@ -79,10 +79,7 @@ def read_plan(path: str | Path, *, server: str | None = None, machine: str | Non
 def find_receipt(name: str, folder: Path | None = None) -> Receipt:
     """Return a receipt by its identifier, or by the file of one that slomo wrote before it kept a journal.
 
-    Raises
-    ------
-    UnknownNameError
-        If there is none.
+    Raises UnknownNameError if there is none.
     """
     journal = Journal(folder or receipts_directory())
     receipts = {receipt.identifier: receipt for receipt in journal.receipts()}

@@ -122,12 +122,7 @@ class HostNoiseRow:
 def host_noise_test(path: str | Path) -> HostNoiseTest | None:
     """Read a configuration whose machine is ``host``; None for one of a simulated machine.
 
-    Raises
-    ------
-    ConfigurationError
-        For what is none.
-    UnknownNameError
-        For a policy there is not.
+    Raises ConfigurationError for what is none; UnknownNameError for a policy there is not.
     """
     document = parse(read_text(path), str(path))
     if document.table(_HINT).get("machine") != HOST:

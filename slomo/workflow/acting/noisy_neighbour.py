@@ -148,15 +148,7 @@ class NoisyNeighbourRow:
 
 
 def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
-    """Read a configuration.
-
-    Raises
-    ------
-    ConfigurationError
-        For what is none.
-    UnknownNameError
-        For a policy there is not.
-    """
+    """Read a configuration; ConfigurationError for what is none; UnknownNameError for a policy there is not."""
     stored = read(path, _NoisyNeighbourFile, hint="see docs/examples/noisy-neighbour")
     for name in stored.policies:
         if name not in POLICIES:
@@ -181,10 +173,7 @@ def run_noisy_neighbour(
 ) -> list[NoisyNeighbourRow]:
     """Search the throughput of the path beside every level of noise, under every policy.
 
-    Raises
-    ------
-    TestbedError
-        If MLRsearch is not installed.
+    Raises TestbedError if MLRsearch is not installed.
     """
     rows = []
     for level in test.levels:

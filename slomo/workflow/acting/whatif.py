@@ -72,10 +72,8 @@ class PartitionKnowledge:
     def models(self, machine: Machine) -> dict[str, AllocationModel]:
         """Return what was learned of each workload, by its key.
 
-        Raises
-        ------
-        UnsupportedPredictionError, ConfigurationError
-            For a machine that it was not measured on, whatever both are called.
+        Raises UnsupportedPredictionError, ConfigurationError for a machine that it was not measured on, whatever both
+        are called.
         """
         require_same(machine.name, self.profile.fingerprint, machine.fingerprint, "the one asked about")
         if self.profile.machine != machine.name:
@@ -91,10 +89,7 @@ class PartitionKnowledge:
     def added_to(self, library: ModelLibrary, machine: Machine) -> ModelLibrary:
         """Return a library whose models know these partitions; a workload without a model gets one that knows no more.
 
-        Raises
-        ------
-        UnsupportedPredictionError
-            As :meth:`models`.
+        Raises UnsupportedPredictionError as :meth:`models`.
         """
         library.require_measured_on(machine)
         learned = []
@@ -122,13 +117,7 @@ class PartitionKnowledge:
 
     @classmethod
     def load(cls, path: str | Path) -> "PartitionKnowledge":
-        """Read it again.
-
-        Raises
-        ------
-        ConfigurationError
-            For what is none.
-        """
+        """Read it again; ConfigurationError for what is none."""
         try:
             data = json.loads(read_text(path))
             if data["schema_version"] != SCHEMA_VERSION:

@@ -74,10 +74,8 @@ def runner(seconds: float = 0.4, warm_up_ms: float = 150.0) -> Runner:
 def require_one_core(system: ChainSystem) -> int:
     """Return the core that all stages share.
 
-    Raises
-    ------
-    InvalidValueError
-        For stages on several cores, or a chain of several stages: what they wait for is not played.
+    Raises InvalidValueError for stages on several cores, or a chain of several stages: what they wait for is not
+    played.
     """
     cores = sorted({stage.core for stage in system.stages})
     longest = max(system.chains, key=lambda chain: len(chain.stages))
@@ -114,10 +112,7 @@ def read_core(system: ChainSystem, run: Runner | None = None) -> CoreReadings:
 def reading_systems(system: ChainSystem) -> dict[str, ChainSystem]:
     """Return what is to be run, in any order, to read a core: each function alone and beside the reporter, and that.
 
-    Raises
-    ------
-    InvalidValueError
-        For what `require_one_core` refuses.
+    Raises InvalidValueError for what `require_one_core` refuses.
     """
     reporter = _reporter(require_one_core(system))
     like = replace(reporter, name="like")
@@ -129,13 +124,7 @@ def reading_systems(system: ChainSystem) -> dict[str, ChainSystem]:
 
 
 def readings_of(system: ChainSystem, results: Mapping[str, HostChainResult]) -> CoreReadings:
-    """Return the readings from the runs of `reading_systems`.
-
-    Raises
-    ------
-    TestbedError
-        Where a function served nothing.
-    """
+    """Return the readings from the runs of `reading_systems`; TestbedError where a function served nothing."""
     like = results["like"]
     full_us = sum(refill_of(stage).extra_us for stage in like.stages) / len(like.stages)
     functions = {}

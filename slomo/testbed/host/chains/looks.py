@@ -167,13 +167,7 @@ def look_of(line: dict[str, Any], cores: tuple[int, ...] = ()) -> ChainLook:
 
 
 def result_of(line: dict[str, Any]) -> HostChainResult:
-    """Return the result from the last line.
-
-    Raises
-    ------
-    TestbedError
-        If nothing was measured.
-    """
+    """Return the result from the last line; TestbedError if nothing was measured."""
     seconds = float(line["seconds"])
     if seconds <= 0.0:
         raise TestbedError("the chains ended before anything was measured", hint="run them longer: --seconds 2")

@@ -67,12 +67,7 @@ class MoveOutcome:
 
 
 def parse_move(text: str) -> StageMove:
-    """Return a move from its text.
-
-    Raises
-    ------
-    InvalidValueError
-        For another text.
+    """Return a move from its text; InvalidValueError for another text.
 
     Examples
     --------

@@ -61,12 +61,7 @@ class ProcessorTree:
         return parent, {name: parent / name for name in stages}
 
     def checked(self, name: str, weight: int) -> int:
-        """Return the weight if a group takes it.
-
-        Raises
-        ------
-        InvalidValueError
-            If it is out of the kernel's range.
+        """Return the weight if a group takes it; InvalidValueError if it is out of the kernel's range.
 
         Examples
         --------

@@ -18,12 +18,8 @@ _DECIDED = ("--cores", "--pcap", "--rate-mpps", "--interval-s", "--packet-size-b
 def stage_flags(stage: ChainStage) -> tuple[str, ...]:
     """Return the words that start a stage.
 
-    Raises
-    ------
-    UnknownNameError
-        For a network function that is neither shipped nor one of ours.
-    ConfigurationError
-        For one that another program is.
+    Raises UnknownNameError for a network function that is neither shipped nor one of ours; ConfigurationError for one
+    that another program is.
 
     Examples
     --------

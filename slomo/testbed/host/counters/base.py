@@ -51,21 +51,12 @@ class CounterReader(Protocol):
         ...
 
     def start(self, cores: Sequence[int]) -> None:
-        """Begin to count on `cores`.
-
-        Raises
-        ------
-        TestbedError
-            If it cannot.
-        """
+        """Begin to count on `cores`; TestbedError if it cannot."""
         ...
 
     def stop(self) -> CounterSample:
         """End counting, and return what was counted; may be called after a failed run, too.
 
-        Raises
-        ------
-        TestbedError
-            If the counters vanished meanwhile.
+        Raises TestbedError if the counters vanished meanwhile.
         """
         ...

@@ -44,10 +44,7 @@ class CombinedReader:
     def start(self, cores: Sequence[int]) -> None:
         """Start all usable members; none keeps running where one fails.
 
-        Raises
-        ------
-        TestbedError
-            If none is usable, or one does not start.
+        Raises TestbedError if none is usable, or one does not start.
         """
         used = self._used()
         if not used:
@@ -61,10 +58,7 @@ class CombinedReader:
     def stop(self) -> CounterSample:
         """End all members and merge what they saw.
 
-        Raises
-        ------
-        TestbedError
-            If the counters of one vanished; the others are ended nevertheless.
+        Raises TestbedError if the counters of one vanished; the others are ended nevertheless.
         """
         samples: list[CounterSample] = []
         problems: list[TestbedError] = []

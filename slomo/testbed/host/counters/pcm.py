@@ -67,13 +67,7 @@ class PcmTool(ProgramReader):
         self._running: tuple[RunningTool, Path] | None = None
 
     def start(self, cores: Sequence[int]) -> None:
-        """Start the tool, and return when its file has a header.
-
-        Raises
-        ------
-        TestbedError
-            If it ends before, with its reason.
-        """
+        """Start the tool, and return when its file has a header; TestbedError if it ends before, with its reason."""
         self._require()
         folder = _own_directory()
         file = folder / "samples.csv"
@@ -90,10 +84,7 @@ class PcmTool(ProgramReader):
     def stop(self) -> CounterSample:
         """End it and return the median over its samples; waits until there are some.
 
-        Raises
-        ------
-        TestbedError
-            If it was not running, ended by itself, or wrote nothing that can be read.
+        Raises TestbedError if it was not running, ended by itself, or wrote nothing that can be read.
         """
         if self._running is None:
             raise self._not_started()

@@ -62,10 +62,7 @@ class PerfReader(ProgramReader):
     def start(self, cores: Sequence[int]) -> None:
         """Start counting on all CPUs, so that sockets can be summed up.
 
-        Raises
-        ------
-        TestbedError
-            If perf cannot count here, or ends at once.
+        Raises TestbedError if perf cannot count here, or ends at once.
         """
         self._require()
         self._cores = tuple(cores)
@@ -83,13 +80,7 @@ class PerfReader(ProgramReader):
             raise
 
     def stop(self) -> CounterSample:
-        """End counting and return what was counted.
-
-        Raises
-        ------
-        TestbedError
-            If perf was not running, or ended by itself.
-        """
+        """End counting and return what was counted; TestbedError if perf was not running, or ended by itself."""
         if not self._running:
             raise self._not_started()
         try:

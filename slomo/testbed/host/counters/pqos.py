@@ -75,10 +75,7 @@ class PqosReader(ProgramReader):
     def start(self, cores: Sequence[int]) -> None:
         """Start monitoring every core of this machine, one group each, so that sockets can be summed up.
 
-        Raises
-        ------
-        TestbedError
-            If pqos ends before its first poll.
+        Raises TestbedError if pqos ends before its first poll.
         """
         self._require()
         self._cores = tuple(cores)
@@ -89,10 +86,7 @@ class PqosReader(ProgramReader):
     def stop(self) -> CounterSample:
         """End monitoring and return the median over its polls; waits until there are some.
 
-        Raises
-        ------
-        TestbedError
-            If it was not running, or ended by itself.
+        Raises TestbedError if it was not running, or ended by itself.
         """
         if self._running is None:
             raise self._not_started()

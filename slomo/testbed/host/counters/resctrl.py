@@ -63,10 +63,7 @@ class ResctrlReader:
     def start(self, cores: Sequence[int]) -> None:
         """Make a monitoring group per core and read all counters.
 
-        Raises
-        ------
-        TestbedError
-            If monitoring is not offered or a group is refused; nothing is left behind then.
+        Raises TestbedError if monitoring is not offered or a group is refused; nothing is left behind then.
         """
         self._features()
         remove_orphaned_groups(self.tree)
@@ -87,10 +84,7 @@ class ResctrlReader:
     def stop(self) -> CounterSample:
         """Read all counters again, and remove the groups.
 
-        Raises
-        ------
-        TestbedError
-            If it was not started, or the tree vanished meanwhile.
+        Raises TestbedError if it was not started, or the tree vanished meanwhile.
         """
         if not self._groups:
             raise TestbedError("'resctrl' was not started", hint="call `start` first")

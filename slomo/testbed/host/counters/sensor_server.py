@@ -74,23 +74,14 @@ class SensorServerReader:
         return True, f"{len(answer['Sockets'])} sockets at {self.url}"
 
     def start(self, cores: Sequence[int]) -> None:
-        """Remember the counts of now.
-
-        Raises
-        ------
-        TestbedError
-            If nobody answers, or something else does.
-        """
+        """Remember the counts of now; TestbedError if nobody answers, or something else does."""
         self._cores = tuple(cores)
         self._before = (time.monotonic(), self._ask())
 
     def stop(self) -> CounterSample:
         """Return what was counted since `start`.
 
-        Raises
-        ------
-        TestbedError
-            If it was not started, or the server went away or was restarted meanwhile.
+        Raises TestbedError if it was not started, or the server went away or was restarted meanwhile.
         """
         if self._before is None:
             raise TestbedError("'pcm-sensor-server' was not asked before", hint="call `start` first")

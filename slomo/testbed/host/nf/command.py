@@ -123,12 +123,7 @@ def command_words(
 
 
 def port_number(text: str, table: Mapping[str, str], nf: str) -> int:
-    """Return a TCP port from a template.
-
-    Raises
-    ------
-    ConfigurationError
-        If it is no port.
+    """Return a TCP port from a template; ConfigurationError if it is no port.
 
     Examples
     --------

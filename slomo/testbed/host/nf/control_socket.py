@@ -30,13 +30,7 @@ class ControlSocket:
         self._rest = b""
 
     def read(self, handler: str) -> str:
-        """Return what a handler says.
-
-        Raises
-        ------
-        TestbedError
-            If nobody answers, or the handler does not exist.
-        """
+        """Return what a handler says; TestbedError if nobody answers, or the handler does not exist."""
         return self._guarded(lambda: self._read(handler), handler)
 
     def close(self) -> None:

@@ -154,13 +154,7 @@ class HostDefinition:
         return hashlib.sha256(canonical_json(_plain(stated)).encode()).hexdigest()[:16]
 
     def configured(self, workload: Workload) -> dict[str, Setting]:
-        """Return every setting's value under `workload`.
-
-        Raises
-        ------
-        UnknownNameError
-            For a setting the NF does not have.
-        """
+        """Return every setting's value under `workload`; UnknownNameError for a setting the NF does not have."""
         for name in workload.configuration:
             if name not in self.settings:
                 raise UnknownNameError(f"setting of '{self.nf}'", name, self.settings)

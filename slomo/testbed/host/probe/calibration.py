@@ -92,13 +92,7 @@ class Calibration:
 
     @classmethod
     def load(cls, path: Path) -> "Calibration":
-        """Read one back.
-
-        Raises
-        ------
-        ConfigurationError
-            If the file is damaged.
-        """
+        """Read one back; ConfigurationError if the file is damaged."""
         hint = "delete it; the next run calibrates again"
         stored = read(path, _CalibrationFile, limit=_MOST_B, hint=hint)
         return cls(

@@ -92,13 +92,7 @@ class Sentinel:
     settings: HostSettings
 
     def look(self) -> Look:
-        """Return what it sees now.
-
-        Raises
-        ------
-        UnstableMeasurementError
-            If it does not get its core.
-        """
+        """Return what it sees now; UnstableMeasurementError if it does not get its core."""
         attempts = _ATTEMPTS + 2 * self.settings.attempts
         taker = WindowTaker(replace(self.settings, settle_s=_SETTLE_S, attempts=attempts), _WINDOW_S)
         rates = {}
@@ -145,10 +139,8 @@ class DriftWatch:
     def around(self, measure: Callable[[], T], label: str) -> tuple[T, dict[str, Any]]:
         """Return what `measure` returns and what the provenance keeps, once nothing moved meanwhile.
 
-        Raises
-        ------
-        UnstableMeasurementError
-            If it moved every time, or the cache is not the one that the reporters were calibrated for.
+        Raises UnstableMeasurementError if it moved every time, or the cache is not the one that the reporters were
+        calibrated for.
         """
         before = self._just_seen()
         for repeated in range(self.attempts + 1):

@@ -47,10 +47,8 @@ class ProbeSource:
     def __call__(self) -> Probe:
         """Return the probes, calibrating them first where that was never done, or for another cache.
 
-        Raises
-        ------
-        UnstableMeasurementError
-            If a calibration that was given is of another cache, or no reporter feels anything.
+        Raises UnstableMeasurementError if a calibration that was given is of another cache, or no reporter feels
+        anything.
         """
         if self.made is None:
             definition = host_definition(self.synthetic)

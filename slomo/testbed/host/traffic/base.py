@@ -64,23 +64,13 @@ class TrafficGenerator(Protocol):
     def start(self, traffic: Traffic) -> None:
         """Begin to send.
 
-        Raises
-        ------
-        InvalidValueError
-            For traffic this generator cannot make.
-        TestbedError
-            If it cannot be started or does not answer.
+        Raises InvalidValueError for traffic this generator cannot make; TestbedError if it cannot be started or does
+        not answer.
         """
         ...
 
     def statistics(self) -> TrafficStatistics:
-        """Return what was sent and received so far.
-
-        Raises
-        ------
-        TestbedError
-            If it does not answer (any more).
-        """
+        """Return what was sent and received so far; TestbedError if it does not answer (any more)."""
         ...
 
     def stop(self) -> None:

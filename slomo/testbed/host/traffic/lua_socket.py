@@ -49,10 +49,7 @@ class LuaSocket:
     def ask(self, body: str) -> list[str]:
         """Run Lua statements and return the lines they wrote with ``W(...)``.
 
-        Raises
-        ------
-        TestbedError
-            If Lua reports an error, or nothing comes back in time.
+        Raises TestbedError if Lua reports an error, or nothing comes back in time.
         """
         if "\n" in body:
             raise ValueError("one line is one chunk")

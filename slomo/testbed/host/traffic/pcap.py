@@ -82,10 +82,7 @@ def cached_pcap(traffic: Traffic, folder: Path, seed: int = 0) -> Path:
 def count_frames(path: Path) -> int:
     """Return how many frames a capture holds, looking at headers only.
 
-    Raises
-    ------
-    ConfigurationError
-        If it cannot be read, is no classic pcap, or is cut off inside the first frame.
+    Raises ConfigurationError if it cannot be read, is no classic pcap, or is cut off inside the first frame.
     """
     try:
         with path.open("rb") as stream:
@@ -106,13 +103,7 @@ def count_frames(path: Path) -> int:
 
 
 def require_frames(path: Path) -> Path:
-    """Return `path` if it is a capture with at least one frame.
-
-    Raises
-    ------
-    ConfigurationError
-        If it is not.
-    """
+    """Return `path` if it is a capture with at least one frame; ConfigurationError if it is not."""
     if count_frames(path) == 0:
         raise ConfigurationError(
             f"capture '{path}' holds no packets, needed at least 1",

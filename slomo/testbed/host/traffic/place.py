@@ -56,10 +56,7 @@ class Place:
     def bring(self, file: Path) -> str:
         """Return the path of a local file at this place, copying it there first.
 
-        Raises
-        ------
-        TestbedError
-            If it cannot be copied.
+        Raises TestbedError if it cannot be copied.
         """
         if self.host is None:
             return str(file)

@@ -149,13 +149,7 @@ class TestpmdGenerator:
             remove_files_of(self._mark)
 
     def command(self, traffic: Traffic) -> list[str]:
-        """Return testpmd's words for some traffic.
-
-        Raises
-        ------
-        InvalidValueError
-            For traffic it cannot make.
-        """
+        """Return testpmd's words for some traffic; InvalidValueError for traffic it cannot make."""
         require_uniform(traffic, self.name)
         require_saturating(traffic, self.name)
         mode = self.mode or ("txonly" if traffic.flow_count == 1 else "flowgen")
