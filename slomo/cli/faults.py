@@ -83,7 +83,10 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
     if isinstance(error, click.ClickException):
         return UsageError.__name__, error.format_message(), None, UsageError.exit_code
     if isinstance(error, OSError) and error.filename is not None:
-        return _file_fault(error)
+        verb = "open" if error.errno in _EITHER else "write"
+        message = f"cannot {verb} '{os.fsdecode(error.filename)}': {error.strerror}"
+        kind = StoreError if error.errno in _FULL_OR_FIXED else ConfigurationError
+        return (kind.__name__, message, _HINTS.get(error.errno or 0), kind.exit_code)
     if isinstance(error, MemoryError):
         return (
             "MemoryError",
@@ -110,10 +113,3 @@ _HINTS = {
     errno.EACCES: "choose a place you may write to, or ask for the right",
     errno.EROFS: "choose a place you may write to",
 }
-
-
-def _file_fault(error: OSError) -> tuple[str, str, str | None, int]:
-    verb = "open" if error.errno in _EITHER else "write"
-    message = f"cannot {verb} '{os.fsdecode(error.filename)}': {error.strerror}"
-    kind = StoreError if error.errno in _FULL_OR_FIXED else ConfigurationError
-    return kind.__name__, message, _HINTS.get(error.errno or 0), kind.exit_code

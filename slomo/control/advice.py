@@ -103,7 +103,7 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
         }
     if not situation.promised_mpps:
         return
-    nearest = _nearest(now)
+    nearest = min(now.room, key=lambda name: now.room[name])
     if current[nearest].remote:
         current = {**current, nearest: replace(current[nearest], remote=False)}
         yield current
@@ -119,11 +119,6 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
         for percent in (100.0, *THROTTLES):
             throttled = {name: replace(apart[name], bandwidth_percent=percent) for name in noisy}
             yield {**apart, **throttled}
-
-
-def _nearest(now: Outlook) -> str:
-    """Return the tenant whose promise is nearest to breaking."""
-    return min(now.room, key=lambda name: now.room[name])
 
 
 def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting]:

@@ -102,7 +102,7 @@ def _record(row: Mapping[Any, Any], tenants: Mapping[int, Mapping[Any, Any]]) ->
             "machine": row[schema.MACHINE],
             "target": workload_from_columns(row).to_dict(),
             "competitors": [workload.to_dict() for workload in competitors],
-            "isolation": _isolation(row),
+            "isolation": json.loads(str(row[schema.ISOLATION])),
         }
     )
     target = _sample(row)
@@ -120,11 +120,6 @@ def _sample(row: Mapping[Any, Any]) -> TenantSample:
     return TenantSample(
         float(row[schema.THROUGHPUT]), vector, loss=_known(row[schema.LOSS]), converged=converged, **latency
     )
-
-
-def _isolation(row: Mapping[Any, Any]) -> Any:
-
-    return json.loads(str(row[schema.ISOLATION]))
 
 
 def _vector(row: Mapping[Any, Any], prefix: str, scope: Scope) -> MetricVector:

@@ -5,7 +5,6 @@ run, run them, compare.
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,14 +153,10 @@ def _show(made: Demonstration) -> None:
 
     table = mixes_rows(made.predictions[:SHOWN_MIXES], made.measured_mpps[:SHOWN_MIXES])
     click.echo(f"Mixes never run before ({SHOWN_MIXES} of {len(made.predictions)}; all are in the report)\n")
-    emit_table(_simulated(table.headers), table.rows)
+    emit_table([header.replace("measured", "simulated") for header in table.headers], table.rows)
     accuracy = accuracy_table(made.evaluation.to_dict()["models"])
     click.echo("\nErrors over all of them, every tenant a target once\n")
     emit_table(accuracy.headers, accuracy.rows)
-
-
-def _simulated(headers: Sequence[str]) -> list[str]:
-    return [header.replace("measured", "simulated") for header in headers]
 
 
 def _document(made: Demonstration, report: Path) -> dict[str, Any]:

@@ -101,7 +101,8 @@ def read_pcm_text(path: Path) -> PcmText:
     text = read_text(path, MAX_BYTES)
     if not text.strip("\0 \n"):
         raise ConfigurationError(f"{path}: is empty, needed the output of `pcm -csv`", hint=_EMPTY_HINT)
-    separator = _separator(text)
+    start = "".join(text.splitlines(keepends=True)[:4])
+    separator = max((";", ",", "\t"), key=start.count)
     lines = _split(path, text, separator)
     header, rest = _find_header(path, lines)
     body, cut = _whole_rows(header, rest)
@@ -109,11 +110,6 @@ def read_pcm_text(path: Path) -> PcmText:
         raise ConfigurationError(f"{path}: has a header but no sample", hint=_EMPTY_HINT)
     tool = "pcm" if not any(metric.startswith("Mem Read") for _, metric in header.names) else "pcm-memory"
     return _numbers(path, header, body, Dialect(tool, separator, header.kind), cut)
-
-
-def _separator(text: str) -> str:
-    start = "".join(text.splitlines(keepends=True)[:4])
-    return max((";", ",", "\t"), key=start.count)
 
 
 def _split(path: Path, text: str, separator: str) -> Iterator[list[str]]:
