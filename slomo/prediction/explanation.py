@@ -22,16 +22,6 @@ from slomo.vocabulary.metrics import METRICS, Rule
 
 Floats = NDArray[np.float64]
 
-#: What is fought over -> the metrics that show it. Every metric of the vocabulary belongs to one group.
-GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "cache": ("L3OCC", "L2MISS", "L3MISS", "L3HIT", "L3MPI", "L2MPI", "L2HIT", "FELTLLC", "FELTL3"),
-        "DDIO": ("DDIOOCC", "PCIEHIT", "PCIEMISS"),
-        "memory bandwidth": ("READ", "WRITE", "LMB", "LLCMISSLAT", "FELTREAD", "FELTWRITE"),
-        "interconnect": ("RMB", "UPI"),
-        "core": ("INST", "IPC", "EXEC", "FREQ", "AFREQ"),
-    }
-)
 #: Resource that is fought over -> what to do about it; `slomo whatif` says how much that would bring.
 LEVERS: Mapping[str, str] = MappingProxyType(
     {
@@ -58,8 +48,7 @@ def group_of(metric: str) -> str:
     """
     if metric == NEIGHBOURS:
         return "memory bandwidth"  # how many accesses are in flight beside each other
-    resource = next((group for group, names in GROUPS.items() if metric in names), None)
-    return resource or metric.split(" ", 1)[0]
+    return METRICS[metric].resource if metric in METRICS else metric.split(" ", 1)[0]
 
 
 @dataclass(frozen=True)
@@ -156,7 +145,7 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
 
 
 def _grouped(parts: Mapping[str, float]) -> dict[str, float]:
-    order = [*GROUPS, ACCELERATOR]
+    order = [*LEVERS]
     loss_by_group: dict[str, float] = {}
     for name in sorted(parts, key=lambda metric: order.index(group_of(metric))):
         loss_by_group[group_of(name)] = loss_by_group.get(group_of(name), 0.0) + parts[name]
@@ -203,7 +192,7 @@ def explain(
     nobody = np.array([value if (none := _none(n)) is None else none for n, value in zip(names, vector, strict=True)])
     causes = [i for i, name in enumerate(names) if _none(name) is not None]
     changed = [i for i in causes if vector[i] != nobody[i]]
-    groups = [columns for resource in GROUPS if (columns := [i for i in changed if group_of(names[i]) == resource])]
+    groups = [columns for resource in LEVERS if (columns := [i for i in changed if group_of(names[i]) == resource])]
     answers = predict_mpps(_what_if(vector, nobody, groups, changed))
     coalitions, singles = answers[: 1 << len(groups)], answers[1 << len(groups) :]
     gains = dict(zip(changed, np.maximum(singles - coalitions[-1], 0.0).tolist(), strict=True))

@@ -83,6 +83,9 @@ class Metric:
         PCM prints the amount per sampling interval; divide by the interval to get this unit.
     pressure : bool
         Whether more of it means more pressure on a neighbour (used for monotone models).
+    resource : str
+        What is fought over where it tells of a loss: ``"cache"``, ``"DDIO"``, ``"memory bandwidth"``,
+        ``"interconnect"`` or ``"core"``.
     """
 
     name: str
@@ -96,6 +99,7 @@ class Metric:
     pcm_columns: tuple[str, ...] = ()
     per_interval: bool = False
     pressure: bool = False
+    resource: str = "core"
 
 
 _ALL = (Scope.CORE, Scope.SOCKET, Scope.SYSTEM)
@@ -109,11 +113,11 @@ def _metric(
     return Metric(name=name, unit=unit, kind=kind, definition=definition, rule=rule, weight=weight, **settings)  # type: ignore[arg-type]
 
 
-def _felt(name: str, who: str, cap: Cap = Cap.NONE) -> Metric:
+def _felt(name: str, who: str, cap: Cap = Cap.NONE, *, resource: str) -> Metric:
     """Return what a reporter feels (Bubble-Up, MICRO'11, section 4.2): extra times add until the resource is full."""
     definition = f"Extra time per unit of work of {who}, beside the competition over alone."
     return _metric(name, "1", Kind.FELT, definition, Rule.SUM, scopes=(Scope.CORE, Scope.SOCKET), pcm_columns=(),
-                   cap=cap, pressure=True)  # fmt: skip
+                   cap=cap, pressure=True, resource=resource)  # fmt: skip
 
 
 _TABLE = (
@@ -130,7 +134,16 @@ _TABLE = (
     _metric(
         "AFREQ", "1", Kind.FREQUENCY, "Frequency relative to nominal while not halted.", Rule.WEIGHTED_MEAN, "FREQ"
     ),
-    _metric("L3MISS", "M/s", Kind.RATE, "Misses in the last-level cache.", Rule.SUM, per_interval=True, pressure=True),
+    _metric(
+        "L3MISS",
+        "M/s",
+        Kind.RATE,
+        "Misses in the last-level cache.",
+        Rule.SUM,
+        per_interval=True,
+        pressure=True,
+        resource="cache",
+    ),
     _metric(
         "L3MPI",
         "misses/instruction",
@@ -138,6 +151,7 @@ _TABLE = (
         "Last-level cache misses per instruction.",
         Rule.QUOTIENT,
         "L3MISS/INST",
+        resource="cache",
     ),
     _metric(
         "L3HIT",
@@ -147,8 +161,11 @@ _TABLE = (
         Rule.WEIGHTED_MEAN,
         "L2MISS",
         cap=Cap.ONE,
+        resource="cache",
     ),
-    _metric("L3OCC", "KiB", Kind.OCCUPANCY, "Last-level cache held.", Rule.SUM, cap=Cap.LLC, pressure=True),
+    _metric(
+        "L3OCC", "KiB", Kind.OCCUPANCY, "Last-level cache held.", Rule.SUM, cap=Cap.LLC, pressure=True, resource="cache"
+    ),
     _metric(
         "L2MISS",
         "M/s",
@@ -157,9 +174,27 @@ _TABLE = (
         Rule.SUM,
         per_interval=True,
         pressure=True,
+        resource="cache",
     ),
-    _metric("L2MPI", "misses/instruction", Kind.RATIO, "L2 misses per instruction.", Rule.QUOTIENT, "L2MISS/INST"),
-    _metric("L2HIT", "1", Kind.RATIO, "Share of L2 accesses that hit.", Rule.WEIGHTED_MEAN, "L2REF", cap=Cap.ONE),
+    _metric(
+        "L2MPI",
+        "misses/instruction",
+        Kind.RATIO,
+        "L2 misses per instruction.",
+        Rule.QUOTIENT,
+        "L2MISS/INST",
+        resource="cache",
+    ),
+    _metric(
+        "L2HIT",
+        "1",
+        Kind.RATIO,
+        "Share of L2 accesses that hit.",
+        Rule.WEIGHTED_MEAN,
+        "L2REF",
+        cap=Cap.ONE,
+        resource="cache",
+    ),
     _metric(
         "LMB",
         "MiB/s",
@@ -169,6 +204,7 @@ _TABLE = (
         cap=Cap.MEMORY,
         per_interval=True,
         pressure=True,
+        resource="memory bandwidth",
     ),
     _metric(
         "RMB",
@@ -179,6 +215,7 @@ _TABLE = (
         cap=Cap.LINK,
         per_interval=True,
         pressure=True,
+        resource="interconnect",
     ),
     _metric(
         "READ",
@@ -189,6 +226,7 @@ _TABLE = (
         cap=Cap.MEMORY,
         per_interval=True,
         pressure=True,
+        resource="memory bandwidth",
     ),
     _metric(
         "WRITE",
@@ -199,6 +237,7 @@ _TABLE = (
         cap=Cap.MEMORY,
         per_interval=True,
         pressure=True,
+        resource="memory bandwidth",
     ),
     _metric(
         "LLCMISSLAT",
@@ -209,6 +248,7 @@ _TABLE = (
         "L3MISS",
         scopes=(Scope.SOCKET,),
         pcm_columns=("LLCRDMISSLAT (ns)",),
+        resource="memory bandwidth",
     ),
     _metric(
         "UPI",
@@ -219,6 +259,7 @@ _TABLE = (
         scopes=_UNCORE,
         cap=Cap.ONE,
         pcm_columns=("QPI", "UPI"),
+        resource="interconnect",
     ),
     _metric(
         "DDIOOCC",
@@ -229,6 +270,7 @@ _TABLE = (
         cap=Cap.DDIO,
         pcm_columns=(),
         pressure=True,
+        resource="DDIO",
     ),
     _metric(
         "PCIEHIT",
@@ -238,6 +280,7 @@ _TABLE = (
         Rule.SUM,
         pcm_columns=(),
         pressure=True,
+        resource="DDIO",
     ),
     _metric(
         "PCIEMISS",
@@ -247,11 +290,12 @@ _TABLE = (
         Rule.SUM,
         pcm_columns=(),
         pressure=True,
+        resource="DDIO",
     ),
-    _felt("FELTLLC", "a reporter whose data fill the shared cache", Cap.REPORTER),
-    _felt("FELTL3", "a reporter that lives in the shared cache, just beyond L2"),
-    _felt("FELTREAD", "a reporter that reads from memory"),
-    _felt("FELTWRITE", "a reporter that writes to memory"),
+    _felt("FELTLLC", "a reporter whose data fill the shared cache", Cap.REPORTER, resource="cache"),
+    _felt("FELTL3", "a reporter that lives in the shared cache, just beyond L2", resource="cache"),
+    _felt("FELTREAD", "a reporter that reads from memory", resource="memory bandwidth"),
+    _felt("FELTWRITE", "a reporter that writes to memory", resource="memory bandwidth"),
 )
 
 #: name -> Metric, in the order of documentation.

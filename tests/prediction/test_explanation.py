@@ -5,16 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slomo.prediction.explanation import GROUPS, Explanation, explain
+from slomo.prediction.explanation import LEVERS, Explanation, explain
 from slomo.vocabulary.metrics import METRICS
 
 NAMES = ("L2MISS", "L3OCC", "READ", "DDIOOCC", "L3HIT", "traffic.mtbr")
 
 
-def test_every_metric_belongs_to_one_group():
-    """The groups partition the vocabulary."""
-    listed = [name for names in GROUPS.values() for name in names]
-    assert sorted(listed) == sorted(METRICS)
+def test_every_metric_tells_of_a_resource_that_something_helps_against():
+    """What a metric's row names as fought over has a lever."""
+    assert {item.resource for item in METRICS.values()} == LEVERS.keys() - {"accelerator"}
 
 
 @settings(max_examples=50, deadline=None)
