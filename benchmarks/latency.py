@@ -18,13 +18,13 @@ import numpy as np
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.latency import PERCENTILES
-from slomo.prediction.question import predict_latency
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan
 from slomo.profiling.plans.latency_plans import latency_plan
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
+from slomo.workflow.predict import predict
 
 MACHINE = "e5-2620v4"
 NFS = ("flowstats", "ip-router", "maglev", "snort")
@@ -75,7 +75,8 @@ def compare(
     load = float(generator.uniform(0.25, 0.93))
     offered = target.offered(round(load * possible, 4))
     runs = [testbed.run(Colocation(MACHINE, offered, others), seed=20 + n).target for n in range(given.repeats)]
-    prediction = predict_latency(library, offered, others, MACHINE)
+    prediction = predict(offered, others, library, machine=MACHINE).latency
+    assert prediction is not None
     row: Row = {"load": load, "beside": float(len(others)), "supported": prediction.verdict is not Verdict.UNSUPPORTED}
     row["error of throughput"] = 100.0 * (prediction.possible_mpps / possible - 1.0)
     if not prediction.percentiles_us:

@@ -129,11 +129,6 @@ def finite(data: Mapping[str, Any], name: str) -> float:
     return value
 
 
-def integer(data: Mapping[str, Any], name: str) -> int:
-    """Return a field that is a whole number."""
-    return int(field(data, name, int))
-
-
 def array(data: Mapping[str, Any], name: str, dimensions: int) -> NDArray[np.float64]:
     """Return a field that is a rectangular nest of finite numbers.
 

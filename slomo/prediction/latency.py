@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.errors import InvalidValueError
 from slomo.models.applicability import Verdict, worst
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latency import LOAD_SLACK, busy_share
@@ -18,7 +17,6 @@ from slomo.prediction.latency_result import LatencyPrediction
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.server_result import Ask, ServerPrediction
 from slomo.prediction.tenants import TenantModels
-from slomo.vocabulary.workload import Workload
 
 Floats = NDArray[np.float64]
 
@@ -54,28 +52,6 @@ def latency_of(server: TenantModels, how: PredictionOptions, ask: Ask) -> Latenc
     if tenant.adapted and answer.percentiles_us:
         reasons = (*reasons, "latency in units of the time per packet taken from the nearest profile")
     return replace(answer, verdict=worst((answer.verdict, saturated.verdict)), reasons=reasons)
-
-
-def offered_load(workload: Workload | str, offered_mpps: float | None = None) -> float:
-    """Return what arrives at an NF [Mpps]: as given, or by its traffic.
-
-    Raises InvalidValueError where no load is given, or one that is not above 0.
-
-    Examples
-    --------
-    >>> offered_load("lpm", -1.0)
-    Traceback (most recent call last):
-    slomo.errors.InvalidValueError: offered load is -1 Mpps, needed a rate above 0
-    hint: give what arrives at the target
-    """
-    traffic = workload.traffic if isinstance(workload, Workload) else None
-    offered = offered_mpps if offered_mpps is not None or traffic is None else traffic.offered_mpps
-    if offered is None or not (math.isfinite(offered) and offered > 0.0):
-        shown = "not given" if offered is None else f"{offered:g} Mpps"
-        raise InvalidValueError(
-            f"offered load is {shown}, needed a rate above 0", hint="give what arrives at the target"
-        )
-    return offered
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,14 +21,12 @@ from slomo.prediction.allocated import Allocated
 from slomo.prediction.composed import composed, interval_mpps
 from slomo.prediction.core_share import SharedCores
 from slomo.prediction.equilibrium import NAME, Solved
-from slomo.prediction.latency import latency_of, offered_load
-from slomo.prediction.latency_result import LatencyPrediction
+from slomo.prediction.latency import latency_of
 from slomo.prediction.options import OptionFields, PredictionOptions, options_of
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerPrediction, TenantPrediction
 from slomo.prediction.tenants import Named, TenantModels, server_of, tenant_of
 from slomo.vocabulary.server_setting import ServerSetting
-from slomo.vocabulary.workload_text import parse_workload
 
 #: Most times that the ports are divided anew, and the change of a share that ends it.
 _DIVISIONS, _SETTLED = 12, 1e-3
@@ -211,46 +209,6 @@ def _alike(before: Sequence[float | None], after: Sequence[float | None]) -> boo
         old == new or (old is not None and new is not None and abs(new - old) <= _SETTLED * old)
         for old, new in zip(before, after, strict=True)
     )
-
-
-def predict_latency(
-    library: ModelLibrary,
-    target: Named,
-    competitors: Sequence[Named] = (),
-    machine: str | None = None,
-    *,
-    offered_mpps: float | None = None,
-    **how: Unpack[OptionFields],
-) -> LatencyPrediction:
-    """Predict how long packets of one NF stay.
-
-    Parameters
-    ----------
-    library : ModelLibrary
-        Trained models; the target's needs runs at several loads (`slomo profile --latency`).
-    target : Workload or str
-        The NF asked about.
-    competitors : sequence of Workload or str
-        One entry per instance, at their own offered loads.
-    machine : str, optional
-        Needed where the library has models of several machines.
-    offered_mpps : float, optional
-        What arrives at the target [Mpps], above 0; by default its traffic's offered load.
-    **how
-        As in `slomo.prediction.options.PredictionOptions`. Intervals contain the error of the predicted throughput, and
-        the scatter of a single measurement.
-
-    Raises
-    ------
-    InvalidValueError
-        Where no load is given, or one that is not above 0.
-    UnknownNameError, UnsupportedPredictionError
-        As :func:`answer`.
-    """
-    first = parse_workload(target) if isinstance(target, str) and ("@" in target or "(" in target) else target
-    load = offered_load(first, offered_mpps)
-    server = server_of(lambda name: tenant_of(library, name, machine), [first, *competitors], machine)
-    return latency_of(server.with_load(0, load), options_of(how), Answers)
 
 
 class Answers:

@@ -100,4 +100,4 @@ def test_decisions_need_to_know_their_server(tmp_path: Path, capsys: pytest.Capt
     plan.write_text(json.dumps([DECISION.to_dict()]))
 
     assert main(["enforce", "diff", str(plan)]) == 2
-    assert "--server" in capsys.readouterr().err
+    assert "--member" in capsys.readouterr().err

@@ -10,7 +10,6 @@ from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.latency import LatencyCurve, LatencyModel
 from slomo.prediction.latency_result import LatencyPrediction
-from slomo.prediction.question import predict_latency
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.workflow.predict import predict
 
@@ -31,7 +30,8 @@ def timed(library):
 
 
 def latency_of(library, offered, beside=("stats",), **options):
-    return predict_latency(library, "lpm", beside, MACHINE, offered_mpps=offered, method="composed", **options)
+    asked = {"machine": MACHINE, "offered_mpps": offered, "method": "composed", **options}
+    return predict("lpm", list(beside), library, **asked).latency
 
 
 def test_alone_the_load_is_relative_to_solo_throughput(timed):
@@ -87,26 +87,25 @@ def test_without_a_latency_model_there_is_no_number(library):
     assert "slomo profile NF --latency" in latency.reasons[0]
 
 
-@pytest.mark.parametrize("offered", [None, 0.0, -1.0, float("nan"), float("inf")])
-def test_a_load_must_be_given(timed, offered):
-    """No load, or one that is not above 0, is refused."""
-    with pytest.raises(InvalidValueError, match="offered load"):
+@pytest.mark.parametrize("offered", [-1.0, float("nan"), float("inf")])
+def test_a_load_is_a_number(timed, offered):
+    """A load that is no number of packets is refused."""
+    with pytest.raises(InvalidValueError, match="offered_mpps"):
         latency_of(timed, offered)
 
 
 def test_the_load_may_stand_in_the_name(timed):
     """A workload with an offered load needs no other."""
     named = Workload("lpm", traffic=Traffic(offered_mpps=2.5))
-    assert predict_latency(timed, named, ["stats"], MACHINE, method="composed") == latency_of(timed, 2.5)
-    text = predict_latency(timed, "lpm@64B,100000f,2.5Mpps", ["stats"], MACHINE, method="composed")
-    assert text == latency_of(timed, 2.5)
+    for target in (named, "lpm@64B,100000f,2.5Mpps"):
+        prediction = predict(target, ["stats"], timed, machine=MACHINE, method="composed")
+        assert prediction.latency == latency_of(timed, 2.5)
 
 
 def test_interpolated_traffic_is_marked(timed):
     """Latency at traffic that was not profiled is marked, since it comes from the nearest profile."""
-    latency = predict_latency(
-        timed, Workload("lpm", traffic=Traffic(flow_count=110_000, offered_mpps=2.5)), [], MACHINE
-    )
+    unlike = Workload("lpm", traffic=Traffic(flow_count=110_000, offered_mpps=2.5))
+    latency = predict(unlike, [], timed, machine=MACHINE).latency
     assert latency.percentiles_us
     assert latency.verdict is Verdict.EXTRAPOLATED
     assert "nearest profile" in " ".join(latency.reasons)

@@ -14,7 +14,6 @@ _HOST = {
     "buffers": ("slomo.enforce.backends.buffers", "BuffersBackend"),
     "pqos": ("slomo.enforce.backends.pqos", "PqosBackend"),
 }
-BACKEND_NAMES = tuple(_HOST)
 
 
 def load_backend(name: str = "auto") -> Backend:

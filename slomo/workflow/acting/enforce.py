@@ -67,7 +67,7 @@ def read_plan(path: str | Path, *, server: str | None = None, machine: str | Non
     if isinstance(decisions, list):
         if server is None or machine is None:
             raise ConfigurationError(
-                f"{path} holds decisions: which server's part?", hint="name --server and --machine, its type"
+                f"{path} holds decisions: which server's part?", hint="name --member and --machine, its type"
             )
         made = convert(decisions, tuple[Decision, ...], str(path))
         return plan_from_decision(made, server, load_machine(machine))

@@ -1,5 +1,6 @@
 """`slomo enforce`: make this machine as a plan says, show it, compare, and take it back."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,15 +30,21 @@ def _receipts_option(command: _Command) -> _Command:
 
 
 def _plan_options(command: _Command) -> _Command:
-    command = click.option("--machine", help="Its machine type, where PLAN holds decisions.")(command)
-    command = click.option("--server", help="Which server's part, where PLAN holds decisions.")(command)
-    return click.argument("plan_file", metavar="PLAN")(command)
+    @functools.wraps(command)
+    def with_plan(
+        plan_file: str, member: str | None, server: str | None, machine: str | None, **rest: Any
+    ) -> int | None:
+        from slomo.workflow.acting.enforce import read_plan
 
+        if server is not None:
+            note("--server is the older name of --member, and goes with the next release")
+        code: int | None = command(read_plan(plan_file, server=member or server, machine=machine), **rest)
+        return code
 
-def _read(plan_file: str, server: str | None, machine: str | None) -> "EnforcementPlan":
-    from slomo.workflow.acting.enforce import read_plan
-
-    return read_plan(plan_file, server=server, machine=machine)
+    made = click.option("--machine", help="Its machine type, where PLAN holds decisions.")(with_plan)
+    made = click.option("--server", hidden=True)(made)
+    made = click.option("--member", metavar="NAME", help="Whose part, where PLAN holds decisions.")(made)
+    return click.argument("plan_file", metavar="PLAN")(made)
 
 
 def _folder(receipts: str | None) -> Path | None:
@@ -57,14 +64,12 @@ def command() -> None:
 @_backend_option
 @_receipts_option
 @json_option
-def apply_plan(
-    plan_file: str, server: str | None, machine: str | None, backend: str, receipts: str | None, as_json: bool
-) -> None:
+def apply_plan(plan: "EnforcementPlan", backend: str, receipts: str | None, as_json: bool) -> None:
     """Apply PLAN: a plan, or the decisions that `slomo place --json` prints; read it back; print the receipt."""
     from slomo.enforce.backends.registry import load_backend
     from slomo.enforce.executor import apply
 
-    receipt = apply(_read(plan_file, server, machine), load_backend(backend), receipts=_folder(receipts))
+    receipt = apply(plan, load_backend(backend), receipts=_folder(receipts))
     changes, stacked = receipt.made, receipt.others()
     if as_json:
         said = {"receipt": receipt.identifier, "file": str(receipt.path), "changes": [vars(c) for c in changes]}
@@ -80,12 +85,12 @@ def apply_plan(
 @_plan_options
 @_backend_option
 @json_option
-def diff_plan(plan_file: str, server: str | None, machine: str | None, backend: str, as_json: bool) -> int:
+def diff_plan(plan: "EnforcementPlan", backend: str, as_json: bool) -> int:
     """Say what `apply` would change. Exit code 1 where that is anything."""
     from slomo.enforce.backends.registry import load_backend
     from slomo.enforce.executor import diff
 
-    changes = diff(_read(plan_file, server, machine), load_backend(backend))
+    changes = diff(plan, load_backend(backend))
     if as_json:
         emit_json({"changes": [vars(change) for change in changes]})
     else:
