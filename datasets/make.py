@@ -14,7 +14,7 @@ from pathlib import Path
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan
 from slomo.profiling.plans.plan import ExperimentPlan, combine
-from slomo.profiling.plans.reduced_mixes import reduced_mixes_plan
+from slomo.profiling.plans.reduced_mixes import part_load_plan, part_load_runs, reduced_mixes_plan
 from slomo.records.dataset import ProfileDataset
 from slomo.records.storage import save_dataset
 from slomo.testbed.registry import make_testbed
@@ -27,6 +27,7 @@ NETWORK_FUNCTIONS = (
 )  # fmt: skip
 SEED = 2020
 RUNS = 120
+PART_LOAD_RUNS = part_load_runs("sources", RUNS)
 CALIBRATION_MIXES = 160
 REDUCED_MIXES = 40
 FOLDER = Path(__file__).parent
@@ -41,7 +42,7 @@ SLOMO's eight network functions on a simulated {description}.
 | testbed | slomo's line-level simulator (docs/concepts/simulator.md): no real machine was measured |
 | network functions | {functions}; 64 B packets, 100 000 flows drawn uniformly, saturating unless said |
 | rows | {solo} solo, {pressure} beside the synthetic competitor ({per_nf} each), {mixes} from {runs} unlike mixes |
-| pressure | design `sources`: a third of the settings each for cache, I/O and memory |
+| pressure | design `sources`: a third of the settings each for cache, I/O and memory; a quarter at part load |
 | at reduced load | {reduced} more from {reduced_runs} mixes, about half the NFs at 15 to 95 % of their solo speed |
 | columns | docs/reference/datasets.md; units in docs/reference/metrics.md |
 | missing | cells are empty where a metric was not reported; no cell stands for zero unless it says 0 |
@@ -57,9 +58,14 @@ Not good for: statements about real servers. docs/concepts/simulator.md says how
 
 def dataset_plan(machine: str) -> ExperimentPlan:
     """Return all experiments at full load of one dataset."""
-    pressure = pressure_plan(NETWORK_FUNCTIONS, machine, "sources", runs=RUNS, seed=SEED)
+    pressure = pressure_plan(NETWORK_FUNCTIONS, machine, "sources", runs=RUNS - PART_LOAD_RUNS, seed=SEED)
     mixes = mixes_plan(NETWORK_FUNCTIONS, machine, CALIBRATION_MIXES, stream="calibration", seed=SEED)
     return combine(f"slomo-{machine}", [pressure, mixes])
+
+
+def idle_plan(dataset: ProfileDataset) -> ExperimentPlan:
+    """Return the runs at part load, as shares of what the dataset's solo runs served."""
+    return part_load_plan(dataset, PART_LOAD_RUNS, seed=SEED)
 
 
 def reduced_plan(dataset: ProfileDataset) -> ExperimentPlan:
@@ -93,7 +99,8 @@ def make(machine: str, folder: Path, jobs: int | None = None) -> None:
     store = Path(tempfile.gettempdir()) / f"slomo-dataset-{machine}.sqlite"
     testbed = make_testbed("simulated", machine=machine)
     dataset = run_campaign(dataset_plan(machine), testbed, store=store, jobs=jobs)
-    dataset = dataset.merge(run_campaign(reduced_plan(dataset), testbed, jobs=jobs))
+    for following in (idle_plan(dataset), reduced_plan(dataset)):
+        dataset = dataset.merge(run_campaign(following, testbed, jobs=jobs))
     save_dataset(dataset, folder / f"slomo-{machine}", card=card(machine, dataset))
     store.unlink()
     print(f"{folder / f'slomo-{machine}'}: {len(dataset)} rows", file=sys.stderr)

@@ -123,4 +123,5 @@ def _response(given: Sequence[ServerResponse | None], way: InterpolationPath) ->
         fastest_mpps=max(one.fastest_mpps, other.fastest_mpps),
         sensitivity=Blended(tuple(response.sensitivity for response in responses), way),
         calibration=one.calibration.or_wider(other.calibration),
+        part_load=None,
     )

@@ -42,6 +42,7 @@ def shifted(model: NFModel, requested: Workload, solo_difference_mpps: float = 0
         response = replace(
             response,
             profile=_shifted_profile(response.profile, ratio, extra),
+            part_load=None,
             speed=response.speed + np.eye(1, len(response.speed))[0] * solo_difference_mpps,
             fastest_mpps=response.fastest_mpps + max(solo_difference_mpps, 0.0),
             sensitivity=moved,

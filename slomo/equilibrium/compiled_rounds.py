@@ -42,16 +42,19 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
 
     Writes vectors and what each NF feels, shape (2, servers, places, pressures); and into `went`, shape (servers, 4),
     whether it converged, the rounds, the ratio of the last two steps and the last step. Empty places come last.
+    Of an NF at part load three answers are read: at full load, at part load (`again` 1), and, where it was not profiled
+    there, at full load beside faster neighbours.
     """
-    tolerance, tiny, least_load, held = socket[0], socket[1], socket[2], int(socket[3])
+    tolerance, tiny, least_load, held, busy = socket[0], socket[1], socket[2], int(socket[3]), socket[4]
     pressures, places = vectors.shape[3], members.shape[1]
     terms = 1 + pressures + pressures * (pressures + 1) // 2
-    width = (rows.shape[1] - 3 * pressures) // (terms + 2)
-    caps, rates = socket[4 : 4 + pressures], socket[4 + pressures :]
+    half = rows.shape[1] // 2
+    width = (half - 3 * pressures) // (terms + 2)
+    caps, rates = socket[5 : 5 + pressures], socket[5 + pressures :]
     low, high, weight = 3 * pressures, 3 * pressures + width, 3 * pressures + 2 * width
     vector, following = np.zeros((places, pressures)), np.zeros((places, pressures))
     total, reference, least = np.zeros(pressures), np.zeros(pressures), np.zeros(pressures)
-    felt, basis, answered = np.zeros(pressures), np.zeros(terms), np.zeros(width)
+    felt, basis, answered, whole = np.zeros(pressures), np.zeros(terms), np.zeros(width), np.zeros(width)
     for server in range(members.shape[0]):
         count, reduced = 0, False
         while count < places and members[server, count] >= 0:
@@ -79,14 +82,18 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
                     for i in range(1, count):
                         total[k] += vector[i, k]
                 for i in range(count):
-                    who, load = members[server, i], 1.0
+                    who, load, share, at = members[server, i], 1.0, 1.0, 0
+                    known = reduced and rows[members[server, i], half] > 0.0
                     for again in range(2):
                         for k in range(pressures):
                             felt[k] = total[k] - vector[i, k]
                             if again == 1 and rates[k] > 0.0:
-                                felt[k] = felt[k] * (1.0 / load)
-                            kept = min(max(felt[k], 0.0), min(rows[who, 2 * pressures + k], caps[k]))
-                            felt[k] = kept / (kept + rows[who, pressures + k])
+                                felt[k] = felt[k] * (1.0 / share)
+                            most_known = rows[who, at + 2 * pressures + k]
+                            if at == 0:
+                                most_known = min(most_known, caps[k])
+                            kept = min(max(felt[k], 0.0), most_known)
+                            felt[k] = kept / (kept + rows[who, at + pressures + k])
                         term = 1
                         basis[0] = 1.0
                         for k in range(pressures):
@@ -97,17 +104,27 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
                                 basis[term] = felt[k] * felt[m]
                                 term += 1
                         for a in range(width):
-                            answered[a] = basis[0] * rows[who, weight + a]
+                            answered[a] = basis[0] * rows[who, at + weight + a]
                         for t in range(1, terms):
                             for a in range(width):
-                                answered[a] += basis[t] * rows[who, weight + t * width + a]
+                                answered[a] += basis[t] * rows[who, at + weight + t * width + a]
                         for a in range(pressures + 1):
-                            answered[a] = min(max(answered[a], rows[who, low + a]), rows[who, high + a])
+                            answered[a] = min(max(answered[a], rows[who, at + low + a]), rows[who, at + high + a])
                         if again == 1 or not reduced:
                             break
                         load = min(max(offered[server, i] / max(answered[pressures], tiny), least_load), 1.0)
+                        share = load
+                        if known:
+                            at = half
+                            fastest = max(rows[who, high + pressures], tiny)
+                            share = min(max(load * answered[pressures] / fastest, least_load), 1.0)
+                            for a in range(width):
+                                whole[a] = answered[a]
+                    full = max((load - busy) / (1.0 - busy), 0.0)
                     for k in range(pressures):
-                        reached = answered[k] * load if reduced and rates[k] > 0.0 else answered[k]
+                        reached = answered[k] * share if reduced and rates[k] > 0.0 else answered[k]
+                        if known:
+                            reached = full * whole[k] + (1.0 - full) * reached
                         following[i, k] = vector[i, k] + damping * (reached - vector[i, k])
                 for k in range(pressures):
                     everything = following[0, k]

@@ -19,9 +19,31 @@ TOLERANCE = 1e-3
 #: An NF that serves less than this share of what it could is nothing to its neighbours.
 LEAST_LOAD = 1e-3
 TINY = 1e-12
+#: Busier than this an NF's queue begins to be long, and its vector that of one that is saturated; in between, between.
+BUSY = 0.9
 _UNTOUCHED = (0.0, 0.0, np.nan, np.inf)
 #: Servers still moving are laid out anew where they are fewer than this share of those laid out.
 _SPARSE = 0.6
+
+
+@dataclass(frozen=True, eq=False)
+class PartLoad:
+    """What NFs answer that have less to do than they could serve, place by place; arrays as in :class:`Servers`.
+
+    Attributes
+    ----------
+    known : ndarray of bool, shape (servers, places, 1)
+        Whether the NF was profiled at part load.
+    scale, limit, weight, low, high : ndarray
+        Of rates over what it serves, as a share of the most it ever served.
+    """
+
+    known: NDArray[np.bool_]
+    scale: Floats
+    limit: Floats
+    weight: Floats
+    low: Floats
+    high: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +64,8 @@ class Servers:
         What they share.
     least : ndarray, shape (servers, 1, pressures)
         What the NFs have together at the least: of the cache what they hold solo, up to what a full one holds; else 0.
+    part_load : PartLoad or None
+        The same at part load; None where nobody was profiled there.
     """
 
     start: Floats
@@ -53,11 +77,15 @@ class Servers:
     offered: Floats
     socket: SharedSocket
     least: Floats
+    part_load: PartLoad | None = None
 
     def only(self, rows: NDArray[np.int64]) -> "Servers":
         """Return the servers `rows`."""
         names = ("start", "scale", "limit", "weight", "low", "high", "offered", "least")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+        part = self.part_load
+        if part is not None:
+            part = PartLoad(*(getattr(part, name)[rows] for name in PartLoad.__dataclass_fields__))
+        return replace(self, part_load=part, **{name: getattr(self, name)[rows] for name in names})
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +175,19 @@ def laid_out(
         offered,
         socket,
         least,
+        None if table.part_load is None or not np.isfinite(offered).any() else _part_load(table.part_load, members),
+    )
+
+
+def _part_load(table: Tables, members: NDArray[np.int64]) -> PartLoad:
+    known = (table.start[members][:, :, :1] > 0.0) & (members >= 0)[:, :, None]
+    return PartLoad(
+        known,
+        table.scale[members],
+        table.limit[members],
+        table.weight[members],
+        table.low[members],
+        table.high[members],
     )
 
 
@@ -224,13 +265,35 @@ def answer(servers: Servers, vector: Floats) -> Floats:
     """Return everybody's answer to everybody else."""
     size = vector.shape[2]
     pressure = in_order(vector) - vector
-    answers = _under(servers, pressure)
+    answers, rates = _under(servers, pressure), servers.socket.rates
     if not np.isfinite(servers.offered).any():
         return answers[:, :, :size]
-    load, rates = load_of(servers.offered, answers[:, :, size])[:, :, None], servers.socket.rates
+    load = load_of(servers.offered, answers[:, :, size])[:, :, None]
     faster = _under(servers, pressure * np.where(rates, 1.0 / load, 1.0))
     scaled: Floats = faster[:, :, :size] * np.where(rates, load, 1.0)
-    return scaled
+    if servers.part_load is None:
+        return scaled
+    part = served_part(load, answers[:, :, [size]], servers.high[:, :, [size]])
+    idle = _under(servers.part_load, pressure * np.where(rates, 1.0 / part, 1.0))[:, :, :size]
+    busy = busy_part(load)
+    mixed = busy * answers[:, :, :size] + (1.0 - busy) * (idle * np.where(rates, part, 1.0))
+    return np.where(servers.part_load.known, mixed, scaled)
+
+
+def served_part(load: Floats, possible_mpps: Floats, fastest_mpps: Floats) -> Floats:
+    """Return what is served as a share of the most that an NF ever served, `LEAST_LOAD` to 1."""
+    return np.minimum(np.maximum(load * possible_mpps / np.maximum(fastest_mpps, TINY), LEAST_LOAD), 1.0)
+
+
+def busy_part(load: Floats) -> Floats:
+    """Return how far an NF's vector is that of a saturated one, 0 to 1: its queue grows with its load.
+
+    Examples
+    --------
+    >>> busy_part(np.array([0.5, 0.95, 1.0])).round(6).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    return np.maximum((load - BUSY) / (1.0 - BUSY), 0.0)
 
 
 def load_of(offered: Floats, possible_mpps: Floats) -> Floats:
@@ -238,7 +301,7 @@ def load_of(offered: Floats, possible_mpps: Floats) -> Floats:
     return np.minimum(np.maximum(offered / np.maximum(possible_mpps, TINY), LEAST_LOAD), 1.0)
 
 
-def _under(servers: Servers, pressure: Floats) -> Floats:
+def _under(servers: Servers | PartLoad, pressure: Floats) -> Floats:
     basis = pressure_basis(pressure, servers.scale, servers.limit)
     # terms of several columns are added one by one, as the compiled rounds do; a matrix product has its own order
     answers: Floats = np.add.reduce(basis[:, :, :, None] * servers.weight, axis=2)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from slomo.compose.saturation import saturate
 from slomo.equilibrium.bound import proven_bound
-from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, load_of
+from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, load_of, served_part
 from slomo.equilibrium.settling import TRIES, ResponseTable, response_table, responses_of
-from slomo.equilibrium.tables import kinds, read_mpps, vector_tables
+from slomo.equilibrium.tables import Tables, kinds, read_mpps, vector_tables
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
@@ -201,21 +201,40 @@ def joint_vectors(
     """Return every NF's core-level vector at its fixed point, shape ``(servers, places, len(names))``.
 
     NaN where an NF did not report a metric, and for instructions at less than full load, where polling adds to them.
-    An NF alone answers with its solo vector.
+    An NF alone answers with its solo vector. What a cache holds depends on the order of accesses, not on their speed:
+    an NF at half its speed beside others fares like one at full speed beside others twice as fast, but for its queue,
+    which is short then (`ServerResponse.part_load`). Occupancy is no rate and stays.
     """
     members = np.asarray(members, dtype=np.int64)
     bench = response_table(tuple(models))
     responses = bench.responses
     rates, polled = kinds(names)
     solo, weight, low, high = (part[members] for part in vector_tables(responses, names))
-    inner, load = bench.table, at_rest.load[:, :, None]
-    pressure = at_rest.pressure * _stretch(at_rest.load, responses[0])
-    basis = pressure_basis(pressure, inner.scale[members], inner.limit[members])
-    result = np.minimum(np.maximum(np.matmul(basis[:, :, None, :], weight)[:, :, 0, :], low), high)
-    present = (members >= 0)[:, :, None]
+    inner, load, present = bench.table, at_rest.load[:, :, None], (members >= 0)[:, :, None]
+    felt_rates, _ = kinds(responses[0].pressure_names)
+
+    def under(share: Floats, table: Tables, ends: Sequence[Floats]) -> Floats:
+        """Read vectors where packets come at a share of the speed at which they were measured."""
+        pressure = at_rest.pressure * np.where(felt_rates, 1.0 / np.maximum(share, LEAST_LOAD), 1.0)
+        basis = pressure_basis(pressure, table.scale[members], table.limit[members])
+        read: Floats = np.matmul(basis[:, :, None, :], ends[0])[:, :, 0, :]
+        return np.minimum(np.maximum(read, ends[1]), ends[2])
+
+    whole = (weight, low, high)
+    result = under(load, inner, whole)
     result = np.where(present.sum(axis=1, keepdims=True) == 1, solo, result)
     result = np.where(present, result, 0.0)
     result = np.where(rates, result * load, result)
+    if inner.part_load is not None and (present & (load < 1.0)).any():
+        speed = pressure_basis(at_rest.pressure, inner.scale[members], inner.limit[members])[:, :, None, :]
+        last = len(felt_rates)
+        speed = np.matmul(speed, inner.weight[members][:, :, :, [last]])[:, :, 0]
+        ends = [side[members][:, :, [last]] for side in (inner.low, inner.high)]
+        part = served_part(load, np.minimum(np.maximum(speed, ends[0]), ends[1]), ends[1])
+        idle = under(part, inner.part_load, [e[members] for e in vector_tables(responses, names, part_load=True)[1:]])
+        idle, busy = np.where(rates, idle * part, idle), busy_part(load)
+        known = present & (inner.part_load.start[members][:, :, :1] > 0.0) & (load < 1.0)
+        result = np.where(known, busy * under(np.ones_like(load), inner, whole) + (1.0 - busy) * idle, result)
     total = np.nansum(result, axis=1)
     wanted, _ = saturate(total, names, bench.socket.capacities)
     if "L3OCC" in names:
@@ -225,16 +244,6 @@ def joint_vectors(
     adds_up = np.array([METRICS[name].rule is Rule.SUM for name in names], dtype=bool)
     result *= np.where(adds_up, wanted / np.maximum(total, TINY), 1.0)[:, None, :]
     return np.where(polled & (load < 1.0) & (members >= 0)[:, :, None], np.nan, result)
-
-
-def _stretch(load: Floats, response: ServerResponse) -> Floats:
-    """Return what multiplies each pressure at less than full load.
-
-    What a cache holds depends on the order of accesses, not on their speed: an NF at half its speed beside others fares
-    like one at full speed beside others twice as fast. Occupancy is no rate and stays.
-    """
-    rates, _ = kinds(response.pressure_names)
-    return np.where(rates, 1.0 / np.maximum(load, LEAST_LOAD)[:, :, None], 1.0)
 
 
 def _solved(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.compiled_rounds import loop_for
-from slomo.equilibrium.rounds import LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out
+from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out
 from slomo.equilibrium.tables import SharedSocket, Tables, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.base import Floats
@@ -51,7 +51,7 @@ class ResponseTable:
     def numbers(self) -> Floats:
         """The socket and the rounds' constants, as the compiled loop reads them."""
         held = -1 if self.socket.held is None else self.socket.held
-        return np.array([TOLERANCE, TINY, LEAST_LOAD, held, *self.socket.caps, *self.socket.rates])
+        return np.array([TOLERANCE, TINY, LEAST_LOAD, held, BUSY, *self.socket.caps, *self.socket.rates])
 
     def full_kib(self, members: NDArray[np.integer]) -> Floats:
         """Return what a full cache holds at the least [KiB], as most NFs of each server saw it, shape (servers,).

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.models.base import Floats
-from slomo.models.contentiousness import basis_size
+from slomo.models.contentiousness import ContentiousnessProfile, basis_size
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS, Kind
@@ -30,7 +30,8 @@ class Tables:
     ----------
     rows : ndarray, shape (NFs, numbers)
         Start, half-saturation and largest known of each pressure; low and high end of each answer; weights of the
-        answers, term by term of `slomo.models.contentiousness.pressure_basis`.
+        answers, term by term of `slomo.models.contentiousness.pressure_basis`. Then the same for part load, with 1 for
+        an NF profiled there, else 0, in place of the start.
     pressures : int
         Number of pressures; of answers there are one more, and columns of 0 after them.
     """
@@ -45,6 +46,12 @@ class Tables:
 
     def _part(self, begin: int, count: int) -> Floats:
         return self.rows[:, begin : begin + count]
+
+    @cached_property
+    def part_load(self) -> "Tables | None":
+        """The same at part load, starts aside; None where no NF was profiled there."""
+        begin = self.rows.shape[1] // 2
+        return Tables(self.rows[:, begin:], self.pressures) if self.rows[:, begin].any() else None
 
     @cached_property
     def start(self) -> Floats:
@@ -74,8 +81,8 @@ class Tables:
     @cached_property
     def weight(self) -> Floats:
         """Weights, shape (NFs, terms, answers)."""
-        begin = 3 * self.pressures + 2 * self.answers
-        return self.rows[:, begin:].reshape(len(self.rows), basis_size(self.pressures), self.answers)
+        begin, terms = 3 * self.pressures + 2 * self.answers, basis_size(self.pressures)
+        return self._part(begin, terms * self.answers).reshape(len(self.rows), terms, self.answers)
 
 
 def width_of(pressures: int) -> int:
@@ -96,13 +103,24 @@ def tables(responses: Sequence[ServerResponse]) -> Tables:
 
 @lru_cache(maxsize=4096)
 def _row(response: ServerResponse) -> Floats:
-    profile, names = response.profile, response.pressure_names
+    profile, part, names = response.profile, response.part_load, response.pressure_names
+    whole = _half(profile, profile.solo.to_array(names), (response.speed, response.slowest_mpps, response.fastest_mpps))
+    if part is None:
+        unknown = np.zeros(len(whole))
+        unknown[len(names) : 2 * len(names)] = 1.0  # half-saturations divide
+        return np.concatenate([whole, unknown])
+    return np.concatenate([whole, _half(part, np.ones(len(names)), (np.zeros(len(response.speed)), 0.0, 0.0))])
+
+
+def _half(profile: ContentiousnessProfile, start: Floats, speed: tuple[Floats, float, float]) -> Floats:
+    """Return a row's half: start, pressures, and the answers, speed (weights, low, high) after them."""
+    names, weights = profile.pressure_names, profile.weights
     at = [profile.metric_names.index(name) for name in names]
     spare = np.zeros(width_of(len(names)) - len(names) - 1)
-    weight = np.column_stack([profile.weights[:, at], response.speed, np.zeros((len(profile.weights), len(spare)))])
-    low = np.concatenate([profile.low[at], [response.slowest_mpps], spare])
-    high = np.concatenate([profile.high[at], [response.fastest_mpps], spare])
-    return np.concatenate([profile.solo.to_array(names), profile.scale, profile.limit, low, high, weight.ravel()])
+    weight = np.column_stack([weights[:, at], speed[0], np.zeros((len(weights), len(spare)))])
+    low = np.concatenate([profile.low[at], [speed[1]], spare])
+    high = np.concatenate([profile.high[at], [speed[2]], spare])
+    return np.concatenate([start, profile.scale, profile.limit, low, high, weight.ravel()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,11 +154,18 @@ def shared_socket(names: tuple[str, ...], capacities: Capacities | None) -> Shar
 
 
 @lru_cache(maxsize=128)
-def vector_tables(responses: tuple[ServerResponse, ...], names: tuple[str, ...]) -> tuple[Floats, ...]:
-    """Return solo values, weights, low and high of the metrics `names`; NaN where an NF does not report one."""
+def vector_tables(
+    responses: tuple[ServerResponse, ...], names: tuple[str, ...], *, part_load: bool = False
+) -> tuple[Floats, ...]:
+    """Return solo values, weights, low and high of the metrics `names`; NaN where an NF does not report one.
+
+    Those at part load are those at full load for an NF that was not profiled there.
+    """
     rows = []
     for response in responses:
         profile = response.profile
+        if part_load and response.part_load is not None:
+            profile = response.part_load
         metric_names = profile.metric_names
         at = [metric_names.index(name) if name in metric_names else -1 for name in names]
         table = np.vstack([profile.solo.to_array(metric_names), profile.weights, profile.low, profile.high])

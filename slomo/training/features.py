@@ -5,7 +5,7 @@ contentiousness. In tables measured elsewhere, traffic attributes are further fe
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +34,25 @@ FULL = 0.97
 #: Of a cache [B].
 LINE_B = 64.0
 FITTED_PLANS = ("solo", "pressure", "imported")
+#: Of what was offered; who serves less was not idle.
+SERVED = 0.985
+
+
+@dataclass(frozen=True, eq=False)
+class PartLoadRows:
+    """Runs under pressure of an NF that had less to do than it could serve.
+
+    Attributes
+    ----------
+    mpps : ndarray, shape (n,)
+        What it served.
+    own, beside : ndarray
+        As :class:`Subject` has them.
+    """
+
+    mpps: Floats
+    own: Floats
+    beside: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +84,8 @@ class Subject:
         Relative variance of each row's throughput; None where replicates do not tell (`slomo.training.noise`).
     replicates : float
         Median number of runs per row.
+    part_load : PartLoadRows, optional
+        Its runs at part load.
     """
 
     workload: Workload
@@ -83,6 +104,7 @@ class Subject:
     traffic: dict[str, float]
     variance: Floats | None = None
     replicates: float = 1.0
+    part_load: PartLoadRows | None = None
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -100,8 +122,9 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     Parameters
     ----------
     dataset : ProfileDataset
-        Rows of plan ``mix`` and rows with isolated tenants are left out, and runs of an NF at reduced load where it was
-        also measured with as much as it can serve: they are for latency (`slomo.training.latency_fit`).
+        Rows of plan ``mix`` and rows with isolated tenants are left out. Runs of an NF at reduced load, where it was
+        also measured with as much as it can serve, are kept apart; they are for latency as well
+        (`slomo.training.latency_fit`).
     targets : sequence of str, optional
         Workload keys or NF names; all by default.
 
@@ -113,15 +136,30 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     frame = dataset.frame
     frame = frame[frame["plan"].isin(FITTED_PLANS) & frame["isolation"].isin(["null", "", "None"])]
     wanted = _wanted(frame, targets)
-    frame = frame.drop(reduced_rows(frame).index)
+    reduced = reduced_rows(frame)
+    idle = reduced[(reduced["competitor_count"] > 0) & (reduced["throughput_mpps"] >= SERVED * reduced["offered_mpps"])]
+    idle = idle.assign(saturated=saturated_key(idle))
+    frame = frame.drop(reduced.index)
     frame = frame[~limited_by_ports(frame, dataset.environment)]
     imported = frame["plan"] == "imported"
     for (machine, target), rows in frame[~imported].groupby(["machine", "target"], sort=False):
         if wanted is None or str(target) in wanted:
-            yield _subject(dataset, rows, str(machine), str(target), imported=False)
+            subject = _subject(dataset, rows, str(machine), str(target), imported=False)
+            mine = idle[(idle["machine"] == machine) & (idle["saturated"] == target)]
+            yield replace(subject, part_load=_part_load(subject, mine))
     for (machine, _, _), rows in frame[imported].groupby(["machine", "nf", "configuration"], sort=False):
         if wanted is None or wanted & set(map(str, rows["target"])):
             yield _subject(dataset, rows, str(machine), str(rows["target"].mode()[0]), imported=True)
+
+
+def _part_load(subject: Subject, rows: "pd.DataFrame") -> PartLoadRows | None:
+    own, beside = (
+        rows[[f"{prefix}.{name}" for name in names]].to_numpy(dtype=float)
+        for prefix, names in (("own", subject.own_names), ("beside", subject.beside_names))
+    )
+    whole = np.isfinite(own).all(axis=1) & np.isfinite(beside).all(axis=1)
+    mpps = rows["throughput_mpps"].to_numpy(dtype=float)
+    return PartLoadRows(mpps[whole], own[whole], beside[whole]) if whole.any() else None
 
 
 def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> NDArray[np.bool_]:
@@ -156,7 +194,7 @@ def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
     full_pairs = set(zip(full["machine"], full["target"], strict=True))
     reduced = measured[measured["offered_mpps"].notna()]
     same = [pair in full_pairs for pair in zip(reduced["machine"], saturated_key(reduced), strict=True)]
-    return reduced[same]
+    return reduced[np.array(same, dtype=bool)]
 
 
 def saturated_key(frame: "pd.DataFrame") -> "pd.Series[Any]":

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from slomo.equilibrium.judgement import NAME
 from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.equilibrium.server import solve_joint
+from slomo.equilibrium.tables import kinds
 from slomo.models.applicability import applicability
 from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
@@ -42,8 +43,8 @@ STRENGTH = 3e-4
 OCCUPANCY_STRENGTH = 5e-2
 #: A cache fuller than this is taken for a full one, and this quantile of such rows for the least a full one holds.
 _FULL, _FULL_QUANTILE = 0.9, 0.25
-#: Fewer rows than this and no function is worth fitting.
-_FEWEST_ROWS = 24
+#: Fewer rows than this and no function is worth fitting, at full and at part load.
+_FEWEST_ROWS, _FEWEST_IDLE = 24, 10
 #: One in so many rows, and at least so many, lose little.
 _MILD, _FEWEST_MILD = 8, 12
 
@@ -81,6 +82,7 @@ def fit_server_response(subject: Subject, seed: int) -> ServerResponse | None:
         full_kib=_full_kib(subject, names, pressure, own),
         arrivals=_repeats(mpps, guess, subject.solo_mpps),
         most_moved=most_moved(subject.beside_names, subject.beside[whole]),
+        part_load=_part_load(subject, names, float(mpps.max())),
     )
 
 
@@ -92,6 +94,21 @@ def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
     known = np.flatnonzero(np.isfinite(guess) & (guess > 0.0))
     mild = known[np.argsort(-guess[known], kind="stable")][: max(_FEWEST_MILD, len(known) // _MILD)]
     return arrival_scores(np.minimum(mpps[mild], solo_mpps), np.minimum(guess[mild], solo_mpps))
+
+
+def _part_load(subject: Subject, names: tuple[str, ...], fastest_mpps: float) -> ContentiousnessProfile | None:
+    """Return the vector at part load; None where too few runs were made there."""
+    rows = subject.part_load
+    if rows is None or len(rows.mpps) < _FEWEST_IDLE:
+        return None
+    stretch = (fastest_mpps / rows.mpps)[:, np.newaxis]
+    pressure = rows.beside[:, [subject.beside_names.index(name) for name in names]]
+    pressure = np.where(kinds(names)[0], stretch, 1.0) * pressure
+    own = np.where(kinds(subject.own_names)[0], stretch, 1.0) * rows.own
+    scale, limit = half_saturation(pressure), pressure.max(axis=0)
+    weights = ridge(pressure_basis(pressure, scale, limit), own, STRENGTH)
+    low, high = own.min(axis=0), own.max(axis=0)
+    return ContentiousnessProfile(subject.own_names, names, solo_vector(subject), {}, scale, limit, weights, low, high)
 
 
 def _full_kib(subject: Subject, names: tuple[str, ...], pressure: Floats, own: Floats) -> float:

@@ -13,7 +13,8 @@ from slomo.profiling.plans.accelerator_plan import accelerator_plan
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan, solo_plan
 from slomo.profiling.plans.latency_plans import latency_plan
 from slomo.profiling.plans.plan import combine
-from slomo.profiling.plans.reduced_mixes import reduced_mixes_plan
+from slomo.profiling.plans.reduced_mixes import part_load_plan, part_load_runs, reduced_mixes_plan
+from slomo.profiling.plans.sources import DEFAULT_POINTS
 from slomo.testbed.registry import machine_of, make_testbed
 from slomo.vocabulary.defaults import DEFAULT_MACHINE
 from slomo.vocabulary.workload import Workload
@@ -50,7 +51,7 @@ def plan_experiments(
     seed: int = 0,
     target_error: float | None = None,
 ) -> "ExperimentPlan":
-    """Return what :func:`profile` would run; of design ``adaptive``, the runs it is sure to need.
+    """Return what :func:`profile` would run first: of design ``adaptive`` what it is sure to need, without part load.
 
     Parameters
     ----------
@@ -111,6 +112,7 @@ def profile(
         ``sources``, ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``.
     runs : int, optional
         Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
+        Of ``sources`` with 40 or more, a quarter offers the target less than it could serve.
     mixes : int, optional
         Mixes to run; by default up to 200.
     stream : {"calibration", "test"}, optional
@@ -192,7 +194,9 @@ def _planned(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSett
         return _mixes(workloads, machine, wanted.mixes, wanted.stream or "test", **seeded)
     if wanted.design == ADAPTIVE:
         return _adaptive(workloads, machine, wanted).sure()
-    pressure = pressure_plan(workloads, machine, wanted.design, runs=wanted.runs, **seeded)
+    idle = part_load_runs(wanted.design, wanted.runs)
+    runs = (wanted.runs or DEFAULT_POINTS) - idle if idle else wanted.runs
+    pressure = pressure_plan(workloads, machine, wanted.design, runs=runs, **seeded)
     if not _has_mixes(workloads, wanted):
         return pressure
     mixes = _mixes(workloads, machine, wanted.mixes, wanted.stream or "calibration", **seeded)
@@ -210,6 +214,8 @@ def _following(
     """Return the plans whose offered loads follow from what was measured, by name."""
     plans, loads = {}, running.loads(wanted.plan)
     seeded: dict[str, Any] = {"replicates": wanted.replicates, "seed": wanted.seed}
+    if (idle := part_load_runs(wanted.design, wanted.runs)) and wanted.plan in ("all", "pressure"):
+        plans["part-load"] = part_load_plan(measured, idle, machine=machine, **seeded)
     if loads is not None:
         plans["latency"] = latency_plan(measured, loads=loads, **seeded)
     if running.reduced_mixes:

@@ -188,6 +188,7 @@ def _target_error(text: str | None, design: str) -> float | None:
 
 def _describe(store: str | None, as_json: bool, **given: Any) -> None:
     from slomo.profiling.campaign.description import describe_campaign
+    from slomo.profiling.plans.reduced_mixes import part_load_runs
     from slomo.workflow.profile import plan_experiments
 
     arguments = _arguments(**given)
@@ -200,6 +201,8 @@ def _describe(store: str | None, as_json: bool, **given: Any) -> None:
         click.echo(str(described))
         if arguments["design"] == "adaptive":
             click.echo("  these are sure; what else is run, within the plan's most, depends on what comes of them")
+        if idle := part_load_runs(arguments["design"], arguments["runs"]):
+            click.echo(f"  then {idle} runs per network function at 15 to 95 % of what it served alone")
         if latency:
             click.echo("  then 48 runs per network function for latency, at loads that depend on what it served")
         if reduced:

@@ -50,6 +50,10 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
         Scores of served against offered load (`slomo.models.responses.arrivals`); none without mixes at reduced load.
     most_moved : MostMoved
         What neighbours moved past the cache at the most; models of earlier versions do not know.
+    part_load : ContentiousnessProfile or None
+        Core-level vector of an NF that has less to do than it could serve, so that its queue is short: rates over
+        `fastest_mpps` / served, as a function of the pressure likewise, for packets find the caches as many packets
+        later as at full speed beside faster neighbours. None where it was not profiled at part load.
     """
 
     profile: ContentiousnessProfile
@@ -62,6 +66,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     full_kib: float = 0.0
     arrivals: Floats = field(default_factory=lambda: np.zeros(0))
     most_moved: MostMoved = field(default_factory=MostMoved)
+    part_load: ContentiousnessProfile | None = None
 
     @property
     def pressure_names(self) -> tuple[str, ...]:
@@ -96,6 +101,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
         made = super().from_dict(data)
         reads = tuple(name for name in made.sensitivity.feature_names if name != NEIGHBOURS)
         fits = reads == made.applicability.feature_names == made.profile.pressure_names
+        fits = fits and (made.part_load is None or made.part_load.pressure_names == reads)
         if not fits or made.speed.shape != (len(made.profile.weights),):
             raise ConfigurationError(
                 "a server response whose parts read different pressures", hint="train the model again"

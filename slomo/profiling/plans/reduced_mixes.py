@@ -1,7 +1,9 @@
-"""The plan of mixes in which some network functions are offered less than they could serve, to calibrate intervals.
+"""The plans in which network functions are offered less than they could serve: under pressure, and in mixes.
 
-SLOMO (SIGCOMM'20) section 6 judges mixes at full load. On a real server some tenants idle: what they serve is what
-arrives, and how far that strays in one measurement only such mixes tell (`slomo.models.responses.arrivals`).
+SLOMO (SIGCOMM'20) profiles and judges at full load. On a real server some tenants idle, or a full port keeps them from
+work: their queues are short then, packets are read and sent before they leak to memory, so that they put less on others
+than at full load (runs under pressure tell). And what they serve is what arrives; how far that strays in one
+measurement only mixes tell (`slomo.models.responses.arrivals`).
 """
 
 from collections.abc import Sequence
@@ -12,6 +14,7 @@ from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.profiling.plans.basic import Stream, random_mix, stream_of
 from slomo.profiling.plans.designs import MOST_INSTANCES
 from slomo.profiling.plans.plan import ExperimentPlan
+from slomo.profiling.plans.sources import DEFAULT_POINTS, sources
 from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import SYNTHETIC
 from slomo.records.schema import Plan
@@ -21,8 +24,70 @@ from slomo.vocabulary.workload import Workload
 
 #: Least and largest load of a network function at reduced load, over its solo throughput.
 LOADS = (0.15, 0.95)
+#: Profiles of fewer runs have none to spare for part load.
+_FEWEST = 40
 _DIGITS = 5  # of an offered load [Mpps]: ten packets per second
 _DRAWS = 200  # tries for one mix that is in the stream
+
+
+def part_load_runs(design: object, runs: int | None) -> int:
+    """Return how many of a profile's runs are at part load: a quarter of design `sources`, where the rest is enough.
+
+    Examples
+    --------
+    >>> part_load_runs("sources", 60), part_load_runs("sources", 20), part_load_runs("grid", 60)
+    (15, 0, 0)
+    """
+    count = DEFAULT_POINTS if runs is None else runs
+    return count // 4 if design == "sources" and count >= _FEWEST else 0
+
+
+def part_load_plan(
+    dataset: ProfileDataset,
+    runs: int,
+    *,
+    machine: str | Machine | None = None,
+    replicates: int = 1,
+    seed: int = 0,
+) -> ExperimentPlan:
+    """Return the plan that runs targets at 15 to 95 % of their solo throughput beside the synthetic competitor.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Solo runs at full load, on one machine: which network functions there are, and what 100 % is.
+    runs : int
+        Points of design `sources` per network function, other ones than of the same seed at full load.
+    machine : str or Machine, optional
+        The machine, where it is none of the shipped ones.
+    replicates, seed : int
+        As in `ExperimentPlan`; the seed also draws points and loads.
+
+    Raises
+    ------
+    MissingMetricError, InvalidValueError
+        As :func:`reduced_mixes_plan`.
+
+    Examples
+    --------
+    >>> from slomo.profiling.campaign.run import run_campaign
+    >>> from slomo.profiling.plans.basic import solo_plan
+    >>> from slomo.testbed.registry import make_testbed
+    >>> solo = run_campaign(solo_plan(["lpm", "l2fwd"], "e5-2620v4"), make_testbed("simulated"))
+    >>> plan = part_load_plan(solo, 5)
+    >>> len(plan), all(run.target.traffic.offered_mpps for run in plan.colocations)
+    (10, True)
+    """
+    name, solo = _solo_mpps(dataset)
+    chosen = machine if isinstance(machine, Machine) else load_machine(machine or name)
+    draw = np.random.default_rng([seed, 0x70617274])
+    points = sources(chosen, runs, int(draw.integers(2**31)), min(MOST_INSTANCES, chosen.cores_per_socket - 1))
+    colocations = [
+        Colocation(name, _offered(workload, float(draw.uniform(*LOADS)) * mpps), point.competitors)
+        for workload, mpps in solo.items()
+        for point in points
+    ]
+    return ExperimentPlan("pressure", tuple(dict.fromkeys(colocations)), replicates=replicates, seed=seed)
 
 
 def reduced_mixes_plan(

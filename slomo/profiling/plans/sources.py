@@ -17,13 +17,15 @@ from slomo.vocabulary.workload import Setting
 
 #: Points where no number is asked for: SLOMO's published budget.
 DEFAULT_POINTS = 588
-#: Coordinates of a point: three knobs, and the number of instances.
-_AXES = 4
+#: Coordinates of a point: five knobs at most, and the number of instances.
+_AXES = 6
 _LINE_B, _WIRE_OVERHEAD_B = 64.0, 20.0
 _KIB_PER_MIB = 1024.0
 #: From a trickle to more than a core does [M/s]: what network functions of ResQ's Table 1 access lies between.
 _ACCESSES_M_S = (0.5, 150.0)
 _PACKET_B, _BUFFERS = (64.0, 1500.0), (256.0, 8192.0)
+#: What an instance accesses beside packets where ports are meant [M/s]; reads per packet end at SLOMO's least.
+_ASIDE_M_S, _MOST_READS = (0.5, 40.0), 1000
 #: Of the ports, all instances together; of the memory channel likewise, which a target then adds to.
 _PORT_LOAD, _MEMORY_LOAD = (0.02, 1.0), (0.02, 1.1)
 #: How many LLCs the data of all instances together hold where memory is meant: nearly every access misses.
@@ -71,21 +73,32 @@ def _on_caches(machine: Machine, place: Sequence[float], instances: int) -> Pres
     """Access the cache from a trickle to a core's most, over data from a private L2's size to four LLCs."""
     reads = _between((1.0, 50.0), place[0])
     rate = _between(_ACCESSES_M_S, place[1]) / reads
-    size = _between((machine.l2_kib / _KIB_PER_MIB, 4.0 * machine.llc_mib), place[2])
-    return _pressure({"data_size_mib": size, "reads_per_packet": round(reads), "rate_mpps": rate}, instances)
+    settings = {"data_size_mib": _data_mib(machine, place[2]), "reads_per_packet": round(reads)}
+    return _pressure({**settings, "rate_mpps": rate}, instances)
 
 
 def _on_ports(machine: Machine, place: Sequence[float], instances: int) -> Pressure:
-    """Move packets of every size in few to many times the DDIO ways' buffers, up to what all ports carry."""
-    size_b, wire = _between(_PACKET_B, place[0]), machine.shared_wire_gbps()
-    gbps = _between(_PORT_LOAD, place[1]) * (wire if math.isfinite(wire) else machine.nic_gbps)
-    rate = 1e3 * gbps / instances / (8.0 * (size_b + _WIRE_OVERHEAD_B))
-    settings = {"packet_size_b": round(size_b), "packet_buffers": round(_between(_BUFFERS, place[2]))}
-    return _pressure({**settings, "data_size_mib": 1.0, "reads_per_packet": 4, "rate_mpps": rate}, instances)
+    """Move packets of every size in few to many times the DDIO ways' buffers, up to what all ports carry.
+
+    Beside that it uses the cache, little to as much as network functions do: packets leak to memory more easily where
+    data crowd the DDIO ways as well.
+    """
+    size_b = _between(_PACKET_B, place[0])
+    rate = _between(_PORT_LOAD, place[1]) * _most_mpps(machine, size_b) / instances
+    settings = {
+        "packet_size_b": round(size_b),
+        "packet_buffers": round(_between(_BUFFERS, place[2])),
+        "data_size_mib": _data_mib(machine, place[3]),
+        "reads_per_packet": min(max(1, round(_between(_ASIDE_M_S, place[4]) / rate)), _MOST_READS),
+    }
+    return _pressure({**settings, "rate_mpps": rate}, instances)
 
 
 def _on_memory(machine: Machine, place: Sequence[float], instances: int) -> Pressure:
-    """Read data far beyond the LLC, and make lines dirty: every load of the channel comes as often."""
+    """Read data far beyond the LLC, and make lines dirty: every load of the channel comes as often.
+
+    Its packets are of every size that the ports carry at that rate.
+    """
     reads, dirty = _between((5.0, 100.0), place[0]), 0.5 * place[2]
     low, high = _MEMORY_LOAD
     lines = (low + (high - low) * place[1]) * machine.memory_peak_gb_s * machine.memory_efficiency * 1e3 / _LINE_B
@@ -93,9 +106,25 @@ def _on_memory(machine: Machine, place: Sequence[float], instances: int) -> Pres
         "data_size_mib": _between(_BEYOND_LLC, place[2]) * machine.llc_mib / instances,
         "reads_per_packet": round(reads),
         "writes_per_packet": round(reads * dirty),
+        "packet_buffers": round(_between(_BUFFERS, place[4])),
     }
     moved = settings["reads_per_packet"] + 2 * settings["writes_per_packet"]  # a dirty line is read and written back
-    return _pressure({**settings, "rate_mpps": lines / instances / moved}, instances)
+    rate = lines / instances / moved
+    size_b = _between(_PACKET_B, place[3])
+    if rate * instances > _most_mpps(machine, size_b):
+        size_b = _PACKET_B[0]
+    return _pressure({**settings, "packet_size_b": round(size_b), "rate_mpps": rate}, instances)
+
+
+def _most_mpps(machine: Machine, size_b: float) -> float:
+    """Return the packets of a size that all ports together carry [Mpps]."""
+    wire = machine.shared_wire_gbps()
+    return 1e3 * (wire if math.isfinite(wire) else machine.nic_gbps) / (8.0 * (size_b + _WIRE_OVERHEAD_B))
+
+
+def _data_mib(machine: Machine, place: float) -> float:
+    """Return the size of an instance's data: a private L2's to four LLCs."""
+    return _between((machine.l2_kib / _KIB_PER_MIB, 4.0 * machine.llc_mib), place)
 
 
 #: What contends, in the order in which points come.
