@@ -1,5 +1,7 @@
 """One server, arrays of servers, and the compiled loop: the same bits whichever way the rounds are run."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,8 +16,11 @@ from slomo.models.interval_ends import ends_mpps, interval_of_one, predicted_los
 
 @pytest.fixture(scope="module")
 def models(toy_library):
-    """Return the toy's models."""
-    return list(toy_library.values())
+    """Return the toy's models, the first of which was profiled at part load as well."""
+    first, *others = toy_library.values()
+    profile = first.response.profile
+    idle = replace(profile, weights=0.6 * profile.weights, scale=2.0 * profile.scale, limit=3.0 * profile.limit)
+    return [replace(first, response=replace(first.response, part_load=idle)), *others]
 
 
 def by(way, models, members, offered):
@@ -39,6 +44,17 @@ def test_the_loop_and_the_arrays_give_the_same_bits(models):
         for name in Joint.__dataclass_fields__:
             np.testing.assert_array_equal(getattr(loop, name), getattr(arrays, name), err_msg=name)
         assert loop.converged.all()
+
+
+def test_an_nf_at_part_load_puts_on_others_what_its_short_queue_does(models):
+    """Far below what it could serve, its vector is the one profiled there; offered more, that of a saturated one."""
+    first, other = models[0], models[1]
+    saturated = OneServer([other, first], [None, None])
+    without = replace(first, response=replace(first.response, part_load=None))
+    low, high = (factor * saturated.possible_mpps(1) for factor in (0.3, 3.0))
+    idle, full = (OneServer([other, model], [None, low]).felt(0) for model in (first, without))
+    assert (idle < full).any()
+    np.testing.assert_allclose(OneServer([other, first], [None, high]).felt(0), saturated.felt(0), rtol=1e-9)
 
 
 LOADS = st.none() | st.floats(0.05, 4.0)

@@ -5,10 +5,11 @@ import pytest
 
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.evaluation.evaluate import evaluate, judged_mixes
+from slomo.models.responses.server_response import ServerResponse
 from slomo.prediction.question import solve_server
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import solo_plan, stream_of
-from slomo.profiling.plans.reduced_mixes import LOADS, reduced_mixes_plan
+from slomo.profiling.plans.reduced_mixes import LOADS, part_load_plan, part_load_runs, reduced_mixes_plan
 from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import workload_from_columns
 from slomo.testbed.simulated import SimulatedTestbed
@@ -149,3 +150,37 @@ def test_targets_at_reduced_load_are_no_profiled_targets(measured: ProfileDatase
     assert sorted(map(str, measured.profiled_targets)) == sorted(Workload(nf).key for nf in NETWORK_FUNCTIONS)
     assert len(measured.targets) > len(measured.profiled_targets)
     assert len(train(measured, models=["none"], targets=["lpm"])) == 1
+
+
+def test_a_quarter_of_a_profile_is_at_part_load_and_is_learned() -> None:
+    """What leaks to memory from a short queue is predicted closer by the runs there than from those at full load."""
+    testbed, machine = SimulatedTestbed("e5-2620v4", **QUICK), "e5-2620v4"
+    target = Workload("stats", {}, Traffic(1500))
+    measured = profile(target, machine=machine, plan="pressure", runs=64, seed=3, testbed=testbed)
+    idle = measured.frame["offered_mpps"].notna()
+    assert idle.sum() == part_load_runs("sources", 64) == 16
+    assert (~idle).sum() == 1 + 48
+    response = train(measured, models=["none"], seed=1)[machine, target.key].response
+    assert response is not None
+    assert response.part_load is not None
+    again = ServerResponse.from_dict(response.to_dict()).part_load
+    assert again is not None
+    np.testing.assert_array_equal(again.weights, response.part_load.weights)
+
+    fresh = run_campaign(part_load_plan(measured, 12, seed=9), testbed).frame
+    fresh = fresh[fresh["throughput_mpps"] > 0.985 * fresh["offered_mpps"]]
+    names = response.pressure_names
+    rates = np.array([name in ("L2MISS", "LMB") for name in names])
+    stretch = (response.fastest_mpps / fresh["throughput_mpps"].to_numpy())[:, None]
+    pressure = fresh[[f"beside.{name}" for name in names]].to_numpy() * np.where(rates, stretch, 1.0)
+    column = response.part_load.metric_names.index("LMB")
+    truth = fresh["own.LMB"].to_numpy() * stretch[:, 0]
+    errors = [np.abs(each.under(pressure)[:, column] - truth).mean() for each in (response.part_load, response.profile)]
+    assert errors[0] < errors[1]
+
+
+def test_part_load_needs_solo_runs(measured: ProfileDataset) -> None:
+    """Without them nobody knows what 100 % is."""
+    mixes = ProfileDataset(measured.frame[measured.frame["plan"] == "mix"], measured.environment)
+    with pytest.raises(MissingMetricError, match="no solo run at full load"):
+        part_load_plan(mixes, 4)
