@@ -57,9 +57,9 @@ def one_more(
                     solo_mpps=judge.estimates.solo_mpps(host.machine, newcomer.workloads[0]))  # fmt: skip
     after = tuple(_then(item, verdict) for item in (*before, tenant))
     breach = verdict.breach
-    refusal = (
-        "" if verdict.rates or breach is None else f"short of {breach.what}: {breach.needed:g} of {breach.possible:g}"
-    )
+    refusal = ""
+    if breach is not None and not verdict.rates:
+        refusal = f"{breach.needed:g} {breach.what} would be needed, {breach.possible:g} are there"
     return OneMore(before, after, refusal, _fits(judge, need, servers, hosts))
 
 

@@ -1,5 +1,6 @@
 """The cluster as racks: every server coloured, and marked, by the promise it keeps and the headroom it has left."""
 
+import math
 import re
 from collections.abc import Sequence
 from urllib.parse import quote
@@ -15,14 +16,19 @@ MOST_AT_RISK = 200
 def state_text(row: RunningServer) -> str:
     """Return how a server stands, in words."""
     texts = {
-        "ample": f"promises kept, {share(row.headroom)} to spare",
-        "tight": f"tight, {share(row.headroom)} to spare",
+        "ample": f"promises kept, {_spare(row)} % to spare",
+        "tight": f"tight, {_spare(row)} % to spare",
         "broken": "a promise may break",
         "unjudged": "a promise cannot be judged",
         "free": "nothing promised",
         "empty": "empty",
     }
     return texts[row.kind]
+
+
+def _spare(row: RunningServer) -> str:
+    """Return the headroom in whole per cent, rounded down."""
+    return str(math.floor(100.0 * row.headroom)) if math.isfinite(row.headroom) else "-"
 
 
 #: Mark and meaning of each kind, so that colour is never alone.
@@ -50,8 +56,10 @@ def cluster_content(servers: Sequence[RunningServer], functions: list[str], *, i
     """
     if not servers:
         return _no_servers(is_kubernetes=is_kubernetes)
-    parts = [_tiles(servers), at_risk(servers), _legend(), _palette(functions), _racks(servers)]
-    return joined([*parts, _forms(servers, functions, is_kubernetes=is_kubernetes)])
+    stands = tag("div", _tiles(servers), at_risk(servers), data_live="stands")
+    racks = tag("div", _racks(servers), data_live="racks")
+    forms = _forms(servers, functions, is_kubernetes=is_kubernetes)
+    return joined([stands, _legend(), _palette(functions), racks, forms])
 
 
 def _no_servers(*, is_kubernetes: bool) -> Markup:
@@ -152,7 +160,7 @@ def _racks(rows: Sequence[RunningServer]) -> Markup:
 def _cell(row: RunningServer) -> Markup:
     mark, _ = KINDS[row.kind]
     short = row.name.rsplit("-", 1)[-1] if row.name.startswith("rack") else row.name
-    spare = f"{100 * row.headroom:.0f}%" if row.kind in ("ample", "tight", "broken") else ""
+    spare = f"{_spare(row)}%" if row.kind in ("ample", "tight", "broken") else ""
     said = f"{row.name}, {row.machine}: {len(row.tenants)} of {row.cores} cores, {state_text(row)}"
     inner = [
         tag("span", mark, class_="mark"),

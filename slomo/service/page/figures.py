@@ -40,13 +40,23 @@ def interval_bar(item: RunningNF, observed_mpps: float | None = None) -> Markup:
     return tag("svg", parts, viewBox="-8 0 232 33", role="img", aria_label=said, class_="bar", focusable="false")
 
 
+#: Half the height of a line of ratios, at 20 % [px].
+_HALF = 20.0
+
+
 def ratio_line(ratios: Sequence[float]) -> Markup:
-    """Draw observed over predicted throughput, oldest left; the middle line is a prediction that held."""
+    """Draw how far outcomes were from predictions, oldest left, from -20 to +20 %; the line in the middle is 0."""
     shown = list(ratios)[-60:]
     points = " ".join(
-        f"{'M' if not place else 'L'}{4 * place} {round(20 - 20 * max(-1.0, min(1.0, ratio - 1.0)), 1)}"
+        f"{'M' if not place else 'L'}{4 * place} {round(_HALF - 5.0 * _HALF * max(-0.2, min(0.2, ratio - 1.0)), 1)}"
         for place, ratio in enumerate(shown)
     )
-    said = f"observed over predicted, {len(shown)} outcomes, the last {number(shown[-1])}" if shown else "no outcomes"
-    parts = [tag("line", x1=0, x2=240, y1=20, y2=20, class_="track-line"), tag("path", d=points, class_="trace")]
-    return tag("svg", parts, viewBox="0 0 244 40", role="img", aria_label=said, class_="spark", focusable="false")
+    last = f"the last {100.0 * (shown[-1] - 1.0):+.1f} %" if shown else ""
+    said = f"observed against predicted, {len(shown)} outcomes, {last}" if shown else "no outcomes"
+    lines = [tag("line", x1=0, x2=240, y1=y, y2=y, class_="track-line") for y in (0.5, _HALF, 2 * _HALF - 0.5)]
+    labels = [
+        tag("text", text, x=244, y=y, class_="tick-text")
+        for text, y in (("+20 %", 9), ("0", _HALF + 3), ("-20 %", 2 * _HALF - 1))
+    ]
+    parts = [*lines, *labels, tag("path", d=points, class_="trace")]
+    return tag("svg", parts, viewBox="0 0 280 40", role="img", aria_label=said, class_="spark", focusable="false")

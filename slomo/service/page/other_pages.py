@@ -5,14 +5,16 @@ from typing import Any
 
 from slomo.service.jobs import Job
 from slomo.service.page.figures import ratio_line
-from slomo.service.page.frame import field, number
+from slomo.service.page.frame import field
 from slomo.service.page.markup import Markup, joined, table, tag
 
 
 def jobs_content(jobs: Sequence[Job]) -> Markup:
     """Return the jobs; those at work are kept up to date by server-sent events."""
     if not jobs:
-        return tag("p", "No long work so far. Large placements become jobs with Prefer: respond-async.", class_="lead")
+        text = "No long work so far. A large placement becomes a job, and is followed here:"
+        header = "curl -H 'Prefer: respond-async' -H 'Content-Type: application/json' -d @requests.json .../v1/place"
+        return joined([tag("p", text, class_="lead"), tag("p", tag("code", header))])
     rows = []
     for job in jobs:
         bar = tag("progress", max="1", value=job.done, aria_label=f"Progress of {job.id}")
@@ -30,7 +32,10 @@ def jobs_content(jobs: Sequence[Job]) -> Markup:
 def drift_content(report: dict[str, Any], history: dict[tuple[str, str], list[float]]) -> Markup:
     """Return errors and alarms."""
     if not report["errors"]:
-        return tag("p", "No outcomes yet. POST them to /v1/observations, and they are compared here.", class_="lead")
+        text = "No outcomes yet. Send what a placed network function was seen to do, and it is compared here:"
+        body = '{"observations": [{"target": "lpm", "competitors": ["nat"], "throughput_mpps": 4.1}]}'
+        command = f"curl -H 'Content-Type: application/json' -d '{body}' .../v1/observations"
+        return joined([tag("p", text, class_="lead"), tag("p", tag("code", command))])
     alarms = [
         tag(
             "li",
@@ -40,19 +45,33 @@ def drift_content(report: dict[str, Any], history: dict[tuple[str, str], list[fl
         for alarm in machine_report["alarms"]
     ]
     rows = [
-        [row["target"].split("@")[0], row["machine"], str(row["observations"]), number(row["ratio"]),
+        [row["target"].split("@")[0], row["machine"], str(row["observations"]), _off(row["ratio"]),
          ratio_line(history.get((row["machine"], row["target"]), []))]
-        for row in report["errors"]
+        for row in sorted(report["errors"], key=lambda row: -abs(row["ratio"] - 1.0))
     ]  # fmt: skip
     said = tag("ul", alarms, class_="alarms") if alarms else tag("p", "No alarm.", class_="lead")
-    headers = ("Network function", "Machine", "Outcomes", "Observed / predicted", "Over time")
+    headers = ("Network function", "Machine", "Outcomes", "Observed against predicted", "Over time, -20 to +20 %")
     return joined([said, table("Observed against predicted throughput", headers, rows)])
+
+
+def _off(ratio: float) -> Markup:
+    """Return how far outcomes are from predictions [%], coloured."""
+    off = round(100.0 * (ratio - 1.0), 1) + 0.0  # no minus before nought
+    kind = "ample" if abs(off) < TOLERATED else "tight" if abs(off) < 2.0 * TOLERATED else "broken"
+    return tag("span", f"{off:+.1f} %", class_=f"badge {kind}")
+
+
+#: Per cent by which outcomes may be off before the page colours them.
+TOLERATED = 5.0
 
 
 def receipts_content(receipts: Sequence[dict[str, Any]]) -> Markup:
     """Return the latest changes, each with a button that takes it back."""
     if not receipts:
-        return tag("p", "Nothing was changed yet.", class_="lead")
+        text = (
+            "Nothing was changed yet. Every change of the cluster leaves a receipt here, with a button that undoes it."
+        )
+        return tag("p", text, class_="lead")
     rows = []
     for item in receipts:
         names = sorted(item["after"])

@@ -47,11 +47,38 @@
       await call("POST", "/v1/jobs/" + id + "/resume");
       again("The job goes on.");
     });
-    if (button.dataset.action === "remove") attempt(async () => {
+    if (button.dataset.action === "remove" && confirm("Remove " + button.dataset.id + "? A receipt can undo it.")) attempt(async () => {
       const told = await call("DELETE", "/v1/cluster/requests/" + id);
       again("Removed. Receipt " + told.receipt + " can undo it.");
     });
   });
+
+  const find = document.getElementById("find");
+  const show = () => {
+    const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const cell of document.querySelectorAll(".server")) {
+      const text = cell.firstChild.getAttribute("aria-label").toLowerCase();
+      cell.hidden = !words.every((word) => text.includes(word));
+    }
+    for (const rack of document.querySelectorAll(".rack")) rack.hidden = !rack.querySelector(".server:not([hidden])");
+  };
+  if (find) find.addEventListener("input", show);
+
+  // What runs is shown anew every few seconds; forms and what is focused stay as they are.
+  const live = () => [...document.querySelectorAll("[data-live]")];
+  const renew = async () => {
+    if (document.hidden || live().some((part) => part.contains(document.activeElement))) return;
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of live()) {
+      const other = fresh.querySelector("[data-live=" + part.dataset.live + "]");
+      if (other && other.innerHTML !== part.innerHTML) part.replaceChildren(...other.childNodes);
+    }
+    document.querySelector(".status").textContent = fresh.querySelector(".status").textContent;
+    if (find) show();
+  };
+  if (live().length) setInterval(() => renew().catch(() => {}), 5000);
 
   for (const chip of document.querySelectorAll(".chip")) {
     chip.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/plain", chip.dataset.nf));

@@ -41,35 +41,51 @@ def server_content(
     empty = tag("p", "Nothing runs here. Ask below what a network function would do.", class_="hint")
     return joined(
         [
-            tag("p", swatch, lead, class_="lead"),
-            _tenants(server.tenants, observed, can_remove=can_remove) if server.tenants else empty,
-            _costs(told) if told else None,
+            tag(
+                "div",
+                tag("p", swatch, lead, class_="lead"),
+                _tenants(server.tenants, told, observed, can_remove=can_remove) if server.tenants else empty,
+                _costs(told) if told else None,
+                data_live="tenants",
+            ),
             _add(server.name, functions),
             tag("p", tag("a", "All servers", href="/")),
         ]
     )
 
 
-def _tenants(tenants: Sequence[RunningNF], observed: Observed, *, can_remove: bool) -> Markup:
+def _tenants(
+    tenants: Sequence[RunningNF], told: dict[str, Any] | None, observed: Observed, *, can_remove: bool
+) -> Markup:
     rows: list[list[Any]] = []
-    for item in tenants:
+    for place, item in enumerate(tenants):
         remove: Any = ""
         if can_remove:
             remove = tag("button", "Remove", type="button", data_action="remove", data_id=item.owner,
                          aria_label=f"Remove {item.owner}")  # fmt: skip
-        core = f"{item.socket}:{item.seat}" if item.seat else "-"
+        core = f", core {item.socket}:{item.seat}" if item.seat else ""
+        who = [item.owner, tag("small", f"{item.workload.split('@')[0]}{core}", class_="why")]
         promise = [_promised(item), tag("small", item.why, class_="why") if item.why else None]
-        rows.append([item.owner, item.workload.split("@")[0], core, *_predicted(item, observed), promise, remove])
-    headers = ("Request", "Network function", "Core", "Predicted, with its interval", "Lost", "Promise", "")
+        support = verdict_badge(told["tenants"][place]["verdict"]) if told else "-"
+        rows.append([who, _predicted(item, observed(item)), _lost(item), support, promise, remove])
+    headers = ("Whose", "Predicted, with its interval", "Lost", "Support", "Promise", "")
     return tag("section", tag("h2", "Tenants"), table("Tenants", headers, rows), tag("p", _SCALE, class_="hint"))
 
 
-def _predicted(item: RunningNF, observed: Observed) -> list[Any]:
+def verdict_badge(verdict: str) -> Markup:
+    """Return how well a prediction is supported, as a coloured word."""
+    kind = {"supported": "ample", "extrapolated": "tight", "unsupported": "broken"}.get(verdict, "unjudged")
+    return tag("span", verdict, class_=f"badge {kind}")
+
+
+def _predicted(item: RunningNF, observed_mpps: float | None = None) -> Any:
     if item.predicted_mpps is None:
-        return ["not predicted", "-"]
-    value = tag("span", f"{number(item.predicted_mpps)} Mpps", class_="num")
-    lost = share(1.0 - item.predicted_mpps / item.solo_mpps) if item.solo_mpps else "-"
-    return [[interval_bar(item, observed(item)), value], lost]
+        return "not predicted"
+    text = f"{number(item.predicted_mpps)} Mpps"
+    if item.low_mpps is not None and item.high_mpps is not None:
+        text += f", {number(item.low_mpps)} to {number(item.high_mpps)}"
+    seen = f"; observed {number(observed_mpps)}" if observed_mpps is not None else ""
+    return tag("div", interval_bar(item, observed_mpps), tag("small", text + seen, class_="why"), class_="figure")
 
 
 def _promised(item: RunningNF) -> Markup:
@@ -156,10 +172,9 @@ def whatif_content(
     for place, item in enumerate(told.after):
         old = told.before[place] if place < len(told.before) else None
         was = "new" if old is None else _lost(old)
-        whose = item.owner or item.workload.split("@")[0]
-        bar = [interval_bar(item), tag("span", f"{number(item.predicted_mpps or 0.0)} Mpps", class_="num")]
-        rows.append([whose, item.workload.split("@")[0], was, _lost(item), bar, _promised(item)])
-    headers = ("Whose", "Network function", "Lost before", "Lost then", "Predicted then", "Promise then")
+        whose = [item.owner or "-", tag("small", item.workload.split("@")[0], class_="why")]
+        rows.append([whose, was, _lost(item), _predicted(item), _promised(item)])
+    headers = ("Whose", "Lost before", "Lost then", "Predicted then", "Promise then")
     scale = tag("p", _SCALE, class_="hint")
     return joined(
         [lead, _verdict(told), _elsewhere(told, server), table("What would happen", headers, rows), scale, form]
