@@ -7,6 +7,7 @@ process, forked once everything is imported, on a copy of what the writer finds.
 import contextlib
 import ctypes
 import errno
+import gc
 import json
 import os
 import pickle
@@ -23,7 +24,7 @@ from typing import Any
 from slomo.cli.faults import describe
 from slomo.files.durable import DRAFT
 from tests.faults.lost import after_power_loss
-from tests.faults.writers import Writer, writers
+from tests.faults.writers import CARELESS, Writer, put_shared, writers
 
 COUNT, FAIL, FAIL_ON, SHORT, KILL_BEFORE, KILL_AFTER, CLOCK, READ_ONLY = range(8)
 #: What happens at a call, how, with which error: a full disk stays full, a failing one may fail once.
@@ -204,17 +205,24 @@ class Case:
 
 
 def main(folder: str, faults: str, kills: str, seed: str) -> None:
-    """Try `faults` cases of each writer (0: every call with every fault), and `kills` kills over all writers."""
+    """Try `faults` cases of each writer (0: every call with every fault), and `kills` kills over all writers.
+
+    The last writer is careless: what finds nothing wrong with it finds nothing.
+    """
     dice, seam, place = random.Random(int(seed)), Seam(), Path(folder).resolve()
+    in_child(lambda _: put_shared(place / "shared"))
     made = writers(place / "shared")
-    for number, writer in enumerate(made):
+    gc.freeze()
+    for number, writer in enumerate((*made, CARELESS)):
         before = time.process_time()
         case = Case(seam, writer, place / str(number))
         every = [(name, mode, call, error) for name, (mode, error) in FAULTS.items() for call in _calls(case)]
         chosen = [("read-only", READ_ONLY, 0, errno.EROFS), *every]
         if int(faults):
             chosen = [chosen[0], *dice.sample(every, min(int(faults), len(every)))]
-        for _ in range(int(kills) // len(made)):
+        if writer is CARELESS:
+            chosen = [("disk is full", FAIL_ON, 2, errno.ENOSPC), ("killed after", KILL_AFTER, 1, 0)]
+        for _ in range(int(kills) // len(made) if writer is not CARELESS else 0):
             name = dice.choice(list(KILLS))
             chosen.append((name, KILLS[name][0], dice.randint(1, case.calls), 0))
         result = case.run(chosen)

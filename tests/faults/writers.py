@@ -18,7 +18,6 @@ from slomo.records.storage import load_dataset, save_dataset
 from slomo.service.state import journal
 from slomo.service.state.store import Store, copy_state
 from slomo.testing.builders import ToyTestbed, toy_plan
-from slomo.training.training import train
 from tests.conftest import profile_rows
 
 NOTES = ("old", "new", "again")
@@ -175,15 +174,36 @@ def _backup(source: Path) -> Writer:
     return Writer("backup of the state", lambda _: None, write, read)
 
 
-def writers(folder: Path) -> tuple[Writer, ...]:
-    """Return every writer; the folder holds what they share."""
-    folder.mkdir(parents=True, exist_ok=True)
-    frame = pd.DataFrame(profile_rows())
-    library = train(ProfileDataset(frame, {"testbed": "toy"}), models=["dobrescu"])
+def _careless() -> Writer:
+    """Return what a writer must not be: it overwrites, and does not sync."""
+
+    def write(folder: Path, note: str) -> Iterator[None]:
+        (folder / "placed.json").write_text(json.dumps({"note": note, "text": "x" * 9000}))
+        yield
+
+    def read(folder: Path) -> int:
+        return _only({json.loads((folder / "placed.json").read_text())["note"]})
+
+    return Writer("careless", lambda folder: list(write(folder, "old")), write, read)
+
+
+CARELESS = _careless()
+
+
+def put_shared(folder: Path) -> None:
+    """Put into a folder what writers share: models, and a state to copy."""
+    from slomo.training.training import train  # a learner: not for the process that is copied for every case
+
+    train(ProfileDataset(pd.DataFrame(profile_rows()), {"testbed": "toy"}), models=["dobrescu"]).save(folder / "models")
     kept = Store(folder / "source.sqlite")
     kept.write(journal.advance).result()
     kept.close()
-    small = frame.iloc[:40]
+
+
+def writers(folder: Path) -> tuple[Writer, ...]:
+    """Return every writer; the folder holds what they share."""
+    small, library = pd.DataFrame(profile_rows()[:40]), load_library(folder / "models")
+    library = ModelLibrary(library.values())
     return (
         _document(), _dataset("csv", small), _dataset("parquet", small), _library(library), _store(), _journal(),
         _state(), _backup(folder / "source.sqlite"),

@@ -13,6 +13,7 @@ import click
 
 from slomo.cli.options import jobs_option, json_option, machine_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
     from slomo.evaluation.evaluate import Evaluation
@@ -59,7 +60,7 @@ def command(out: str, as_json: bool, **given: Any) -> None:
     announce_compilation()
     made = _demonstrate(folder, chosen.machine, chosen.seed, chosen.jobs or None)
     report = folder / "report.html"
-    report.write_text(_page(made, chosen.machine), encoding="utf-8")
+    write_durably(report, _page(made, chosen.machine))
     if as_json:
         emit_json(_document(made, report))
     else:

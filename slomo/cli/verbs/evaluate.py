@@ -19,6 +19,7 @@ from slomo.cli.options import (
 )
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import POSITIVE_COUNT
+from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
     from slomo.evaluation.evaluate import Evaluation
@@ -191,7 +192,6 @@ def _evaluated(
 
 
 def _write_report(evaluation: "Evaluation", path: str) -> None:
-    from pathlib import Path
 
     from slomo.evaluation.baselines import default_of
     from slomo.report.html import render_html
@@ -209,4 +209,4 @@ def _write_report(evaluation: "Evaluation", path: str) -> None:
         sections.append(sources_section(evaluation))
     if evaluation.reliability:
         sections.append(reliability_section(evaluation))
-    Path(path).write_text(render_html(f"Predictions on {evaluation.machine}", sections), encoding="utf-8")
+    write_durably(path, render_html(f"Predictions on {evaluation.machine}", sections))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,7 +98,6 @@ def _datasets(profile: str | None, dataset: str | None) -> "tuple[ProfileDataset
 
 
 def _write(curves: Mapping[str, Mapping[int, float]], figure: "Path | None", report: str | None) -> None:
-    from pathlib import Path
 
     if figure is not None:
         from slomo.report.evaluation_figures import learning_curves
@@ -108,4 +108,4 @@ def _write(curves: Mapping[str, Mapping[int, float]], figure: "Path | None", rep
         from slomo.report.html import render_html
         from slomo.report.sections import learning_section
 
-        Path(report).write_text(render_html("What more runs buy", [learning_section(curves)]), encoding="utf-8")
+        write_durably(report, render_html("What more runs buy", [learning_section(curves)]))

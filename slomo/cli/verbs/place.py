@@ -3,7 +3,6 @@
 Without a sub-command the words are CLUSTER and REQUESTS, as in `slomo place cluster.yaml requests.yaml`.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,6 +37,7 @@ from slomo.cli.verbs.place_output import (
     policy_said,
     show_decisions,
 )
+from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
     from slomo.placement.online.placer import Placer
@@ -141,8 +141,6 @@ def batch(
     if snapshot is not None:
         import json
 
-        from slomo.files.durable import write_durably
-
         write_durably(snapshot, json.dumps(placer.snapshot(), indent=1) + "\n")
     if as_json:
         shown = [decision.to_dict() for decision in decisions]
@@ -237,7 +235,7 @@ def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **give
     if report is not None:
         from slomo.report.placement_figures import comparison_page
 
-        Path(report).write_text(comparison_page(judgements), encoding="utf-8")
+        write_durably(report, comparison_page(judgements))
         note(f"report: {report}")
     if as_json:
         emit_json({"policies": [item.to_dict() for item in judgements]})
@@ -334,7 +332,7 @@ def workload(family: str, count: int, out: str, seed: int | None, as_json: bool)
     else:
         draw = slomo_requests(count, seed=chosen) if family == "slomo" else resq_requests(family, count, seed=chosen)
         document = requests_to_dict(draw)
-    Path(out).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_durably(out, json.dumps(document, indent=1) + "\n")
     if as_json:
         emit_json({"out": out, "requests": count})
     note(f"{count} requests in {out}")

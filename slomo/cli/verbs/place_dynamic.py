@@ -1,7 +1,6 @@
 """`slomo place` where something changes with time: chains whose rates change, requests that come and go."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +16,7 @@ from slomo.cli.verbs.place_output import (
     show_decisions,
 )
 from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -220,7 +220,7 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     if report is not None:
         from slomo.report.placement_figures import timeline_page
 
-        Path(report).write_text(timeline_page(timelines), encoding="utf-8")
+        write_durably(report, timeline_page(timelines))
         note(f"report: {report}")
     if as_json:
         emit_json({"timelines": [item.to_dict() for item in timelines]})

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import InvalidValueError
+from slomo.files.durable import write_durably
 from slomo.host.places import cache_directory
 from slomo.records.provenance import describe_environment, describe_run
 from slomo.records.run import Phase, RunRecord, TenantSample
@@ -181,7 +182,5 @@ class ChampSimTestbed:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
             result = execute(self._binary(cores), files, self._traces.lines, Path(folder))
-            draft = Path(folder) / "run.json"
-            draft.write_text(json.dumps(result.to_dict()))
-            draft.replace(kept)
+            write_durably(kept, json.dumps(result.to_dict()))
         return result

@@ -18,6 +18,7 @@ from slomo.control.advice import advise
 from slomo.control.situation import Outlook, Setting, Situation, explain, foresee
 from slomo.equilibrium.partition import Part, solve_partition
 from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredictionError
+from slomo.files.durable import write_durably
 from slomo.files.opening import read_text
 from slomo.models.applicability import applicability
 from slomo.models.contentiousness import constant_profile
@@ -113,7 +114,7 @@ class PartitionKnowledge:
             "errors": list(self.errors),
             "shared_errors": list(self.shared_errors),
         }
-        Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_durably(path, json.dumps(document, indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "PartitionKnowledge":

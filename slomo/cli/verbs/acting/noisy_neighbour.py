@@ -1,12 +1,12 @@
 """`slomo noisy-neighbour`: throughput of a path beside noise, under policies, by loss-rate search."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from slomo.cli.options import json_option
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
     from slomo.workflow.acting.noisy_host import HostNoiseTest
@@ -45,11 +45,11 @@ def command(configuration: str, csv_file: str | None, html_file: str | None, as_
 
     rows = run_noisy_neighbour(test, told)
     if csv_file is not None:
-        Path(csv_file).write_text(to_csv(rows), encoding="utf-8")
+        write_durably(csv_file, to_csv(rows))
     if html_file is not None:
         from slomo.report.acting_figures import noisy_neighbour_page
 
-        Path(html_file).write_text(noisy_neighbour_page(summary(rows), test.machine.name), encoding="utf-8")
+        write_durably(html_file, noisy_neighbour_page(summary(rows), test.machine.name))
     if as_json:
         click.echo(to_json(rows, test))
         return

@@ -8,6 +8,7 @@ import click
 from slomo.cli.options import complete_network_functions, json_option, yaml_option
 from slomo.cli.output import emit_json, emit_table, emit_text, note
 from slomo.cli.types import POSITIVE_COUNT
+from slomo.files.durable import write_durably
 
 
 @click.group()
@@ -71,9 +72,7 @@ def fit_network_function(
 
     twin = fit_twin(find_dataset(dataset), nf, machine=machine, runs=runs, fit_machine=fit_machine is not None)
     place = Path(out or f"{twin.function.name}.yaml")
-    place.write_text(
-        to_yaml(twin.function.to_dict(), f"fitted by `slomo nf fit {dataset} --nf {nf}`"), encoding="utf-8"
-    )
+    write_durably(place, to_yaml(twin.function.to_dict(), f"fitted by `slomo nf fit {dataset} --nf {nf}`"))
     if fit_machine is not None:
         write_machine(Path(fit_machine), twin.machine, {item.name: "fitted" for item in twin.parameters})
     if not twin.tells:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import TestbedError
+from slomo.files.durable import write_durably
 from slomo.host.ddio import DdioWays
 from slomo.testbed.host.doctor.check import System
 from slomo.testbed.host.doctor.memory import MemoryCurve
@@ -86,9 +87,7 @@ def machine_text(machine: Machine, origins: Mapping[str, str]) -> str:
 
 def write_machine(path: Path, machine: Machine, origins: Mapping[str, str]) -> None:
     """Write the machine file; what was there is replaced whole."""
-    draft = path.with_name(f"{path.name}.part")
-    draft.write_text(machine_text(machine, origins), encoding="utf-8")
-    draft.replace(path)
+    write_durably(path, machine_text(machine, origins))
 
 
 def _measured(curve: MemoryCurve, plain: Machine, *, victim: bool) -> dict[str, Field]:
