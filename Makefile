@@ -5,7 +5,9 @@
 #   make native  install what the native network functions are built from (DPDK; Debian, root): their tests run then
 #   make kube-tools   build the Kubernetes scheduler that a test runs (20 minutes, needs Go; once)
 #   make numa-guest   enforce plans in an emulated machine with two memory nodes (Debian's kernel and QEMU; root; 2 minutes)
-#   make fuzz    many more mutated files for every reader (EXAMPLES=2000 of each; an hour)
+#   make fuzz    many more mutated files for every reader, command and path of the service (EXAMPLES=730 of each; an hour)
+#   make faults  every I/O call of every writer fails in turn; 1,000 kills (needs cc; a quarter of an hour)
+#   make lock, make sbom, make audit, make reproducible   see locks/README.md
 #   make bench   the benchmarks, side by side with the alternatives: hours (make bench QUICK=1: less of each)
 #   make docs-site  the documentation as a site with search, links checked, in site/
 #   make clean   remove what make made
@@ -18,7 +20,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: numa-guest kube-tools demo test fuzz lint types floors unit native bench datasets docs docs-site readme-figure clean
+.PHONY: lock sbom audit reproducible faults numa-guest kube-tools demo test fuzz lint types floors unit native bench datasets docs docs-site readme-figure clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/slomo demo --out demo-output
@@ -33,13 +35,40 @@ $(VENV)/bin/python:
 			echo "installing Debian's python3-venv"; apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); \
 		else echo "$(PYTHON) cannot make virtual environments. hint: install your distribution's python3-venv" >&2; exit 2; fi; }
 
-$(VENV)/.runtime: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[all]'
+$(VENV)/.runtime: $(VENV)/bin/python pyproject.toml locks/all.txt locks/build.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement locks/all.txt --requirement locks/build.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.runtime pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+$(VENV)/.dev: $(VENV)/.runtime locks/dev.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement locks/dev.txt
 	@touch $@
+
+LOCK := $(VENV)/tools/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header $(if $(UPGRADE),--upgrade)
+
+# tools that look at packages, apart from the packages
+$(VENV)/tools/bin/uv: $(VENV)/bin/python
+	$(BIN)/python -m venv $(VENV)/tools
+	$(VENV)/tools/bin/python -m pip install --quiet uv pip-audit cyclonedx-bom
+
+lock: $(VENV)/tools/bin/uv
+	$(LOCK) locks/build.in --output-file locks/build.txt
+	$(LOCK) pyproject.toml --extra dev --constraint locks/build.txt --output-file locks/dev.txt
+	$(LOCK) pyproject.toml --extra all --constraint locks/dev.txt --output-file locks/all.txt
+	$(LOCK) pyproject.toml --extra host --constraint locks/dev.txt --output-file locks/profiler.txt
+	$(LOCK) deploy/containers/service-requirements.txt --constraint locks/dev.txt --output-file locks/service.txt
+
+sbom: $(VENV)/tools/bin/uv
+	$(VENV)/tools/bin/cyclonedx-py requirements locks/service.txt --output-reproducible --output-file dist/slomo-service.cdx.json
+	@echo dist/slomo-service.cdx.json
+
+audit: $(VENV)/tools/bin/uv
+	@for lock in dev service profiler; do \
+		$(VENV)/tools/bin/pip-audit --strict --disable-pip --require-hashes --requirement locks/$$lock.txt || { \
+		echo "locks/$$lock.txt: something is known to be vulnerable, or was not audited (the lines above say which)" >&2; exit 1; }; done
+
+reproducible: $(VENV)/.runtime
+	$(BIN)/python benchmarks/reproducible_wheel.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -59,8 +88,14 @@ unit: $(VENV)/.dev
 		|| echo "pycachesim cannot be built here (no C compiler?): the comparison with it will be skipped" >&2; touch $(VENV)/.validate; }
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(CHOSEN)
 
+COUNTS := $(CURDIR)/.faults.jsonl
 fuzz: $(VENV)/.dev
-	SLOMO_FUZZ=$(or $(EXAMPLES),2000) SLOMO_FLIPS=1000 $(BIN)/python -m pytest -q -n $(WORKERS) tests/faults
+	SLOMO_FUZZ=$(or $(EXAMPLES),730) SLOMO_FLIPS=1000 SLOMO_COUNTS=$(COUNTS) $(BIN)/python -m pytest -q -n $(WORKERS) tests/faults
+	$(BIN)/python docs/reliability.py $(COUNTS)
+
+faults: $(VENV)/.dev
+	SLOMO_KILLS=$(or $(KILLS),1000) SLOMO_COUNTS=$(COUNTS) $(BIN)/python -m pytest -q tests/faults/test_writers.py
+	$(BIN)/python docs/reliability.py $(COUNTS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/run_all.py $(if $(QUICK),--quick)

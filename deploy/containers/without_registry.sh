@@ -23,7 +23,7 @@ version=$(chroot "$root" python3 -c 'import sys; print("%d.%d" % sys.version_inf
 platform=$(uname -m)
 "$python" -m pip install --quiet --target "$root/opt/slomo" --python-version "$version" --only-binary=:all: \
   --platform "manylinux2014_$platform" --platform "manylinux_2_28_$platform" --platform "manylinux_2_17_$platform" \
-  --requirement "$source/deploy/containers/service-requirements.txt"
+  --require-hashes --requirement "$source/locks/service.txt"
 "$python" -m pip install --quiet --target "$root/opt/slomo" --no-deps "$work"/wheel/slomo-*.whl
 chroot "$root" useradd --uid 10001 --create-home slomo
 chroot "$root" install -d -o 10001 /models /state

@@ -103,7 +103,7 @@ def all_readers(tmp_path_factory: pytest.TempPathFactory, toy_library: ModelLibr
 
 NAMES = (
     "machine", "nf", "nf-host", "chains", "service-chains", "control", "noisy-neighbour", "noisy-host", "requests",
-    "requests-json", "rated-chains", "cluster", "plan", "decisions", "plan-of-decisions", "ways", "resource-table",
+    "requests-json", "rated-chains", "cluster", "plan", "plan-of-decisions", "ways", "resource-table",
     "rmd", "policies", "settings", "host", "calibration", "mapping", "table", "pcm", "pcm-faults", "dataset-csv",
     "dataset-parquet", "store", "library-library.json", "library-manifest.json",
 )  # fmt: skip

@@ -34,7 +34,10 @@ COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("requests-json", ("place", "batch", "{right}/cluster.yaml", "{file}", *MODELS)),
     ("cluster", ("place", "batch", "{file}", "{right}/requests-json.json", *MODELS, "--json")),
     ("plan", ("enforce", "diff", "{file}", "--backend", "cgroup")),
-    ("decisions", ("enforce", "diff", "{file}", "--server", "s1", "--machine", "e5-2620v4", "--backend", "cgroup")),
+    (
+        "plan-of-decisions",
+        ("enforce", "diff", "{file}", "--server", "s1", "--machine", "e5-2620v4", "--backend", "cgroup"),
+    ),
     ("ways", (*PLACE, "--profiles", "{file}", "--policy", "resq-greedy")),
     ("mapping", ("dataset", "import", "{right}/regex.csv", "--mapping", "{file}", "--out", "{right}/out.csv")),
     ("table", ("dataset", "import", "{file}", "--mapping", "{right}/mapping.json", "--out", "{right}/out.csv")),
@@ -127,8 +130,7 @@ def post(right: Path) -> Iterator[Callable[[str, bytes], Any]]:
     with warnings.catch_warnings():  # Starlette 1 would like another package than the client needs
         warnings.simplefilter("ignore")
         from starlette.testclient import TestClient
-    from slomo.service.api.every import OPERATIONS
-
+    from slomo.service.api.routes import OPERATIONS
     from slomo.service.application import Service, make_app
     from slomo.service.settings import ServiceSettings
 

@@ -215,7 +215,9 @@ def test_the_serving_image_asks_for_versions_as_the_package_does() -> None:
     lines = (DEPLOY / "containers/service-requirements.txt").read_text(encoding="utf-8").splitlines()
     written = {line for line in lines if line and not line.startswith("#")}
     for builder in ("service.Containerfile", "without_registry.sh"):
-        assert "containers/service-requirements.txt" in (DEPLOY / "containers" / builder).read_text(encoding="utf-8")
+        text = (DEPLOY / "containers" / builder).read_text(encoding="utf-8")
+        assert "--require-hashes" in text
+        assert "locks/service.txt" in text
     own = {item.partition(";")[0] for item in project["dependencies"]}
     extras = project["optional-dependencies"]
     service = {*extras["service"], *extras["optimize"], *(item for item in extras["simulate"] if "numba" in item)}
@@ -224,3 +226,26 @@ def test_the_serving_image_asks_for_versions_as_the_package_does() -> None:
         return {item.replace(".0", "") for item in items}
 
     assert plain(written) == plain(own | service)
+
+
+def test_locks_hold_what_the_package_asks_for() -> None:
+    """Every package that an extra names is locked at a version in its range, with hashes, and alike in all locks."""
+    from packaging.requirements import Requirement
+
+    root = DEPLOY.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    versions: dict[str, set[str]] = {}
+    for path in (root / "locks").glob("*.txt"):
+        text = path.read_text(encoding="utf-8")
+        entries = re.findall(r"^([A-Za-z0-9._-]+)==([^ ;]+)([^\n]*\\\n +--hash=sha256:[0-9a-f]{64})?", text, re.M)
+        assert all(hashed for _, _, hashed in entries), path
+        for name, version, _ in entries:
+            versions.setdefault(name.lower().replace("_", "-"), set()).add(version)
+    newer = "xgboost-cpu"  # its newest needs Python 3.12
+    assert not {name: found for name, found in versions.items() if len(found) > 1 + (name == newer)}
+    extras = project["project"]["optional-dependencies"]
+    asked = [*project["build-system"]["requires"], *project["project"]["dependencies"], *extras["dev"]]
+    asked += [item for extra in ("train", "simulate", "report", "service", "noise", "docs") for item in extras[extra]]
+    for item in map(Requirement, asked):
+        if item.name != "slomo":
+            assert all(map(item.specifier.contains, versions[item.name.lower()])), item
