@@ -1,6 +1,7 @@
 """The mark that proves a process is ours: an environment variable naming the process that started it.
 
-A process id alone proves nothing, ids are reused; id, start time and boot together name one process for ever.
+A process id alone proves nothing, ids are reused; id, start time, boot and PID namespace (pid_namespaces(7)) together
+name one process for ever. A container's processes cannot be looked up from another one: they count as running.
 Children inherit the mark, so even what an NF started itself is recognised.
 """
 
@@ -11,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 VARIABLE = "SLOMO_RUN_ID"
-_SHAPE = re.compile(r"slomo-(?P<boot>[0-9a-f]{8})-(?P<pid>\d+)-(?P<started>\d+)-(?P<number>\d+)")
+_SHAPE = re.compile(
+    r"slomo-(?P<boot>[0-9a-f]{8})(-n(?P<namespace>[0-9a-f]+))?-(?P<pid>\d+)-(?P<started>\d+)-(?P<number>\d+)"
+)
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
 class RunMark:
-    """Who started a run: boot, process, its start time, and a number.
+    """Who started a run: boot, process, its start time, a number, and the PID namespace (empty in older marks).
 
     Examples
     --------
@@ -30,26 +33,41 @@ class RunMark:
     pid: int
     started: int
     number: int
+    namespace: str = ""
 
     @property
     def text(self) -> str:
         """The mark as written into environments, file prefixes and directory names."""
-        return f"slomo-{self.boot}-{self.pid}-{self.started}-{self.number}"
+        where = f"-n{self.namespace}" if self.namespace else ""
+        return f"slomo-{self.boot}{where}-{self.pid}-{self.started}-{self.number}"
 
     @classmethod
     def parse(cls, text: str) -> "RunMark | None":
         """Read the mark at the beginning of a text; None where there is none."""
         match = _SHAPE.match(text)
-        return cls(match["boot"], int(match["pid"]), int(match["started"]), int(match["number"])) if match else None
+        if match is None:
+            return None
+        pid, started, number = (int(match[name]) for name in ("pid", "started", "number"))
+        return cls(match["boot"], pid, started, number, match["namespace"] or "")
 
     def owner_is_alive(self) -> bool:
-        """Return whether the process that made this mark still runs."""
+        """Return whether the process that made this mark still runs, or cannot be seen from here."""
+        if self.boot == boot_identity() and self.namespace not in ("", pid_namespace()):
+            return True
         return self.boot == boot_identity() and start_time(self.pid) == self.started
 
 
 def new_mark() -> RunMark:
     """Return a mark of this process that was never used before."""
-    return RunMark(boot_identity(), os.getpid(), start_time(os.getpid()) or 0, next(_numbers))
+    return RunMark(boot_identity(), os.getpid(), start_time(os.getpid()) or 0, next(_numbers), pid_namespace())
+
+
+def pid_namespace() -> str:
+    """Return the number of this process's PID namespace, in hexadecimal digits; empty where the kernel has none."""
+    try:
+        return f"{os.stat('/proc/self/ns/pid').st_ino:x}"
+    except OSError:
+        return ""
 
 
 def boot_identity() -> str:

@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from slomo.host.family import end_group, left_groups
 from slomo.host.marker import VARIABLE, RunMark, stat_fields
 
 _HUGE_DIRECTORIES = (Path("/dev/hugepages"), Path("/mnt/huge"))
@@ -70,6 +71,8 @@ def remove_orphans() -> Removed:
     """Kill and delete what runs of dead processes left behind, and say what that was."""
     orphans = [pid for pid, mark in marked_processes().items() if pid != os.getpid() and not mark.owner_is_alive()]
     killed = tuple(pid for pid in orphans if _kill(pid))
+    for group in left_groups():
+        end_group(group)
     files = [path for path in _marked_files() if not (RunMark.parse(path.name) or _NOBODY).owner_is_alive()]
     return Removed(killed, tuple(str(path) for path in files if remove_path(path)))
 

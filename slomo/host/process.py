@@ -17,6 +17,7 @@ from pathlib import Path
 from slomo.errors import TestbedError
 from slomo.host.cores import node_of
 from slomo.host.draining import Drain, LineHandler
+from slomo.host.family import Family
 from slomo.host.marker import VARIABLE, RunMark
 
 _POLL_S = 0.01
@@ -66,6 +67,7 @@ class ManagedProcess:
         self._last_state: os.waitid_result | None = None
         variables = {**os.environ, **(environment or {}), VARIABLE: mark.text}
         self._process = self._start(variables, directory)
+        self._family = Family(mark, self._process.pid)
         self.started_s = time.monotonic()
         self._handlers: dict[str, list[LineHandler]] = {"stdout": [], "stderr": []}
         self._drains: dict[str, Drain] = {}
@@ -197,6 +199,7 @@ class ManagedProcess:
                     time.sleep(_POLL_S)
         finally:  # also when Ctrl-C arrives while waiting
             self._signal(signal.SIGKILL)
+            self._family.end()
             self._reap()
             for drain in self._drains.values():
                 drain.join(0.5)

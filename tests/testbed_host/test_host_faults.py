@@ -15,8 +15,9 @@ import pytest
 
 from slomo.errors import ConfigurationError, MeasurementError, SlomoError, TestbedError
 from slomo.host import orphans
+from slomo.host.family import Family, place_of_groups
 from slomo.host.locks import MachineLock
-from slomo.host.marker import VARIABLE, RunMark, boot_identity, new_mark
+from slomo.host.marker import VARIABLE, RunMark, boot_identity, new_mark, pid_namespace, start_time
 from slomo.host.process import ManagedProcess
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.testbed import HostTestbed
@@ -147,8 +148,9 @@ def test_the_lock_leaves_no_file(tmp_path: Path) -> None:
 
 _VICTIM = """
 import sys
-from slomo.host import marker
+from slomo.host import family, marker
 marker.VARIABLE = sys.argv[2]
+family.place_of_groups = lambda: None  # else another campaign on this machine may find its group first
 from slomo.testbed.host.nf.definition import parse_host
 from slomo.testbed.host.run import Run
 from slomo.vocabulary.workload import Workload
@@ -204,6 +206,90 @@ def test_marks_of_another_boot_are_dead() -> None:
         "00000000" if boot_identity() != "00000000" else "1" * 8, mark.pid, mark.started, 0
     ).owner_is_alive()
     assert RunMark.parse("something-else") is None
+
+
+def test_marks_of_another_namespace_are_never_taken_for_dead() -> None:
+    """A container's process cannot be looked up from here, nor ours from there; marks of before name no namespace."""
+    mark = new_mark()
+    assert mark.namespace == pid_namespace() != ""
+    elsewhere = replace(mark, namespace="1", pid=2**22 + 1)
+    assert RunMark.parse(f"{elsewhere.text}-0map_0") == elsewhere
+    assert elsewhere.owner_is_alive()
+    older = replace(elsewhere, namespace="")
+    assert RunMark.parse(older.text) == older
+    assert not older.owner_is_alive()
+    assert not replace(mark, pid=2**22 + 1).owner_is_alive()
+
+
+#: Starts a child that nothing but its control group tells from a stranger's, then waits.
+_HIDES = """
+import os, subprocess, sys, time
+sys.stdin.close()
+time.sleep(float(sys.argv[1]))
+child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"], env={}, start_new_session=True)
+print(child.pid, flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.fixture
+def groups() -> Path:
+    """Return where control groups of families are made; skip where none may be."""
+    place = place_of_groups()
+    try:
+        assert place is not None
+        probe = place / f"slomo-probe-{os.getpid()}"
+        probe.mkdir()
+        has_kill = (probe / "cgroup.kill").exists()
+        probe.rmdir()
+    except (AssertionError, OSError):
+        has_kill = False
+    if not has_kill or place is None:
+        pytest.skip("no control groups of version 2 with cgroup.kill that this user may make")
+    return place
+
+
+def _until(condition: Callable[[], object]) -> bool:
+    deadline = time.monotonic() + 20.0
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(condition())
+
+
+def _hiding(mark: RunMark) -> tuple[ManagedProcess, int]:
+    """Return a process, and the one it hides, once that runs."""
+    process = ManagedProcess("hides", [sys.executable, "-S", "-c", _HIDES, "0.2"], (0,), mark)
+    heard: list[str] = []
+    process.on_line("stdout", lambda _, line: heard.append(line))
+    process.listen()
+    assert _until(lambda: heard)
+    return process, int(heard[0])
+
+
+def test_what_hides_from_its_mark_ends_with_its_group(groups: Path) -> None:
+    """A child in a session of its own, without a mark, is ended with the network function that forked it."""
+    process, hidden = _hiding(new_mark())
+    assert orphans.mark_of(hidden) is None
+    process.stop(signal.SIGTERM, 0.1)
+    assert _until(lambda: start_time(hidden) is None)
+    assert not list(groups.glob(f"slomo-*-{process.pid}"))
+
+
+def test_groups_of_dead_campaigns_are_ended_by_the_next(groups: Path) -> None:
+    """A group whose campaign is gone is killed with all that is in it, and removed; one of another namespace stays."""
+    dead = replace(new_mark(), pid=2**22 + 1)
+    sleeper = [sys.executable, "-S", "-c", "import time; time.sleep(3600)"]
+    with subprocess.Popen(sleeper, env={}) as left:
+        Family(dead, left.pid)
+        (stays := groups / f"{replace(dead, namespace='1').text}-1").mkdir()
+        try:
+            orphans.remove_orphans()
+            assert _until(lambda: left.poll() is not None)
+            assert stays.exists()
+            assert not (groups / f"{dead.text}-{left.pid}").exists()
+        finally:
+            left.kill()
+            stays.rmdir()
 
 
 def test_hugepage_files_of_dead_runs_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,82 @@
+"""Everything that one process started, in a control group of its own, ended at once by the kernel.
+
+`cgroup.kill` (Linux 5.14, Documentation/admin-guide/cgroup-v2.rst) ends a whole group, whatever its members fork,
+ignore or clear from their environments meanwhile. Where there is no such group, marks and sessions are what is left.
+"""
+
+import contextlib
+import time
+from pathlib import Path
+
+from slomo.host.marker import RunMark
+
+_GONE_S = 5.0
+
+
+def place_of_groups(processes: Path = Path("/proc/self")) -> Path | None:
+    """Return the folder of this process's own group of version 2; None where none is mounted."""
+    try:
+        mounts = [line.split() for line in (processes / "mounts").read_text(encoding="utf-8").splitlines()]
+        groups = (processes / "cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    mounted = next((words[1] for words in mounts if words[2] == "cgroup2"), None)
+    own = next((line[3:] for line in groups if line.startswith("0::/")), None)
+    return None if mounted is None or own is None else Path(mounted + own)
+
+
+class Family:
+    """One process and whatever it starts.
+
+    Parameters
+    ----------
+    mark : RunMark
+        Whose it is; the group carries it, so that the next run finds what a killed one left.
+    pid : int
+        The process, just started. What it forked before it was moved is not in the group: it carries the mark.
+    """
+
+    def __init__(self, mark: RunMark, pid: int) -> None:
+        self._folder: Path | None = None
+        place = place_of_groups()
+        if place is not None:
+            folder = place / f"{mark.text}-{pid}"
+            with contextlib.suppress(OSError):  # not ours to divide, as for most users
+                folder.mkdir()
+                self._folder = folder
+                (folder / "cgroup.procs").write_text(str(pid), encoding="ascii")
+
+    def end(self) -> None:
+        """End all of it; returns when nothing is left, and the group is gone."""
+        if self._folder is not None:
+            end_group(self._folder)
+            self._folder = None
+
+
+def end_group(folder: Path) -> bool:
+    """End what is in a group, and remove it; return whether it is gone."""
+    with contextlib.suppress(OSError):
+        if (folder / "cgroup.kill").exists():
+            (folder / "cgroup.kill").write_text("1", encoding="ascii")
+    deadline = time.monotonic() + _GONE_S
+    while time.monotonic() < deadline:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return True
+        except OSError:  # somebody is in it still
+            time.sleep(0.005)
+        else:
+            return True
+    return False
+
+
+def left_groups() -> list[Path]:
+    """Return the groups whose runs are dead."""
+    place, found = place_of_groups(), []
+    with contextlib.suppress(OSError):
+        for folder in () if place is None else place.iterdir():
+            mark = RunMark.parse(folder.name)
+            if mark is not None and not mark.owner_is_alive() and (folder / "cgroup.kill").exists():
+                found.append(folder)
+    return found
