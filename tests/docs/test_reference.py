@@ -1,9 +1,11 @@
 """The documentation says what the code does."""
 
 import importlib.util
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,14 +13,19 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 
 
-def generated_pages() -> dict[str, Callable[[], str]]:
-    """Load docs/generate.py, which is no part of the package."""
-    spec = importlib.util.spec_from_file_location("generate", REPOSITORY / "docs" / "generate.py")
+def script(name: str) -> Any:
+    """Load a script of docs/, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    pages: dict[str, Callable[[], str]] = module.PAGES
+    return module
+
+
+def generated_pages() -> dict[str, Callable[[], str]]:
+    """Return the pages of docs/generate.py."""
+    pages: dict[str, Callable[[], str]] = script("generate").PAGES
     return pages
 
 
@@ -38,3 +45,10 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
     missing = [target for target in targets if not (document.parent / target).exists()]
 
     assert not missing
+
+
+def test_the_page_on_reliability_is_made_of_its_numbers() -> None:
+    """What stands there about runs is what the last runs counted; nobody writes figures by hand."""
+    written = REPOSITORY / "docs" / "reliability.md"
+    sums = json.loads(written.with_suffix(".json").read_text(encoding="utf-8"))
+    assert written.read_text(encoding="utf-8") == script("reliability").page(sums)

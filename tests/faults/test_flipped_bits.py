@@ -25,6 +25,7 @@ from slomo.records.storage import load_dataset, save_dataset
 from slomo.testing.builders import ToyTestbed, toy_plan
 from slomo.training.training import train
 from tests.conftest import profile_rows
+from tests.faults.counts import note
 
 FLIPS = int(os.environ.get("SLOMO_FLIPS", "0")) or 25
 
@@ -110,4 +111,5 @@ def test_no_flipped_bit_is_silent(kind: str, stored: dict[str, Stored], tmp_path
             except SlomoError:
                 pass
         shutil.rmtree(copy)
+    note("flipped bits", kind, FLIPS, len(silent))
     assert not silent, f"{len(silent)} of {FLIPS}: {silent[:5]}"
