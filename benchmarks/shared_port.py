@@ -1,6 +1,7 @@
 """NFs that share the machine's NIC ports: predicted from profiles of the same packet size, beside the simulator.
 
-Profiles NFs at a packet size, trains, and predicts random mixes on one socket behind ports of several widths. At 1500 B
+Profiles NFs at a packet size on the machine with the widest of the ports, trains, and predicts random mixes on one
+socket behind ports of several widths. At 1500 B
 packet buffers leak to memory, so ports, cards and channels hold each other back. Ends with 1 if the default is off by
 more than 3 % on average behind any of the ports; the error of an answer that knows no port stands beside.
 
@@ -10,6 +11,7 @@ more than 3 % on average behind any of the ports; the error of an answer that kn
 
 import argparse
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from slomo.models.library import ModelLibrary
 from slomo.prediction.question import solve_server
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.workflow.profile import profile
@@ -37,7 +40,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=5)
     chosen = parser.parse_args()
     functions = [Workload(name, {}, Traffic(packet_size_b=chosen.packet_size)) for name in NETWORK_FUNCTIONS]
-    library = train(profile(functions, machine=chosen.machine, runs=chosen.runs, mixes=60, seed=chosen.seed))
+    named = load_machine(chosen.machine)
+    machine = replace(named, name=f"{named.name}-wide", nic_gbps=max(chosen.ports) / (named.nic_ports or 1))
+    testbed = SimulatedTestbed(machine)
+    runs = {"runs": chosen.runs, "mixes": 60, "seed": chosen.seed}
+    library = train(profile(functions, machine=machine, testbed=testbed, **runs))
     generator = np.random.default_rng(chosen.seed)
     columns = (
         "port Gbit/s",
@@ -52,7 +59,7 @@ def main() -> int:
     print("".join(f"{name:>17}" for name in columns))
     off = False
     for port in chosen.ports:
-        rows = [row for _ in range(chosen.mixes) for row in compared(library, functions, generator, port)]
+        rows = [row for _ in range(chosen.mixes) for row in compared(library, testbed, functions, generator, port)]
         errors, held, supported, blind = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
         off |= bool(100 * errors.mean() > LIMIT)
         numbers = [port, len(rows), *(100 * value for value in (
@@ -64,11 +71,14 @@ def main() -> int:
 
 
 def compared(
-    library: ModelLibrary, functions: list[Workload], generator: np.random.Generator, port: float
+    library: ModelLibrary,
+    testbed: SimulatedTestbed,
+    functions: list[Workload],
+    generator: np.random.Generator,
+    port: float,
 ) -> list[tuple[float, bool, bool, float]]:
     """Return error, whether the interval holds, whether it is supported, and the error without a port, of a mix."""
     machine = library.machines[0]
-    testbed = SimulatedTestbed(machine)
     count = int(generator.integers(2, testbed.machine.cores_per_socket + 1))
     mix = tuple(functions[at] for at in generator.integers(0, len(functions), count))
     record = testbed.run(Colocation(machine, mix[0], mix[1:], port_gbps=port), seed=int(generator.integers(1 << 30)))

@@ -45,7 +45,7 @@ def port_shares_mpps(
     (1.0, 2.0)
     """
     check_port(port_gbps)
-    bits = [8e-3 * (size + WIRE_OVERHEAD_B) for size in frames_b]  # Gbit/s of one Mpps
+    bits = [wire_gbps(size, 1.0) for size in frames_b]
     wanted = [math.inf if mpps is None else mpps * each for mpps, each in zip(offered_mpps, bits, strict=True)]
     most, left, waiting = math.inf, port_gbps, sorted(wanted)
     for rank, each in enumerate(waiting):
@@ -57,6 +57,17 @@ def port_shares_mpps(
         _spelled_mpps(min(gbps, most) / gbit) if mpps is None or gbps > most else mpps
         for gbps, gbit, mpps in zip(wanted, bits, offered_mpps, strict=True)
     )
+
+
+def wire_gbps(frame_b: float, mpps: float) -> float:
+    """Return what packets take of a wire [Gbit/s].
+
+    Examples
+    --------
+    >>> wire_gbps(1230, 1.0)
+    10.0
+    """
+    return 8e-3 * (frame_b + WIRE_OVERHEAD_B) * mpps
 
 
 def _spelled_mpps(mpps: float) -> float:

@@ -8,10 +8,12 @@ the command line and whatever comes later all ask here; `batch` is the same for 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Unpack
 
 import numpy as np
 
+from slomo.compose.ports import wire_gbps
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
@@ -357,6 +359,7 @@ class Answers:
         socket = server.sockets[number]
         if socket != server.nic_socket:
             reasons.append(f"profiled on the NIC's socket {server.nic_socket}, asked about socket {socket}")
+        reasons += self._beyond_ports
         if not reasons:
             return prediction
         interval = prediction.interval
@@ -364,6 +367,20 @@ class Answers:
             interval = self._interval_mpps(number, prediction.throughput_mpps)
         verdict = _at_most_extrapolated(prediction.verdict)
         return replace(prediction, verdict=verdict, reasons=(*reasons, *prediction.reasons), interval=interval)
+
+    @cached_property
+    def _beyond_ports(self) -> tuple[str, ...]:
+        """Say where a port lets more through than the machine's, behind which everybody was profiled."""
+        server, stated = self.server, self.server.machine_ports_gbps
+        if server.setting.port_gbps is None or server.setting.port_gbps <= stated:
+            return ()
+        served = [
+            self.possible_mpps(number) if tenant.offered_mpps is None else tenant.offered_mpps
+            for number, tenant in enumerate(server.tenants)
+        ]
+        frames_b = [tenant.workload.traffic.packet_size_b for tenant in server.tenants]
+        gbps = sum(wire_gbps(*each) for each in zip(frames_b, served, strict=True))
+        return (f"{gbps:.3g} Gbit/s together, profiled behind ports of {stated:g}",) if gbps > stated else ()
 
     def _interval_mpps(self, number: int, mpps: float) -> tuple[float, float]:
         subject, coverage = self.server.tenants[number].model, self.how.coverage

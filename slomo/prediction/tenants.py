@@ -146,8 +146,13 @@ class TenantModels:
     @property
     def ports_gbps(self) -> float:
         """What all tenants' frames share [Gbit/s]: the port of the setting, else the machine's; infinite if unknown."""
+        return self.machine_ports_gbps if self.setting.port_gbps is None else self.setting.port_gbps
+
+    @property
+    def machine_ports_gbps(self) -> float:
+        """What the machine's ports carry together [Gbit/s], as in every profile; infinite if unknown."""
         stated = [each.model.capacities.ports_gbps for each in self.tenants if each.model.capacities is not None]
-        return min(stated, default=math.inf) if self.setting.port_gbps is None else self.setting.port_gbps
+        return min(stated, default=math.inf)
 
     def behind_ports(self, possible_mpps: Sequence[float] | None = None) -> "TenantModels":
         """Return the server with everybody offered what the ports that all share let through, divided max-min.

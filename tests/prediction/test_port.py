@@ -73,3 +73,15 @@ def test_a_part_of_a_port_is_as_uncertain_as_what_others_leave(library) -> None:
     """Who takes what another leaves has an interval, since the other's throughput has one (law 12)."""
     rest = answer(library, Question(("lpm", "snort"), MACHINE, ServerSetting(port_gbps=PORT)))
     assert rest.interval[0] < rest.throughput_mpps < rest.interval[1]
+
+
+def test_more_than_the_ports_of_the_profiles_carry_is_extrapolated(library) -> None:
+    """A port wider than the machine's leaves the pressure that was profiled, once more goes through it."""
+    stated, beside = with_ports(library, PORT), ("lpm", "nat")
+
+    wide = solve_server(stated, beside, MACHINE, setting=ServerSetting(port_gbps=100.0))
+    narrow = solve_server(stated, beside, MACHINE, setting=ServerSetting(port_gbps=PORT / 2))
+
+    assert all(str(each.verdict) != "supported" for each in wide.tenants)
+    assert all("profiled behind ports of 1.68" in " ".join(each.reasons) for each in wide.tenants)
+    assert not any("profiled behind ports" in " ".join(each.reasons) for each in narrow.tenants)
