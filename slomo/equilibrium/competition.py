@@ -19,6 +19,7 @@ from slomo.errors import ConfigurationError
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size, pressure_basis
 from slomo.models.nf_model import NFModel
+from slomo.models.responses.latent import latent_rows
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS
 
@@ -57,8 +58,8 @@ def mix_features(
         Metrics wanted, and ``traffic.*`` attributes of the target.
     capacities : Capacities, optional
         Caps of the machine.
-    composition : {"pressure", "solo", "none"}
-        Vectors under mutual pressure, or solo vectors.
+    composition : {"pressure", "solo", "none", "latent"}
+        Vectors under mutual pressure, solo vectors, or pressures that nobody measured.
     compat : {"published"}, optional
         Published medians per number of competitors, composed by the published rule.
     traffic : mapping of str to float, optional
@@ -69,6 +70,8 @@ def mix_features(
     ndarray, shape (mixes, names)
         NaN where a competitor did not report a metric. A mix without competitors has 0 for whatever adds up.
     """
+    if composition == "latent":
+        return _added(latent_rows(models, len(names)), np.asarray(members, dtype=np.int64))
     ranked = sorted(range(len(models)), key=lambda i: models[i].workload.key)
     rank = np.empty(len(models) + 1, dtype=np.int64)
     rank[ranked], rank[-1] = np.arange(len(models)), -1
@@ -102,6 +105,10 @@ def features_of_one(
     The competitors come in the order of their keys. What they are composed of has shape ``(competitors, metrics)``; its
     first columns are the metrics among `names`.
     """
+    if composition == "latent":
+        rows = latent_rows(competitors, len(names))
+        everybody = np.arange(len(competitors))[np.newaxis]
+        return _added(rows, everybody)[0].tolist(), rows
     metrics = tuple([name for name in names if not name.startswith(TRAFFIC_PREFIX)])
     needed, members = _with_weights(metrics), np.arange(len(competitors))[np.newaxis]
     values = competitor_vectors(
@@ -112,6 +119,13 @@ def features_of_one(
         return composed[: len(names)], values[0]
     given = {**(traffic or {}), **dict(zip(needed, composed, strict=True))}
     return [given.get(name, np.nan) for name in names], values[0]
+
+
+def _added(rows: Floats, members: NDArray[np.int64]) -> Floats:
+    """Return the sum of what the members of each mix add, smallest numbers first: the same bits in any order."""
+    each = np.where((members >= 0)[:, :, None], rows[members], 0.0) if len(rows) else np.zeros((*members.shape, 1))
+    total: Floats = np.add.accumulate(np.sort(each, axis=1), axis=1)[:, -1]
+    return total
 
 
 def _distinct(members: NDArray[np.int64], kinds: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:

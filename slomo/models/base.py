@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: Which contentiousness of the competitors a model's input is composed of.
-CompositionKind = Literal["pressure", "solo", "none"]
+CompositionKind = Literal["pressure", "solo", "none", "latent"]
 Floats = NDArray[np.float64]
 
 #: Prefix of features that describe the target's traffic instead of a competitor's pressure.
@@ -28,8 +28,9 @@ class SensitivityModel(Protocol):
         Name of the family it belongs to.
     feature_names : tuple of str
         Metrics (or ``traffic.*`` attributes) in the order of the columns it reads.
-    composition : {"pressure", "solo", "none"}
-        Whether the input is composed of vectors under mutual pressure or of solo vectors; ``"none"`` reads nothing.
+    composition : {"pressure", "solo", "none", "latent"}
+        Whether the input is composed of vectors under mutual pressure, of solo vectors, or of pressures that nobody
+        measured (`slomo.models.responses.latent`); ``"none"`` reads nothing.
     """
 
     @property

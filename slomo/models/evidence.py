@@ -15,8 +15,8 @@ from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import NFModel
 
-#: Key of the manifest: model -> how measured mixes contradict the width of its intervals (`training/calibration.py`).
-CONTRADICTED = "contradicted"
+#: Key of the manifest: model -> why its answers cannot be judged, whatever the question.
+DOUBTS = "doubts"
 
 
 @dataclass(frozen=True)
@@ -121,5 +121,5 @@ def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, cover
             f"{calibration.count} held-out errors stand behind '{model}', "
             f"an interval of {100.0 * coverage:g} % needs {calibration.count + lacking}"
         )
-    contradicted = subject.manifest.get(CONTRADICTED, {}).get(model)
-    return None if contradicted is None else f"measured mixes contradict '{model}': {contradicted}"
+    told = subject.manifest.get(DOUBTS, {}).get(model)
+    return None if told is None else str(told)

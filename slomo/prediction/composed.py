@@ -24,6 +24,7 @@ from slomo.models.interval_ends import ends_mpps, interval_of_one
 from slomo.models.intervals import ConformalCalibration, scores_between
 from slomo.models.neighbourhood import UNKNOWN, kind_of
 from slomo.models.nf_model import NFModel
+from slomo.models.responses.latent import IDENTITY, LatentSensitivity
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.explanation import explain as divide_loss
 from slomo.prediction.options import PredictionOptions
@@ -67,6 +68,9 @@ def composed(server: TenantModels, number: int, options: PredictionOptions) -> P
         names = tuple(dict.fromkeys((*family.feature_names, *checked)))
         row, own = _features(case, others, names, "pressure")
         seen = row
+    elif family.composition == "latent":
+        row, own = _features(case, others, family.feature_names, "latent")
+        seen = row
     else:
         row, own = _features(case, others, family.feature_names, family.composition)
         seen = _features(case, others, checked, "pressure")[0]
@@ -105,6 +109,8 @@ def read(
     vector = np.array([row[name] for name in family.feature_names])
     mpps = float(family.predict_mpps(vector[np.newaxis])[0])
     verdict, reasons = _judged(subject, seen)
+    if isinstance(family, LatentSensitivity):
+        verdict, reasons = _by_name(family, row, len(case.competitors), (verdict, reasons))
     if math.isnan(mpps):
         raise _refused(case, reasons, vector)
     if why := doubt_of(subject, name, options.coverage):
@@ -128,6 +134,18 @@ def read(
         noise=subject.noise,
         evidence=_evidence(case, mpps, kind, seen) if options.explain else None,
     )
+
+
+def _by_name(
+    family: LatentSensitivity, row: Mapping[str, float], count: int, judged: tuple[Verdict, tuple[str, ...]]
+) -> tuple[Verdict, tuple[str, ...]]:
+    """Return the verdict on neighbours by name: measured ones are supported, more than were measured are not."""
+    if family.was_measured_beside(row[IDENTITY]):
+        return Verdict.SUPPORTED, ()
+    verdict, reasons = judged
+    if count > family.most:
+        return Verdict.EXTRAPOLATED, (f"beside {count} others, measured beside {family.most} at most", *reasons)
+    return verdict, reasons
 
 
 def _evidence(case: Case, mpps: float, kind: int, seen: Mapping[str, float]) -> Evidence:

@@ -30,4 +30,6 @@ def remarks(model: NFModel, coverage: float = USUAL_COVERAGE) -> tuple[str, ...]
             f"intervals of {100 * coverage:g} % need {lacking} more rows than the {calibration.count} there are; "
             "until then they span everything it can do"
         )
+    if following := model.manifest.get("pairs", {}).get("next"):
+        sentences.append(f"the pair to measure next is with {following}: its loss is least certain")
     return tuple(sentences)

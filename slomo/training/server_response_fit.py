@@ -210,7 +210,7 @@ def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, s
         for name, (calibration, answer) in answers.items():
             predicted = predict_mixes(models, rows.chosen(own), name) if answer is None else answer[own]
             if why := contradiction(calibration, model.solo_mpps, rows.chosen(own), predicted):
-                told[number][name] = why
+                told[number][name] = f"measured mixes contradict '{name}': {why}"
     return told
 
 

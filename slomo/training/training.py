@@ -14,7 +14,7 @@ import numpy as np
 from slomo.errors import MissingMetricError, SlomoError
 from slomo.models.applicability import Applicability, applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, ModelFamily, SensitivityModel
-from slomo.models.evidence import CONTRADICTED
+from slomo.models.evidence import DOUBTS
 from slomo.models.identity import stated_fingerprint
 from slomo.models.intervals import ConformalCalibration, calibrate
 from slomo.models.library import ModelLibrary
@@ -27,6 +27,7 @@ from slomo.training.families.registry import make_families
 from slomo.training.features import Subject, subjects
 from slomo.training.latency_fit import with_latency
 from slomo.training.noise import against_mean, fit_rows, weights_of
+from slomo.training.pairs import with_pairs
 from slomo.training.plausibility import plausible_rows
 from slomo.training.response_fit import fit_profile
 from slomo.training.server_response_fit import contradictions, fit_server_response, widened
@@ -85,12 +86,13 @@ def train(
     fitted = [
         _fit_subject(subject, families, facts, strict=models is not None) for subject in subjects(dataset, targets)
     ]
-    if not fitted:
+    finished = with_pairs(dataset, _with_intervals(dataset, fitted))
+    if not finished:
         raise MissingMetricError(
             f"a dataset of {len(dataset)} rows has none to train on: no solo, pressure or imported rows",
             hint="profile NFs with `slomo profile`, or import a table with `slomo dataset import`",
         )
-    return ModelLibrary(with_uses(dataset, with_latency(dataset, _with_intervals(dataset, fitted), seed)))
+    return ModelLibrary(with_uses(dataset, with_latency(dataset, finished, seed)))
 
 
 def _fit_subject(
@@ -203,7 +205,7 @@ def _with_intervals(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> lis
         models = with_choice(widened(models, mixes), mixes)
         for number, model in enumerate(models):
             calibration = {**model.calibration, **by_model[number]}
-            manifest = {**model.manifest, "intervals": summary(calibration), CONTRADICTED: told[number]}
+            manifest = {**model.manifest, "intervals": summary(calibration), DOUBTS: told[number]}
             finished.append(replace(model, calibration=calibration, manifest=manifest))
     return finished
 

@@ -9,7 +9,7 @@ from slomo.equilibrium.judgement import codes_of_first
 from slomo.equilibrium.server import solve_joint
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import VERDICTS, Verdict
-from slomo.models.evidence import CONTRADICTED
+from slomo.models.evidence import DOUBTS
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
@@ -68,7 +68,7 @@ def test_arrays_give_the_same_verdict(toy_library):
 def test_measured_mixes_may_contradict_a_width(toy_library):
     """A model whose own few mixes fell outside its intervals is not believed."""
     model = toy_library.find("lpm", MACHINE)
-    told = {CONTRADICTED: {"equilibrium": "intervals of 90 % hold 2 of 9"}}
+    told = {DOUBTS: {"equilibrium": "intervals of 90 % hold 2 of 9"}}
     others = [other for other in toy_library.values() if other is not model]
     library = ModelLibrary([*others, replace(model, manifest={**model.manifest, **told})])
     prediction = answer(library, Question(("lpm", "nat"), MACHINE))

@@ -19,6 +19,7 @@ from slomo.models.functions.monotone import monotone_from_dict
 from slomo.models.functions.smooth import smooth_from_dict
 from slomo.models.functions.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
 from slomo.models.functions.trees import TreeEnsemble
+from slomo.models.responses.latent import latent_from_dict
 from slomo.plugins import load_plugin, plugins
 
 #: Entry points under which other packages give readers of their own kinds of models.
@@ -227,4 +228,5 @@ _READERS: dict[str, Callable[[Mapping[str, Any], str | None], SensitivityModel]]
     "monotone": lambda data, _: monotone_from_dict(data),
     "curve": _curve,
     "additive": lambda data, _: additive_from_dict(data),
+    "latent": lambda data, _: latent_from_dict(data),
 }

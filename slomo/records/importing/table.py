@@ -78,12 +78,12 @@ def read_rows(path: Path, mapping: TableMapping) -> TableRows:
     ConfigurationError
         Where file and mapping do not fit, or a row is bad and bad rows are refused; names file, line and column.
     """
-    table = _read_table(path, mapping)
+    table = read_table(path, mapping)
     for name in mapping.columns:
         if name not in table.names:
             raise mapping.fault(("columns", name), f"{path} has no such column", f"it has: {', '.join(table.names)}")
     result = TableRows(ignored=[name for name in table.names if name not in mapping.columns])
-    fingerprint = _fingerprint(path)
+    fingerprint = fingerprint_of(path)
     for line, cells in zip(table.lines, table.cells, strict=True):
         try:
             result.listed.append(_row(dict(zip(table.names, cells, strict=True)), mapping, f"{fingerprint}:{line}"))
@@ -121,9 +121,18 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
             f"{prefix}.{name}": zero for prefix in ("competition", "beside") for name, zero in pressure.items()
         }
     return {
-        **rows.colocation_columns(colocation, _plan(mapping, colocation)),
+        **measured_row(colocation, _plan(mapping, colocation), values.throughput, identity),
+        **values.features,
+        **values.vectors,
+    }
+
+
+def measured_row(colocation: Colocation, plan: Plan, mpps: float, identity: str) -> rows.Row:
+    """Return a row of a dataset about one measured throughput, of which `identity` tells where it stands."""
+    return {
+        **rows.colocation_columns(colocation, plan),
         schema.TENANT: 0,
-        schema.THROUGHPUT: values.throughput,
+        schema.THROUGHPUT: mpps,
         schema.THROUGHPUT_CV: math.nan,
         schema.REPLICATES: 1,
         schema.LOSS: math.nan,
@@ -132,8 +141,6 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
         schema.SEED: 0,
         schema.RUN_KEY: hashlib.sha256(identity.encode()).hexdigest()[:16],
         schema.TRUTH: math.nan,
-        **values.features,
-        **values.vectors,
     }
 
 
@@ -241,7 +248,8 @@ def _blank_unread(result: TableRows) -> None:
                 row[name] = math.nan
 
 
-def _read_table(path: Path, mapping: TableMapping) -> MeasuredTable:
+def read_table(path: Path, mapping: TableMapping) -> MeasuredTable:
+    """Return a table as it stands in its file."""
     kind = mapping.data.get("format") or _SUFFIXES.get(path.suffix.lower(), "csv")
     if kind == "parquet":
         return _read_parquet(path)
@@ -322,7 +330,8 @@ def _read_parquet(path: Path) -> MeasuredTable:
     )
 
 
-def _fingerprint(path: Path) -> str:
+def fingerprint_of(path: Path) -> str:
+    """Return a digest of a file's content."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(2**20):

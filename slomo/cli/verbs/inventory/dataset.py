@@ -21,24 +21,46 @@ def command() -> None:
 @click.option(
     "--mapping",
     metavar="MAP.yaml|NAME",
-    required=True,
     type=click.Path(),
-    help="How columns map to metrics, target and traffic: a file, or the name of a mapping that ships with slomo.",
+    help="How columns map to metrics, target and traffic: a file, or the name of a mapping that ships with slomo. "
+    "Without it, FILE holds co-locations by name.",
 )
+@click.option("--machine", metavar="NAME", help="Where co-locations by name were measured.")
+@click.option("--unit", metavar="UNIT", help="Of rates of co-locations by name: Mpps, kpps, us, share, ...")
+@click.option("--rates", metavar="COLUMN,...", help="Columns of rates of co-locations by name; all numbers by default.")
 @click.option(
     "--out", metavar="OUT", required=True, type=click.Path(), help="Dataset to write: .parquet, .csv or a directory."
 )
 @json_option
-def import_dataset(file: tuple[str, ...], mapping: str, out: str, as_json: bool) -> None:
-    """Turn measured tables, or recordings of `pcm -csv`, into a dataset.
+def import_dataset(
+    file: tuple[str, ...],
+    mapping: str | None,
+    machine: str | None,
+    unit: str | None,
+    rates: str | None,
+    out: str,
+    as_json: bool,
+) -> None:
+    """Turn measured tables, co-locations by name, or recordings of `pcm -csv`, into a dataset.
 
-    Several FILEs are merged. With a mapping of kind `probes`, FILE is the folder of run times beside probes, and OUT
-    the .json that `slomo probes` reads. What the mapping says, and examples, stand in docs/guides/import-your-data.md.
+    Several FILEs are merged. Without a mapping, each row of FILE names two or more network functions and holds the rate
+    of the first or of all: slomo dataset import pairs.csv --machine NAME --out pairs.parquet. With a mapping of kind
+    `probes`, FILE is the folder of run times beside probes, and OUT the .json that `slomo probes` reads. What a mapping
+    says, and examples, stand in docs/guides/import-your-data.md.
     """
+    from slomo.errors import UsageError
     from slomo.records.importing.door import import_table
+    from slomo.records.importing.named import import_pairs
     from slomo.records.importing.probe_tables import is_probe_mapping
     from slomo.records.storage import save_dataset
 
+    if mapping is None:
+        if machine is None:
+            raise UsageError("neither --mapping nor --machine", hint="co-locations by name need --machine NAME")
+        columns = rates.split(",") if rates else ()
+        named = [import_pairs(path, machine, unit=unit, rates=columns) for path in file]
+        _report(_merged(named), out, as_json, save_dataset)
+        return
     if is_probe_mapping(mapping):
         _import_probes(file, mapping, out, as_json)
         return

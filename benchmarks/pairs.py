@@ -1,0 +1,169 @@
+"""Co-locations by name, half of them hidden: the family `pairs` beside plain low-rank completion and Bubble-Up.
+
+Pairs of SPEC CPU2017 applications on a real server, where ../shared/data has them, and pairs of network functions in
+the simulator. Of every pair both rates are hidden or both are known. Completion is alternating least squares on shares,
+of rank 1 to 3 and with or without means of targets and competitors, whichever errs least on known pairs left out.
+Bubble-Up is what was published with the SPEC pairs (it needs a dial and a reporter).
+Goals: error at most completion's and Bubble-Up's; 90 % intervals hold 85 to 95 %, none of no width.
+
+    python benchmarks/pairs.py                 four draws of each; ten minutes
+    python benchmarks/pairs.py --quick         two draws, fewer functions
+"""
+
+import argparse
+import itertools
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from slomo.prediction.predictor import Predictor
+from slomo.records.dataset import ProfileDataset
+from slomo.records.importing.named import import_pairs
+from slomo.testbed.simulated import SimulatedTestbed
+from slomo.training.training import train
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.workload import Traffic, Workload
+
+ROOT = Path(__file__).resolve().parent.parent
+FUNCTIONS = (
+    "efficuts", "endre", "firewall", "flowstats", "ip-router", "ipsec", "lpm", "maglev", "mazunat", "pfsense", "snort",
+    "stateless-firewall", "stats", "suricata", "vpn",
+)  # fmt: skip
+LARGE = ("lpm", "stats", "snort", "flowstats", "maglev")
+MACHINES = ("e5-2620v4", "silver-4110")
+FOLDS = 5
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--store", type=Path, help="folder that keeps simulated pairs; a new one by default")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given, off = arguments(), 0
+    given.store = given.store or Path(tempfile.mkdtemp(prefix="slomo-pairs-"))
+    given.store.mkdir(parents=True, exist_ok=True)
+    head = ("pairs", "ours", "completion", "Bubble-Up", "hold", "half width", "no width")
+    print("{:<28}{:>8}{:>12}{:>11}{:>8}{:>12}{:>10}".format(*head))
+    for name, dataset, published in datasets(given):
+        draws = [judged(dataset, published, seed) for seed in range(2 if given.quick else 4)]
+        ours, completed, bubble, held, width, flat = np.mean(draws, axis=0)
+        ok = ours <= completed and not ours > bubble and 85.0 <= held <= 95.0 and flat == 0
+        off += not ok
+        print(f"{name:<28}{ours:>7.2f}%{completed:>11.2f}%{bubble:>10.2f}%{held:>7.1f}%{width:>11.2f}%{flat:>10.0f}"
+              f"  {'ok' if ok else 'OFF'}", flush=True)  # fmt: skip
+    print("ok: all goals" if not off else f"OFF: {off} sets of pairs")
+    return 0
+
+
+def datasets(given: argparse.Namespace) -> Iterator[tuple[str, ProfileDataset, dict[tuple[str, str], float]]]:
+    """Yield name, pairs and what was published of them: share kept by target and competitor."""
+    data = Path(os.environ.get("SLOMO_DATA", ROOT.parent / "shared" / "data"))
+    for path in sorted(data.glob("spec-pairs/*/validated.csv")):
+        table = pd.read_csv(path, sep=r"\s+")
+        both = [(table.name1, table.name2, table.expected1), (table.name2, table.name1, table.expected2)]
+        published = {(one, other): share for part in both for one, other, share in zip(*part, strict=True)}
+        yield (f"SPEC {path.parent.name}", import_pairs(path, "spec", unit="share", rates=("actual1", "actual2")),
+               published)  # fmt: skip
+    for machine in MACHINES[: 1 if given.quick else 2]:
+        yield f"simulated {machine}", simulated(machine, given), {}
+
+
+def simulated(machine: str, given: argparse.Namespace) -> ProfileDataset:
+    path = given.store / f"{machine}{'-quick' if given.quick else ''}.csv"
+    if not path.exists():
+        testbed = SimulatedTestbed(machine)
+        functions = [Workload(name) for name in FUNCTIONS]
+        functions += [Workload(name, {}, Traffic(packet_size_b=1500, flow_count=20_000)) for name in LARGE]
+        functions = functions[: 10 if given.quick else len(functions)]
+        lines = ["one,other,one_mpps,other_mpps"]
+        alone = {each.key: testbed.run(Colocation(machine, each)).target.throughput_mpps for each in functions}
+        lines += [f'"{key}",,{mpps},' for key, mpps in alone.items()]
+        for one, other in itertools.combinations_with_replacement(functions, 2):
+            run = testbed.run(Colocation(machine, one, (other,)))
+            first, second = (tenant.throughput_mpps for tenant in run.beside.tenants)
+            lines.append(f'"{one.key}","{other.key}",{first},{second if one != other else ""}')
+        path.write_text("\n".join(lines) + "\n")
+    return import_pairs(path, machine)
+
+
+def judged(dataset: ProfileDataset, published: dict[tuple[str, str], float], seed: int) -> tuple[float, ...]:
+    """Hide half of all pairs; return errors [%] of ours, completion and Bubble-Up, coverage, half width, no width."""
+    frame, draw = dataset.frame, np.random.default_rng(seed)
+    pairs = (frame["competitor_count"] == 1).to_numpy()
+    others = [dataset.competitors(row)[0].key if pairs[row] else "" for row in range(len(frame))]
+    unordered = ["|".join(sorted((target, other))) for target, other in zip(frame["target"], others, strict=True)]
+    listed = sorted({name for name, is_pair in zip(unordered, pairs, strict=True) if is_pair})
+    hidden_names = set(draw.permutation(listed)[: len(listed) // 2].tolist())
+    hidden = pairs & np.array([name in hidden_names for name in unordered])
+    library = train(dataset.rows(~hidden), models=["none"])
+    machine = dataset.machines[0]
+    solo = {key: library.find(key, machine).solo_mpps for key in library.workloads(machine)}
+    predictor = Predictor(library, machine)
+    rows = np.flatnonzero(hidden)
+    measured = np.array([dataset.throughput[row] / solo[frame["target"].iloc[row]] for row in rows])
+    answers = [predictor.predict(frame["target"].iloc[row], [others[row]], explain=False) for row in rows]
+    ours = np.array([answer.throughput_mpps / answer.solo_mpps for answer in answers])
+    ends = np.array([answer.interval for answer in answers]) / np.array([[answer.solo_mpps] for answer in answers])
+    names = sorted(solo)
+    shares = np.full((len(names), len(names)), np.nan)
+    for row in np.flatnonzero(pairs & ~hidden):
+        target = frame["target"].iloc[row]
+        shares[names.index(target), names.index(others[row])] = dataset.throughput[row] / solo[target]
+    completion = completed(shares, draw)
+    theirs = np.array([completion[names.index(frame["target"].iloc[row]), names.index(others[row])] for row in rows])
+    told = [published.get((frame["nf"].iloc[row], dataset.competitors(row)[0].nf), np.nan) for row in rows]
+    errors = [100.0 * float(np.abs(each - measured).mean()) for each in (ours, theirs, np.array(told))]
+    held = (measured >= ends[:, 0]) & (measured <= ends[:, 1])
+    width = np.diff(ends, axis=1)[:, 0]
+    return (*errors, 100.0 * held.mean(), 50.0 * float(np.median(width)), float((width <= 0.0).sum()))
+
+
+def completed(shares: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    known = np.isfinite(shares)
+    fold = draw.integers(0, FOLDS, shares.shape)
+    fold = np.triu(fold) + np.triu(fold, 1).T
+    best: tuple[float, tuple[int, float, bool]] | None = None
+    for ways in itertools.product((1, 2, 3), (1e-3, 1e-2, 1e-1), (False, True)):
+        errors = []
+        for number in range(FOLDS):
+            left_out = known & (fold == number)
+            errors.append(np.abs(alternating(shares, known & (fold != number), *ways) - shares)[left_out])
+        error = float(np.concatenate(errors).mean())
+        best = min(best or (np.inf, ways), (error, ways))
+    assert best is not None
+    return alternating(shares, known, *best[1])
+
+
+def alternating(shares: np.ndarray, known: np.ndarray, rank: int, strength: float, with_means: bool) -> np.ndarray:
+    """Return shares completed by alternating least squares, with means of rows and columns or without."""
+    count, generator, mean = len(shares), np.random.default_rng(0), float(shares[known].mean())
+    sides = [generator.normal(0.0, 0.1, (count, rank)) for _ in range(2)]
+    offsets = [np.zeros(count), np.zeros(count)]
+    for _ in range(40):
+        for side, table, mask in ((0, shares, known), (1, shares.T, known.T)):
+            for row in range(count):
+                seen = mask[row]
+                if not seen.any():
+                    continue
+                design, wanted = sides[1 - side][seen], table[row, seen]
+                if with_means:
+                    design = np.column_stack([np.ones(len(design)), design])
+                    wanted = wanted - mean - offsets[1 - side][seen]
+                found = np.linalg.solve(design.T @ design + strength * np.eye(design.shape[1]), design.T @ wanted)
+                sides[side][row] = found[1:] if with_means else found
+                if with_means:
+                    offsets[side][row] = found[0]
+    product = sides[0] @ sides[1].T
+    return mean + offsets[0][:, None] + offsets[1][None, :] + product if with_means else product
+
+
+if __name__ == "__main__":
+    sys.exit(main())

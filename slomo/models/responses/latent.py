@@ -1,0 +1,115 @@
+"""What co-locations by name tell of a function: how much of an unseen pressure it makes, and how it answers to it.
+
+Without counters a competition has no vector. But rates beside named others have a low rank: the logarithm of what is
+kept is about the product of the target's sensitivity and the sum of its competitors' pressures (the two halves of
+SLOMO's model, SIGCOMM'20, section 4.1, and of Bubble-Up's, MICRO'11; fitted in `slomo.training.pairs`). Competitions
+that were measured are known by a number each, so that they are answered as they were measured.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from slomo.errors import ConfigurationError
+from slomo.files.stored import Stored
+from slomo.models.base import CompositionKind, Floats, SensitivityModel
+
+#: Name of the family.
+PAIRS = "pairs"
+#: Feature that tells competitions apart: the sum of their members' numbers, exact below 2**53.
+IDENTITY = "pairs.identity"
+#: Members' numbers are below it.
+MOST_IDENTITY = 2**45
+
+
+class _HasSensitivity(Protocol):
+    @property
+    def sensitivity(self) -> Mapping[str, SensitivityModel]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class LatentSensitivity(Stored, kind="latent"):
+    """Share of solo throughput ``exp(-(sensitivity . pressure + residual))``, at most 1.
+
+    Parameters
+    ----------
+    name : str
+        Family.
+    solo_mpps : float
+        Throughput without competitors [Mpps].
+    weights : ndarray, shape (rank,)
+        Sensitivity to each kind of unseen pressure.
+    pressure : ndarray, shape (rank,)
+        What it puts on others; empty where it was never measured beside anybody whose rate is known.
+    identity : int
+        Its number.
+    known : ndarray, shape (n,)
+        Identities of the competitions that it was measured beside, in ascending order.
+    residuals : ndarray, shape (n,)
+        Measured less fitted logarithm of the loss beside them.
+    most : int
+        Most competitors that it was measured beside.
+
+    Examples
+    --------
+    >>> known = np.array([7.0]), np.array([0.1])
+    >>> model = LatentSensitivity("pairs", 5.0, np.array([1.0]), np.array([0.2]), 3, *known, 1)
+    >>> model.predict_mpps(np.array([[0.0, 0.0], [0.4, 9.0], [0.4, 7.0]])).round(3).tolist()
+    [5.0, 3.352, 3.033]
+    """
+
+    name: str
+    solo_mpps: float
+    weights: Floats
+    pressure: Floats
+    identity: int
+    known: Floats
+    residuals: Floats
+    most: int
+    composition: CompositionKind = "latent"
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Unseen pressures, then what tells competitions apart."""
+        return (*(f"pairs.pressure_{number + 1}" for number in range(len(self.weights))), IDENTITY)
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
+        loss = np.zeros(len(vectors))
+        for column, weight in enumerate(self.weights.tolist()):  # one by one: the same bits in one row and in many
+            loss = loss + vectors[:, column] * weight
+        if len(self.known):
+            place = np.minimum(np.searchsorted(self.known, vectors[:, -1]), len(self.known) - 1)
+            loss = loss + np.where(self.known[place] == vectors[:, -1], self.residuals[place], 0.0)
+        answer: Floats = self.solo_mpps * np.exp(-np.where(loss < 0.0, 0.0, loss))
+        return answer
+
+    def was_measured_beside(self, identity: float) -> bool:
+        """Return whether a competition was measured."""
+        return bool((self.known == identity).any())
+
+
+def latent_from_dict(data: Mapping[str, Any]) -> LatentSensitivity:
+    """Rebuild from :meth:`LatentSensitivity.to_dict`'s mapping; ConfigurationError for numbers that do not fit."""
+    made = LatentSensitivity.from_dict(data)
+    fits = made.weights.ndim == 1 and made.pressure.shape in (made.weights.shape, (0,))
+    known = made.known.shape == made.residuals.shape and (np.diff(made.known) > 0).all()
+    if not (fits and known and 0 < made.identity < MOST_IDENTITY and made.solo_mpps > 0.0):
+        raise ConfigurationError(
+            f"model '{made.name}' is no latent model: {made.weights.size} weights, {made.pressure.size} pressures, "
+            f"{made.known.size} competitions with {made.residuals.size} residuals",
+            hint="train the model again",
+        )
+    return made
+
+
+def latent_rows(models: Sequence[_HasSensitivity], width: int) -> Floats:
+    """Return what each function adds to a competition, shape ``(models, width)``; NaN where that is not known."""
+    rows = np.full((len(models), width), np.nan)
+    for row, model in zip(rows, models, strict=True):
+        latent = model.sensitivity.get(PAIRS)
+        if isinstance(latent, LatentSensitivity) and len(latent.pressure) == width - 1:
+            row[:-1], row[-1] = latent.pressure, latent.identity
+    return rows

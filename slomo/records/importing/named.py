@@ -1,0 +1,193 @@
+r"""Co-locations written down by name, without counters: two or more names in a row, and the rate of one or of all.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     table = Path(folder, "pairs.csv")
+...     _ = table.write_text("a,b,a_mpps,b_mpps\nlpm,,5.0,\nlpm,nat,4.0,2.5\n")
+...     dataset = import_pairs(table, "e5-2620v4")
+>>> [(nf, mpps) for nf, mpps in zip(dataset.frame["nf"], dataset.throughput.tolist(), strict=True)]
+[('lpm', 5.0), ('lpm', 4.0), ('nat', 2.5)]
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import slomo.records.rows as rows
+import slomo.records.schema as schema
+from slomo.errors import ConfigurationError, SlomoError
+from slomo.files.opening import read_text
+from slomo.records.dataset import ProfileDataset
+from slomo.records.importing.competitors import named_competitors
+from slomo.records.importing.mapping import TableMapping, throughput_mpps
+from slomo.records.importing.plausible import throughput_fault
+from slomo.records.importing.table import MeasuredTable, fingerprint_of, measured_row, read_table
+from slomo.records.provenance import describe_environment
+from slomo.units import UNITS
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.workload import Workload
+
+#: Units of what is kept of the solo throughput, as factors.
+_SHARES = {"share": 1.0, "%": 0.01}
+_RATES = tuple(name for name, (kind, *_) in UNITS.items() if kind in ("packet rate", "time"))
+#: Rates that may just as well be shares, where nobody says so.
+_ABOUT_ONE = 1.5
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns name functions, which hold rates, and in which unit."""
+
+    names: tuple[int, ...]
+    rates: tuple[int, ...]
+    unit: str
+
+
+def import_pairs(
+    path: str | Path, machine: str, *, unit: str | None = None, rates: Sequence[str] = ()
+) -> ProfileDataset:
+    """Read co-locations by name.
+
+    Parameters
+    ----------
+    path : str or Path
+        A table with a header. Columns of texts name functions; the first rate is the first name's, the second the
+        second's. With one rate only, a name may be a list (``nat + 2 x lpm``). A row with one name is a run alone.
+    machine : str
+        Where it was measured.
+    unit : str, optional
+        Of the rates: a rate, a time per packet, ``share`` or ``%`` of what is done alone; by default as a column's name
+        ends (``_mpps``, ``_share``), else Mpps.
+    rates : sequence of str
+        Columns that hold rates; by default all that hold numbers.
+
+    Returns
+    -------
+    ProfileDataset
+        Rows of plan ``solo`` and ``mix``.
+
+    Raises
+    ------
+    ConfigurationError
+        For a table that holds no names or no co-location, and for a cell that is wrong; names line and column.
+    """
+    place = Path(path)
+    table = read_table(place, TableMapping({"format": _format(place)}, str(place), {}))
+    columns, digest = _columns(table, unit, rates), fingerprint_of(place)
+    listed = [row for line, cells in zip(table.lines, table.cells, strict=True)
+              for row in _rows(table, columns, line, cells, (machine, digest))]  # fmt: skip
+    if not any(row[schema.COMPETITOR_COUNT] for row in listed):
+        raise ConfigurationError(
+            f"{place}: none of {len(table.lines)} rows names two functions with a rate",
+            hint="a row is a co-location: lpm,nat,4.1,2.9",
+        )
+    alone = {row[schema.TARGET] for row in listed if not row[schema.COMPETITOR_COUNT]}
+    environment = describe_environment("imported", host=False)
+    environment["import"] = {"file": place.name, "rows": len(listed), "unit": columns.unit}
+    if columns.unit in _SHARES:
+        environment["stated_solo_mpps"] = {str(row[schema.TARGET]): 1.0 for row in listed}
+    elif not alone and unit is None and max(row[schema.THROUGHPUT] for row in listed) < _ABOUT_ONE:
+        raise ConfigurationError(
+            f"{place}: no function was run alone, and all rates are below {_ABOUT_ONE:g}: Mpps, or shares of solo?",
+            hint="say --unit share or --unit Mpps",
+        )
+    return ProfileDataset(pd.DataFrame(listed), environment)
+
+
+def _format(path: Path) -> str:
+    first = next(iter(read_text(path).splitlines()), "")
+    return "csv" if "," in first or "\t" in first else "whitespace"
+
+
+def _columns(table: MeasuredTable, unit: str | None, wanted: Sequence[str]) -> _Columns:
+    numeric = [place for place in range(len(table.names)) if _is_numeric(table, place)]
+    names = tuple(place for place in range(len(table.names)) if place not in numeric and _filled(table, place))
+    if unknown := [name for name in wanted if name not in table.names]:
+        raise ConfigurationError(
+            f"{table.path}: has no column '{unknown[0]}'", hint=f"it has: {', '.join(table.names)}"
+        )
+    rates = tuple(table.names.index(name) for name in wanted) if wanted else tuple(numeric)
+    if not names:
+        raise ConfigurationError(
+            f"{table.path}: no column holds names; it has {', '.join(table.names)}",
+            hint="name the functions of each row, one column each; a table of counters needs --mapping",
+        )
+    if not rates or len(rates) > len(names):
+        shown = ", ".join(table.names[place] for place in rates) or "none"
+        raise ConfigurationError(
+            f"{table.path}: {len(names)} columns of names, and {len(rates)} of rates: {shown}",
+            hint="needed one rate, or one of each name: --rates COLUMN,COLUMN",
+        )
+    told = unit or next(filter(None, (_unit_of(table.names[place]) for place in rates)), "Mpps")
+    if told not in (*_SHARES, *_RATES):
+        raise ConfigurationError(f"unit '{told}' is none of a rate", hint="Mpps, kpps, pps, us, s, share or %")
+    return _Columns(names, rates, told)
+
+
+def _unit_of(name: str) -> str | None:
+    """Return the unit that a column's name ends with."""
+    known = {each.lower(): each for each in (*_RATES, *_SHARES)}
+    return known.get(re.split(r"[\s_\[\](/.-]+", name.strip().rstrip(")] ").lower())[-1])
+
+
+def _rows(
+    table: MeasuredTable, columns: _Columns, line: int, cells: Sequence[Any], where: tuple[str, str]
+) -> list[rows.Row]:
+    members: list[list[Workload]] = []
+    for place in columns.names:
+        try:
+            members.append(list(named_competitors(str(cells[place]), {})))
+        except SlomoError as error:
+            raise _fault(table, line, place, cells[place], error.message) from None
+    if not members[0]:
+        raise _fault(table, line, columns.names[0], cells[columns.names[0]], "needed the name of a function")
+    listed = []
+    for number, place in enumerate(columns.rates):
+        text = str(cells[place]).strip()
+        if not members[number] or (number and text in ("", "-", "N/A", "nan")):
+            continue
+        if len(members[number]) > 1:
+            raise _fault(table, line, columns.names[number], cells[columns.names[number]], "one rate is of one name")
+        target = members[number][0]
+        others = tuple(each for other, part in enumerate(members) if other != number for each in part)
+        colocation = Colocation(where[0], target, others)
+        mpps = _mpps(table, columns, line, place, text)
+        identity = f"{where[1]}:{line}:{number}"
+        listed.append(measured_row(colocation, schema.Plan.MIX if others else schema.Plan.SOLO, mpps, identity))
+    return listed
+
+
+def _mpps(table: MeasuredTable, columns: _Columns, line: int, place: int, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0.0):
+        raise _fault(table, line, place, text, "needed a rate above 0")
+    mpps = value * _SHARES[columns.unit] if columns.unit in _SHARES else throughput_mpps(value, columns.unit)
+    if fault := throughput_fault(mpps):
+        raise _fault(table, line, place, text, fault)
+    return mpps
+
+
+def _fault(table: MeasuredTable, line: int, place: int, got: object, what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{table.path}, line {line}, column '{table.names[place]}': got {got!r}, {what}", hint="correct the file"
+    )
+
+
+def _is_numeric(table: MeasuredTable, place: int) -> bool:
+    """Return whether most of a column that says anything is numbers: one bad cell is a bad cell."""
+    texts = [str(cells[place]).strip() for cells in table.cells]
+    told = [text for text in texts if text not in ("", "-", "N/A", "nan")]
+    numbers = sum(re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf", text) is not None for text in told)
+    return bool(told) and 2 * numbers > len(told)
+
+
+def _filled(table: MeasuredTable, place: int) -> bool:
+    return any(str(cells[place]).strip() for cells in table.cells)

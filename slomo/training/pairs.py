@@ -1,0 +1,284 @@
+"""Fit what co-locations by name tell where no counters were read: unseen pressures and sensitivities, of low rank.
+
+The logarithm of the share that a target keeps is the product of its sensitivity and the sum of its competitors'
+pressures (Bubble-Up, MICRO'11, section 3, with pressures that nobody measured). Both are found in turns by ridge
+regression, drawn towards the mean of all functions, so that one that was measured seldom is taken for an average one;
+rank and strength by runs left out. Of a co-location whose members' rates are all known, every member is read. What is
+left of competitions that were measured is kept beside them. Intervals are conformal, on runs left out.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.equilibrium.mixes import MixRows
+from slomo.models.applicability import applicability
+from slomo.models.base import Floats
+from slomo.models.contentiousness import constant_profile
+from slomo.models.evidence import DOUBTS
+from slomo.models.neighbourhood import beside
+from slomo.models.nf_model import SCHEMA_VERSION, NFModel
+from slomo.models.responses.latent import MOST_IDENTITY, PAIRS, LatentSensitivity
+from slomo.records.rows import competitors_from_cell
+from slomo.training.calibration import mix_rows
+from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
+from slomo.training.cross_validation import folds
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+
+if TYPE_CHECKING:
+    from slomo.records.dataset import ProfileDataset
+
+#: Ranks, and strengths of the ridge in rows of an average function, among which runs left out choose.
+_RANKS, _STRENGTHS = (1, 2), (0.08, 0.25, 0.8, 2.5)
+_TURNS, _FOLDS = 25, 5
+#: Folds whose errors set the width of intervals: of fits to nearly all runs.
+_MORE_FOLDS = 10
+#: Shares kept below this are as good as nothing.
+_LEAST_SHARE = 0.01
+#: Fewer rows than this and nothing is fitted.
+FEWEST = 12
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Runs as the fit reads them: target, how many of each function beside it, logarithm of the loss, and weight."""
+
+    target: NDArray[np.int64]
+    counts: Floats
+    loss: Floats
+    weight: Floats
+
+    def chosen(self, mask: NDArray[np.bool_]) -> "_Rows":
+        return _Rows(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True, eq=False)
+class _Latent:
+    """Sensitivity and pressure of every function, shape ``(functions, rank)``."""
+
+    weights: Floats
+    pressure: Floats
+
+    def losses(self, rows: _Rows) -> Floats:
+        losses: Floats = (self.weights[rows.target] * (rows.counts @ self.pressure)).sum(axis=1)
+        return losses
+
+
+def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFModel]:
+    """Return models that answer from named co-locations, on machines where nothing else was measured under pressure.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Rows of plan ``mix`` are fitted where no function of their machine was profiled under pressure.
+    fitted : sequence of NFModel
+        What was trained otherwise; functions that were never run alone have no model yet.
+    """
+    result = []
+    for machine in dict.fromkeys([*(model.machine for model in fitted), *dataset.machines]):
+        models = [model for model in fitted if model.machine == machine]
+        if any(model.knows_pressure for model in models):
+            result += models
+            continue
+        everybody = [*models, *_never_alone(dataset, machine, models)]
+        rows = mix_rows(dataset, everybody, machine).saturated()
+        enough = len(rows.mpps) >= FEWEST and len(np.unique(rows.target)) > 1
+        result += fit_pairs(everybody, rows) if enough else models
+    return result
+
+
+def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel]) -> list[NFModel]:
+    """Return models without a family of functions that only ran beside others: the best rate stands for solo."""
+    frame = dataset.frame
+    frame = frame[(frame["machine"] == machine) & (frame["plan"] == "mix") & frame["offered_mpps"].isna()]
+    workloads = {key: dataset.workload(str(key)) for key in frame["target"].unique()}
+    for cell in frame["competitors"].unique():
+        workloads |= {each.key: each for each in competitors_from_cell(str(cell))}
+    known, stated = {model.workload.key for model in models}, dataset.environment.get("stated_solo_mpps", {})
+    best = frame.groupby("target")["throughput_mpps"].max()
+    nothing = constant_profile(MetricVector({}, scope=Scope.CORE))
+    empty = applicability((), np.zeros((1, 0)))
+    return [
+        NFModel(
+            workload=workload,
+            machine=machine,
+            capacities=models[0].capacities if models else None,
+            solo_mpps=(solo := float(stated.get(key, best.get(key, 1.0)))),
+            solo_vector=nothing.solo,
+            sensitivity={},
+            contentiousness=nothing,
+            calibration={},
+            applicability=empty,
+            manifest={
+                "schema_version": SCHEMA_VERSION,
+                "workload": key,
+                "machine": machine,
+                "solo_mpps": solo,
+                "solo_source": "stated" if key in stated else "best measured beside others",
+                "environment": dataset.environment,
+            },
+        )
+        for key, workload in sorted(workloads.items())
+        if key not in known
+    ]
+
+
+def fit_pairs(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
+    """Return the models of one machine with the family ``pairs``, fitted to the runs and calibrated on runs left out.
+
+    Parameters
+    ----------
+    models : sequence of NFModel
+        Of every function in the runs.
+    rows : MixRows
+        Runs at full load.
+    """
+    solo = np.array([model.solo_mpps for model in models])
+    read = _rows(rows, solo, len(models))
+    run = np.unique(np.sort(np.column_stack([rows.target, rows.members]), axis=1), axis=0, return_inverse=True)[1]
+    fold = folds(run.ravel().astype(np.int64), 0, _FOLDS)
+    tried = {(rank, strength): _held_out(read, fold, rank, strength) for rank in _RANKS for strength in _STRENGTHS}
+    errors = {key: float(np.abs(share - np.exp(-read.loss)).mean()) for key, share in tried.items()}
+    chosen = min(errors, key=errors.__getitem__)
+    latent, share = _fit(read, *chosen), _held_out(read, folds(run.ravel(), 1, _MORE_FOLDS), *chosen)
+    held = HeldOutMixes(
+        rows.mpps, share * solo[rows.target], solo[rows.target], rows.target, beside(rows.members), run.ravel()
+    )
+    calibration = fit_calibrations(held, len(models))
+    identity = [_identity(model.workload.key) for model in models]
+    pressing = read.counts.sum(axis=0) > 0
+    doubts = _doubts(models, read, chosen)
+    result = []
+    for number, model in enumerate(models):
+        own = read.target == number
+        family = _sensitivity(model, latent, read.chosen(own), number, np.array(identity, dtype=float), pressing)
+        names, felt = family.feature_names[:-1], read.counts[own] @ latent.pressure
+        told: dict[str, object] = {
+            "rank": chosen[0],
+            "strength": chosen[1],
+            "error_percent_of_solo": round(100.0 * errors[chosen], 3),
+        }
+        told |= {"measured": int(own.sum()), "next": _next(latent, read, models, number)}
+        doubt = {} if own.any() else {PAIRS: f"'{model.workload.nf}' was never measured beside anybody"}
+        # what needs counters is no lack of a table that has none
+        manifest = {
+            **model.manifest,
+            "left_out": {},
+            PAIRS: told,
+            DOUBTS: {**model.manifest.get(DOUBTS, {}), **doubts, **doubt},
+        }
+        result.append(
+            replace(
+                model,
+                sensitivity={**model.sensitivity, PAIRS: family},
+                calibration={**model.calibration, PAIRS: calibration[number]},
+                applicability=applicability(names, np.vstack([np.zeros((1, len(names))), felt])),
+                chosen=PAIRS,
+                manifest=manifest,
+            )
+        )
+    return result
+
+
+def _rows(rows: MixRows, solo: Floats, functions: int) -> _Rows:
+    counts = np.zeros((len(rows.mpps), functions + 1))
+    for place in rows.members.T:
+        np.add.at(counts, (np.arange(len(place)), place), 1.0)
+    share = np.clip(rows.mpps / solo[rows.target], _LEAST_SHARE, None)
+    # what matters is the error of the share: an error of its logarithm counts less where little is kept
+    return _Rows(rows.target, counts[:, :-1], -np.log(share), np.minimum(share, 1.0))
+
+
+def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: tuple[int, float]) -> dict[str, str]:
+    """Say why nothing can be judged: fewer runs than numbers to find."""
+    unknown = 2 * len(models) * chosen[0]
+    if len(rows.loss) >= unknown:
+        return {}
+    return {PAIRS: f"{len(rows.loss)} runs for {unknown} numbers of {len(models)} functions"}
+
+
+def _held_out(rows: _Rows, fold: NDArray[np.int64], rank: int, strength: float) -> Floats:
+    """Return the shares kept that are predicted for runs left out."""
+    share = np.full(len(fold), np.nan)
+    for number in np.unique(fold):
+        out = fold == number
+        share[out] = np.exp(-np.maximum(_fit(rows.chosen(~out), rank, strength).losses(rows.chosen(out)), 0.0))
+    return share
+
+
+def _fit(rows: _Rows, rank: int, strength: float) -> _Latent:
+    """Return sensitivities and pressures by ridge regressions in turns, each drawn towards its mean."""
+    functions, generator = rows.counts.shape[1], np.random.default_rng(0)
+    neighbours = np.maximum(rows.counts.sum(axis=1), 1.0)
+    level = np.sqrt(max(float(np.average(rows.loss / neighbours, weights=rows.weight)), 1e-4) / rank)
+    # all alike but for what tells ranks apart
+    spread = 0.0 if rank == 1 else 0.3
+    weights, pressure = (level * (1.0 + spread * generator.standard_normal((functions, rank))) for _ in range(2))
+    eye = np.eye(rank)
+    for _ in range(_TURNS):
+        mean, felt = weights.mean(axis=0), rows.counts @ pressure
+        away, scaled = rows.loss - felt @ mean, felt * rows.weight[:, None]
+        gram, right = np.zeros((functions, rank, rank)), np.zeros((functions, rank))
+        np.add.at(gram, rows.target, scaled[:, :, None] * felt[:, None, :])
+        np.add.at(right, rows.target, scaled * away[:, None])
+        ridge = strength * float(np.square(pressure).mean()) * eye
+        weights = mean + np.linalg.solve(gram + ridge, right[:, :, None])[:, :, 0]
+        mean = pressure.mean(axis=0)
+        design = (rows.counts[:, :, None] * weights[rows.target][:, None, :]).reshape(len(rows.loss), -1)
+        away = rows.loss - design @ np.tile(mean, functions)
+        scaled = design * rows.weight[:, None]
+        ridge = strength * float(np.square(weights).mean()) * np.eye(design.shape[1])
+        pressure = mean + np.linalg.solve(scaled.T @ design + ridge, scaled.T @ away).reshape(functions, rank)
+        size = np.sqrt(np.square(weights).mean(axis=0) / np.maximum(np.square(pressure).mean(axis=0), 1e-18))
+        weights, pressure = weights / np.sqrt(size), pressure * np.sqrt(size)
+    return _Latent(weights, pressure)
+
+
+def _sensitivity(
+    model: NFModel, latent: _Latent, own: _Rows, number: int, identity: Floats, pressing: NDArray[np.bool_]
+) -> LatentSensitivity:
+    """Return one function's part, with what is left of the competitions that it was measured beside."""
+    left, codes = own.loss - latent.losses(own), own.counts @ identity
+    known, place = np.unique(codes, return_inverse=True)
+    residuals = np.bincount(place.ravel(), left, len(known)) / np.maximum(
+        np.bincount(place.ravel(), None, len(known)), 1
+    )
+    return LatentSensitivity(
+        PAIRS,
+        model.solo_mpps,
+        latent.weights[number],
+        latent.pressure[number] if pressing[number] else np.zeros(0),
+        int(identity[number]),
+        known,
+        residuals,
+        int(own.counts.sum(axis=1).max(initial=0.0)),
+    )
+
+
+def _next(latent: _Latent, rows: _Rows, models: Sequence[NFModel], number: int) -> str | None:
+    """Return the function beside which one should be measured next: where the loss is least certain.
+
+    The variance of a product: of the target's sensitivity at the other's pressure, and the other way round, each in
+    units of the ridge's posterior; of pairs that were not measured.
+    """
+    own = rows.target == number
+    measured = rows.counts[own & (rows.counts.sum(axis=1) == 1)].sum(axis=0) > 0
+    felt = np.square(rows.counts[own] @ latent.pressure).sum()
+    pressed = (np.square(latent.weights[rows.target]).sum(axis=1)[:, None] * (rows.counts > 0)).sum(axis=0)
+    size = float(np.square(latent.weights).mean())
+    least = 0.25 * max(size, 1e-12)
+    variance = np.square(latent.pressure).sum(axis=1) / (felt + least)
+    variance += float(np.square(latent.weights[number]).sum()) / (pressed + least)
+    variance[measured] = -np.inf
+    best = int(np.argmax(variance))
+    return models[best].workload.key if np.isfinite(variance[best]) else None
+
+
+def _identity(key: str) -> int:
+    """Return a number that stands for a workload, the same wherever it is trained."""
+    return 1 + int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % (MOST_IDENTITY - 1)

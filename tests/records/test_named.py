@@ -1,0 +1,64 @@
+"""Tables of co-locations by name: layouts that are read, and faults told by line and column."""
+
+import pytest
+
+from slomo.cli.main import main
+from slomo.errors import ConfigurationError
+from slomo.records.importing.named import import_pairs
+
+
+def read(folder, text, **told):
+    """Import a table of pairs."""
+    (folder / "pairs.csv").write_text(text)
+    return import_pairs(folder / "pairs.csv", "rack", **told)
+
+
+def test_rates_of_all_or_of_one(tmp_path):
+    """The n-th rate is the n-th name's; with one rate a name may be a list; blanks are left out."""
+    both = read(tmp_path, "a,b,c,mpps_a,mpps_b,mpps_c\nx,y,z,1,2,3\nx,y,,4,,\n")
+    assert list(zip(both.frame["nf"], both.throughput.tolist(), strict=True)) == [
+        ("x", 1.0), ("y", 2.0), ("z", 3.0), ("x", 4.0),
+    ]  # fmt: skip
+    assert [len(both.competitors(row)) for row in range(4)] == [2, 2, 2, 1]
+    one = read(tmp_path, "target beside kpps\nx y+x 500\ny - 900\n".replace("y+x", "2xy").replace("-", "none"))
+    assert one.throughput.tolist() == [0.5, 0.9]
+    assert list(one.frame["plan"]) == ["mix", "solo"]
+
+
+def test_published_pairs_are_read_by_column(tmp_path):
+    """Columns of numbers that are no rates are left out by naming those that are."""
+    table = "name1 name2 expected1 expected2 actual1 actual2\n600.a 602.b 0.9 0.8 0.95 0.85\n600.a 605.c 1 1 0.9 0.8\n"
+    pairs = read(tmp_path, table, unit="share", rates=("actual1", "actual2"))
+    assert pairs.throughput.tolist() == [0.95, 0.85, 0.9, 0.8]
+    assert pairs.solo_mpps(str(pairs.frame["target"].iloc[0])) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "message"),
+    [
+        ("a,b,mpps\nx,y,0\n", {}, "line 2, column 'mpps': got '0', needed a rate above 0"),
+        ("a,b,mpps\nx,y,5000\n", {}, "line 2, column 'mpps': got '5000', that is 5000 Mpps, and no port"),
+        ("a,b,mpps\nx,y,1\nx,z,fast\nx,w,2\n", {}, "line 3, column 'mpps': got 'fast'"),
+        ("a,b,mpps\n,y,1\nx,y,2\n", {}, "line 2, column 'a': got '', needed the name"),
+        ("u,v\n1,2\n", {}, "no column holds names"),
+        ("a,mpps\nx,1\ny,2\n", {}, "none of 2 rows names two functions"),
+        ("a,b,p,q,r\nx,y,1,2,3\n", {}, "2 columns of names, and 3 of rates: p, q, r"),
+        ("a,b,rate\nx,y,0.9\nx,z,0.8\n", {}, "Mpps, or shares of solo"),
+        ("a,b,mpps\nx,y,1\n", {"rates": ("perf",)}, "has no column 'perf'"),
+        ("a,b,mpps\nx,y,1\n", {"unit": "furlong"}, "unit 'furlong'"),
+    ],
+)
+def test_faults_are_told_by_line_and_column(tmp_path, text, told, message):
+    """What is wrong, where, and what was got."""
+    with pytest.raises(ConfigurationError) as fault:
+        read(tmp_path, text, **told)
+    assert message in str(fault.value)
+
+
+def test_the_command_line_needs_a_machine(tmp_path, capsys):
+    """Without a mapping FILE holds co-locations by name, which do not say where they were measured."""
+    (tmp_path / "pairs.csv").write_text("a,b,mpps\nx,y,4\nx,,5\n")
+    line = ["dataset", "import", str(tmp_path / "pairs.csv"), "--out", str(tmp_path / "pairs.parquet")]
+    assert main(line) == 2
+    assert "--machine" in capsys.readouterr().err
+    assert main([*line, "--machine", "rack"]) == 0

@@ -1,0 +1,113 @@
+"""Co-locations by name, without counters: answered near what was measured, else by a low rank; doubts are told."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from slomo.models.applicability import Verdict
+from slomo.models.library import ModelLibrary
+from slomo.prediction.predictor import Predictor
+from slomo.prediction.question import Question, answer
+from slomo.records.dataset import ProfileDataset
+from slomo.records.importing.named import import_pairs
+from slomo.training.remarks import remarks
+from slomo.training.training import train
+
+MACHINE = "rack"
+NAMES = [f"app{number}" for number in range(14)]
+_DRAW = np.random.default_rng(4)
+PRESSES, SUFFERS = _DRAW.gamma(2.0, 0.15, 14), _DRAW.uniform(0.3, 1.2, 14)
+ALONE = _DRAW.uniform(1.0, 10.0, 14)
+NOISE = _DRAW.normal(0.0, 0.005, (14, 14))
+
+
+def kept(target: int, *others: int) -> float:
+    """Throughput of a function beside others [Mpps]."""
+    noise = NOISE[target, others[0]] if len(others) == 1 else 0.0
+    return float(ALONE[target] * np.exp(-SUFFERS[target] * PRESSES[list(others)].sum() + noise))
+
+
+@pytest.fixture(scope="module")
+def hidden() -> list[tuple[int, int]]:
+    """Half of all pairs."""
+    pairs = list(itertools.combinations(range(14), 2))
+    return [pairs[place] for place in np.random.default_rng(1).permutation(len(pairs))[: len(pairs) // 2]]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory, hidden) -> ProfileDataset:
+    """The other half, as a table of two names and two rates, with every function alone."""
+    lines = ["one,other,one_mpps,other_mpps", *(f"{name},,{alone}," for name, alone in zip(NAMES, ALONE, strict=True))]
+    for one, other in itertools.combinations(range(14), 2):
+        if (one, other) not in hidden:
+            lines.append(f"{NAMES[one]},{NAMES[other]},{kept(one, other)},{kept(other, one)}")
+    path = tmp_path_factory.mktemp("pairs") / "pairs.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return import_pairs(path, MACHINE)
+
+
+@pytest.fixture(scope="module")
+def library(dataset) -> ModelLibrary:
+    """Models of the known half."""
+    return train(dataset)
+
+
+def test_hidden_pairs_are_told_and_their_intervals_hold(library, hidden):
+    """Both rates of every hidden pair: 1 % of solo off on average, nine in ten inside, no interval without width."""
+    predictor, errors, inside = Predictor(library, MACHINE), [], []
+    for pair in hidden:
+        for target, other in (pair, pair[::-1]):
+            prediction = predictor.predict(NAMES[target], [NAMES[other]], explain=False)
+            low, high = prediction.interval
+            errors.append(abs(prediction.throughput_mpps - kept(target, other)) / ALONE[target])
+            inside.append(low <= kept(target, other) <= high)
+            assert high > low
+    assert np.mean(errors) < 0.012
+    assert np.mean(inside) > 0.85
+
+
+def test_a_measured_pair_is_answered_as_measured(library, hidden):
+    """Whoever is in the file has what the file says, and is supported."""
+    one, other = next(pair for pair in itertools.combinations(range(14), 2) if pair not in hidden)
+    prediction = answer(library, Question((NAMES[one], NAMES[other]), MACHINE))
+    assert prediction.model == "pairs"
+    assert prediction.verdict is Verdict.SUPPORTED
+    assert prediction.throughput_mpps == pytest.approx(kept(one, other), rel=1e-9)
+
+
+def test_groups_are_composed_and_say_so(library):
+    """Three neighbours add up, in any order to the last bit, in arrays as in one question; none was measured."""
+    three = ["app1", "app2", "app3"]
+    prediction = answer(library, Question(("app0", *three), MACHINE))
+    turned = answer(library, Question(("app0", *three[::-1]), MACHINE))
+    assert prediction.throughput_mpps == turned.throughput_mpps
+    batch = Predictor(library, MACHINE).predict_batch(["app0", "app4"], [three, ["app1"]])
+    assert batch.throughput_mpps[0] == prediction.throughput_mpps
+    assert prediction.throughput_mpps == pytest.approx(kept(0, 1, 2, 3), rel=0.08)
+    assert prediction.verdict in (Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
+    assert "measured beside 1 at most" in prediction.reasons[0]
+
+
+def test_it_says_what_to_measure_next_and_survives_saving(library, tmp_path):
+    """Every function names a partner that it was not measured beside; loading gives the same numbers."""
+    assert all("pair to measure next" in " ".join(remarks(model)) for model in library.values())
+    library.save(tmp_path / "models")
+    again = ModelLibrary.load(tmp_path / "models")
+    asked = Question(("app0", "app5"), MACHINE)
+    assert answer(again, asked).throughput_mpps == answer(library, asked).throughput_mpps
+
+
+def test_rates_of_one_and_without_runs_alone(tmp_path):
+    """Shares of the first name alone are enough; who is only named beside others cannot be asked about."""
+    draw = np.random.default_rng(2)
+    rows = [(NAMES[i], NAMES[j], np.exp(-SUFFERS[i] * PRESSES[j])) for i in range(8) for j in range(10) if i != j]
+    kept_rows = [row for row in rows if draw.random() < 0.7]
+    pd.DataFrame(kept_rows, columns=["target", "beside", "share"]).to_csv(tmp_path / "shares.csv", index=False)
+    library = train(import_pairs(tmp_path / "shares.csv", MACHINE))
+    known = answer(library, Question(("app0", "app9"), MACHINE))
+    assert known.slowdown == pytest.approx(1.0 - np.exp(-SUFFERS[0] * PRESSES[9]), abs=0.03)
+    unknown = answer(library, Question(("app9", "app0"), MACHINE))
+    assert unknown.verdict is Verdict.UNKNOWN
+    assert "never measured beside anybody" in unknown.reasons[0]
