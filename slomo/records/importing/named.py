@@ -100,7 +100,8 @@ def import_pairs(
 
 
 def _format(path: Path) -> str:
-    first = next(iter(read_text(path).splitlines()), "")
+    lines = (line for line in read_text(path).splitlines() if line.strip() and not line.startswith("#"))
+    first = next(lines, "")
     return "csv" if "," in first or "\t" in first else "whitespace"
 
 
