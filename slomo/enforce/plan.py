@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError
-from slomo.files.documents import convert, plain
+from slomo.files.documents import convert
 from slomo.files.ranges import Index, PositiveCount, ProcessId, WayMask
+from slomo.files.stored import stored
 from slomo.models.identity import require_same
 from slomo.placement.problem.decision import Assignment, Decision
 from slomo.vocabulary.machine import Machine
@@ -196,7 +197,7 @@ class EnforcementPlan:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
         tenants = [
-            {key: value for key, value in each.items() if value not in (None, [])} for each in plain(self.tenants)
+            {key: value for key, value in each.items() if value not in (None, [])} for each in stored(self.tenants)
         ]
         data = {"schema_version": SCHEMA_VERSION, "server": self.server, "tenants": tenants}
         return data if self.device_way_mask is None else {**data, "device_way_mask": self.device_way_mask}

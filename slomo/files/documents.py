@@ -170,18 +170,6 @@ def convert(
     return value
 
 
-def plain(value: object) -> Any:
-    """Return a value as mappings, lists, texts and numbers: what :func:`convert` reads back.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.workload import Traffic
-    >>> plain(Traffic())["packet_size_b"]
-    64
-    """
-    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=_plain_parts))
-
-
 def _checked_depth(data: Any, name: str) -> Any:
     """Refuse data that nests deeper than a document does."""
     level = [data]
@@ -224,14 +212,6 @@ def _array(kind: Any, value: Any) -> Any:
     if not np.isfinite(made).all():
         raise msgspec.ValidationError("Expected finite numbers")
     return made
-
-
-def _plain_parts(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} has no plain form")
 
 
 @lru_cache(maxsize=256)

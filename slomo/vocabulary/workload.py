@@ -13,7 +13,8 @@ from functools import cached_property
 from types import MappingProxyType
 
 from slomo.errors import InvalidValueError
-from slomo.files.documents import convert, plain
+from slomo.files.documents import convert
+from slomo.files.stored import Stored
 
 Setting = float | int | str | bool
 SCHEMA_VERSION = 1
@@ -73,7 +74,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Stored, version=SCHEMA_VERSION):
     """A network function x configuration x traffic.
 
     Attributes
@@ -142,10 +143,6 @@ class Workload:
     def saturated(self) -> "Workload":
         """The same with no bound on what is offered."""
         return self.offered(None)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {"schema_version": SCHEMA_VERSION, **plain(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> "Workload":

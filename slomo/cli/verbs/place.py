@@ -290,7 +290,7 @@ def profiles(
     """Measure throughput over cache ways and latency over load, for policies that allocate cache (ResQ)."""
     from slomo.cli.options import own_network_functions
     from slomo.cli.progress import announce_compilation
-    from slomo.files.documents import plain
+    from slomo.files.stored import stored
     from slomo.placement.problem.way_profiles import save_profiles
     from slomo.workflow.profile_ways import profile_ways
 
@@ -300,7 +300,7 @@ def profiles(
     way_profiles = profile_ways(network_functions, chosen.machine, own=own, seed=chosen.seed)
     save_profiles(way_profiles, out)
     if as_json:
-        emit_json({"out": out, "profiles": plain(way_profiles)})
+        emit_json({"out": out, "profiles": stored(way_profiles)})
         return
     emit_table(
         ("network function", "cache ways", "throughput [Mpps]"),

@@ -13,9 +13,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from slomo.errors import UnknownNameError
-from slomo.files.documents import plain, read
+from slomo.files.documents import read
 from slomo.files.durable import write_durably
 from slomo.files.ranges import Name, Percent, PositiveCount, PositiveRate, Rate, Ways
+from slomo.files.stored import stored
 from slomo.placement.feasibility.kinds import without_load
 
 SCHEMA_VERSION = 1
@@ -88,7 +89,7 @@ class ResourceTable:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that :func:`load_resource_table` reads."""
-        return {"schema_version": SCHEMA_VERSION, "machine": self.machine, "rows": plain(self.rows)}
+        return {"schema_version": SCHEMA_VERSION, "machine": self.machine, "rows": stored(self.rows)}
 
 
 class _TableFile(Struct, forbid_unknown_fields=True):

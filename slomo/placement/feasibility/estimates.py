@@ -18,7 +18,7 @@ from slomo.errors import (
     UnknownNameError,
     UnsupportedPredictionError,
 )
-from slomo.files.documents import plain
+from slomo.files.stored import stored
 from slomo.placement.feasibility.bounds import level_of, lower_mpps
 from slomo.placement.feasibility.identity import (
     check_profiled_on,
@@ -217,7 +217,7 @@ class ThroughputEstimates:
         """Return what models and profiles say about some machines as 16 hexadecimal digits."""
         if machines not in self._fingerprints:
             parts = [model_fingerprint(self.library[key], self.model) for key in self.library if key[0] in machines]
-            parts += [canonical_json(plain(p)) for p in self.profiles.values() if p.machine in machines]
+            parts += [canonical_json(stored(p)) for p in self.profiles.values() if p.machine in machines]
             self._fingerprints[machines] = joined_fingerprint(parts)
         return self._fingerprints[machines]
 

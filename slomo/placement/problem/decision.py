@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from slomo.files.documents import convert, plain
+from slomo.files.documents import convert
 from slomo.files.ranges import Index, Name, PositiveCount, Rate, Share, WayMask
+from slomo.files.stored import Stored
 from slomo.placement.problem.checks import RESOURCES
 from slomo.vocabulary.display import Result, html_table
 
@@ -18,7 +19,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Assignment:
+class Assignment(Stored):
     """One network function on one core.
 
     Attributes
@@ -74,7 +75,7 @@ class Assignment:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping; the first hyper-thread and what is not known go without saying."""
         unsaid = ("thread", "memory_bandwidth_percent", "machine_fingerprint")
-        return {name: value for name, value in plain(self).items() if name not in unsaid or value}
+        return {name: value for name, value in super().to_dict().items() if name not in unsaid or value}
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Decision(Result):
+class Decision(Result, Stored, version=SCHEMA_VERSION):
     """What was decided about one request.
 
     Attributes
@@ -185,14 +186,6 @@ class Decision(Result):
     def servers(self) -> tuple[str, ...]:
         """Servers it runs on."""
         return tuple(dict.fromkeys(item.server for item in self.assignments))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            **plain(self),
-            "assignments": [item.to_dict() for item in self.assignments],
-        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Decision":

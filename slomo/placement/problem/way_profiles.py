@@ -14,9 +14,10 @@ import numpy as np
 from msgspec import Struct
 
 from slomo.errors import InvalidValueError
-from slomo.files.documents import plain, read
+from slomo.files.documents import read
 from slomo.files.durable import write_durably
 from slomo.files.ranges import PositiveCount, PositiveRate, Seconds, Share, Ways
+from slomo.files.stored import stored
 
 ProfileKey = tuple[str, str]
 SCHEMA_VERSION = 1
@@ -140,7 +141,7 @@ class _ProfilesFile(Struct, forbid_unknown_fields=True):
 
 def save_profiles(profiles: Iterable[InstanceProfile], path: str | Path) -> Path:
     """Write profiles as JSON; return the path."""
-    document = {"schema_version": SCHEMA_VERSION, "profiles": plain(list(profiles))}
+    document = {"schema_version": SCHEMA_VERSION, "profiles": stored(list(profiles))}
     return write_durably(path, json.dumps(document, indent=1) + "\n")
 
 
