@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from slomo.testbed.host.chains.looks import HostChainResult
 from slomo.testbed.host.chains.plan import ChainRunSettings
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
-from slomo.workflow.chain import run_chains_on_host
+from slomo.workflow.chains.on_host import run_chains_on_host
 
 CORE = max(os.sched_getaffinity(0))
 CAPACITY = 2048

@@ -29,8 +29,8 @@ from slomo.placement.chains.resource_table import ResourceTable, load_resource_t
 from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.workloads import numasfp_chains
-from slomo.workflow.place_chains import place_chains
-from slomo.workflow.run_chains import ACCESSES, judge_chains
+from slomo.workflow.chains.judge import ACCESSES, judge_chains
+from slomo.workflow.chains.on_nodes import place_chains
 
 FUNCTIONS = ("ip-router", "flowstats", "stateless-firewall", "maglev", "l2fwd")
 MACHINE = "e5-2620v4"

@@ -138,7 +138,7 @@ def moved() -> dict[str, object]:
     from slomo.testbed.host.chains.moves import StageMove
     from slomo.testbed.host.chains.plan import ChainRunSettings
     from slomo.vocabulary.service_chains import parse_chains
-    from slomo.workflow.chain import run_chains_on_host
+    from slomo.workflow.chains.on_host import run_chains_on_host
 
     system = parse_chains(
         f"stages: {{fs: {{nf: 'router(routes=50000)', core: {NEAR[1]}}}, fw: {{nf: l2fwd, core: {FAR[1]}}}}}\n"

@@ -28,10 +28,10 @@ from slomo.placement.problem.documents import parse_chains
 from slomo.placement.problem.request import SLO, Request
 from slomo.placement.workloads import numasfp_chains
 from slomo.vocabulary.machine import load_machine
+from slomo.workflow.chains.judge import judge_chains
 from slomo.workflow.chains.moving import mover_of, moving_costs
-from slomo.workflow.place_chains import isolations
-from slomo.workflow.place_chains import place_chains as place_on_nodes
-from slomo.workflow.run_chains import judge_chains
+from slomo.workflow.chains.on_nodes import isolations
+from slomo.workflow.chains.on_nodes import place_chains as place_on_nodes
 
 MACHINE = "e5-2620v4"
 NODES = (Node(8, 18), Node(8, 18))

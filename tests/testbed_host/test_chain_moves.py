@@ -10,7 +10,7 @@ from slomo.errors import InvalidValueError
 from slomo.testbed.host.chains.moves import StageMove, pages_by_node, parse_move
 from slomo.testbed.host.chains.plan import ChainRunSettings
 from slomo.vocabulary.service_chains import parse_chains
-from slomo.workflow.chain import run_chains_on_host
+from slomo.workflow.chains.on_host import run_chains_on_host
 
 CORE = max(os.sched_getaffinity(0))
 SYSTEM = parse_chains(

@@ -17,7 +17,7 @@ from slomo.host.orphans import marked_processes
 from slomo.testbed.host.chains.plan import ChainRunSettings
 from slomo.testbed.host.chains.processor_groups import ProcessorTree, processor_tree
 from slomo.vocabulary.service_chains import ChainSystem, parse_chains
-from slomo.workflow.chain import run_chains_on_host
+from slomo.workflow.chains.on_host import run_chains_on_host
 from tests.testbed_host.conftest import left_running
 
 LAST_CORE = max(os.sched_getaffinity(0))
@@ -182,7 +182,7 @@ RUNNER = """
 import sys
 from slomo.testbed.host.chains.plan import ChainRunSettings
 from slomo.vocabulary.service_chains import parse_chains
-from slomo.workflow.chain import run_chains_on_host
+from slomo.workflow.chains.on_host import run_chains_on_host
 core = sys.argv[1]
 text = "stages:\\n" + "".join(f"  s{{i}}: {{{{cycles: 300, core: {{core}}}}}}\\n" for i in range(3))
 system = parse_chains(text + "chains: {{web: {{stages: [s0, s1, s2], mpps: 5}}}}")

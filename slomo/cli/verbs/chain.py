@@ -56,7 +56,7 @@ def run(
 
     from slomo.testbed.host.chains.moves import parse_move
     from slomo.testbed.host.chains.plan import ChainRunSettings
-    from slomo.workflow.chain import run_chains_on_host
+    from slomo.workflow.chains.on_host import run_chains_on_host
 
     chosen = ChainRunSettings(moves=tuple(map(parse_move, move)), **given)
     result = run_chains_on_host(document, policy, scheduler=scheduler, without=without, settings=chosen)

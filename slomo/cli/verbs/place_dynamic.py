@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from slomo.placement.over_time.timeline import Timeline
     from slomo.placement.problem.chain import RatedChain
     from slomo.placement.problem.way_profiles import InstanceProfile
-    from slomo.workflow.place_chains import Handover, PlacedChains
+    from slomo.workflow.chains.on_nodes import Handover, PlacedChains
 
 handover_option = click.option(
     "--handover", type=click.Choice(["simulated", "measured"]), default="simulated", show_default=True,
@@ -55,7 +55,7 @@ def place_on_nodes(policy: str, given: dict[str, Any]) -> "PlacedChains":
     from slomo.placement.chains.resource_table import load_resource_table
     from slomo.placement.problem.documents import read_chains, read_cluster
     from slomo.placement.problem.way_profiles import load_profiles
-    from slomo.workflow.place_chains import place_chains
+    from slomo.workflow.chains.on_nodes import place_chains
 
     cluster, chains = read_cluster(given["cluster"]), read_chains(given["requests"])
     chosen = settings(models=given["models"], model=given["model"])
@@ -98,7 +98,7 @@ def judge_on_nodes(placed: "PlacedChains", given: dict[str, Any]) -> "Judgement"
     """Run placed chains on the simulator."""
     from slomo.cli.options import own_network_functions
     from slomo.cli.progress import announce_compilation
-    from slomo.workflow.run_chains import judge_chains
+    from slomo.workflow.chains.judge import judge_chains
 
     announce_compilation()
     own = own_network_functions(given["nf_files"])

@@ -72,7 +72,7 @@ def policy_class(name: str) -> type[Policy]:
     if name in chain_policy_names():
         raise InvalidValueError(
             f"policy '{name}' places chains with rates on NUMA nodes, not requests one by one",
-            hint="`slomo place` does, and slomo.workflow.place_chains",
+            hint="`slomo place` does, and slomo.workflow.chains.on_nodes",
         )
     if require_name("placement policy", name, (*_HOME, *chain_policy_names()), GROUP):
         return _plugged_in(name)

@@ -1,1 +1,1 @@
-"""Chains as verbs: simulated under a policy, their hand-overs, what their stages need."""
+"""Chains as verbs: simulated, run on this host, placed on nodes and judged there; what their stages need."""

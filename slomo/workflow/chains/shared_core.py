@@ -21,7 +21,7 @@ from slomo.testbed.host.chains.plan import ChainRunSettings, offered_mpps
 from slomo.testbed.host.machine.this_machine import cache_mib
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain, load_chains
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.chain import run_chains_on_host
+from slomo.workflow.chains.on_host import run_chains_on_host
 
 #: What saturates any function: 10 Gbit/s of 64 B.
 _SATURATING_MPPS = 14.88

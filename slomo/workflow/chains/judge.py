@@ -17,7 +17,7 @@ from slomo.placement.over_time.judgement import Judgement, Violation
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.workflow.chains.moving import moving_costs
-from slomo.workflow.place_chains import Handover, PlacedChains, core_numbers, isolations, keeps_by
+from slomo.workflow.chains.on_nodes import Handover, PlacedChains, core_numbers, isolations, keeps_by
 
 if TYPE_CHECKING:
     from slomo.placement.problem.chain import RatedChain
