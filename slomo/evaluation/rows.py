@@ -20,6 +20,7 @@ from slomo.compose.uncertain import LEVELS, VALUES, composed_values, quantile
 from slomo.errors import MissingMetricError, UnsupportedPredictionError
 from slomo.models.applicability import FAR, SLACK, VERDICTS, Verdict, worst
 from slomo.models.base import TRAFFIC_PREFIX
+from slomo.models.identity import require_same, stated_fingerprint
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.service_time import DENSITY, ServiceTime
@@ -158,11 +159,15 @@ def predict_rows(
         Where the rows lack a feature that the model reads.
     UnsupportedPredictionError
         Where rows are of other NFs than the model; where `strict`, for a row that is not supported.
+    ConfigurationError
+        Where they were measured on another machine of the name, with both fingerprints.
     """
     how = RowsOptions(**options)
     checked_pattern(how.pattern)
     check_coverage(how.coverage)
     _check_target(model, rows)
+    stated = stated_fingerprint(rows.environment, model.machine)
+    require_same(model.machine, model.machine_fingerprint, stated, "the table")
     family = how.family or best_family(model)
     names = model.model(family).feature_names
     inputs = np.column_stack([_column(model, rows, name) for name in names]) if names else np.zeros((len(rows), 0))

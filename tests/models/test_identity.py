@@ -10,6 +10,7 @@ import pytest
 
 from slomo.enforce.plan import plan_from_decision
 from slomo.errors import ConfigurationError
+from slomo.evaluation.rows import predict_rows
 from slomo.models.library import ModelLibrary
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster
@@ -66,6 +67,7 @@ DOORS: dict[str, Callable[[ModelLibrary, Machine, Path], object]] = {
     "evaluate by machine": lambda library, other, _: evaluate(library, machine=other),
     "drift": lambda library, other, _: check_drift(library, _dataset(mix_rows_of(2, seed=3), other), machine=MACHINE),
     "place": lambda library, other, folder: Placer(library, Cluster.uniform(_file(other, folder), 2)),
+    "rows": lambda library, other, _: predict_rows(library.find("lpm"), _dataset(profile_rows()[:4], other)),
     "drift refit": lambda library, other, _: refit_models(library, _dataset(profile_rows(), other)),
     "decision": lambda library, other, _: _enforced(library, other),
     "decision as JSON": lambda library, other, folder: _read_plan(library, other, folder),
