@@ -59,6 +59,7 @@ lock: $(VENV)/tools/bin/uv
 	$(LOCK) deploy/containers/service-requirements.txt --constraint locks/dev.txt --output-file locks/service.txt
 
 sbom: $(VENV)/tools/bin/uv
+	mkdir -p dist
 	$(VENV)/tools/bin/cyclonedx-py requirements locks/service.txt --output-reproducible --output-file dist/slomo-service.cdx.json
 	@echo dist/slomo-service.cdx.json
 
@@ -90,10 +91,12 @@ unit: $(VENV)/.dev
 
 COUNTS := $(CURDIR)/.faults.jsonl
 fuzz: $(VENV)/.dev
+	rm -f $(COUNTS)
 	SLOMO_FUZZ=$(or $(EXAMPLES),730) SLOMO_FLIPS=1000 SLOMO_COUNTS=$(COUNTS) $(BIN)/python -m pytest -q -n $(WORKERS) tests/faults
 	$(BIN)/python docs/reliability.py $(COUNTS)
 
 faults: $(VENV)/.dev
+	rm -f $(COUNTS)
 	SLOMO_KILLS=$(or $(KILLS),1000) SLOMO_COUNTS=$(COUNTS) $(BIN)/python -m pytest -q tests/faults/test_writers.py
 	$(BIN)/python docs/reliability.py $(COUNTS)
 

@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-from slomo.errors import ConfigurationError
+from slomo.errors import ConfigurationError, SlomoError, StoreError
 
 #: Documents that people write are never larger.
 DOCUMENT_BYTES = 1_000_000
@@ -40,9 +40,9 @@ def open_regular(path: str | Path, limit: int, hint: str | None = None) -> int:
                 raise
             descriptor = _through_link(path, flags)
     except OSError as error:
-        kind = "a socket" if error.errno == errno.ENXIO else None
-        reason = f"is {kind}, needed a regular file" if kind else f"cannot be read: {error.strerror or error}"
-        raise ConfigurationError(f"{path}: {reason}", hint=hint or "check the path") from None
+        if error.errno == errno.ENXIO:
+            raise ConfigurationError(f"{path}: is a socket, needed a regular file", hint=hint) from None
+        raise _unreadable(path, error, hint or "check the path") from None
     except ValueError as error:
         raise ConfigurationError(f"{str(path)[:200]!r}: cannot be read: {error}", hint="check the path") from None
     status = os.fstat(descriptor)
@@ -63,6 +63,8 @@ def read_bytes(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None =
     ------
     ConfigurationError
         As :func:`open_regular`; also where the file grows while it is read, or its digest differs.
+    StoreError
+        Where the disk fails: no fault of the file.
 
     Examples
     --------
@@ -75,7 +77,7 @@ def read_bytes(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None =
         with os.fdopen(descriptor, "rb") as file:
             data = file.read(limit + 1)
     except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}", hint=hint) from None
+        raise _unreadable(path, error, hint) from None
     if len(data) > limit:
         raise too_large(path, limit, hint)
     if sha256 and hashlib.sha256(data).hexdigest() != sha256:
@@ -102,6 +104,11 @@ def _through_link(path: str | Path, flags: int) -> int:
             hint="name the file itself",
         )
     return descriptor
+
+
+def _unreadable(path: str | Path, error: OSError, hint: str | None) -> SlomoError:
+    kind = StoreError if error.errno == errno.EIO else ConfigurationError
+    return kind(f"{path}: cannot be read: {error.strerror or error}", hint=hint)
 
 
 def too_large(path: str | Path, limit: int, hint: str | None = None, size: int | None = None) -> ConfigurationError:

@@ -4,7 +4,6 @@ Model files travel between people and orchestrators; loading one may fail, but m
 put a number into a model that is none.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
+from slomo.files import opening
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,140}")
 #: No file of a model is larger.
@@ -23,26 +23,13 @@ MAX_BYTES = 64 * 2**20
 HINT = "the file was damaged or not written by slomo; train the model again"
 
 
-def read_text(path: Path, sha256: str | None = None) -> str:
+def read_text(path: Path, sha256: str | None = None, hint: str = HINT) -> str:
     """Return the text of a model file after checking its size and, if given, its fingerprint.
 
-    Raises ConfigurationError where the file is missing, too large, no text, or not the one the manifest describes.
+    Raises ConfigurationError where the file is missing, too large, no text, or not the one the manifest describes;
+    StoreError where the disk fails.
     """
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise ConfigurationError(f"{path} has {size} bytes, needed at most {MAX_BYTES}", hint=HINT)
-        raw = path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot read model file {path}: {error.strerror or error}", hint="check the folder given with --models"
-        ) from None
-    if sha256 is not None and hashlib.sha256(raw).hexdigest() != sha256:
-        raise ConfigurationError(f"{path} is not the file its manifest describes (sha256 differs)", hint=HINT)
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{path} is no text", hint=HINT) from None
+    return opening.read_text(path, MAX_BYTES, hint, sha256 or "")
 
 
 def plain_name(name: str, where: Path) -> str:

@@ -202,7 +202,7 @@ def read_index(directory: Path) -> list[Entry]:
 
 def _index(directory: Path) -> dict[str, Any]:
     path = directory / INDEX
-    content = read_text(path)
+    content = read_text(path, hint="check the folder given with --models")
     try:
         data = parse_object(content, str(path))
         field(data, "models", list)

@@ -1,8 +1,10 @@
 """Libraries of models: found by name, saved as data, loaded safely from strangers."""
 
 import contextlib
+import errno
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -235,7 +237,7 @@ def test_missing_files_are_named(copy: Path, missing: str) -> None:
         shutil.rmtree(_folder(copy))
     else:
         (copy / missing if missing == "library.json" else _folder(copy) / missing).unlink()
-    with pytest.raises(ConfigurationError, match="cannot read"):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
         _first(copy)
 
 
@@ -379,6 +381,34 @@ def test_what_this_version_cannot_read_is_never_removed(toy_library: ModelLibrar
     assert there <= {path.name for path in copy.rglob("*")}
     for folder in (newer, harmed) if harm != "row" else ():  # whose entries hold
         assert any(str(folder) in str(item.message) for item in told)
+
+
+@pytest.mark.parametrize("name", ["library.json", "manifest.json", "model.json"])
+def test_no_file_of_a_library_is_waited_for(copy: Path, name: str) -> None:
+    """A FIFO in the place of a file is refused by name; nobody waits for who might write into it."""
+    place = copy / name if name == "library.json" else _folder(copy) / name
+    place.unlink()
+    os.mkfifo(place)
+    with pytest.raises(ConfigurationError, match=f"{name}: is a FIFO, needed a regular file"):
+        _first(copy)
+
+
+def test_a_failing_disk_is_no_damaged_index(
+    toy_library: ModelLibrary, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index that the disk does not give back stays as it is: the save fails, and nothing is written anew."""
+
+    def failing(path: Path, *others: object) -> int:
+        if str(path).endswith("library.json"):
+            raise OSError(errno.EIO, "Input/output error")
+        return opened(path, *others)
+
+    opened, before = os.open, (copy / "library.json").read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr("slomo.files.opening.os.open", failing)
+        with pytest.raises(StoreError, match="Input/output error"):
+            ModelLibrary([toy_library.find("nat")]).save(copy)
+    assert (copy / "library.json").read_bytes() == before
 
 
 def _edit(path: Path, **fields: object) -> None:
