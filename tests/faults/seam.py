@@ -14,6 +14,7 @@ import pickle
 import random
 import shutil
 import signal
+import sqlite3
 import sys
 import time
 import warnings
@@ -23,8 +24,9 @@ from typing import Any
 
 from slomo.cli.faults import describe
 from slomo.files.durable import DRAFT
+from slomo.service.door.problems import problem_of
 from tests.faults.lost import after_power_loss
-from tests.faults.writers import CARELESS, Writer, put_shared, writers
+from tests.faults.writers import CARELESS, STATE, Writer, put_shared, writers
 
 COUNT, FAIL, FAIL_ON, SHORT, KILL_BEFORE, KILL_AFTER, CLOCK, READ_ONLY = range(8)
 #: What happens at a call, how, with which error: a full disk stays full, a failing one may fail once.
@@ -118,6 +120,8 @@ class Case:
             try:
                 for _ in self.writer.write(self.now, note):
                     os.write(record, b"ack\n") if record >= 0 else tell("ack")
+            except sqlite3.Error as problem:  # the service's: its door says what it means (`problem_of`)
+                failed = describe(problem) if self.writer.name != STATE else problem_of(problem, "")[0]
             except BaseException as problem:
                 failed = describe(problem)
             calls = self.seam.disarm()
@@ -162,14 +166,15 @@ class Case:
         steps = self.writer.steps
         if not acknowledged <= there <= min(acknowledged + 1, steps):
             return f"{acknowledged} steps were acknowledged, {there} are there"
+        if isinstance(failed, int) and failed not in (503, 507):
+            return f"answered with {failed}"
         if failed is None and there != steps:
             return f"ended well with {there} of {steps} steps"
         if isinstance(failed, tuple):
             name, message, _, code = failed
-            is_sqlite = "sqlite3" in message or "OperationalError" in message  # the service's door names it
-            if code not in (2, 3) and not is_sqlite:
+            if code not in (2, 3):
                 return f"exit code {code}: {name}: {message}"
-            if str(self.now) not in message and not is_sqlite:
+            if str(self.now) not in message:
                 return f"names no file: {message}"
         again = self.write("again", COUNT)[2]
         if again is not None:

@@ -20,6 +20,7 @@ from slomo.service.state.store import Store, copy_state
 from slomo.testing.builders import ToyTestbed, toy_plan
 from tests.conftest import profile_rows
 
+STATE = "service's state"
 NOTES = ("old", "new", "again")
 
 
@@ -156,7 +157,7 @@ def _state() -> Writer:
     def prepare(folder: Path) -> None:
         Store(folder / "state.sqlite").close()
 
-    return Writer("service's state", prepare, write, read, 3)
+    return Writer(STATE, prepare, write, read, 3)
 
 
 def _backup(source: Path) -> Writer:
