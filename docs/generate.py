@@ -4,6 +4,7 @@ A test compares the pages on disk with what this script would write.
 """
 
 import inspect
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -90,8 +91,9 @@ def api_page() -> str:
     head = "# The service's API\n\n" + NOTE
     head += (
         "Version 1, as `GET /openapi.json` describes it. How to use it: [The service](../guides/service.md).\n"
-        "Every operation may also answer 401 and 403 (access), 421 (a foreign name), 500, 503 and 504; those with a\n"
-        "body 408, 413, 415 and 422; those that write 409, 412, 429 and 507. Errors are problem documents (RFC 9457).\n"
+        "Every operation may also answer 401 and 403 (access), 421 (a foreign name), 422 (a query that is none), "
+        "500, 503\nand 504; those with a body 408, 413 and 415; "
+        "those that write 409, 412, 429 and 507. Errors are problem documents (RFC 9457).\n"
     )
     groups: dict[str, str] = {}
     for path, methods in told["paths"].items():
@@ -100,14 +102,19 @@ def api_page() -> str:
     table = "| Operation | What it does | Body | Success | Needs |\n| --- | --- | --- | --- | --- |\n"
     sections = "".join(f"\n## {name.capitalize()}\n\n{table}{rows}" for name, rows in sorted(groups.items()))
     bodies = "".join(_schema_section(name, item) for name, item in sorted(told["components"]["schemas"].items()))
-    return head + sections + "\n## Bodies\n" + bodies
+    examples = "".join(
+        f"\n`{method.upper()} {path}`:\n\n```json\n{json.dumps(content['example'])}\n```\n"
+        for path, methods in told["paths"].items()
+        for method, item in methods.items()
+        for content in item.get("requestBody", {}).get("content", {}).values()
+    )
+    return head + sections + "\n## Examples of bodies\n" + examples + "\n## Bodies\n" + bodies
 
 
 def _operation_row(method: str, path: str, item: dict[str, Any]) -> str:
     body = item.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {}).get("$ref", "")
     success = ", ".join(code for code in item["responses"] if code < "400")
-    writes = any(row["name"] == "Idempotency-Key" for row in item["parameters"])
-    needs = "nothing" if "security" not in item else "admin" if writes else "read"
+    needs = item.get("x-scope", "nothing")
     name = body.rsplit("/", 1)[-1]
     link = f"[{name}](#{name.lower()})" if name else ""
     return f"| `{method.upper()} {path}` | {item['summary']} | {link} | {success} | {needs} |\n"
@@ -115,11 +122,13 @@ def _operation_row(method: str, path: str, item: dict[str, Any]) -> str:
 
 def _schema_section(name: str, schema: dict[str, Any]) -> str:
     rows = "".join(
-        f"| `{field}` | {_type_text(item)} | {'yes' if field in schema.get('required', ()) else ''} |\n"
+        f"| `{field}` | {_type_text(item)} | {'yes' if field in schema.get('required', ()) else ''}"
+        f" | {item.get('description', '')} |\n"
         for field, item in schema.get("properties", {}).items()
     )
     text = (schema.get("description") or "").splitlines()
-    return f"\n### {name}\n\n{text[0] if text else ''}\n\n| Field | Type | Required |\n| --- | --- | --- |\n{rows}"
+    head = "| Field | Type | Required | Meaning |\n| --- | --- | --- | --- |\n"
+    return f"\n### {name}\n\n{text[0] if text else ''}\n\n{head}{rows}"
 
 
 def _type_text(item: dict[str, Any]) -> str:

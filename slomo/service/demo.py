@@ -29,6 +29,11 @@ REQUESTS, SERVERS = 90, 14
 Say = Callable[[str], None]
 
 
+def demo_folder() -> Path:
+    """Return where the demonstration's models are kept."""
+    return _cache() / f"demo-models-{version('slomo')}"
+
+
 def demo_models(say: Say) -> Path:
     """Return a folder of models of the shipped datasets, trained on the first call.
 
@@ -37,7 +42,7 @@ def demo_models(say: Say) -> Path:
     ConfigurationError
         Where the datasets are not there.
     """
-    folder = _cache() / f"demo-models-{version('slomo')}"
+    folder = demo_folder()
     if (folder / "library.json").is_file():
         return folder
     datasets = [entry.load() for entry in catalog() if entry.name.startswith("slomo-")]

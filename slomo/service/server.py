@@ -11,10 +11,13 @@ import uvicorn
 
 from slomo.errors import ConfigurationError
 from slomo.service.api.routes import OPERATIONS
-from slomo.service.application import Service, make_app
+from slomo.service.application import FrontDoor, Service, make_app
 from slomo.service.edge import EdgeLimits, guarded
+from slomo.service.opening import Opening
 from slomo.service.settings import ServiceSettings
 
+#: What is said while models are made.
+PREPARING = "models of the shipped datasets are trained, once: about half a minute"
 #: Connections at a time; more are answered with 503. Files that stay for everything else.
 MOST_CONNECTIONS, OTHER_FILES = 8192, 256
 
@@ -23,6 +26,7 @@ def serve(
     settings: ServiceSettings,
     on_ready: Callable[[str], None] | None = None,
     begin: Callable[[Service], None] | None = None,
+    prepare: Callable[[], None] | None = None,
 ) -> None:
     """Answer until a signal ends it.
 
@@ -34,6 +38,8 @@ def serve(
         Called with the address once the service listens.
     begin : callable, optional
         Called with the service before it answers.
+    prepare : callable, optional
+        Makes what the settings name, such as models: the port is open meanwhile, and says what it waits for.
 
     Raises
     ------
@@ -41,12 +47,21 @@ def serve(
         For an address that cannot be listened at, or anything of the service that cannot be read.
     """
     listener = _listener(settings)
-    service = Service(settings)
-    if begin is not None:
-        begin(service)
-    app = make_app(service, OPERATIONS)
+
+    def made() -> FrontDoor:
+        if prepare is not None:
+            prepare()
+        service = Service(settings)
+        if begin is not None:
+            begin(service)
+        gc.collect()
+        gc.freeze()  # models live as long as the process: no use in looking at them again
+        gc.set_threshold(50_000, 20, 50)
+        return make_app(service, OPERATIONS)
+
+    opening = None if prepare is None else Opening(made, PREPARING, lambda: setattr(server, "should_exit", True))
     config = uvicorn.Config(
-        app,
+        opening or made(),  # without preparing, what cannot be read is told before anybody is answered
         log_config=None,
         access_log=False,
         server_header=False,
@@ -61,14 +76,14 @@ def serve(
         ssl_ca_certs=_text(settings.client_ca),
         ssl_cert_reqs=ssl.CERT_REQUIRED if settings.client_ca else ssl.CERT_NONE,
     )
-    gc.collect()
-    gc.freeze()  # models live as long as the process: no use in looking at them again
-    gc.set_threshold(50_000, 20, 50)
     if on_ready is not None:
         scheme = "https" if settings.certificate else "http"
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         on_ready(f"{scheme}://{host}:{listener.getsockname()[1]}")
-    uvicorn.Server(config).run(sockets=[listener])
+    server = uvicorn.Server(config)
+    server.run(sockets=[listener])
+    if opening is not None and opening.fault is not None:
+        raise opening.fault
 
 
 def _connections() -> int:

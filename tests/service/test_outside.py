@@ -6,19 +6,24 @@ import shutil
 import socket
 import ssl
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 import pytest
+import uvicorn
 import yaml
 
 from slomo.cli.main import main
 from slomo.client import AsyncClient, Client
-from slomo.errors import UsageError
+from slomo.errors import ConfigurationError, UsageError
 from slomo.placement.problem.request import SLO, Request
+from slomo.service.server import serve
+from slomo.service.settings import ServiceSettings
 from tests.service.conftest import Running
 from tests.service.test_deploy import DASHBOARD
 
@@ -213,3 +218,52 @@ def test_both_clients_get_the_same_answers(served: Running) -> None:
     assert answers[5] == waited[5]
     public = {name for name in dir(Client) if not name.startswith("_")}
     assert public == {name for name in dir(AsyncClient) if not name.startswith("_")}
+
+
+def test_while_models_are_made_the_port_is_open_and_says_so(models_folder: Path, tmp_path: Path) -> None:
+    """Alive but not ready, to people as a page; then the service takes over, and a fault ends it with its reason."""
+    go_on, folder = threading.Event(), tmp_path / "models"
+    address: list[str] = []
+
+    def prepare() -> None:
+        assert go_on.wait(60.0)
+        shutil.copytree(models_folder, folder)
+
+    def run() -> None:
+        serve(ServiceSettings(folder, port=0), on_ready=address.append, prepare=prepare)
+
+    with mock.patch("gc.freeze"), mock.patch("gc.set_threshold"):
+        servers: list[uvicorn.Server] = []
+        plain = uvicorn.Server.__init__
+
+        def noted(self: uvicorn.Server, config: uvicorn.Config) -> None:
+            plain(self, config)
+            servers.append(self)
+
+        with mock.patch("uvicorn.Server.__init__", noted):
+            thread = threading.Thread(target=run)
+            thread.start()
+            deadline = time.monotonic() + 60.0
+            while not (servers and servers[0].started) and time.monotonic() < deadline:
+                time.sleep(0.02)
+        with httpx.Client(base_url=address[0], timeout=30.0) as line:
+            codes = {path: line.get(path).status_code for path in ("/healthz", "/readyz", "/v1/cluster", "/page.css")}
+            assert codes == {"/healthz": 200, "/readyz": 503, "/v1/cluster": 503, "/page.css": 200}
+            assert "trained" in line.get("/", headers={"Accept": "text/html"}).text
+            go_on.set()
+            while line.get("/readyz").status_code != 200 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            assert line.post("/v1/predict", json={"target": "lpm"}).status_code == 200
+        servers[0].should_exit = True
+        thread.join(30.0)
+    assert not thread.is_alive()
+
+
+def test_models_that_cannot_be_made_end_the_service_with_the_reason(tmp_path: Path) -> None:
+    """What goes wrong behind the open port is raised as if it had been before."""
+
+    def prepare() -> None:
+        raise ConfigurationError("no datasets")
+
+    with mock.patch("gc.freeze"), pytest.raises(ConfigurationError, match="no datasets"):
+        serve(ServiceSettings(tmp_path, port=0), prepare=prepare)

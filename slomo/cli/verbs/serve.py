@@ -63,7 +63,7 @@ def command(demo: bool, backup: str | None, body_limit_mib: int, as_json: bool, 
             emit_json({"copied": backup})
         return
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    models = _demo_models() if demo else Path(settings(models=given["models"]).models)
+    models = _demo_folder() if demo else Path(settings(models=given["models"]).models)
     paths: dict[str, Any] = {
         name: _path(given[name])
         for name in ("state", "token_file", "certificate", "key", "client_ca", "receipts", "pools", "policies")
@@ -77,7 +77,7 @@ def command(demo: bool, backup: str | None, body_limit_mib: int, as_json: bool, 
         if as_json:
             emit_json({"address": address})
 
-    serve(chosen, on_ready=ready, begin=_fill if demo else None)
+    serve(chosen, on_ready=ready, begin=_fill if demo else None, prepare=_demo_models if demo else None)
 
 
 _PLAIN = ("host", "port", "kubernetes", "confidence", "open_loopback", "enforce", "control", "host_machine", "correct")
@@ -87,10 +87,17 @@ def _path(text: str | None) -> Path | None:
     return None if text is None else Path(text)
 
 
-def _demo_models() -> Path:
+def _demo_folder() -> Path:
+    from slomo.service.demo import demo_folder
+
+    return demo_folder()
+
+
+def _demo_models() -> None:
+    """Train the demonstration's models where they are not kept yet."""
     from slomo.service.demo import demo_models
 
-    return demo_models(note)
+    demo_models(note)
 
 
 def _fill(service: Any) -> None:

@@ -208,7 +208,8 @@ OPERATIONS = (
     Operation("GET", "/drift", drift_page, "Show errors and drift.", statuses=(303,), **_PAGE),
     Operation("GET", "/receipts", receipts_page, "Show the latest changes.", statuses=(303,), **_PAGE),
     Operation("GET", "/login", login_page, "Show the form for a token.", **_PAGE),
-    Operation("POST", "/login", login, "Keep a token in a cookie.", success=303, writes=True, **_PAGE),
+    Operation("POST", "/login", login, "Keep a token in a cookie.", success=303, writes=True,
+              form={"token": "A secret of the token file."}, **_PAGE),
     *(Operation("GET", f"/{name}", _file(name), f"Return {name}.", scope="open",
                 media_type=_TYPES[name.rsplit(".", 1)[1]].split(";")[0], tag="page") for name in _FILES),
 )  # fmt: skip

@@ -155,6 +155,14 @@ class PredictionAnswer(Struct):
     reasons: list[str]
     fingerprint: str
     workloads: list[Document] = []
+    mean_interval: list[float] | None = None
+    noise: Any = None
+    evidence: Any = None
+    carrier: Any = None
+    explanation: Any = None
+    composition: Any = None
+    latency: Any = None
+    correction: float | None = None
 
 
 class PredictionColumns(Struct):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from slomo.service.door.bodies import ProblemDocument
+from slomo.service.door.descriptions import EXAMPLES, PARAMETERS, PROPERTIES
 from slomo.service.door.operation import Operation
 from slomo.service.door.problems import MEDIA_TYPE, TITLES
 
@@ -30,6 +31,8 @@ def document(operations: Sequence[Operation]) -> Document:
     _, components = msgspec.json.schema_components(
         [*types, ProblemDocument], ref_template="#/components/schemas/{name}"
     )
+    for name, schema in components.items():
+        _describe(name, schema.get("properties", {}))
     paths: Document = {}
     for operation in operations:
         paths.setdefault(operation.path.replace(":path}", "}"), {})[operation.method.lower()] = _operation(operation)
@@ -49,6 +52,15 @@ def document(operations: Sequence[Operation]) -> Document:
     }
 
 
+def _describe(name: str, properties: Document) -> None:
+    """Give every property a description: its own, that of what it may be, or that of its name."""
+    for key, schema in properties.items():
+        told = [part["description"] for part in (schema, *schema.get("anyOf", ())) if "description" in part]
+        told += [PROPERTIES[known] for known in (f"{name}.{key}", key) if known in PROPERTIES]
+        if told:
+            schema["description"] = told[0][0].upper() + told[0][1:]
+
+
 def _operation(item: Operation) -> Document:
     described: Document = {
         "operationId": _name(item),
@@ -59,10 +71,20 @@ def _operation(item: Operation) -> Document:
     }
     if item.scope != "open":
         described["security"] = [{"token": []}, {}]
+        described["x-scope"] = item.scope
     if item.body is not None:
         schema = {"$ref": f"#/components/schemas/{item.body.__name__}"}
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        described["requestBody"] = _body("application/json", schema, item)
+    if item.form:
+        fields = {name: {"type": "string", "description": what} for name, what in item.form.items()}
+        form = {"type": "object", "properties": fields, "required": list(fields)}
+        described["requestBody"] = _body("application/x-www-form-urlencoded", form, item)
     return described
+
+
+def _body(media_type: str, schema: Document, item: Operation) -> Document:
+    content = {"schema": schema, "example": EXAMPLES.get((item.method, item.path), {})}
+    return {"required": True, "content": {media_type: content}}
 
 
 def _name(item: Operation) -> str:
@@ -72,9 +94,10 @@ def _name(item: Operation) -> str:
 def _parameters(item: Operation) -> list[Document]:
     text = {"type": "string"}
     parameters: list[Document] = [
-        {"name": name, "in": "path", "required": True, "schema": {**text, "minLength": 1}}
+        {"name": name, "in": "path", "required": True, "description": PARAMETERS.get(name, ""),
+         "schema": {**text, "minLength": 1}}
         for name in re.findall(r"{(\w+)(?::path)?}", item.path)
-    ]
+    ]  # fmt: skip
     parameters += [
         {"name": name, "in": "query", "required": False, "description": what, "schema": text}
         for name, what in item.query.items()

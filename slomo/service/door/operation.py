@@ -120,6 +120,8 @@ class Operation:
         Further statuses it may have.
     query : dict
         Query parameter -> what it means.
+    form : dict
+        Field of a form -> what it means; for bodies that a browser sends.
     media_type : str
         Of the answer.
     tag : str
@@ -142,6 +144,7 @@ class Operation:
     success: int = 200
     statuses: tuple[int, ...] = ()
     query: dict[str, str] = field(default_factory=dict)
+    form: dict[str, str] = field(default_factory=dict)
     media_type: str = "application/json"
     tag: str = "service"
     writes: bool = False
