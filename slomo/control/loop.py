@@ -229,11 +229,6 @@ class ControlLoop:
             undo(self.receipt, self.plant.backend)
         self.receipt, self.plan = None, None
 
-    def forget(self) -> None:
-        """Let the controller begin anew, for instance because tenants came or went."""
-        self._memory = None
-        self._health.forget()
-
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[Callable[[], bool]]:

@@ -62,10 +62,6 @@ class SensorHealth:
         self.last = reading
         return faults
 
-    def forget(self) -> None:
-        """Begin anew, because tenants came or went."""
-        self.last, self.known = None, set()
-
     def _clock(self, reading: MachineReading, now_s: float) -> dict[str, str]:
         if not abs(reading.time_s) < float("inf"):
             return {"clock": f"absurd: {reading.time_s:g} s"}

@@ -132,11 +132,6 @@ class TenantSetting:
         if min((*self.cores, *self.process_ids, self.memory_node or 0), default=0) < 0:
             raise InvalidValueError(f"{who}: a negative core, process or memory node")
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "TenantSetting":
-        """Rebuild from a mapping; way masks may be texts such as ``"0x3"``; ConfigurationError for what is none."""
-        return convert(_prepared(data), cls, "tenant setting")
-
 
 def _prepared(data: Any) -> Any:
     """Return a setting with masks as numbers and bandwidths as values with a unit."""
@@ -189,10 +184,6 @@ class EnforcementPlan:
         if twice:
             raise InvalidValueError(f"plan for '{self.server}': tenant '{twice[0]}' is listed twice", hint="once each")
         check_exclusive(self.tenants)
-
-    def setting(self, tenant: str) -> TenantSetting | None:
-        """Return what a tenant gets."""
-        return next((setting for setting in self.tenants if setting.tenant == tenant), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""

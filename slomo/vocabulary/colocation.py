@@ -5,7 +5,7 @@ with the competitors alone it yields the vector V; run with the target it yields
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,16 +144,3 @@ class Colocation:
             memory_node=None if data.get("memory_node") is None else int(data["memory_node"]),
             port_gbps=None if data.get("port_gbps") is None else float(data["port_gbps"]),
         )
-
-
-def repeated(workload: Workload, count: int) -> Sequence[Workload]:
-    """Return `count` instances of one workload.
-
-    Examples
-    --------
-    >>> len(repeated(Workload("stats"), 3))
-    3
-    """
-    if count < 0:
-        raise InvalidValueError(f"number of instances of '{workload.nf}' is {count}, needed 0 or more")
-    return (workload,) * count

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.vocabulary.capacities import Capacities
-from slomo.vocabulary.colocation import Colocation, Isolation, repeated
+from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.metrics import METRICS, Scope, metric
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Traffic, Workload
@@ -106,7 +106,7 @@ def test_way_masks_are_one_block(mask: int) -> None:
 def test_isolation_lists_every_tenant() -> None:
     """A list of the wrong length is refused instead of shifted."""
     with pytest.raises(InvalidValueError, match="1 tenants, the co-location has 3"):
-        Colocation("m", Workload("lpm"), tuple(repeated(Workload("nat"), 2)), isolation=(Isolation(),))
+        Colocation("m", Workload("lpm"), (Workload("nat"),) * 2, isolation=(Isolation(),))
 
 
 def test_capacities_speak_the_units_of_the_metric() -> None:
