@@ -68,7 +68,7 @@ def in_child(run: Callable[[Callable[[Any], None]], None]) -> tuple[list[Any], i
         told = os.fdopen(writer, "wb", buffering=0)
         code = 1
         try:
-            signal.alarm(60)
+            signal.alarm(900)  # a child that hangs, not one on a busy machine
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 run(lambda value: told.write(pickle.dumps(value)))

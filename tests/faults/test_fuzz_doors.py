@@ -31,6 +31,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("nf", ("nf", "show", "{file}", "--yaml")),
     ("nf-host", ("nf", "show", "{file}", "--json")),
     ("settings", ("--config", "{file}", *ASK, *MODELS)),
+    ("requests", ("place", "batch", "{right}/cluster.yaml", "{file}", *MODELS, "--json")),
     ("requests-json", ("place", "batch", "{right}/cluster.yaml", "{file}", *MODELS)),
     ("cluster", ("place", "batch", "{file}", "{right}/requests-json.json", *MODELS, "--json")),
     ("plan", ("enforce", "diff", "{file}", "--backend", "cgroup")),

@@ -34,7 +34,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[dict[s
 
     def run(faults: int, kills: int) -> list[dict[str, Any]]:
         words = [sys.executable, "-m", "tests.faults.seam", place, faults, kills, 26]
-        environment = {**os.environ, "LD_PRELOAD": str(library)}
+        environment = {**os.environ, "LD_PRELOAD": str(library), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         try:
             ended = subprocess.run(
                 [str(word) for word in words], env=environment, capture_output=True, text=True, check=False,

@@ -136,7 +136,8 @@ def batch(
     _refuse_table(given)
     placer, requests = _placed(**given)
     placed = {request.id for request in placer.requests}
-    decisions = [placer.decision(item.id) if item.id in placed else placer.what_if(item) for item in requests]
+    refused = iter(placer.what_if_all(item for item in requests if item.id not in placed))
+    decisions = [placer.decision(item.id) if item.id in placed else next(refused) for item in requests]
     judgement = _checked(placer, requests, given) if check else None
     if snapshot is not None:
         import json
