@@ -61,6 +61,10 @@ class ResponseTable:
         if self._same_kib is not None:
             return self._same_kib if len(members) == 1 else np.repeat(self._same_kib, len(members))
         seen, most = [response.full_kib for response in self.responses], self._most_kib
+        if len(members) == 1:  # ten times as fast as arrays, to the same bits
+            told = sorted(seen[number] for number in {*members[0].tolist()} if number >= 0) or [0.0]
+            one = (told[(len(told) - 1) // 2] + told[len(told) // 2]) / 2.0
+            return np.array([one if one <= most else 0.0])
         ordered = np.sort(members, axis=1)
         ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = -1  # one voice for NFs alike
         ascending = np.sort(np.array([*seen, np.nan])[ordered], axis=1)

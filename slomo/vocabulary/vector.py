@@ -68,7 +68,8 @@ class MetricVector(Mapping[str, float]):
 
     def get(self, name: str, default: float | None = None) -> float | None:  # type: ignore[override]
         """Return the value of `name`, or `default` where it was not reported."""
-        return self._table.get(metric(name).name, default)  # type: ignore[attr-defined, no-any-return]
+        table: Mapping[str, float] = self._table  # type: ignore[attr-defined]
+        return table[name] if name in table else table.get(metric(name).name, default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._table)  # type: ignore[attr-defined]
