@@ -101,6 +101,8 @@ def proportional(floor: float) -> ErrorShape:
     return ErrorShape(np.array([0.0, 1.0]), np.zeros(2), np.array([floor, 1.0 + floor]))
 
 
+#: Errors as large at every loss; a score of 1 is solo throughput.
+EVEN = ErrorShape(np.array([0.0, 1.0]), np.zeros(2), np.ones(2))
 #: Of an NF that runs alone.
 NO_ERRORS = proportional(1.0)
 

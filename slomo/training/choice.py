@@ -50,7 +50,9 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
         own = rows.target == number
         estimates = {name: _estimate(away[name], own, _on_rows(model, name)) for name in candidates(model)}
         errors = {name: error for name, error in estimates.items() if error is not None}
-        chosen = chosen_of(errors) or next(iter(candidates(model)), "")
+        # columns of a table have no known shape: no family goes first
+        best = min(errors, key=errors.__getitem__, default="") if model.manifest.get("table") else chosen_of(errors)
+        chosen = best or next(iter(candidates(model)), "")
         if model.manifest.get("noise"):
             chosen = surely[number]
         told = {

@@ -5,7 +5,7 @@ contentiousness. In tables measured elsewhere, traffic attributes are further fe
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,6 +86,10 @@ class Subject:
         Median number of runs per row.
     part_load : PartLoadRows, optional
         Its runs at part load.
+    imported : bool
+        Whether it is a table measured elsewhere: every row stands for itself, columns may have any shape.
+    left_out : mapping of str to str
+        Columns that no model reads, and why.
     """
 
     workload: Workload
@@ -105,6 +109,8 @@ class Subject:
     variance: Floats | None = None
     replicates: float = 1.0
     part_load: PartLoadRows | None = None
+    imported: bool = False
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -249,6 +255,8 @@ def _subject(dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, targ
         traffic={name: float(column[at_workload].median()) for name, column in traffic.items()},
         variance=row_variance(rows["throughput_cv"].to_numpy(dtype=float), rows["replicates"].to_numpy(dtype=np.int64)),
         replicates=float(rows["replicates"].median()),
+        imported=imported,
+        left_out=_left_out(rows, (*metrics, *traffic)) if imported else {},
     )
 
 
@@ -271,6 +279,21 @@ def _reported(rows: "pd.DataFrame", prefix: str) -> tuple[str, ...]:
     if not len(rows):
         return ()
     return tuple(name for name in METRICS if rows[f"{prefix}.{name}"].notna().mean() >= REPORTED)
+
+
+def _left_out(rows: "pd.DataFrame", read: Sequence[str]) -> dict[str, str]:
+    """Return the columns of an imported table that no model reads, and why."""
+    reasons: dict[str, str] = {}
+    for name in METRICS:
+        told = float(rows[f"competition.{name}"].notna().mean())
+        if name not in read and told > 0.0:
+            reasons[name] = f"reported in {100.0 * told:.0f} % of the rows, needed {100.0 * REPORTED:.0f} %"
+        if rows[f"own.{name}"].notna().any():
+            reasons[f"own.{name}"] = "of the target itself, not known of a row that is asked about"
+    for name in (str(column) for column in rows.columns if str(column).startswith(TRAFFIC_PREFIX)):
+        if name not in read:
+            reasons[name] = "the same in all rows" if rows[name].notna().all() else "not told of every row"
+    return reasons
 
 
 def _traffic(rows: "pd.DataFrame") -> dict[str, "pd.Series[Any]"]:

@@ -32,4 +32,13 @@ def remarks(model: NFModel, coverage: float = USUAL_COVERAGE) -> tuple[str, ...]
         )
     if following := model.manifest.get("pairs", {}).get("next"):
         sentences.append(f"the pair to measure next is with {following}: its loss is least certain")
+    table = model.manifest.get("table", {})
+    if table:
+        family = model.named(DEFAULT_MODEL)
+        error = model.manifest.get("default", {}).get("error_percent_of_solo", {}).get(family)
+        told = "" if error is None else f", {error:.2g} % off in cross-validation"
+        sentences.append(
+            f"'{family}' answers{told}; it reads {', '.join(model.model(family).feature_names) or 'nothing'}"
+        )
+    sentences += [f"{name} is left out: {why}" for name, why in table.get("columns_left_out", {}).items()]
     return tuple(sentences)

@@ -14,16 +14,19 @@ import numpy as np
 from slomo.errors import MissingMetricError, SlomoError
 from slomo.models.applicability import Applicability, applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, ModelFamily, SensitivityModel
+from slomo.models.error_shape import EVEN
 from slomo.models.evidence import DOUBTS
 from slomo.models.identity import stated_fingerprint
-from slomo.models.intervals import ConformalCalibration, calibrate
+from slomo.models.intervals import ConformalCalibration, calibrate, symmetric
 from slomo.models.library import ModelLibrary
+from slomo.models.neighbourhood import UNKNOWN
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.training.accelerator_fit import with_uses
 from slomo.training.calibration import calibrations, mix_rows, summary
 from slomo.training.choice import with_choice
+from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
 from slomo.training.cross_validation import folds, held_out, relative_errors
-from slomo.training.families.registry import make_families
+from slomo.training.families.registry import make_families, table_model_names
 from slomo.training.features import Subject, subjects
 from slomo.training.latency_fit import with_latency
 from slomo.training.noise import against_mean, fit_rows, weights_of
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 
 #: Fewer rows than this and a family that reads features is not fitted.
 FEWEST_ROWS = 8
+#: Rows of a table from which the shape of its errors is learned.
+_MANY_ROWS = 200
 
 
 def train(
@@ -81,10 +86,12 @@ def train(
     """
     dataset = dataset.converged()
     families = make_families(models)
+    for_tables = (*families, *make_families(table_model_names())) if models is None else families
     dataset = plausible_rows(dataset)
     facts = _facts(dataset, seed)
     fitted = [
-        _fit_subject(subject, families, facts, strict=models is not None) for subject in subjects(dataset, targets)
+        _fit_subject(subject, for_tables if subject.imported else families, facts, strict=models is not None)
+        for subject in subjects(dataset, targets)
     ]
     finished = with_pairs(dataset, _with_intervals(dataset, fitted))
     if not finished:
@@ -120,7 +127,7 @@ def _fit_subject(
         sensitivity[family.name] = fit_rows(
             family, names, (vectors, mpps, own), solo_mpps=subject.solo_mpps, seed=facts["seed"]
         )
-        calibration[family.name] = calibrate(mpps, guess, subject.solo_mpps, "cross-validation")
+        calibration[family.name] = _calibration(subject, mpps, guess)
         errors[family.name] = relative_errors(mpps, guess, subject.solo_mpps)
     covered = _covered(subject)
     return NFModel(
@@ -139,12 +146,32 @@ def _fit_subject(
             facts,
             cross_validation=errors,
             left_out=left_out,
+            table={"columns_left_out": dict(subject.left_out)} if subject.imported else {},
             noise=_noise(subject),
             against_mean=against_mean(subject.mpps, _beside_others(subject, guesses), subject.solo_mpps, weights),
         ),
         traffic=subject.traffic,
         response=fit_server_response(subject, facts["seed"]),
     )
+
+
+def _calibration(subject: Subject, mpps: Floats, guess: Floats) -> ConformalCalibration:
+    """Return the interval of runs left out.
+
+    Errors on a table need not grow with the loss: equally wide intervals (split conformal), or of a shape learned from
+    many rows, whichever are narrower on average.
+    """
+    known = np.isfinite(guess)
+    if not subject.imported or not known.any():
+        return calibrate(mpps, guess, subject.solo_mpps, "cross-validation")
+    mpps, guess = mpps[known], guess[known]
+    even = symmetric(np.abs(mpps - guess) / subject.solo_mpps, "cross-validation", EVEN)
+    if len(mpps) < _MANY_ROWS:
+        return even
+    row, solo = np.arange(len(mpps)), np.full(len(mpps), subject.solo_mpps)
+    owner, kind = np.zeros(len(mpps), dtype=np.int64), np.full(len(mpps), UNKNOWN, dtype=np.int64)
+    shaped = fit_calibrations(HeldOutMixes(mpps, guess, solo, owner, kind, row), 1, "cross-validation")[0]
+    return min((even, shaped), key=lambda each: float(np.subtract(*each.interval_mpps(guess, solo, 0.9)[::-1]).mean()))
 
 
 def _rows_for(family: ModelFamily, subject: Subject) -> tuple[tuple[str, ...], Any]:

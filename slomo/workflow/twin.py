@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.errors import InvalidValueError, MissingMetricError, UnsupportedPredictionError
 from slomo.extras import need
 from slomo.records.run import TenantSample
 from slomo.testbed.simulated import SimulatedTestbed
@@ -46,6 +46,9 @@ _STARTS = ((1.0, 4.0, 12.0, 32.0), (2.0, 10.0), (1.0, 4.0))
 _STEP = 0.15  # of a logarithm: smaller ones drown in the simulator's own scatter
 _EVALUATIONS = 8
 _FIRST_CYCLES = 300.0
+#: Steps to the cycles that make the twin alone as fast as the function; noise of its solo throughput; and how far off
+#: it may be, both relative.
+_SOLO_STEPS, _SOLO_NOISE, _MOST_SOLO_ERROR = 4, 0.005, 0.02
 _Z90 = 1.645
 #: Shares of throughput are not known better than this.
 _LEAST_NOISE = 0.005
@@ -93,6 +96,8 @@ class Twin:
         Noise of one run [points].
     machine : Machine
         What it was fitted on, with its own numbers fitted where that was asked for.
+    solo_error : float
+        Twin's over the function's solo throughput, less 1; at most 2 % either way.
     """
 
     function: NetworkFunction
@@ -102,6 +107,7 @@ class Twin:
     lost_points: float
     noise_points: float
     machine: Machine
+    solo_error: float = 0.0
 
     @property
     def tells(self) -> bool:
@@ -112,7 +118,12 @@ class Twin:
         """Return a JSON-ready mapping."""
         fitted = {item.name: {"value": item.value, "low": item.low, "high": item.high} for item in self.parameters}
         stated: dict[str, Any] = {"runs": self.runs, "error_points": self.error_points, "lost_points": self.lost_points}
-        stated |= {"noise_points": self.noise_points, "tells": self.tells, "machine": self.machine.to_dict()}
+        stated |= {
+            "noise_points": self.noise_points,
+            "tells": self.tells,
+            "solo_error": self.solo_error,
+            "machine": self.machine.to_dict(),
+        }
         return {"function": self.function.to_dict(), "parameters": fitted, **stated}
 
 
@@ -157,6 +168,8 @@ def fit_twin(
         For a target the dataset does not have.
     InvalidValueError
         For fewer than six runs asked for.
+    UnsupportedPredictionError
+        Where no twin is as fast alone as the function, within 2 %.
     """
     need("scipy")
     from scipy.optimize import least_squares  # heavy, and only needed here
@@ -181,6 +194,16 @@ def fit_twin(
 
 def _twin(values: Floats, spread: Floats, measured: _Measured, nf: str) -> Twin:
     there = _on(values, measured)
+    function = _function(values, _cycles(values, there), there, nf)
+    alone_mpps = _runner(function, there)(()).throughput_mpps
+    solo_error = alone_mpps / measured.solo_mpps - 1.0
+    if abs(solo_error) > _MOST_SOLO_ERROR:
+        raise UnsupportedPredictionError(
+            f"no twin of '{nf}': alone it makes {alone_mpps:.4g} Mpps, measured are {measured.solo_mpps:.4g} "
+            f"({100.0 * solo_error:+.0f} %), whatever its data and compute cycles",
+            hint="fit the machine along (--fit-machine): its memory is slower or faster than stated, or check the unit "
+            "of the measured rate",
+        )
     errors = np.abs(_residuals(values, measured)[: len(measured.shares)] * measured.noise)
     stated = {name: getattr(measured.machine, name) for name in _MACHINE_SPREAD} if measured.fits_machine else {}
     units = dict.fromkeys(_NAMES, 1.0) | stated
@@ -189,13 +212,14 @@ def _twin(values: Floats, spread: Floats, measured: _Measured, nf: str) -> Twin:
         for (name, unit), value, s in zip(units.items(), map(float, values), _Z90 * spread, strict=True)
     )
     return Twin(
-        _function(values, _cycles(values, there), there, nf),
+        function,
         parameters,
         runs=len(measured.shares),
         error_points=float(100.0 * errors.mean()),
         lost_points=float(100.0 * (1.0 - measured.shares).mean()),
         noise_points=float(100.0 * measured.noise.mean()),
         machine=there.machine,
+        solo_error=solo_error,
     )
 
 
@@ -294,6 +318,7 @@ def _residuals(values: Floats, measured: _Measured) -> Floats:
         floor = _OWN_FLOOR * told.max()
         simulated = np.array([sample.vector[name] for sample in seen])
         parts.append(np.log((simulated + floor) / (told + floor)) / _OWN_NOISE)
+    parts.append(np.array([math.log(seen[0].throughput_mpps / measured.solo_mpps) / _SOLO_NOISE]))
     if measured.fits_machine:
         parts.append(np.log(values[len(_NAMES) :]) / np.array(list(_MACHINE_SPREAD.values())))
     answer: Floats = np.concatenate(parts)
@@ -311,10 +336,19 @@ def _slopes(residuals: Callable[[Floats], Floats], point: Floats, highest: Float
 
 
 def _cycles(values: Floats, measured: _Measured) -> float:
-    """Return the compute cycles with which the twin alone is as fast as the function; at least one."""
-    function = _function(values, _FIRST_CYCLES, measured, measured.workload.nf)
-    missing_us = 1.0 / measured.solo_mpps - 1.0 / _runner(function, measured)(()).throughput_mpps
-    return max(1.0, _FIRST_CYCLES + missing_us * 1e3 * measured.machine.frequency_ghz)
+    """Return the compute cycles with which the twin alone is as fast as the function; at least one.
+
+    Cycles hide behind loads in flight, so that a packet may take less than one step's worth of them: a few steps.
+    """
+    cycles = _FIRST_CYCLES
+    for _ in range(_SOLO_STEPS):
+        function = _function(values, cycles, measured, measured.workload.nf)
+        alone_mpps = _runner(function, measured)(()).throughput_mpps
+        before, missing_us = cycles, 1.0 / measured.solo_mpps - 1.0 / alone_mpps
+        cycles = max(1.0, cycles + missing_us * 1e3 * measured.machine.frequency_ghz)
+        if abs(alone_mpps / measured.solo_mpps - 1.0) < _SOLO_NOISE or cycles == before:
+            return before
+    return cycles
 
 
 def _runner(function: NetworkFunction, measured: _Measured) -> Callable[[tuple[Workload, ...]], TenantSample]:

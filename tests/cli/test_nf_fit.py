@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from slomo.cli.main import main
-from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.errors import InvalidValueError, MissingMetricError, UnsupportedPredictionError
 from slomo.records.dataset import ProfileDataset
+from slomo.records.storage import load_dataset
 from slomo.testbed.host.doctor.machine_file import write_machine
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
@@ -109,3 +110,15 @@ def test_too_few_runs_are_refused(dozen: Path) -> None:
     with pytest.raises(MissingMetricError, match=r"measured 4 times .* needs 6") as told:
         fit_twin(ProfileDataset(dataset.frame.head(5), dataset.environment), "ip-router")
     assert told.value.exit_code == 4
+
+
+def test_a_twin_that_is_not_as_fast_alone_is_refused(dozen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rate that no function can have here, ten times the router's, has no twin; the error says how far off it is."""
+    monkeypatch.setattr(twin_module, "_STARTS", ((4.0,), (2.0,), (1.0,)))
+    monkeypatch.setattr(twin_module, "_EVALUATIONS", 1)
+    monkeypatch.setattr(twin_module, "_ACCESSES", 40_000)
+    fast = load_dataset(dozen)
+    frame = fast.frame.copy()
+    frame["throughput_mpps"] *= 10.0
+    with pytest.raises(UnsupportedPredictionError, match="no twin of 'ip-router': alone it makes"):
+        fit_twin(ProfileDataset(frame, fast.environment), "ip-router", runs=6)

@@ -8,7 +8,7 @@ from slomo.models.library import ModelLibrary
 from slomo.models.responses.sensitivity import LinearSensitivity
 from slomo.records.dataset import ProfileDataset
 from slomo.testing.model_contract import ModelContract, renamed
-from slomo.training.families.registry import describe, make_family, model_names
+from slomo.training.families.registry import describe, make_family, model_names, table_model_names
 from slomo.training.training import train
 
 
@@ -35,6 +35,21 @@ class TestDobrescu(ModelContract):
 class TestBubbleUp(ModelContract):
     def make_family(self) -> ModelFamily:
         return make_family("bubbleup")
+
+
+class TestExtraTrees(ModelContract):
+    def make_family(self) -> ModelFamily:
+        return make_family("extra-trees")
+
+
+class TestBoostedTrees(ModelContract):
+    def make_family(self) -> ModelFamily:
+        return make_family("boosted-trees")
+
+
+class TestLinear(ModelContract):
+    def make_family(self) -> ModelFamily:
+        return make_family("linear")
 
 
 class TestNone(ModelContract):
@@ -65,7 +80,7 @@ class TestPlugIn(ModelContract):
 
 def test_every_name_is_described_and_made() -> None:
     """Each name of the registry has a description and makes a family of that name."""
-    assert all(make_family(name).name == name and describe(name) for name in model_names())
+    assert all(make_family(name).name == name and describe(name) for name in (*model_names(), *table_model_names()))
 
 
 def test_a_plug_in_is_trained_saved_and_loaded(toy_profile: ProfileDataset, tmp_path: object) -> None:

@@ -16,6 +16,7 @@ from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.checked_json import finite, text, texts
 from slomo.models.functions.additive import additive_from_dict
 from slomo.models.functions.monotone import monotone_from_dict
+from slomo.models.functions.plane import plane_from_dict
 from slomo.models.functions.smooth import smooth_from_dict
 from slomo.models.functions.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
 from slomo.models.functions.trees import TreeEnsemble
@@ -229,4 +230,5 @@ _READERS: dict[str, Callable[[Mapping[str, Any], str | None], SensitivityModel]]
     "curve": _curve,
     "additive": lambda data, _: additive_from_dict(data),
     "latent": lambda data, _: latent_from_dict(data),
+    "plane": lambda data, _: plane_from_dict(data),
 }

@@ -108,18 +108,30 @@ def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
     trees = []
     for (stage,) in booster.estimators_:
         tree = stage.tree_
-        # scikit-learn compares float32 features with float64 thresholds: x <= t is x <= the largest float32 up to t
-        cut = tree.threshold.astype(np.float32)
-        cut = np.where(cut > tree.threshold, np.nextafter(cut, np.float32(-np.inf)), cut)
         trees.append(
             TreeNode(
                 tree.children_left.tolist(),
                 tree.children_right.tolist(),
                 np.maximum(tree.feature, 0).tolist(),
-                cut.tolist(),
+                float32_thresholds(tree.threshold),
                 (booster.learning_rate * tree.value[:, 0, 0]).tolist(),
                 [True] * tree.node_count,
             )
         )
     start = float(np.asarray(booster.init_.constant_).ravel()[0])
     return grow(trees, start=start, n_features=booster.n_features_in_, dtype=np.float64)
+
+
+def float32_thresholds(thresholds: Floats) -> list[float]:
+    """Return thresholds of scikit-learn as trees of slomo have them.
+
+    It compares float32 features with float64 thresholds: x <= t is x <= the largest float32 up to t.
+
+    Examples
+    --------
+    >>> float32_thresholds(np.array([0.5, 0.1]))[0], float32_thresholds(np.array([0.1]))[0] <= 0.1
+    (0.5, True)
+    """
+    cut = thresholds.astype(np.float32)
+    kept: list[float] = np.where(cut > thresholds, np.nextafter(cut, np.float32(-np.inf)), cut).tolist()
+    return kept

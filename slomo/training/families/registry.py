@@ -30,6 +30,14 @@ _FAMILIES: dict[str, tuple[str, str, str]] = {
     "none": ("no_interference", "NoInterferenceFamily", "no interference: solo throughput"),
 }
 
+#: Families that read every column, for tables measured elsewhere.
+_FOR_TABLES: dict[str, tuple[str, str, str]] = {
+    "extra-trees": ("every_column", "ExtraTreesFamily", "extra trees over every column of an imported table"),
+    "boosted-trees": ("every_column", "BoostedTreesFamily", "xgboost over every column, of no forced shape"),
+    "linear": ("every_column", "LinearFamily", "least squares over every column"),
+}
+_KNOWN = _FAMILIES | _FOR_TABLES
+
 #: What judges a profile while it grows (`slomo.training.assessment`); predictions have a choice of theirs.
 DEFAULT = FORMER_DEFAULT
 
@@ -46,6 +54,17 @@ def model_names() -> tuple[str, ...]:
     return tuple(_FAMILIES)
 
 
+def table_model_names() -> tuple[str, ...]:
+    """Return the names of the families that are trained on imported tables besides.
+
+    Examples
+    --------
+    >>> table_model_names()
+    ('extra-trees', 'boosted-trees', 'linear')
+    """
+    return tuple(_FOR_TABLES)
+
+
 def describe(name: str) -> str:
     """Return one line about a family.
 
@@ -54,7 +73,7 @@ def describe(name: str) -> str:
     >>> describe("none")
     'no interference: solo throughput'
     """
-    return _FAMILIES[named][2] if (named := check_model_name(name)) in _FAMILIES else "a plug-in"
+    return _KNOWN[named][2] if (named := check_model_name(name)) in _KNOWN else "a plug-in"
 
 
 def check_model_name(name: str) -> str:
@@ -70,11 +89,11 @@ def check_model_name(name: str) -> str:
     >>> check_model_name("dobresku")
     Traceback (most recent call last):
     slomo.errors.UnknownNameError: unknown model 'dobresku'
-    hint: did you mean 'dobrescu'? Known: bubbleup, bubbleup-curve, dobrescu, dobrescu-curve, mean, none,
-    slomo-additive, slomo-gbr, slomo-gp, slomo-smooth, slomo-xgb
+    hint: did you mean 'dobrescu'? Known: boosted-trees, bubbleup, bubbleup-curve, dobrescu, dobrescu-curve,
+    extra-trees, linear, mean, none, slomo-additive, slomo-gbr, slomo-gp, slomo-smooth, slomo-xgb
     """
     named = model_named(name)
-    require_name("model", named, _FAMILIES, GROUP)
+    require_name("model", named, _KNOWN, GROUP)
     return named
 
 
@@ -95,9 +114,9 @@ def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
     """
     if isinstance(alias_or_instance, str):
         name = check_model_name(alias_or_instance)
-        if name not in _FAMILIES:
+        if name not in _KNOWN:
             return make_family(load_plugin(GROUP, name)())
-        module, factory, _ = _FAMILIES[name]
+        module, factory, _ = _KNOWN[name]
         family: ModelFamily = getattr(importlib.import_module(f"{_FOLDER}.{module}"), factory)()
         return family
     lacking = [

@@ -121,6 +121,11 @@ class XgbFamily(WeightedFamily[TreeSensitivity]):
         """Fit one NF to rows that count by their weights, alike without."""
         monotone = [-int(name in METRICS and METRICS[name].pressure) for name in names]
         estimator = MonotoneBoosting(monotone, seed=seed).fit(vectors, mpps / solo_mpps, weights)
-        source = bytes(estimator.booster_.save_raw("json")).decode("utf-8")
-        ensemble = xgboost_from_json(source, len(names))
-        return TreeSensitivity(self.name, names, self.composition, ensemble, "relative throughput", solo_mpps, source)
+        return sensitivity_of(self.name, names, estimator, solo_mpps)
+
+
+def sensitivity_of(name: str, names: tuple[str, ...], fitted: MonotoneBoosting, solo_mpps: float) -> TreeSensitivity:
+    """Return boosted trees over shares of solo throughput as a value that needs numpy alone."""
+    source = bytes(fitted.booster_.save_raw("json")).decode("utf-8")
+    ensemble = xgboost_from_json(source, len(names))
+    return TreeSensitivity(name, names, "pressure", ensemble, "relative throughput", solo_mpps, source)

@@ -1,0 +1,57 @@
+"""A fitted plane over columns as a value that needs numpy alone; the plainest model of an imported table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slomo.errors import ConfigurationError
+from slomo.files.stored import Stored
+from slomo.models.base import CompositionKind, Floats
+
+
+@dataclass(frozen=True, eq=False)
+class PlaneSensitivity(Stored, kind="plane"):
+    """Throughput ``start + slopes . vector``, at least 0.
+
+    Parameters
+    ----------
+    name, feature_names, composition
+        As in `slomo.models.base.SensitivityModel`.
+    start_mpps : float
+        Throughput where every column is 0 [Mpps].
+    slopes : ndarray of shape (features,)
+        What one unit of each column adds [Mpps].
+
+    Examples
+    --------
+    >>> model = PlaneSensitivity("linear", ("IPC", "READ"), "pressure", 4.0, np.array([0.5, -1.0]))
+    >>> model.predict_mpps(np.array([[1.0, 2.0], [0.0, 9.0]])).tolist()
+    [2.5, 0.0]
+    """
+
+    name: str
+    feature_names: tuple[str, ...]
+    composition: CompositionKind
+    start_mpps: float
+    slopes: Floats
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
+        mpps = np.full(len(vectors), self.start_mpps)
+        for column, slope in enumerate(self.slopes.tolist()):  # one by one: the same bits in one row and in many
+            mpps = mpps + vectors[:, column] * slope
+        answer: Floats = np.where(mpps < 0.0, 0.0, mpps)
+        return answer
+
+
+def plane_from_dict(data: Mapping[str, Any]) -> PlaneSensitivity:
+    """Rebuild from :meth:`PlaneSensitivity.to_dict`'s mapping; ConfigurationError for numbers that do not fit."""
+    made = PlaneSensitivity.from_dict(data)
+    if made.slopes.shape != (len(made.feature_names),):
+        raise ConfigurationError(
+            f"model '{made.name}' is no plane: {made.slopes.size} slopes for {len(made.feature_names)} columns",
+            hint="train the model again",
+        )
+    return made

@@ -1,0 +1,164 @@
+"""The families for imported tables: trees and a plane over every column, of no forced shape.
+
+Whoever measured a table elsewhere measured what they could. No column is known to add up, and none to slow down: extra
+trees (Geurts et al., Machine Learning 63, 2006), boosted trees (xgboost) and a plane read them all. They are fitted to
+imported tables alone, beside the others, and cross-validation chooses.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from slomo.errors import MissingMetricError
+from slomo.models.base import CompositionKind, Floats
+from slomo.models.functions.plane import PlaneSensitivity
+from slomo.models.functions.trees import MAX_DEPTH, TreeNode, grow
+from slomo.models.responses.sensitivity import TreeSensitivity
+from slomo.training.families.gradient_boosting import float32_thresholds
+from slomo.training.families.weighted import WeightedFamily
+from slomo.training.families.xgb import MonotoneBoosting, sensitivity_of
+
+_TREES = 100
+
+
+class ExtraTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Extra trees as deep as a stored tree may be.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the splits.
+
+    Attributes
+    ----------
+    forest_ : ExtraTreesRegressor
+        The fitted forest.
+
+    Examples
+    --------
+    >>> X = np.linspace(0.0, 1.0, 40)[:, None]
+    >>> round(float(ExtraTrees().fit(X, 5.0 - X[:, 0]).predict(X[:1])[0]), 1)
+    5.0
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any, row_weights: Any = None) -> "ExtraTrees":
+        """Fit throughput `y` over vectors `X`, shape ``(n, features)``."""
+        X, y = validate_data(self, X, y, y_numeric=True)
+        forest = ExtraTreesRegressor(_TREES, max_depth=MAX_DEPTH, random_state=self.seed, n_jobs=1)
+        self.forest_ = forest.fit(X, y, row_weights)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return throughput for vectors `X`."""
+        check_is_fitted(self)
+        return self.forest_.predict(validate_data(self, X, reset=False))
+
+
+class _EveryColumn:
+    """Reads whatever was measured."""
+
+    name: str
+
+    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
+        """Return every column.
+
+        Raises
+        ------
+        MissingMetricError
+            Where there is none.
+        """
+        if not available:
+            raise MissingMetricError(f"model '{self.name}' needs a column beside the throughput, none was reported")
+        return tuple(available)
+
+
+@dataclass(frozen=True)
+class ExtraTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
+    """The registry's ``extra-trees``."""
+
+    name: str = "extra-trees"
+    composition: CompositionKind = "pressure"
+
+    def fit_weighted(
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,
+        seed: int,
+        weights: Floats | None,
+    ) -> TreeSensitivity:
+        """Fit one NF to rows that count by their weights, alike without."""
+        forest = ExtraTrees(seed).fit(vectors, mpps, weights).forest_
+        trees = [
+            TreeNode(
+                tree.children_left.tolist(),
+                tree.children_right.tolist(),
+                np.maximum(tree.feature, 0).tolist(),
+                float32_thresholds(tree.threshold),
+                (tree.value[:, 0, 0] / len(forest.estimators_)).tolist(),
+                [True] * tree.node_count,
+            )
+            for tree in (each.tree_ for each in forest.estimators_)
+        ]
+        ensemble = grow(trees, start=0.0, n_features=len(names), dtype=np.float64)
+        return TreeSensitivity(self.name, names, self.composition, ensemble, "throughput", solo_mpps)
+
+
+@dataclass(frozen=True)
+class BoostedTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
+    """The registry's ``boosted-trees``."""
+
+    name: str = "boosted-trees"
+    composition: CompositionKind = "pressure"
+
+    def fit_weighted(
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,
+        seed: int,
+        weights: Floats | None,
+    ) -> TreeSensitivity:
+        """Fit one NF to rows that count by their weights, alike without."""
+        booster = MonotoneBoosting(None, 100, 0.3, 6, 1.0, 1.0, 1.0, 1.0, seed)  # as xgboost does it by default
+        fitted = booster.fit(vectors, mpps / solo_mpps, weights)
+        return sensitivity_of(self.name, names, fitted, solo_mpps)
+
+
+@dataclass(frozen=True)
+class LinearFamily(_EveryColumn, WeightedFamily[PlaneSensitivity]):
+    """The registry's ``linear``: least squares, columns that follow from others kept small."""
+
+    name: str = "linear"
+    composition: CompositionKind = "pressure"
+
+    def fit_weighted(
+        self,
+        names: tuple[str, ...],
+        vectors: Floats,
+        mpps: Floats,
+        *,
+        solo_mpps: float,  # noqa: ARG002 - the signature is the contract's
+        seed: int,  # noqa: ARG002
+        weights: Floats | None,
+    ) -> PlaneSensitivity:
+        """Fit one NF to rows that count by their weights, alike without."""
+        count = np.ones(len(mpps)) if weights is None else weights
+        centre, middle = np.average(vectors, axis=0, weights=count), float(np.average(mpps, weights=count))
+        spread = np.maximum(vectors.std(axis=0), 1e-12 * np.maximum(np.abs(vectors).max(axis=0), 1e-12))
+        root = np.sqrt(count)
+        slopes = np.linalg.lstsq((vectors - centre) / spread * root[:, None], (mpps - middle) * root, rcond=1e-6)[0]
+        slopes = slopes / spread
+        return PlaneSensitivity(self.name, names, self.composition, middle - float(centre @ slopes), slopes)

@@ -1,0 +1,61 @@
+"""Imported tables: families that read every column are tried, the best answers, and columns left out are told."""
+
+import numpy as np
+import pytest
+
+from slomo.models.library import ModelLibrary
+from slomo.records.dataset import ProfileDataset
+from slomo.records.importing.door import import_table
+from slomo.training.remarks import remarks
+from slomo.training.training import train
+
+COLUMNS = {"IPC": 3.0, "L2MISS": 200.0, "L3OCC": 20_000.0}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> ProfileDataset:
+    """A table whose rate depends on the competition's IPC, up and down, which no monotone family reads."""
+    draw = np.random.default_rng(0)
+    shares = draw.uniform(0.0, 1.0, (120, 3))
+    mpps = 3.0 + np.where(np.abs(shares[:, 0] - 0.5) < 0.25, 1.0, 0.0) - 0.3 * shares[:, 1] + draw.normal(0, 0.02, 120)
+    path = tmp_path_factory.mktemp("table") / "table.csv"
+    rows = np.column_stack([shares * np.array(list(COLUMNS.values())), np.full(120, 7.0), mpps])
+    np.savetxt(path, rows, delimiter=",", header=",".join([*COLUMNS, "rules", "mpps"]), comments="")
+    mapping = {name: {"metric": name} for name in COLUMNS}
+    mapping |= {"rules": {"feature": "rules"}, "mpps": {"target": "throughput"}}
+    return import_table(path, {"machine": "rack", "nf": "acl", "columns": mapping})
+
+
+@pytest.fixture(scope="module")
+def library(table) -> ModelLibrary:
+    """Trained on the table; few families, as each costs time."""
+    return train(table, models=["slomo-xgb", "extra-trees", "boosted-trees"])
+
+
+def test_the_family_that_errs_least_answers(library):
+    """No family goes first: a column that a forced shape leaves out may hold most of what there is to tell."""
+    model = library.find("acl")
+    errors = model.manifest["default"]["error_percent_of_solo"]
+    assert model.chosen == min(errors, key=errors.get)
+    assert model.chosen in ("extra-trees", "boosted-trees")
+    assert errors[model.chosen] < 0.3 * errors["slomo-xgb"]
+    assert "IPC" in model.model(model.chosen).feature_names
+
+
+def test_columns_read_and_left_out_are_told(library):
+    """Which family answers, what it reads, and why a column is left out."""
+    told = " ".join(remarks(library.find("acl")))
+    assert "it reads IPC, " in told
+    assert "traffic.rules is left out: the same in all rows" in told
+
+
+def test_intervals_are_as_wide_as_errors_where_nothing_was_fitted(library, table, tmp_path):
+    """They are those of split conformal, hold at every loss alike, and come back from files."""
+    model = library.find("acl")
+    calibration = model.calibration[model.chosen]
+    low, high = calibration.interval_mpps(np.array([2.5, 3.5, 4.0]), model.solo_mpps, 0.9)
+    assert np.ptp(high - low) < 1e-9
+    assert (high - low)[0] / 2.0 < 0.25
+    again = ModelLibrary.load(library.save(tmp_path / "models")).find("acl")
+    rows = table.vectors("competition", list(model.model(model.chosen).feature_names)).to_numpy(dtype=float)
+    assert (again.model(model.chosen).predict_mpps(rows) == model.model(model.chosen).predict_mpps(rows)).all()
