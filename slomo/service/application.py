@@ -114,7 +114,9 @@ class Service:
     async def servers(self) -> list[RunningServer]:
         """Return the servers and what runs on them: the nodes of Kubernetes where those are watched."""
         if self.kubernetes.is_on:
-            self._servers = self.kubernetes.running.servers()  # on the event loop, where events change what is seen
+            self._servers = (
+                await self.kubernetes.running.servers()
+            )  # on the event loop, where events change what is seen
         elif self.clerk.has_cluster:
             self._servers = await self.aside(self._placed)
         else:

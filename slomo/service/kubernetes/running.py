@@ -4,14 +4,18 @@ The extender judges what is asked; this judges what is bound, however it came th
 was away, before a label or a model changed.
 """
 
+import asyncio
+
 from slomo.errors import SlomoError
 from slomo.placement.feasibility.mixes import Host, Signature
 from slomo.placement.feasibility.oracle import piece_breach
-from slomo.service.kubernetes.judging import NO_MODELS, TOGETHER, NodeJudge
+from slomo.service.kubernetes.judging import NO_MODELS, NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
 from slomo.service.servers import BREAKS, RunningNF, RunningServer
 
+#: Nodes judged at a time; the scheduler is answered in between.
+AT_A_TIME = 64
 CROWDED = "more network functions than cores: nothing predicts those"
 UNKNOWN = "no model of this network function"
 _NEVER = (-1, RunningServer("", "", 0))
@@ -32,10 +36,10 @@ class Running:
         self._view, self._judge = view, judge
         self._servers: dict[str, tuple[int, RunningServer]] = {}
 
-    def servers(self) -> list[RunningServer]:
-        """Return all nodes with their tenants."""
+    async def servers(self) -> list[RunningServer]:
+        """Return all nodes with their tenants; others are answered while many are judged."""
         while self.refresh():
-            pass
+            await asyncio.sleep(0)
         return [self._servers[name][1] for name in sorted(self._view.nodes)]
 
     def refresh(self) -> bool:
@@ -45,7 +49,7 @@ class Running:
             self._servers = {name: kept for name, kept in self._servers.items() if name in nodes}
         changed = [name for name, node in nodes.items() if self._servers.get(name, _NEVER)[0] != node.version]
         mixes: dict[Host, list[Signature]] = {}
-        for name in changed[:TOGETHER]:
+        for name in changed[:AT_A_TIME]:
             host = nodes[name].host
             if host is not None and host.machine in self._judge.library.machines:
                 mixes.setdefault(host, []).append(self._mix(host, nodes[name]))
@@ -54,7 +58,7 @@ class Running:
                 self._judge.oracle.verdicts(host, here)
             except SlomoError:  # told node by node
                 continue
-        for name in changed[:TOGETHER]:
+        for name in changed[:AT_A_TIME]:
             self._servers[name] = (nodes[name].version, self._server(name, nodes[name]))
         return bool(changed)
 

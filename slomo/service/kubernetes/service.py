@@ -87,7 +87,7 @@ class KubernetesRoom:
         while True:
             await asyncio.sleep(1.0)
             if self.view.is_fresh:
-                await teller.tell(self.running.servers())
+                await teller.tell(await self.running.servers())
 
     async def close(self) -> None:
         """Stop watching."""

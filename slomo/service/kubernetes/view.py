@@ -14,8 +14,8 @@ from slomo.service.kubernetes.wire import KubernetesNode, Pod
 
 #: How long a place is held for a pod that was scored there [s].
 HOLD_S = 30.0
-#: How long the view may be without news from the API server before it is stale [s]; bookmarks come each 60-75 s.
-STALE_S = 100.0
+#: How long the view may be without news from the API server before it is stale [s]; watches end every 30 s.
+STALE_S = 45.0
 #: How long a connection to the API server may be lost before the view counts as stale [s].
 LOST_S = 10.0
 

@@ -21,8 +21,8 @@ from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PAGE = 500
-#: How long one watch is asked to last [s]; ends of watches are normal.
-WATCH_S = 240
+#: How long one watch is asked to last [s]; the server sends a bookmark before it ends. One that does not end is mute.
+WATCH_S = 30
 #: Longest pause between attempts [s].
 LONGEST_PAUSE_S = 15.0
 
@@ -89,7 +89,7 @@ class Watch:
         self._base = _base(address)
         self.trouble = ""
         self.lists = 0
-        timeout = httpx.Timeout(10.0, read=WATCH_S + 30.0)
+        timeout = httpx.Timeout(10.0, read=WATCH_S + 5.0)
         self._client = httpx.AsyncClient(verify=verify, timeout=timeout, trust_env=False)
 
     async def close(self) -> None:
@@ -155,6 +155,7 @@ class Watch:
                     if line.strip():
                         version = self._told(kind, msgspec.json.decode(line, type=_Event)) or version
         except httpx.ReadTimeout:
+            self._view.lost(kind)
             return version
         except httpx.RemoteProtocolError as error:  # the server went away in the middle: resume from here
             self._view.lost(kind)

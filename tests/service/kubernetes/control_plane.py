@@ -18,6 +18,7 @@ import httpx
 import yaml
 
 from slomo.service.kubernetes.pods import MACHINE, MIN_SHARE, NF
+from slomo.service.kubernetes.wire import PROMISE_KEPT
 from slomo.vocabulary.machine import load_machine
 
 TOKEN = "a-token-of-this-test-alone"
@@ -221,6 +222,16 @@ class ControlPlane:
         return {
             item["metadata"]["name"]: (item["metadata"].get("annotations", {}), item["spec"].get("nodeName", ""))
             for item in items
+        }
+
+    def conditions(self) -> dict[str, str]:
+        """Return whether the promise of each pod is kept, as it is told on the pod."""
+        items: list[dict[str, Any]] = self.line.get("/api/v1/namespaces/default/pods").json()["items"]
+        return {
+            item["metadata"]["name"]: condition["status"]
+            for item in items
+            for condition in item["status"].get("conditions", [])
+            if condition["type"] == PROMISE_KEPT
         }
 
     def wait_until_bound(self, names: Iterable[str], limit_s: float = 180.0) -> float:

@@ -193,6 +193,30 @@ def test_pods_wait_while_the_extender_is_away_and_are_judged_when_it_is_back(
     assert in_view(address, "slomo_kubernetes_nodes") == len(nodes)
 
 
+def test_promises_that_another_scheduler_breaks_are_told_within_ten_seconds(plane: ControlPlane, models: Path) -> None:
+    """By metric, row and a condition on the pod; once the others are gone the condition says that it is kept again."""
+    library = ModelLibrary.load(models)
+    nodes = fifty_nodes(library.machines)[:24]
+    address = started(plane, models, nodes)
+    plane.scheduler("plain-scheduler")
+    pods = wishes(75, seed=9)
+    for name, nf, share in pods:
+        plane.add_pod(name, nf, share, "plain-scheduler")
+    plane.wait_until_bound([name for name, _, _ in pods])
+    begun = time.monotonic()
+    waited("metric", lambda: in_view(address, "slomo_slo_violation_predicted") > 0, 10.0)
+    rows = httpx.get(f"{address}/v1/cluster/at-risk", timeout=10.0).json()["at_risk"]
+    told = {row["request"].partition("/")[2] for row in rows}
+    waited("conditions", lambda: told <= set(plane.conditions()), 10.0)
+    note(f"{len(told)} promises told {time.monotonic() - begun:.1f} s after the last binding")
+
+    assert {text.split()[0] for text in broken(plane, dict(nodes), library)} <= told
+    assert {plane.conditions()[name] for name in told} == {"False"}
+    for name, _, _ in pods[5:]:
+        plane.delete_pod(name)
+    waited("kept again", lambda: "False" not in plane.conditions().values(), 20.0)
+
+
 def test_pods_and_nodes_that_come_and_go_while_pods_are_scheduled(plane: ControlPlane, models: Path) -> None:
     """Deleted pods give their place back, drained nodes take nothing, added ones are used; promises hold throughout."""
     library = ModelLibrary.load(models)
