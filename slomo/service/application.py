@@ -79,7 +79,7 @@ class Service:
             documents = [server.to_dict() for server in read_cluster(settings.cluster).servers]
             self.store.write(lambda connection: self.clerk.add_servers(connection, documents)).result()
         self.outcomes = self._replayed()
-        self.kubernetes = KubernetesRoom(self.shelf, settings.confidence, self.metrics)
+        self.kubernetes = KubernetesRoom(self.shelf, settings.confidence, self.metrics, settings.evict)
         if settings.correct and not self.outcomes.is_neutral:
             self.clerk.exchange_models(self.outcomes.factors())
             self.kubernetes.exchange_models(self.clerk.factors)

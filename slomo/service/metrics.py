@@ -91,6 +91,9 @@ class Metrics:
         self.told = Counter(
             "slomo_kubernetes_told_total", "Pods told whether their promise is kept, by outcome.", ("outcome",)
         )
+        self.evictions = Counter(
+            "slomo_kubernetes_evictions_total", "Pods moved from nodes where a promise is broken.", ("mode", "outcome")
+        )
         self.decisions = Counter("slomo_placement_decisions_total", "Placement decisions.", ("verdict",))
         self.actions = Counter("slomo_control_actions_total", "Changes made to the cluster or to hosts.", ("verb",))
         self.reloads = Counter("slomo_model_reloads_total", "Exchanges of the models in force.", ("outcome",))
@@ -109,8 +112,8 @@ class Metrics:
         >>> "slomo_control_actions_total" in Metrics().exposition()
         True
         """
-        families = (self.requests, self.extender, self.extender_requests, self.unjudged, self.told, self.decisions,
-                    self.actions, self.reloads)  # fmt: skip
+        families = (self.requests, self.extender, self.extender_requests, self.unjudged, self.told, self.evictions,
+                    self.decisions, self.actions, self.reloads)  # fmt: skip
         lines = [line for family in families for line in family.lines()]
         for read in self._sources:
             for name, text, labels, values in read():

@@ -3,6 +3,7 @@
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from slomo.errors import InvalidValueError
 
@@ -37,6 +38,8 @@ class ServiceSettings:
         Longest time a body may take to arrive, and a question to be answered [s].
     kubernetes : str or None
         Address of an API server to watch; ``"in-cluster"`` for the one a pod finds.
+    evict : {"off", "dry-run", "on"}
+        Whether pods are moved away from nodes on which a promise is broken.
     policy : str
         Placement policy.
     confidence : float
@@ -81,6 +84,7 @@ class ServiceSettings:
     depth_limit: int = 32
     time_limit_s: float = 30.0
     kubernetes: str | None = None
+    evict: Literal["off", "dry-run", "on"] = "dry-run"
     policy: str = "predicted"
     confidence: float = 0.95
     open_loopback: bool = False

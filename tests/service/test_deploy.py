@@ -105,6 +105,7 @@ def test_slomo_may_read_and_tell_and_runs_without_rights() -> None:
         "slomo-view": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]}],
         "slomo-tell": [
             {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]},
+            {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
             {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
         ],
     }

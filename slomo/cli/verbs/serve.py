@@ -28,6 +28,13 @@ from slomo.cli.types import COUNT, POSITIVE_COUNT, SHARE
 @click.option("--client-ca", metavar="FILE", type=click.Path(), help="Authority that signs clients' certificates.")
 @click.option("--kubernetes", metavar="URL", help="API server to watch; `in-cluster` for a pod's own.")
 @click.option(
+    "--evict",
+    type=click.Choice(["off", "dry-run", "on"]),
+    default="dry-run",
+    show_default=True,
+    help="Move pods from nodes where a promise is broken.",
+)
+@click.option(
     "--confidence", type=SHARE, default=0.95, show_default=True, metavar="SHARE", help="Probability that all SLOs hold."
 )
 @click.option("--enforce", metavar="BACKEND", help="Let admins act on this host: auto, resctrl, pqos, cgroup, ...")
@@ -63,6 +70,7 @@ def command(demo: bool, backup: str | None, body_limit_mib: int, as_json: bool, 
             emit_json({"copied": backup})
         return
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else every write to an API server is a line
     models = _demo_folder() if demo else Path(settings(models=given["models"]).models)
     paths: dict[str, Any] = {
         name: _path(given[name])
@@ -80,7 +88,18 @@ def command(demo: bool, backup: str | None, body_limit_mib: int, as_json: bool, 
     serve(chosen, on_ready=ready, begin=_fill if demo else None, prepare=_demo_models if demo else None)
 
 
-_PLAIN = ("host", "port", "kubernetes", "confidence", "open_loopback", "enforce", "control", "host_machine", "correct")
+_PLAIN = (
+    "host",
+    "port",
+    "kubernetes",
+    "evict",
+    "confidence",
+    "open_loopback",
+    "enforce",
+    "control",
+    "host_machine",
+    "correct",
+)
 
 
 def _path(text: str | None) -> Path | None:

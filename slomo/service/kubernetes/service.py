@@ -10,6 +10,7 @@ from typing import Any
 
 from slomo.errors import PredictionError, SlomoError
 from slomo.service.knowledge.shelf import ModelShelf
+from slomo.service.kubernetes.evicting import Eviction, Evictor
 from slomo.service.kubernetes.judging import Judged, NodeJudge
 from slomo.service.kubernetes.pods import PodNeed, need_of
 from slomo.service.kubernetes.running import Running
@@ -43,10 +44,12 @@ class KubernetesRoom:
         Probability with which all SLOs of a socket must hold.
     metrics : Metrics
         What is counted.
+    evict : {"off", "dry-run", "on"}
+        Whether pods are moved away from nodes on which a promise is broken.
     """
 
-    def __init__(self, shelf: ModelShelf, confidence: float, metrics: Metrics) -> None:
-        self._shelf, self._confidence, self._metrics = shelf, confidence, metrics
+    def __init__(self, shelf: ModelShelf, confidence: float, metrics: Metrics, evict: Eviction = "dry-run") -> None:
+        self._shelf, self._confidence, self._metrics, self._evict = shelf, confidence, metrics, evict
         self.view = ClusterView()
         self.judge = NodeJudge(shelf.answers.library, confidence)
         self.running = Running(self.view, self.judge)
@@ -82,12 +85,15 @@ class KubernetesRoom:
             await asyncio.sleep(took_s if has_more else 0.05)
 
     async def _tell(self, watch: Watch) -> None:
-        """Tell pods every second whether their promises are kept."""
+        """Tell pods every second whether their promises are kept; move some where they are not."""
         teller = Teller(watch, self.view, self._metrics.told)
+        evictor = Evictor(watch, self.view, self._evict, self._metrics.evictions)
         while True:
             await asyncio.sleep(1.0)
             if self.view.is_fresh:
-                await teller.tell(await self.running.servers())
+                servers = await self.running.servers()
+                await teller.tell(servers)
+                await evictor.look(servers, self.judge)
 
     async def close(self) -> None:
         """Stop watching."""

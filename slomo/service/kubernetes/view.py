@@ -57,6 +57,8 @@ class ClusterView:
         Pod uid -> node.
     names : dict of str to str
         Pod uid -> ``namespace/name``.
+    ranks : dict of str to tuple of int and bool
+        Pod uid -> priority, and whether something makes the pod anew.
     told : dict of str to str
         Pod uid -> status of the condition that says whether its promise is kept.
     """
@@ -65,6 +67,7 @@ class ClusterView:
         self.nodes: dict[str, NodeView] = {}
         self.pods: dict[str, str] = {}
         self.names: dict[str, str] = {}
+        self.ranks: dict[str, tuple[int, bool]] = {}
         self.told: dict[str, str] = {}
         self.holds: dict[str, Hold] = {}
         self.heard_at_s: dict[str, float] = {}
@@ -117,6 +120,7 @@ class ClusterView:
             return
         self.release(uid)
         self.told[uid] = pod.status.promise_kept
+        self.ranks[uid] = (pod.spec.priority or 0, pod.metadata.has_controller)
         before = self.pods.get(uid)
         view = self.nodes.setdefault(node, NodeView())
         if before == node and view.tenants.get(uid) == need:
@@ -133,6 +137,7 @@ class ClusterView:
         node = self.pods.pop(uid, None)
         self.names.pop(uid, None)
         self.told.pop(uid, None)
+        self.ranks.pop(uid, None)
         if node is not None:
             self._leave(uid, node)
 

@@ -20,6 +20,12 @@ class Metadata(Struct):
     annotations: dict[str, str] | None = None
     resource_version: str = msgspec.field(default="", name="resourceVersion")
     deletion_timestamp: str | None = msgspec.field(default=None, name="deletionTimestamp")
+    owner_references: list[dict[str, Any]] | None = msgspec.field(default=None, name="ownerReferences")
+
+    @property
+    def has_controller(self) -> bool:
+        """Whether something makes the object anew once it is gone."""
+        return any(owner.get("controller") for owner in self.owner_references or ())
 
 
 class PodSpec(Struct):
@@ -27,6 +33,7 @@ class PodSpec(Struct):
 
     node_name: str = msgspec.field(default="", name="nodeName")
     scheduler_name: str = msgspec.field(default="", name="schedulerName")
+    priority: int | None = None
 
 
 #: Condition on a pod: whether its promise is kept.

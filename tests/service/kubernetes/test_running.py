@@ -8,6 +8,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from slomo.service.kubernetes.evicting import Eviction, Evictor
 from slomo.service.kubernetes.pods import MIN_SHARE, NF
 from slomo.service.kubernetes.telling import REFUSED_S, Teller
 from slomo.service.kubernetes.view import ClusterView
@@ -161,3 +162,44 @@ def test_where_the_api_server_refuses_telling_stops_for_a_while() -> None:
 
     assert len(api.written) == 1
     assert counter.values == {("refused",): 1.0}
+
+
+@pytest.mark.parametrize("mode", ["off", "dry-run", "on"])
+def test_a_pod_without_a_promise_goes_first_where_a_promise_is_broken(nodes: TestClient, mode: Eviction) -> None:
+    """Through the eviction API, once in a while; only a pod that something makes anew and that another node takes."""
+    room = nodes.service.kubernetes  # type: ignore[attr-defined]
+    view: ClusterView = room.view
+    view.replace_pods([])
+    owner = [{"controller": True, "kind": "ReplicaSet"}]
+    others = [("stray", "ids", None, None, 0), ("low", "ids", None, owner, -5), ("free", "ids", None, owner, 0)]
+    others += [(f"m{number}", "ids", "0.02", owner, 9) for number in range(3)]
+    for uid, nf, share, owners, priority in [*others, ("promised", "lpm", "0.9", owner, 100)]:
+        notes = {NF: nf} | ({MIN_SHARE: share} if share else {})
+        meta = Metadata(name=uid, uid=uid, annotations=notes, owner_references=owners)
+        view.pod_seen(Pod(meta, PodSpec("full", priority=priority)))
+    api, counter, now = Api(201), Counter("evictions", "", ("mode", "outcome")), [100.0]
+
+    async def run() -> list[str | None]:
+        watch = Watch("http://api", view)
+        await watch.close()
+        watch._client = httpx.AsyncClient(transport=httpx.MockTransport(api))
+        evictor = Evictor(watch, view, mode, counter, clock=lambda: now[0])
+        servers = await room.running.servers()
+        assert next(server.kind for server in servers if server.name == "full") == "broken"
+        gone = [await evictor.look(servers, room.judge), await evictor.look(servers, room.judge)]
+        await watch.close()
+        return gone
+
+    first, second = asyncio.run(run())
+    assert second is None  # not before the pause is over
+    if mode == "off":
+        assert (first, api.written) == (None, [])
+        return
+    ((method, path, body),) = api.written
+    assert first == "default/low"
+    assert (method, path) == ("POST", "/api/v1/namespaces/default/pods/low/eviction")
+    assert body["deleteOptions"].get("dryRun") == (["All"] if mode == "dry-run" else None)
+    assert body["deleteOptions"]["preconditions"] == {"uid": "low"}
+    assert counter.values == {(mode, "done"): 1.0}
+    view.replace_nodes([node("full")])
+    assert Evictor(Watch("http://api", view), view, mode, counter).victim("full", room.judge) is None
