@@ -1,4 +1,4 @@
-"""Acting in pictures: masks, loads and decisions over time, before and after."""
+"""Acting in pictures: throughput before and after, and the report of a noisy-neighbour test."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,66 +10,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
-
-
-def masks_figure(masks: Mapping[str, int], ways: int) -> "Figure":
-    """Draw who may fill which cache ways: a row per tenant, the lowest way at the right as in a mask.
-
-    Examples
-    --------
-    >>> figure = masks_figure({"lpm": 0x3, "noise": 0x7FC}, 11)
-    >>> [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    ['lpm', 'noise']
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.0, 0.8 + 0.35 * len(masks)), layout="constrained")
-    axes = figure.add_subplot()
-    for row, mask in enumerate(masks.values()):
-        held = [way for way in range(ways) if mask >> way & 1]
-        axes.barh([row] * len(held), 0.9, left=[way - 0.45 for way in held], height=0.7, color=_COLOURS[row % 8])
-        axes.text(-1.0, row, f"{mask:#x}", va="center", ha="left", fontsize=8)
-    axes.set_yticks(range(len(masks)), list(masks))
-    axes.set_xlim(ways - 0.5, -3.5)
-    axes.set_xticks(range(0, ways, 2))
-    axes.set_ylim(len(masks) - 0.5, -0.5)
-    axes.set_xlabel("cache way")
-    return figure
-
-
-def timeline_figure(
-    times_s: Sequence[float],
-    throughput: Mapping[str, Sequence[float]],
-    promised: Mapping[str, float],
-    changes_s: Sequence[float] = (),
-    offered: Mapping[str, Sequence[float]] | None = None,
-) -> "Figure":
-    """Draw loads (thin), throughput (thick), promises (dotted) and the times of changes (vertical) of a control loop.
-
-    Examples
-    --------
-    >>> figure = timeline_figure([0, 1], {"lpm": [4.0, 5.0]}, {"lpm": 4.5}, [0.5])
-    >>> figure.axes[0].get_ylabel()
-    'throughput [Mpps]'
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.0, 3.6), layout="constrained")
-    axes = figure.add_subplot()
-    for number, (name, values) in enumerate(throughput.items()):
-        colour = _COLOURS[number % len(_COLOURS)]
-        axes.plot(times_s, values, color=colour, linewidth=1.8, label=name)
-        if offered is not None and name in offered:
-            axes.plot(times_s, offered[name], color=colour, linewidth=0.7, label=f"{name}, load")
-        if name in promised:
-            axes.axhline(promised[name], color=colour, linestyle=":", linewidth=1.2, label=f"{name}, promised")
-    for number, when in enumerate(changes_s):
-        axes.axvline(when, color="#7F7F7F", linewidth=0.8, zorder=0, label="change" if number == 0 else None)
-    axes.set_xlabel("time [s]")
-    axes.set_ylabel("throughput [Mpps]")
-    axes.set_ylim(bottom=0)
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    return figure
 
 
 def before_after_figure(

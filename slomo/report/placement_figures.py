@@ -1,10 +1,10 @@
-"""Placement in tables and figures: machines and broken SLOs per policy, a map of servers, rates over time.
+"""Placement in tables and figures: machines and broken SLOs per policy, rates over time.
 
 After ResQ (NSDI'18) Figures 8 and 9 (violations and machines per scheduler) and NUMASFP's (COMSNETS'22) throughput
 over time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +17,9 @@ if TYPE_CHECKING:
 
     from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.over_time.timeline import Timeline
-    from slomo.placement.problem.decision import Assignment
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 _DASHES = ("-", "--", "-.", ":")
-#: Servers a map shows at most; more would be too small to read.
-_MOST_SERVERS = 60
 
 
 def judgement_rows(judgements: "Sequence[Judgement]") -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
@@ -87,65 +84,6 @@ def policy_bars(judgements: "Sequence[Judgement]", *, title: str = "Servers and 
             )
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return figure
-
-
-def server_map(layout: "Mapping[str, Sequence[Assignment]]", solo_mpps: Mapping[str, float], *, cores: int) -> "Figure":
-    """Draw every server as a row of cores, coloured by predicted slowdown.
-
-    Parameters
-    ----------
-    layout : mapping of str to sequence of Assignment
-        What runs on each server, from `Placer.layout`.
-    solo_mpps : mapping of str to float
-        Solo throughput per workload key [Mpps].
-    cores : int
-        Cores per socket for network functions.
-
-    Examples
-    --------
-    >>> server_map({}, {}, cores=8).axes[0].get_xlabel()
-    'core'
-    """
-    rows = sorted({(name, item.socket) for name, items in layout.items() for item in items}, key=_order(layout))
-    shown = rows[:_MOST_SERVERS]
-    values = np.full((max(len(shown), 1), cores), np.nan)
-    figure, axes = _figure(1, 1, (1.6 + 0.75 * cores, 1.4 + 0.34 * max(len(shown), 3)))
-    texts: list[tuple[int, int, str]] = []
-    for row, (name, socket) in enumerate(shown):
-        for item in (each for each in layout[name] if each.socket == socket):
-            solo, nf = solo_mpps.get(item.workload), item.workload.split("@")[0][:10]
-            has_prediction = bool(solo) and item.predicted_mpps is not None
-            values[row, item.core] = (
-                100 * max(1 - (item.predicted_mpps or 0.0) / (solo or 1.0), 0.0) if has_prediction else 0.0
-            )
-            texts.append((row, item.core, f"{nf}\n{values[row, item.core]:.0f} %" if has_prediction else f"{nf}\n?"))
-    top = max(float(np.nanmax(values)) if np.isfinite(values).any() else 0.0, 10.0)
-    axes.set_facecolor("#F2F2F2")  # idle cores
-    image = axes.imshow(values, cmap="YlOrRd", vmin=0, vmax=top, aspect="auto")
-    for row, core, text in texts:
-        dark = values[row, core] > 0.6 * top
-        axes.text(core, row, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
-    several = len({socket for _, socket in rows}) > 1
-    axes.set_yticks(range(len(shown)), [f"{name}/{at}" if several else name for name, at in shown], fontsize=7)
-    axes.set_xticks(range(cores))
-    axes.set_xticks(np.arange(cores + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(values.shape[0] + 1) - 0.5, minor=True)
-    axes.grid(visible=False)
-    axes.grid(visible=True, which="minor", color="white", linewidth=2)
-    axes.tick_params(which="minor", length=0)
-    axes.set_xlabel("core")
-    figure.colorbar(image, ax=axes, pad=0.02).set_label("predicted slowdown [%]")
-    more = f" (first {len(shown)} of {len(rows)} sockets)" if len(rows) > len(shown) else ""
-    axes.set_title(
-        f"What runs where, and what it is predicted to lose{more}", loc="left", fontsize=11, fontweight="bold"
-    )
-    return figure
-
-
-def _order(layout: "Mapping[str, Sequence[Assignment]]") -> "Callable[[tuple[str, int]], tuple[int, int]]":
-    """Return a key that sorts sockets by their server's place in the layout."""
-    places = {name: number for number, name in enumerate(layout)}
-    return lambda row: (places[row[0]], row[1])
 
 
 def rate_timeline(

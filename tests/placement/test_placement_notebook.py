@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings(*(f"ignore::{kind}" for kind in KINDS))
 
 @pytest.mark.slow
 def test_placement_notebook_runs_and_shows_its_figures(tmp_path: Path) -> None:
-    """Every cell runs without error, and three figures are shown: server map, policies, servers over time."""
+    """Every cell runs without error, and two figures are shown: policies, servers over time."""
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
@@ -22,7 +22,7 @@ def test_placement_notebook_runs_and_shows_its_figures(tmp_path: Path) -> None:
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     shown = [output.get("data", {}).get("text/html", "") for cell in code for output in cell.outputs]
 
-    assert sum("data:image/png;base64," in text for text in shown) == 3
+    assert sum("data:image/png;base64," in text for text in shown) == 2
 
 
 def test_placement_notebook_is_kept_without_outputs() -> None:

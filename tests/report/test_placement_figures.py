@@ -1,30 +1,10 @@
-"""Figures of placement show every socket, every run over time once, and the six numbers of a judgement."""
+"""Figures of placement show every run over time once, and the six numbers of a judgement."""
 
 from slomo.placement.online.moves import Move
 from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.over_time.reoptimise import Reoptimisation
 from slomo.placement.over_time.timeline import Sample, Timeline
-from slomo.placement.problem.decision import Assignment
-from slomo.report.placement_figures import cluster_timeline, comparison_page, judgement_rows, server_map, timeline_rows
-
-
-def test_server_map_has_a_row_per_socket_and_says_what_it_does_not_know() -> None:
-    """Cores of two sockets do not cover each other; without a prediction a core shows a question mark."""
-    layout = {
-        "a": (Assignment("a", 0, 0, "lpm@64B", 1.0, 4.0), Assignment("a", 1, 0, "nat@64B", 1.0, 2.0)),
-        "b": (Assignment("b", 0, 1, "odd@64B"),),
-    }
-    axes = server_map(layout, {"lpm@64B": 5.0, "nat@64B": 2.0}, cores=2).axes[0]
-
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["a/0", "a/1", "b/0"]
-    assert {text.get_text() for text in axes.texts} == {"lpm\n20 %", "nat\n0 %", "odd\n?"}
-
-
-def test_server_map_of_a_large_cluster_says_what_it_leaves_out() -> None:
-    """Beyond sixty sockets the title says how many there are."""
-    layout = {f"s{i:03}": (Assignment(f"s{i:03}", 0, 0, "lpm"),) for i in range(70)}
-
-    assert "(first 60 of 70 sockets)" in server_map(layout, {}, cores=1).axes[0].get_title(loc="left")
+from slomo.report.placement_figures import cluster_timeline, comparison_page, judgement_rows, timeline_rows
 
 
 def run(planner=""):
