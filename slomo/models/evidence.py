@@ -5,11 +5,11 @@ Random World, 2005). Without such errors, with a constant in place of a model, o
 stated width, an answer has a number and no known error: its verdict is `unknown`.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from slomo.files.stored import Stored
 from slomo.models.applicability import Applicability
 from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
@@ -20,7 +20,7 @@ DOUBTS = "doubts"
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(Stored):
     """What stands behind one answer.
 
     Attributes
@@ -59,10 +59,6 @@ class Evidence:
         parts = f"{self.model}: {self.scores} held-out errors ({self.source}), {self.near} in such a neighbourhood"
         parts += "" if self.error is None else f", {100.0 * self.error:.2g} % of solo on average"
         return parts + ("" if self.distance is None else f"; distance {self.distance:.2g} of 1")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping of the attributes."""
-        return asdict(self)
 
 
 def evidence_of(

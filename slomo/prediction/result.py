@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.composition import Composition
-from slomo.errors import ConfigurationError
+from slomo.files.stored import Stored
 from slomo.models.applicability import Verdict
 from slomo.models.evidence import Evidence
 from slomo.models.noise import MeasurementNoise
@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Prediction(Result):
+class Prediction(Result, Stored, version=SCHEMA_VERSION):
     """Throughput of a target beside competitors.
 
     Attributes
@@ -110,28 +110,16 @@ class Prediction(Result):
 
         ``target`` and ``competitors`` are names as a command line takes them; ``workloads`` spells them out.
         """
-        carrier = self.carrier
+        data, carrier = super().to_dict(), self.carrier
         return {
-            "schema_version": SCHEMA_VERSION,
+            **data,
             "target": label(self.target),
             "competitors": [label(workload) for workload in self.competitors],
-            "machine": self.machine,
-            "model": self.model,
             "solo_mpps": _plain(self.solo_mpps),
-            "throughput_mpps": self.throughput_mpps,
             "slowdown": _plain(self.slowdown),
-            "interval": list(self.interval),
             "mean_interval": list(self.mean_interval),
-            "noise": None if self.noise is None else self.noise.to_dict(),
-            "coverage": self.coverage,
-            "verdict": str(self.verdict),
-            "reasons": list(self.reasons),
-            "evidence": None if self.evidence is None else self.evidence.to_dict(),
             "carrier": None if carrier is None else {"metric": carrier[0], "share": carrier[1]},
-            "explanation": None if self.explanation is None else self.explanation.to_dict(),
-            "composition": None if self.composition is None else self.composition.to_dict(),
-            "latency": None if self.latency is None else self.latency.to_dict(),
-            "workloads": [self.target.to_dict(), *(workload.to_dict() for workload in self.competitors)],
+            "workloads": [data["target"], *data["competitors"]],
         }
 
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -158,38 +146,10 @@ class Prediction(Result):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Prediction":
-        """Rebuild from :meth:`to_dict`'s mapping.
-
-        Raises
-        ------
-        ConfigurationError
-            For another schema version.
-        """
-        if data.get("schema_version") != SCHEMA_VERSION:
-            raise ConfigurationError(
-                f"a prediction of schema version {data.get('schema_version')} cannot be read, needed {SCHEMA_VERSION}",
-                hint="predict again with this version of slomo",
-            )
-        target, *competitors = (Workload.from_dict(item) for item in data["workloads"])
-        solo, explanation, composition = data["solo_mpps"], data["explanation"], data["composition"]
-        latency = data.get("latency")
-        return cls(
-            target=target,
-            competitors=tuple(competitors),
-            machine=str(data["machine"]),
-            model=str(data["model"]),
-            solo_mpps=math.nan if solo is None else float(solo),
-            throughput_mpps=float(data["throughput_mpps"]),
-            interval=(float(data["interval"][0]), float(data["interval"][1])),
-            coverage=float(data["coverage"]),
-            verdict=Verdict(data["verdict"]),
-            reasons=tuple(data["reasons"]),
-            explanation=None if explanation is None else Explanation.from_dict(explanation),
-            composition=None if composition is None else Composition.from_dict(composition),
-            latency=None if latency is None else LatencyPrediction.from_dict(latency),
-            noise=None if data.get("noise") is None else MeasurementNoise(**data["noise"]),
-            evidence=None if data.get("evidence") is None else Evidence(**data["evidence"]),
-        )
+        """Rebuild from :meth:`to_dict`'s mapping; refusals as for all that is `slomo.files.stored.Stored`."""
+        target, *competitors = data["workloads"]
+        solo = math.nan if data["solo_mpps"] is None else data["solo_mpps"]
+        return super().from_dict({**data, "target": target, "competitors": competitors, "solo_mpps": solo})
 
     def __repr__(self) -> str:
         beside = " + ".join(label(workload) for workload in self.competitors) or "nobody"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from slomo.files.stored import Stored
 from slomo.models.applicability import Verdict, worst
 from slomo.models.noise import MeasurementNoise
 from slomo.prediction.options import PredictionOptions
@@ -21,7 +22,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
-class TenantPrediction:
+class TenantPrediction(Stored, derived=("slowdown",)):
     """One NF of a server.
 
     Attributes
@@ -64,19 +65,9 @@ class TenantPrediction:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
-        return {
-            "target": label(self.workload),
-            "workload": self.workload.to_dict(),
-            "socket": self.socket,
-            "solo_mpps": self.solo_mpps,
-            "throughput_mpps": self.throughput_mpps,
-            "slowdown": self.slowdown,
-            "interval": list(self.interval),
-            "load": self.load,
-            "vector": None if self.vector is None else self.vector.to_dict(),
-            "verdict": str(self.verdict),
-            "reasons": list(self.reasons),
-        }
+        data = super().to_dict()
+        del data["noise"]
+        return {"target": label(self.workload), **data}
 
 
 @dataclass(frozen=True)

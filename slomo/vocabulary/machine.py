@@ -16,6 +16,7 @@ from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
 from slomo.files.opening import read_text
+from slomo.files.stored import Stored
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.documents import load_schema, parse_document, validate
@@ -26,7 +27,7 @@ MOST_WAYS = 32
 
 
 @dataclass(frozen=True)
-class Machine:
+class Machine(Stored, version=SCHEMA_VERSION):
     """One server.
 
     Attributes
@@ -249,10 +250,6 @@ class Machine:
         if self.llc_insertion == "recent":  # older than the field
             del numbers["llc_insertion"]
         return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:16]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Machine":

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from slomo.errors import InvalidValueError
+from slomo.files.stored import Stored
 from slomo.placement.problem.checks import SCHEMA_VERSION, Amounts, check_unique, check_version, checked_amounts
 from slomo.placement.problem.whereabouts import HOST, Pairs, Reserved, Taint, pairs
 from slomo.vocabulary.display import html_table
@@ -206,7 +207,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(Stored, version=SCHEMA_VERSION):
     """The servers there are.
 
     Raises
@@ -313,10 +314,6 @@ class Cluster:
             reserved=reserved,
         )
         return cls(tuple(_renamed(first, f"{first.machine_type.name}-{number}") for number in range(1, count + 1)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {"schema_version": SCHEMA_VERSION, "servers": [server.to_dict() for server in self.servers]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Cluster":
