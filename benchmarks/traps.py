@@ -103,7 +103,7 @@ def thin(world: World, count: int) -> Iterator[Trap]:
     """Yield measured mixes of one function after another whose profile is thin."""
     frame, number, per_profile = world.dataset.frame, 0, 20
     while number < count:
-        key = str(world.draw.choice(list(world.dataset.profiled_targets)))
+        key = str(world.draw.choice(world.library.workloads(MACHINE)))
         own = np.flatnonzero(world.profile & (frame["target"] == key).to_numpy())
         mpps = world.dataset.throughput[own]
         kept = own[np.argsort(-mpps)][: int(world.draw.integers(30, 80))]
@@ -212,7 +212,7 @@ def asked(traps: Iterator[Trap]) -> Counter[str]:
             continue
         counts["supported"] += 1
         (low, high), truth, mpps = prediction.interval, trap.truth(), prediction.throughput_mpps
-        beyond = truth < mpps - 2.0 * (mpps - low) or truth > mpps + 2.0 * (high - mpps)
+        beyond = abs(truth - mpps) > high - low  # twice half the width
         counts["caught"] += beyond
         if beyond:
             print(f"  caught: {trap.question.workloads} {mpps:.3f} [{low:.3f}, {high:.3f}], true {truth:.3f}",

@@ -17,6 +17,9 @@ from slomo.models.nf_model import NFModel
 
 #: Key of the manifest: model -> why its answers cannot be judged, whatever the question.
 DOUBTS = "doubts"
+#: Held-out errors of a profile's own runs, without which nobody can say how wide an interval must be: fewer left 2 of
+#: 360 answers beyond twice their half width (`benchmarks/traps.py`).
+FEWEST_OF_PROFILE = 30
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,11 @@ def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, cover
         return (
             f"{calibration.count} held-out errors stand behind '{model}', "
             f"an interval of {100.0 * coverage:g} % needs {calibration.count + lacking}"
+        )
+    own = len(np.unique(np.abs(calibration.scores)))
+    if calibration.source == "cross-validation" and own < FEWEST_OF_PROFILE:
+        return (
+            f"{own} held-out errors of the profile and none of mixes stand behind '{model}', needed {FEWEST_OF_PROFILE}"
         )
     told = subject.manifest.get(DOUBTS, {}).get(model)
     return None if told is None else str(told)
