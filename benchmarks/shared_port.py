@@ -1,9 +1,9 @@
 """NFs that share the machine's NIC ports: predicted from profiles of the same packet size, beside the simulator.
 
 Profiles NFs at a packet size on the machine with the widest of the ports, trains, and predicts random mixes on one
-socket behind ports of several widths. At 1500 B
-packet buffers leak to memory, so ports, cards and channels hold each other back. Ends with 1 if the default is off by
-more than 3 % on average behind any of the ports; the error of an answer that knows no port stands beside.
+socket behind ports of several widths. At 1500 B packet buffers leak to memory, so ports, cards and channels hold each
+other back. Ends with 1 if the default is off by more than 3 % on average behind any of the ports; the error of an
+answer that knows no port stands beside.
 
     python benchmarks/shared_port.py                           six NFs at 1500 B, ports of 40, 80 and 160 Gbit/s
     python benchmarks/shared_port.py --packet-size 64 --ports 4 8 12

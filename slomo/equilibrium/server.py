@@ -211,30 +211,17 @@ def joint_vectors(
     rates, polled = kinds(names)
     solo, weight, low, high = (part[members] for part in vector_tables(responses, names))
     inner, load, present = bench.table, at_rest.load[:, :, None], (members >= 0)[:, :, None]
-    felt_rates, _ = kinds(responses[0].pressure_names)
-
-    def under(share: Floats, table: Tables, ends: Sequence[Floats]) -> Floats:
-        """Read vectors where packets come at a share of the speed at which they were measured."""
-        pressure = at_rest.pressure * np.where(felt_rates, 1.0 / np.maximum(share, LEAST_LOAD), 1.0)
-        basis = pressure_basis(pressure, table.scale[members], table.limit[members])
-        read: Floats = np.matmul(basis[:, :, None, :], ends[0])[:, :, 0, :]
-        return np.minimum(np.maximum(read, ends[1]), ends[2])
-
+    alone = present.sum(axis=1, keepdims=True) == 1
     whole = (weight, low, high)
-    result = under(load, inner, whole)
-    result = np.where(present.sum(axis=1, keepdims=True) == 1, solo, result)
-    result = np.where(present, result, 0.0)
-    result = np.where(rates, result * load, result)
-    if inner.part_load is not None and (present & (load < 1.0)).any():
-        speed = pressure_basis(at_rest.pressure, inner.scale[members], inner.limit[members])[:, :, None, :]
-        last = len(felt_rates)
-        speed = np.matmul(speed, inner.weight[members][:, :, :, [last]])[:, :, 0]
-        ends = [side[members][:, :, [last]] for side in (inner.low, inner.high)]
-        part = served_part(load, np.minimum(np.maximum(speed, ends[0]), ends[1]), ends[1])
-        idle = under(part, inner.part_load, [e[members] for e in vector_tables(responses, names, part_load=True)[1:]])
-        idle, busy = np.where(rates, idle * part, idle), busy_part(load)
-        known = present & (inner.part_load.start[members][:, :, :1] > 0.0) & (load < 1.0)
-        result = np.where(known, busy * under(np.ones_like(load), inner, whole) + (1.0 - busy) * idle, result)
+    result = np.where(alone, solo, _under(bench, members, at_rest.pressure, load, whole))
+    result = np.where(present, np.where(rates, result * load, result), 0.0)
+    if inner.part_load is not None and (present & ~alone & (load < 1.0)).any():
+        part = served_part(load, *_possible_and_most(bench, members, at_rest.pressure))
+        ends = [each[members] for each in vector_tables(responses, names, part_load=True)[1:]]
+        idle = _under(bench, members, at_rest.pressure, part, ends, inner.part_load)
+        full, busy = _under(bench, members, at_rest.pressure, np.ones_like(load), whole), busy_part(load)
+        known = present & ~alone & (inner.part_load.start[members][:, :, :1] > 0.0) & (load < 1.0)
+        result = np.where(known, busy * full + (1.0 - busy) * np.where(rates, idle * part, idle), result)
     total = np.nansum(result, axis=1)
     wanted, _ = saturate(total, names, bench.socket.capacities)
     if "L3OCC" in names:
@@ -244,6 +231,29 @@ def joint_vectors(
     adds_up = np.array([METRICS[name].rule is Rule.SUM for name in names], dtype=bool)
     result *= np.where(adds_up, wanted / np.maximum(total, TINY), 1.0)[:, None, :]
     return np.where(polled & (load < 1.0) & (members >= 0)[:, :, None], np.nan, result)
+
+
+def _under(
+    bench: ResponseTable,
+    members: NDArray[np.integer],
+    pressure: Floats,
+    share: Floats,
+    answers: Sequence[Floats],
+    table: Tables | None = None,
+) -> Floats:
+    """Read answers (weights, low, high) where packets come at a share of the speed at which they were measured."""
+    table, rates = table or bench.table, kinds(bench.responses[0].pressure_names)[0]
+    stretched = pressure * np.where(rates, 1.0 / np.maximum(share, LEAST_LOAD), 1.0)
+    basis = pressure_basis(stretched, table.scale[members], table.limit[members])
+    read: Floats = np.matmul(basis[:, :, None, :], answers[0])[:, :, 0, :]
+    return np.minimum(np.maximum(read, answers[1]), answers[2])
+
+
+def _possible_and_most(bench: ResponseTable, members: NDArray[np.integer], pressure: Floats) -> tuple[Floats, Floats]:
+    """Return what NFs can serve under a pressure, as the rounds read it, and the most they ever served [Mpps]."""
+    table = bench.table
+    speed = [each[members][..., [table.pressures]] for each in (table.weight, table.low, table.high)]
+    return _under(bench, members, pressure, np.ones((*members.shape, 1)), speed), speed[2]
 
 
 def _solved(
