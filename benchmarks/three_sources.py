@@ -86,7 +86,12 @@ def main() -> int:
         library = train(learned(every, machine, given), seed=given.seed)
         judged = stratified(by_source, machine, given)
         names = (*MODELS, *(form for forms in FORMS.values() for form in forms), "mean")
-        for source, rows in judged.items():
+        for source in SOURCES:
+            if source not in judged:
+                print(f"\nOFF {name}, {source}: none of the mixes drawn contends for it")
+                missed += 1
+                continue
+            rows = judged[source]
             missed += report(f"{name}, {source}, {given.design}", dict(evaluate(library, rows, names).models))
     return 0 if not missed else 1
 
@@ -128,11 +133,11 @@ def stratified(
         source = "memory" if load > BUSY else "io" if packets else "cache"
         if len(chosen[source]) < given.mixes:
             chosen[source].append(key)
-    told = ", ".join(f"{len(chosen[source])} {source}" for source in SOURCES)
+    told = ", ".join(f"{len(chosen.get(source, ()))} {source}" for source in SOURCES)
     print(f"{machine.name}: {told}; memory load up to {max(loads):.2f}", flush=True)
     return {
         source: ProfileDataset(frame[frame["run_key"].isin(keys)].reset_index(drop=True), measured.environment)
-        for source, keys in sorted(chosen.items())
+        for source, keys in chosen.items()
     }
 
 
