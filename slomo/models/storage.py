@@ -306,8 +306,8 @@ def _write_version(folder: Path, contents: Mapping[str, str], manifest: str) -> 
 def _complete(folder: Path, contents: Mapping[str, str], manifest: str) -> bool:
     """Say whether a folder holds these very files."""
     try:
-        stored = {name: (folder / name).read_text(encoding="utf-8") for name in (*contents, MANIFEST)}
-    except (OSError, UnicodeDecodeError):
+        stored = {name: read_text(folder / name) for name in (*contents, MANIFEST)}
+    except SlomoError:
         return False
     return stored == {**contents, MANIFEST: manifest}
 

@@ -1,24 +1,33 @@
 """Every file that slomo reads, a small one that is right, and the function that reads it."""
 
+import contextlib
+import io
 import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from slomo.cli.main import cli
 from slomo.config import load_settings
 from slomo.control.pools.configuration import read_rmd_toml
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.evaluation.probes import ProbeModel
 from slomo.models.library import ModelLibrary, load_library
+from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.placement.chains.resource_table import ResourceRow, ResourceTable, load_resource_table, save_resource_table
+from slomo.placement.online.placer import Placer
+from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.documents import read_chains, read_cluster, read_requests
+from slomo.placement.problem.request import Request
 from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, save_profiles
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.campaign.store import stored_records
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.door import import_table
 from slomo.records.importing.mapping import load_mapping
+from slomo.records.importing.probe_tables import load_probe_tables
 from slomo.records.pcm.recording import read_pcm
 from slomo.records.storage import load_dataset, save_dataset
 from slomo.testbed.host.host_file import load_host
@@ -31,6 +40,8 @@ from slomo.workflow.acting.control import read_control_file
 from slomo.workflow.acting.enforce import read_plan
 from slomo.workflow.acting.noisy_host import host_noise_test
 from slomo.workflow.acting.noisy_neighbour import read_noisy_neighbour_file
+from slomo.workflow.acting.partition_profile import PartitionProfile
+from slomo.workflow.acting.whatif import PartitionKnowledge
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WORDS = REPOSITORY / "slomo" / "vocabulary"
@@ -79,6 +90,13 @@ def read_library_file(folder: Path, place: str) -> Callable[[Path], object]:
     return read
 
 
+def at_risk(snapshot: Path, models: Path) -> object:
+    """Restore a snapshot as a command does."""
+    words = ["place", "change", str(snapshot), "at-risk", "--models", str(models)]
+    with contextlib.redirect_stdout(io.StringIO()):
+        return cli.main(args=words, prog_name="slomo", standalone_mode=False)
+
+
 def machine(path: Path) -> object:
     """Load a machine by its file."""
     return load_machine(str(path))
@@ -118,6 +136,21 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
     (folder / "mapping.json").write_text(json.dumps(mapping))
     library.save(folder / "models")
 
+    knowledge = PartitionKnowledge(
+        PartitionProfile(
+            "e5-2620v4",
+            {"lpm": PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))},
+            MemoryTraffic((80.0, 120.0), (0.0, 40.0)),
+            9,
+        ),
+        (0.01, -0.02),
+        (0.03,),
+    )
+    knowledge.save(folder / "partitions.json")
+    placer = Placer(library, Cluster.uniform("e5-2620v4", 2), "first-fit")
+    placer.place_all([Request("edge", "lpm"), Request("b", "nat", anti_affinity=("edge",))])
+    (folder / "snapshot.json").write_text(json.dumps(placer.snapshot()))
+
     def from_file(path: Path) -> Callable[[str], bytes]:
         return lambda name: (path / name).read_bytes()
 
@@ -155,6 +188,9 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
         Reader("pcm-faults", ".csv", (REPOSITORY / "tests/data/pcm/repeated-faults.csv").read_bytes(), pcm),
         Reader("dataset-csv", ".csv", here("data.csv"), load_dataset),
         Reader("dataset-parquet", ".parquet", here("data.parquet"), load_dataset),
+        Reader("partitions", ".json", here("partitions.json"), PartitionKnowledge.load),
+        Reader("snapshot", ".json", here("snapshot.json"), lambda path: at_risk(path, folder / "models")),
+        Reader("probes", ".json", PROBES, lambda path: ProbeModel(load_probe_tables(path))),
         Reader("store", ".sqlite", here("store.sqlite"), stored_records),
     ]  # fmt: skip
     library_files = [
@@ -190,6 +226,14 @@ CALIBRATION = json.dumps(
     {
         "schema_version": 2, "l2_mib": 2.0, "llc_mib": 14.0, "reporters": [], "felt": {"A": {"B": 0.1}}, "full": 2.5,
         "sentinel": {"A": 1.0}, "scatter": 0.02, "identity": "here",
+    }
+).encode()  # fmt: skip
+
+
+PROBES = json.dumps(
+    {
+        "schema_version": 1, "machine": "m", "levels": [0, 8, 16], "reporter": [10, 15, 20.5], "beside": {"lbm": 15},
+        "sensitivity": {"lbm": [[0, 8, 16], [40, 60, 80]]},
     }
 ).encode()  # fmt: skip
 

@@ -105,7 +105,7 @@ NAMES = (
     "machine", "nf", "nf-host", "chains", "service-chains", "control", "noisy-neighbour", "noisy-host", "requests",
     "requests-json", "rated-chains", "cluster", "plan", "plan-of-decisions", "ways", "resource-table",
     "rmd", "policies", "settings", "host", "calibration", "mapping", "table", "pcm", "pcm-faults", "dataset-csv",
-    "dataset-parquet", "store", "library-library.json", "library-manifest.json",
+    "dataset-parquet", "store", "partitions", "snapshot", "probes", "library-library.json", "library-manifest.json",
 )  # fmt: skip
 
 

@@ -40,6 +40,8 @@ COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("enforce", "diff", "{file}", "--server", "s1", "--machine", "e5-2620v4", "--backend", "cgroup"),
     ),
     ("ways", (*PLACE, "--profiles", "{file}", "--policy", "resq-greedy")),
+    ("snapshot", ("place", "change", "{file}", "at-risk", *MODELS)),
+    ("probes", ("probes", "{file}", "--json")),
     ("mapping", ("dataset", "import", "{right}/regex.csv", "--mapping", "{file}", "--out", "{right}/out.csv")),
     ("table", ("dataset", "import", "{file}", "--mapping", "{right}/mapping.json", "--out", "{right}/out.csv")),
     ("dataset-csv", ("dataset", "show", "{file}", "--json")),

@@ -1,7 +1,6 @@
 """`slomo place change`: what happens to a placed cluster, on its snapshot: drain, fail, update, use, reoptimise."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +8,7 @@ import click
 from slomo.cli.options import json_option, models_option, settings
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import AMOUNT, COUNT
-from slomo.errors import ConfigurationError, UsageError
+from slomo.errors import UsageError
 
 if TYPE_CHECKING:
     from slomo.placement.online.change import ClusterChange
@@ -78,24 +77,27 @@ def change(
         raise click.exceptions.Exit(5)
 
 
+#: No snapshot is larger.
+MOST_BYTES = 256 * 2**20
+
+
 def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
+    from slomo.files.documents import convert
+    from slomo.files.json_text import parse_json
+    from slomo.files.opening import read_text
     from slomo.models.library import load_library
+    from slomo.placement.online.persistence import SnapshotBody
     from slomo.placement.online.placer import Placer
     from slomo.placement.problem.cluster import Cluster
     from slomo.placement.problem.way_profiles import load_profiles
 
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-        cluster = Cluster.from_dict(document["cluster"])
-        options = {name: document[name] for name in ("confidence", "method", "model")}
-        options["fallback"] = document.get("fallback", "refuse")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise ConfigurationError(
-            f"{path}: is no snapshot: {problem!r}", hint="slomo place ... --snapshot FILE"
-        ) from None
+    document = parse_json(read_text(path, MOST_BYTES), path)
+    held = convert(document, SnapshotBody, path, hint="slomo place ... --snapshot FILE")
+    cluster = Cluster.from_dict(document["cluster"])
+    options = {name: getattr(held, name) for name in ("confidence", "method", "model", "fallback")}
     way_profiles = load_profiles(profiles) if profiles else ()
     placer = Placer(
-        load_library(settings(models=models).models), cluster, document["policy"], profiles=way_profiles, **options
+        load_library(settings(models=models).models), cluster, held.policy, profiles=way_profiles, **options
     )
     for name in placer.restore(document, keep_at_risk=True).at_risk:
         note(f"at risk by these models: '{name}'; `slomo place change {path} at-risk` says of what")

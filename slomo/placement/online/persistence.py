@@ -6,9 +6,13 @@ says by which models, at what confidence and on which machines it was decided.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct
 
 from slomo.errors import ConfigurationError
+from slomo.files.documents import convert
+from slomo.files.ranges import Count, Index, Name, PositiveCount, Rate
 from slomo.placement.feasibility.kinds import without_load
 from slomo.placement.feasibility.latency import each_mpps, promises_latency
 from slomo.placement.feasibility.mixes import Piece, host_of
@@ -20,6 +24,7 @@ from slomo.placement.online.state import ClusterState
 from slomo.placement.policies.registry import DEPRECATED
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.decision import Decision
+from slomo.placement.problem.entries import ClusterFile, PlacementEntry
 from slomo.placement.problem.request import Request, unique_requests
 
 if TYPE_CHECKING:
@@ -27,6 +32,42 @@ if TYPE_CHECKING:
 
 #: 2: with fingerprints of models and machines, confidence, method, and what is closed.
 SCHEMA_VERSION = 2
+
+
+class _PieceBody(Struct):
+    """One piece of a request, where it is."""
+
+    server: Name
+    socket: Index
+    cores: list[Index]
+    workloads: list[Name]
+    needed_mpps: Rate
+    ways: list[Count]
+    exclusive: bool
+    instances: PositiveCount = 1
+    replicas: PositiveCount = 1
+
+
+class _PlacedBody(Struct):
+    """One request that is placed."""
+
+    request: PlacementEntry
+    pieces: Annotated[list[_PieceBody], Meta(min_length=1)]
+
+
+class SnapshotBody(Struct):
+    """What a snapshot holds."""
+
+    policy: Name
+    model: Name
+    method: Name
+    confidence: Annotated[float, Meta(ge=0.5, lt=1.0)]
+    models: str
+    machines: dict[Name, str]
+    cluster: ClusterFile
+    closed: dict[Name, str]
+    placed: list[_PlacedBody]
+    fallback: str = "refuse"
 
 
 @dataclass(frozen=True)
@@ -114,6 +155,7 @@ def restored(document: Mapping[str, Any], core: "Admission", *, keep_at_risk: bo
             f"snapshot of schema version {document.get('schema_version')}, this slomo reads version {SCHEMA_VERSION}",
             hint="place the requests again with this version of slomo",
         )
+    convert(document, SnapshotBody, "the snapshot", hint="take one with Placer.snapshot")
     try:
         _check_origin(document, core)
         homeless = _filled(document, core)

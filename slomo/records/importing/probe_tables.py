@@ -22,15 +22,19 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 import slomo.records.tables as tables
 from slomo.errors import ConfigurationError
+from slomo.files import documents
 from slomo.files.opening import read_text
+from slomo.files.ranges import Name, PositiveRate
 from slomo.records.shipped import mapping_file
 from slomo.vocabulary.documents import parse_document, validate
 
@@ -107,13 +111,16 @@ class ProbeTables:
             "sensitivity": curves,
         }
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "ProbeTables":
-        """Rebuild from :meth:`to_dict`'s mapping."""
-        curves = {name: (np.array(levels), np.array(times)) for name, (levels, times) in data["sensitivity"].items()}
-        levels, reporter = np.array(data["levels"], dtype=float), np.array(data["reporter"], dtype=float)
-        beside = {str(name): float(time) for name, time in data["beside"].items()}
-        return cls(str(data["machine"]), levels, reporter, beside, curves)
+
+class _Stored(msgspec.Struct, forbid_unknown_fields=True):
+    """What a file of probe tables holds."""
+
+    machine: Name
+    levels: list[float]
+    reporter: list[PositiveRate]
+    beside: dict[Name, PositiveRate]
+    sensitivity: dict[Name, tuple[list[float], list[PositiveRate]]]
+    schema_version: Literal[1]
 
 
 def save_probe_tables(probed: ProbeTables, path: str | Path) -> None:
@@ -137,14 +144,16 @@ def load_probe_tables(path: str | Path) -> ProbeTables:
         For a file that holds no probe tables.
     """
     hint = "make one: slomo dataset import FOLDER --mapping MAP.yaml --out probes.json, with a mapping of kind probes"
-    try:
-        data = json.loads(read_text(path))
-        if data["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"schema version {data['schema_version']}, needed {SCHEMA_VERSION}")
-        probed = ProbeTables.from_dict(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigurationError(f"{path}: holds no probe tables: {error}", hint=hint) from None
-    return probed
+    held = documents.read(path, _Stored, hint=hint)
+    for name, (levels, times) in (("reporter", (held.levels, held.reporter)), *held.sensitivity.items()):
+        if len(levels) != len(times) or len(levels) < 2 or any(one >= two for one, two in pairwise(levels)):
+            raise ConfigurationError(
+                f"{path}: '{name}' has {len(times)} times at {len(levels)} levels, needed two or more levels that "
+                "ascend, with one time each",
+                hint=hint,
+            )
+    arrays = {name: (np.array(each), np.array(times)) for name, (each, times) in held.sensitivity.items()}
+    return ProbeTables(held.machine, np.array(held.levels), np.array(held.reporter), held.beside, arrays)
 
 
 def is_probe_mapping(mapping: str | Path) -> bool:

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 
 from slomo.errors import SlomoError
+from slomo.files.opening import read_bytes
+from slomo.models.checked_json import MAX_BYTES
 from slomo.models.identity import require_same
 from slomo.models.library import ModelLibrary
 from slomo.service.knowledge.questions import ServiceAnswers
@@ -27,8 +29,9 @@ def fingerprint_of(directory: Path) -> str:
     files = sorted([*directory.glob("library.json"), *directory.glob("*/manifest.json")])
     for path in files:
         try:
-            digest.update(path.name.encode() + b"\0" + path.parent.name.encode() + b"\0" + path.read_bytes())
-        except OSError:
+            content = read_bytes(path, MAX_BYTES)
+            digest.update(path.name.encode() + b"\0" + path.parent.name.encode() + b"\0" + content)
+        except SlomoError:
             return ""
     return digest.hexdigest()[:16] if files else ""
 

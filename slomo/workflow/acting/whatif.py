@@ -19,6 +19,7 @@ from slomo.control.situation import Outlook, Setting, Situation, explain, forese
 from slomo.equilibrium.partition import Part, solve_partition
 from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredictionError
 from slomo.files.durable import write_durably
+from slomo.files.json_text import parse_json
 from slomo.files.opening import read_text
 from slomo.models.applicability import applicability
 from slomo.models.contentiousness import constant_profile
@@ -120,7 +121,7 @@ class PartitionKnowledge:
     def load(cls, path: str | Path) -> "PartitionKnowledge":
         """Read it again; ConfigurationError for what is none."""
         try:
-            data = json.loads(read_text(path))
+            data = parse_json(read_text(path), str(path))
             if data["schema_version"] != SCHEMA_VERSION:
                 raise KeyError("schema_version")
             responses = [PartitionResponse.from_dict(item) for item in data["responses"]]
@@ -132,7 +133,7 @@ class PartitionKnowledge:
             for response in responses:  # checks the errors
                 AllocationModel(response, memory, 1, 0.0, known.errors, known.shared_errors)
             return known
-        except (ValueError, KeyError, TypeError, RecursionError, ConfigurationError):
+        except (ArithmeticError, AttributeError, ValueError, LookupError, TypeError, ConfigurationError):
             raise ConfigurationError(
                 f"{path}: is no profile over partitions", hint="make one: slomo whatif --save"
             ) from None
