@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from slomo.placement.over_time.judge import Judge
     from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.problem.cluster import Cluster
+    from slomo.placement.problem.decision import Decision
+    from slomo.placement.problem.request import Request
     from slomo.placement.problem.way_profiles import InstanceProfile
 
 
@@ -136,8 +138,10 @@ def batch(
     _refuse_table(given)
     placer, requests = _placed(**given)
     placed = {request.id for request in placer.requests}
-    refused = iter(placer.what_if_all(item for item in requests if item.id not in placed))
-    decisions = [placer.decision(item.id) if item.id in placed else next(refused) for item in requests]
+    refused = {item.id: item for item in requests if item.id not in placed}
+    decisions = [
+        placer.decision(item.id) if item.id in placed else _refusal(placer, item, refused) for item in requests
+    ]
     judgement = _checked(placer, requests, given) if check else None
     if snapshot is not None:
         import json
@@ -204,6 +208,14 @@ def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> No
     if judgement is not None:
         click.echo()
         emit_judgements([judgement])
+
+
+def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]") -> "Decision":
+    """Return why a request is not placed; one that names another that was refused is judged together with it."""
+    named = {name for name in (*request.affinity, *request.anti_affinity) if isinstance(name, str)}
+    if not named & refused.keys():
+        return placer.what_if(request)
+    return next(item for item in placer.what_if_all(refused.values()) if item.request == request.id)
 
 
 @command.command("compare")
