@@ -75,19 +75,20 @@ def changed(content: bytes, text: str | None, change: Any) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def right(tmp_path_factory: pytest.TempPathFactory, toy_library: ModelLibrary) -> Path:
-    """Return a folder with a right file of each kind, and models."""
-    folder = tmp_path_factory.mktemp("doors")
-    for reader in readers(folder, toy_library):
-        (folder / f"{reader.name}{reader.suffix}").write_bytes(reader.content)
-    (folder / "regex.csv").write_text("0.5,2.0\n1.0,3.0\n")
-    return folder
+def by_name(tmp_path_factory: pytest.TempPathFactory, toy_library: ModelLibrary) -> dict[str, Reader]:
+    """Return the readers; beside what they read stands a right file of each kind."""
+    folder = tmp_path_factory.mktemp("doors", numbered=False)
+    return {reader.name: reader for reader in readers(folder, toy_library)}
 
 
 @pytest.fixture(scope="module")
-def by_name(tmp_path_factory: pytest.TempPathFactory, toy_library: ModelLibrary) -> dict[str, Reader]:
-    """Return the readers."""
-    return {reader.name: reader for reader in readers(tmp_path_factory.mktemp("readers"), toy_library)}
+def right(tmp_path_factory: pytest.TempPathFactory, by_name: dict[str, Reader]) -> Path:
+    """Return a folder with a right file of each kind, and models."""
+    folder = tmp_path_factory.getbasetemp() / "doors"
+    for reader in by_name.values():
+        (folder / f"{reader.name}{reader.suffix}").write_bytes(reader.content)
+    (folder / "regex.csv").write_text("0.5,2.0\n1.0,3.0\n")
+    return folder
 
 
 def _ended(words: list[str]) -> tuple[int, str]:
