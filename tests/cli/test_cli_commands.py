@@ -194,11 +194,12 @@ def test_training_keeps_models_of_other_network_functions(bench, capsys, tmp_pat
 
 
 def test_dry_run_says_how_much_and_runs_nothing(capsys, tmp_path: Path) -> None:
-    """--dry-run counts runs and makes no file."""
+    """--dry-run counts runs, those at part load apart, and makes no file."""
     out = tmp_path / "profile.parquet"
     forecast = answer(capsys, f"profile lpm --plan pressure --out {out} --dry-run")
 
-    assert (forecast["dry_run"], forecast["runs"], forecast["pending"]) == (True, 589, 589)
+    assert (forecast["dry_run"], forecast["runs"], forecast["pending"]) == (True, 442, 442)
+    assert forecast["part_load_runs"] == 147
     assert not list(tmp_path.iterdir())
 
 

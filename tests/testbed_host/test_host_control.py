@@ -58,7 +58,7 @@ def test_noise_is_throttled_and_everything_undone(pair: dict, tmp_path: Path) ->
     steps: list[Step] = []
     loop = ControlLoop(plant, controller, Patience(0.05, 0.05, 0.05), receipts=tmp_path)
 
-    free = plant.observe().tenants["noise"].throughput_mpps
+    free = max(plant.observe().tenants["noise"].throughput_mpps for _ in range(3))  # others may use its core
     loop.run(7, steps.append)
 
     held = steps[-1].observation

@@ -195,13 +195,17 @@ def _describe(store: str | None, as_json: bool, **given: Any) -> None:
     testbed, jobs, latency = arguments.pop("testbed"), arguments.pop("jobs"), arguments.pop("latency")
     reduced = arguments.pop("reduced_mixes")
     described = describe_campaign(plan_experiments(**arguments), testbed, store, jobs)
+    contended = arguments["plan"] in ("all", "pressure")
+    idle = part_load_runs(arguments["design"], arguments["runs"]) if contended else 0
     if as_json:
-        emit_json({"dry_run": True, **described.to_dict()})
+        emit_json(
+            {"dry_run": True, **described.to_dict(), "part_load_runs": idle * len(arguments["network_functions"])}
+        )
     else:
         click.echo(str(described))
         if arguments["design"] == "adaptive":
             click.echo("  these are sure; what else is run, within the plan's most, depends on what comes of them")
-        if idle := part_load_runs(arguments["design"], arguments["runs"]):
+        if idle:
             click.echo(f"  then {idle} runs per network function at 15 to 95 % of what it served alone")
         if latency:
             click.echo("  then 48 runs per network function for latency, at loads that depend on what it served")
