@@ -45,6 +45,8 @@ def test_imported_probes_answer(folder: Path, capsys: pytest.CaptureFixture[str]
 def test_what_holds_no_probes_is_told_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Neither another file's content nor another suffix passes for probe tables."""
     assert main(["probes", str(folder / "map.yaml")]) == 2
-    assert "holds no probe tables" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "field 'kind'" in told
+    assert "with a mapping of kind probes" in told
     line = ["dataset", "import", str(folder), "--mapping", str(folder / "map.yaml"), "--out", str(folder / "a.parquet")]
     assert main(line) == 2

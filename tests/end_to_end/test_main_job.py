@@ -46,7 +46,7 @@ def test_demonstration_ends_with_a_table_and_a_report(
 ) -> None:
     """`slomo demo` compares mixes never run with their simulation, and writes a page that needs nothing else."""
     monkeypatch.setattr(demo, "NETWORK_FUNCTIONS", ("lpm", "stats", "firewall"))
-    for name, size in {"RUNS": 8, "CALIBRATION_MIXES": 8, "TEST_MIXES": 5, "SHOWN_MIXES": 4}.items():
+    for name, size in {"RUNS": 12, "CALIBRATION_MIXES": 8, "TEST_MIXES": 5, "SHOWN_MIXES": 4}.items():
         monkeypatch.setattr(demo, name, size)
     monkeypatch.setattr(demo, "_demonstrate", functools.cache(demo._demonstrate))  # told twice, made once
     assert main(["demo", "--out", str(tmp_path)]) == 0
