@@ -178,7 +178,7 @@ def _checked_depth(data: Any, name: str) -> Any:
             part
             for each in level
             for part in (each.values() if isinstance(each, dict) else each)
-            if isinstance(part, dict | list)
+            if isinstance(part, (dict, list))  # the faster form: every field of a document is looked at
         ]
         if not level:
             return data

@@ -329,7 +329,7 @@ def test_missing_binaries_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(ConfigurationError, match="'num_cores' is 0, needed 1 to 64"):
         find_binaries(tmp_path)
     (tmp_path / "0.json").write_text("{")
-    with pytest.raises(ConfigurationError, match="cannot be read as JSON"):
+    with pytest.raises(ConfigurationError, match="is not JSON"):
         find_binaries(tmp_path)
 
 

@@ -59,7 +59,7 @@ _KEPT: Mapping[str, Callable[[Any], Any]] = {
 MOST_REPLICAS = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SLO:
     """What a request must achieve.
 
@@ -114,7 +114,7 @@ class SLO:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Request:
     """One thing asked for: a network function, or a chain of them, with an SLO.
 
@@ -209,12 +209,11 @@ class Request:
                 f"request '{self.id}': slo is {self.slo!r}, needed an SLO",
                 hint=f"write slo=SLO(min_share={given}) for a share of solo throughput, or SLO(min_mpps=...)",
             )
-        items = (
-            tuple(self.chain) if isinstance(self.chain, Iterable) and not isinstance(self.chain, str) else (self.chain,)
-        )
-        object.__setattr__(
-            self, "chain", tuple(item if isinstance(item, Workload) else parse_workload(item) for item in items)
-        )
+        items: Iterable[Workload | str] = self.chain
+        if not isinstance(items, tuple):
+            items = items if isinstance(items, Iterable) and not isinstance(items, str) else (items,)
+        workloads = tuple([item if isinstance(item, Workload) else parse_workload(item) for item in items])
+        object.__setattr__(self, "chain", workloads)
         for name, kept in _KEPT.items():
             if (said := getattr(self, name)) != ():  # most requests say little
                 object.__setattr__(self, name, kept(said))
@@ -229,15 +228,7 @@ class Request:
             raise InvalidValueError(
                 f"request '{self.id}' of {len(self.chain)} network functions, needed an id and 1 or more"
             )
-        for number in ("priority", "replicas", "min_replicas"):
-            self._require(isinstance(getattr(self, number), int), number, "a whole number")
-        self._require(1 <= self.replicas <= MOST_REPLICAS, "replicas", f"1 to {MOST_REPLICAS}")
-        self._require(
-            1 <= self.min_replicas <= self.replicas, "min_replicas", f"1 to its replicas, {self.replicas}",
-            f"replicas: {self.min_replicas} as well, for exactly so many",
-        )  # fmt: skip
-        self._require(self.max_per_host is None or self.max_per_host >= 1, "max_per_host", "1 or more")
-        self._require(self.max_disrupted is None or self.max_disrupted >= 0, "max_disrupted", "0 or more")
+        self._check_numbers()
         share = self.slo.min_share
         if share is not None and share >= 2.0 and share > self.replicas:
             raise InvalidValueError(
@@ -245,10 +236,6 @@ class Request:
                 f"alone, with {self.replicas} instances at most",
                 hint=f"a share, not a percentage: {share / 100:g} for {share:g} %",
             )
-        self._require(
-            self.survives is None or self.replicas > 1, "survives", "replicas of 2 or more",
-            "replicas: 2, so that either serves all of it",
-        )  # fmt: skip
         if (
             self.affinity
             and self.anti_affinity
@@ -260,15 +247,32 @@ class Request:
                 f"{name if isinstance(name, str) else name.words}",
                 hint="near or away, take one of them out",
             )
+        if not self.affinity:
+            return
         apart = [item.text for item in self.spread if item.weight is None and item.max_skew is None]
         apart += [f"anti_affinity: [{self.id}]"] if self.id in self.anti_affinity else []
         if apart and self.id in self.affinity:
             raise InvalidValueError(f"request '{self.id}': affinity with itself, and {apart[0]}", hint="take one out")
 
-    def _require(self, condition: bool, name: str, needed: str, hint: str | None = None) -> None:
-        if not condition:
-            value = getattr(self, name)
-            raise InvalidValueError(f"request '{self.id}': {name} is {value!r}, needed {needed}", hint=hint)
+    def _check_numbers(self) -> None:
+        for number in ("priority", "replicas", "min_replicas"):
+            if not isinstance(getattr(self, number), int):
+                raise self._refused(number, "a whole number")
+        if not 1 <= self.replicas <= MOST_REPLICAS:
+            raise self._refused("replicas", f"1 to {MOST_REPLICAS}")
+        if not 1 <= self.min_replicas <= self.replicas:
+            hint = f"replicas: {self.min_replicas} as well, for exactly so many"
+            raise self._refused("min_replicas", f"1 to its replicas, {self.replicas}", hint)
+        for limit, least in (("max_per_host", 1), ("max_disrupted", 0)):
+            most = getattr(self, limit)
+            if most is not None and not (isinstance(most, int) and most >= least):
+                raise self._refused(limit, f"{least} or more")
+        if self.survives is not None and self.replicas < 2:
+            raise self._refused("survives", "replicas of 2 or more", "replicas: 2, so that either serves all of it")
+
+    def _refused(self, name: str, needed: str, hint: str | None = None) -> InvalidValueError:
+        value = getattr(self, name)
+        return InvalidValueError(f"request '{self.id}': {name} is {value!r}, needed {needed}", hint=hint)
 
     @property
     def apart(self) -> tuple[str, ...]:
@@ -330,7 +334,7 @@ class Request:
         """Rebuild from :meth:`to_dict`'s mapping; ``nf`` may stand for a chain of one, a text for a workload."""
         fields = dict(data)
         chain = fields.pop("chain", None) or [fields.pop("nf")]
-        items = tuple(Workload.from_dict(item) if isinstance(item, Mapping) else item for item in chain)
+        items = tuple([item if isinstance(item, str | Workload) else Workload.from_dict(item) for item in chain])
         fields["slo"] = SLO(**fields.get("slo", {}))
         return cls(chain=items, **fields)
 

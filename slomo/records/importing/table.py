@@ -332,8 +332,5 @@ def _read_parquet(path: Path) -> MeasuredTable:
 
 def fingerprint_of(path: Path) -> str:
     """Return a digest of a file's content."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
+    with os.fdopen(open_regular(path, tables.MAX_FILE_BYTES), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from slomo.errors import ConfigurationError
+from slomo.files.opening import read_text
 from slomo.service.door.operation import Caller, Scope
 from slomo.service.door.problems import Problem
 
@@ -42,11 +43,8 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
     ConfigurationError
         For a file that others may read, a line that is no token, or a secret of fewer than 16 characters.
     """
-    try:
-        mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read token file '{path}': {error}", hint="check the path") from None
-    if mode & (stat.S_IRWXG | stat.S_IRWXO) & ~stat.S_IRGRP:
+    text = read_text(path)
+    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) & ~stat.S_IRGRP:
         raise ConfigurationError(f"token file '{path}' can be read by everybody", hint=f"chmod 600 {path}")
     tokens = []
     for number, line in enumerate(text.splitlines(), start=1):

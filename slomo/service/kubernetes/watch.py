@@ -15,7 +15,8 @@ import httpx
 import msgspec
 from msgspec import Raw, Struct
 
-from slomo.errors import ConfigurationError
+from slomo.errors import ConfigurationError, SlomoError
+from slomo.files.opening import read_text
 from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod
 
@@ -198,8 +199,8 @@ class Watch:
         if self._token_file is None:
             return {}
         try:  # read anew each time: the kubelet exchanges it
-            return {"Authorization": f"Bearer {self._token_file.read_text(encoding='utf-8').strip()}"}
-        except OSError:
+            return {"Authorization": f"Bearer {read_text(self._token_file).strip()}"}
+        except SlomoError:
             return {}
 
 

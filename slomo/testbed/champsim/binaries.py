@@ -5,7 +5,6 @@ JSON file that upstream's `config.sh` built it from, under its `executable_name`
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from slomo.errors import ConfigurationError, TestbedError
+from slomo.files.documents import parse
+from slomo.files.opening import read_text
 
 VARIABLE = "SLOMO_CHAMPSIM"
 #: Values a configuration must have: field -> value; `docs/guides/champsim.md` shows them as a file.
@@ -111,13 +112,7 @@ def find_binaries(place: str | Path | None = None, expected: Mapping[str, Any] |
 
 
 def _read(file: Path) -> Mapping[str, Any]:
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{file}: cannot be read as JSON: {error}", hint=_HINT) from None
-    if not isinstance(data, dict):
-        raise ConfigurationError(f"{file}: is {type(data).__name__}, needed a ChampSim configuration", hint=_HINT)
-    return data
+    return parse(read_text(file, hint=_HINT), str(file), _HINT).table(_HINT)
 
 
 def _difference(

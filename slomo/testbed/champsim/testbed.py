@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import InvalidValueError
+from slomo.files.documents import parse
 from slomo.files.durable import write_durably
+from slomo.files.opening import read_text
 from slomo.host.places import cache_directory
 from slomo.records.provenance import describe_environment, describe_run
 from slomo.records.run import Phase, RunRecord, TenantSample
@@ -178,9 +180,8 @@ class ChampSimTestbed:
         stated = [self._fingerprints[cores], *(f"{file.parent.name}/{part}" for file in files)]
         kept = self.folder / "runs" / f"{hashlib.sha256(canonical_json(stated).encode()).hexdigest()[:16]}.json"
         if kept.exists():
-            return Execution.from_dict(json.loads(kept.read_text()))
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            return Execution.from_dict(parse(read_text(kept), str(kept)).table())
+        with tempfile.TemporaryDirectory() as folder:
             result = execute(self._binary(cores), files, self._traces.lines, Path(folder))
             write_durably(kept, json.dumps(result.to_dict()))
         return result

@@ -7,19 +7,19 @@ part of it.
 
 import hashlib
 import json
-import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError, TestbedError
+from slomo.files.documents import read
+from slomo.files.durable import write_durably
 from slomo.testbed.champsim.binaries import Binary
 from slomo.testbed.champsim.conversion import Disassembler, convert, resident_set, working_set
 from slomo.testbed.champsim.execution import RECORD_B, execute
@@ -138,17 +138,11 @@ class TraceStore:
     def _made(self, place: Path, workload: Workload, definition: HostDefinition) -> Trace:
         """Return the trace of a folder, made first where it is not there; runs side by side wait for each other."""
         if not (place / "trace.json").exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            draft = Path(tempfile.mkdtemp(dir=self.folder))
-            try:
-                self._make(workload, definition, draft)
-                with suppress(OSError):  # another process was faster, with the same trace
-                    draft.replace(place)
-            finally:
-                shutil.rmtree(draft, ignore_errors=True)
-        return _read(place)
+            with tempfile.TemporaryDirectory() as folder:
+                self._make(workload, definition, Path(folder), place)
+        return read_trace(place)
 
-    def _make(self, workload: Workload, definition: HostDefinition, draft: Path) -> None:
+    def _make(self, workload: Workload, definition: HostDefinition, draft: Path, place: Path) -> None:
         total = self.window.settle_cycles + self.window.cycles
         recorded, stated = self._recorded(workload, definition, draft, int(_MOST_PER_CYCLE * total))
         length = self.lines + _FIRST_TRY
@@ -166,10 +160,10 @@ class TraceStore:
         points = (self.lines + int(share * (ends[1] - self.lines)) for share in _SHARES)
         alone = [(self.lines, 0), *((end, self._cycles_alone(recorded[:end], draft)) for end in points)]
         for name, end in zip(("settling", "whole"), ends, strict=True):
-            recorded[:end].tofile(draft / f"{name}.trace")
+            write_durably(place / f"{name}.trace", recorded[:end].tobytes())
         lines = working_set(recorded[self.lines : ends[1]])
         described = {**stated, "alone": alone, "working_set": lines, "workload": workload.key}
-        (draft / "trace.json").write_text(json.dumps(described))
+        write_durably(place / "trace.json", json.dumps(described))  # the last: a folder with it is whole
 
     def _recorded(
         self, workload: Workload, definition: HostDefinition, draft: Path, instructions: int
@@ -205,20 +199,24 @@ class TraceStore:
         return execute(self.binary, [file], self.lines, folder).cycles
 
 
-def _read(place: Path) -> Trace:
-    file = place / "trace.json"
-    try:
-        stated: Mapping[str, Any] = json.loads(file.read_text())
-        return Trace(
-            place / "whole.trace",
-            place / "settling.trace",
-            float(stated["packets_per_record"]),
-            float(stated["instructions_per_record"]),
-            np.array(stated["alone"], dtype=np.float64),
-            np.array(stated["working_set"], dtype=np.float64),
-        )
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigurationError(
-            f"{file}: cannot be read as a trace's description: {type(error).__name__} {error}",
-            hint=f"remove the folder {place}; it is made again",
-        ) from None
+class _Described(Struct, forbid_unknown_fields=True):
+    """`trace.json`."""
+
+    packets_per_record: float
+    instructions_per_record: float
+    alone: list[tuple[float, float]]
+    working_set: list[tuple[float, float]]
+    workload: str = ""
+
+
+def read_trace(place: Path) -> Trace:
+    """Return the trace of a folder; ConfigurationError where its description is damaged."""
+    stated = read(place / "trace.json", _Described, hint=f"remove the folder {place}; it is made again")
+    return Trace(
+        place / "whole.trace",
+        place / "settling.trace",
+        stated.packets_per_record,
+        stated.instructions_per_record,
+        np.array(stated.alone, dtype=np.float64),
+        np.array(stated.working_set, dtype=np.float64),
+    )

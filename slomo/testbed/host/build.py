@@ -7,9 +7,12 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from slomo.errors import TestbedError
+from slomo.files.durable import write_durably
 from slomo.host.places import cache_directory
 from slomo.vocabulary.knobs import native_sources
 
@@ -40,10 +43,7 @@ def slomo_nf_binary(build: str = "portable") -> Path:
     sources = native_sources()
     path = cache_directory() / f"slomo-nf-{build}-{_fingerprint(sources)}"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}.part")
-        (_compile_portable if build == "portable" else _compile_dpdk)(sources, draft)
-        draft.replace(path)  # two processes may compile at a time; the last one wins, with the same result
+        _put(path, lambda draft: (_compile_portable if build == "portable" else _compile_dpdk)(sources, draft))
     return path
 
 
@@ -55,11 +55,17 @@ def build_traceable() -> Path:
     sources = native_sources()
     path = cache_directory() / f"slomo-nf-traceable-{_fingerprint(sources)}"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}.part")
-        _compile_portable(sources, draft, f"-static -no-pie -DSLICE_SECONDS=1e9 -DLOOK_NS={3_600_000_000_000}u")
-        draft.replace(path)
+        flags = f"-static -no-pie -DSLICE_SECONDS=1e9 -DLOOK_NS={3_600_000_000_000}u"
+        _put(path, lambda draft: _compile_portable(sources, draft, flags))
     return path
+
+
+def _put(path: Path, compile_into: Callable[[Path], None]) -> None:
+    """Compile a program into its place; two processes may do it at a time, with the same result."""
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder, path.name)
+        compile_into(draft)
+        write_durably(path, draft.read_bytes(), mode=0o777)
 
 
 def _compile_portable(sources: Path, output: Path, flags: str | None = None) -> None:

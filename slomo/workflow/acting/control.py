@@ -16,9 +16,11 @@ from slomo.control.loop import ControlLoop, Step
 from slomo.control.observation import Patience
 from slomo.control.throttle import ThrottleController
 from slomo.enforce.backends.cgroup import CgroupBackend
-from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
-from slomo.files.documents import parse
+from slomo.errors import ConfigurationError, SlomoError, StoreError, TestbedError, UnknownNameError
+from slomo.files.documents import convert, parse
+from slomo.files.durable import write_durably
 from slomo.files.opening import read_text
+from slomo.files.ranges import ProcessId
 from slomo.host.cores import assign_cores, available_cores
 from slomo.host.journal import open_receipts
 from slomo.host.places import cache_directory
@@ -229,7 +231,7 @@ def _host_loop(
 
 
 def _status_file(name: str) -> Path:
-    return cache_directory() / "control" / f"{name.replace(os.sep, '-')}.json"
+    return cache_directory() / "control" / f"{name.replace(os.sep, '-')[:60]}.json"
 
 
 def _write_status(configuration: ControlConfiguration, steps: Sequence[Step], loop: ControlLoop) -> None:
@@ -253,11 +255,8 @@ def _write_status(configuration: ControlConfiguration, steps: Sequence[Step], lo
         "plan": None if loop.plan is None else loop.plan.to_dict(),
         "settings": asdict(configuration.settings),
     }
-    path = _status_file(configuration.name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(status), encoding="utf-8")
-    fresh.replace(path)
+    with contextlib.suppress(StoreError):  # a full disk does not end a loop that keeps promises
+        write_durably(_status_file(configuration.name), json.dumps(status))
 
 
 def control_status() -> dict[str, Any]:
@@ -265,9 +264,9 @@ def control_status() -> dict[str, Any]:
     loops = []
     for path in sorted((cache_directory() / "control").glob("*.json")):
         try:
-            status = json.loads(path.read_text(encoding="utf-8"))
-            status["alive"] = Path(f"/proc/{int(status['process'])}").is_dir()
-        except (OSError, ValueError, KeyError, TypeError):
+            status = parse(read_text(path), str(path)).table()
+            status["alive"] = Path(f"/proc/{convert(status.get('process'), ProcessId, str(path))}").is_dir()
+        except SlomoError:
             continue
         loops.append(status)
     return {"loops": loops, "open_receipts": [receipt.identifier for receipt in open_receipts()]}

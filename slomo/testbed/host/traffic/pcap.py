@@ -13,11 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.files.durable import write_durably
+from slomo.files.opening import open_regular
 from slomo.vocabulary.workload import Traffic, traffic_key
 
 _MAGICS = (0xA1B2C3D4, 0xA1B23C4D)
 _FILE_HEADER_B, _FRAME_HEADER_B = 24, 16
 _LARGEST_FILE_B = 1 << 30
+_HINT = "check `traffic.pcap` in the NF's `host:` section"
 _CHECKSUM_B = 4  # a frame's size counts its checksum, a capture does not hold it
 _ETHERNET_B, _IPV4_B, _UDP_B = 14, 20, 8
 _FEWEST_FRAMES, _MOST_FRAMES = 1024, 1_000_000
@@ -63,7 +66,7 @@ def write_pcap(traffic: Traffic, path: Path, seed: int = 0) -> int:
     payload = frames[:, _FRAME_HEADER_B + flows.shape[1] :]
     payload[:] = random.integers(0, 256, size=(1, payload.shape[1]), dtype=np.uint8)
     header = struct.pack("<IHHiIII", _MAGICS[0], 2, 4, 0, 0, 1 << 16, 1)
-    path.write_bytes(header + frames.tobytes())
+    write_durably(path, header + frames.tobytes())
     return len(order)
 
 
@@ -72,10 +75,7 @@ def cached_pcap(traffic: Traffic, folder: Path, seed: int = 0) -> Path:
     name = hashlib.sha256(f"{traffic_key(traffic)}/{seed}".encode()).hexdigest()[:16]
     path = folder / f"{name}.pcap"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f"{name}.{os.getpid()}.part"
-        write_pcap(traffic, draft, seed)
-        draft.replace(path)
+        write_pcap(traffic, path, seed)
     return path
 
 
@@ -85,11 +85,11 @@ def count_frames(path: Path) -> int:
     Raises ConfigurationError if it cannot be read, is no classic pcap, or is cut off inside the first frame.
     """
     try:
-        with path.open("rb") as stream:
+        with os.fdopen(open_regular(path, _LARGEST_FILE_B, _HINT), "rb") as stream:
             size_b = os.fstat(stream.fileno()).st_size
             order = _byte_order(stream.read(_FILE_HEADER_B), path)
             count, place = 0, _FILE_HEADER_B
-            while place + _FRAME_HEADER_B <= size_b <= _LARGEST_FILE_B:
+            while place + _FRAME_HEADER_B <= size_b:
                 stream.seek(place + 8)
                 (length,) = struct.unpack(f"{order}I", stream.read(4))
                 place += _FRAME_HEADER_B + length
@@ -97,7 +97,7 @@ def count_frames(path: Path) -> int:
     except OSError as problem:
         raise ConfigurationError(
             f"capture '{path}' cannot be read: {problem.strerror}",
-            hint="check `traffic.pcap` in the NF's `host:` section",
+            hint=_HINT,
         ) from None
     return count
 
