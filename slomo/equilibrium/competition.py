@@ -79,7 +79,7 @@ def mix_features(
     canonical = np.ascontiguousarray(np.sort(rank[np.asarray(members, dtype=np.int64)], axis=1))
     metrics = tuple(name for name in names if not name.startswith(TRAFFIC_PREFIX))
     needed = _with_weights(metrics)
-    distinct, back = _distinct(canonical, len(models))
+    distinct, back = distinct_mixes(canonical, len(models))
     values = competitor_vectors(
         sorted_models, distinct, needed, capacities=capacities, composition=composition, compat=compat
     )
@@ -128,11 +128,11 @@ def _added(rows: Floats, members: NDArray[np.int64]) -> Floats:
     return total
 
 
-def _distinct(members: NDArray[np.int64], kinds: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-    """Return each competition once, and for every mix which it is; None where hardly any occurs twice.
+def distinct_mixes(members: NDArray[np.int64], kinds: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    """Return each mix once, and for every row which it is; None where hardly any occurs twice.
 
-    Targets share competitions, as V is measured before the target starts: of 100 000 mixes of 4 out of 24 kinds, 17 550
-    competitions differ.
+    Rows are in canonical order, -1 for an empty place. Targets share competitions, as V is measured before the target
+    starts: of 100 000 mixes of 4 out of 24 kinds, 17 550 competitions differ.
     """
     places, space = members.shape[1], (kinds + 1) ** members.shape[1]
     if len(members) < _REPEATING or space > 2**62:

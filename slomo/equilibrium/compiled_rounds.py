@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from slomo.equilibrium.lanes import LEAST_SERVERS, settle_side_by_side
 from slomo.models.functions.compilation import compiled
 
 #: So many servers solved in numpy take as long as loading the loop; where numba was loaded already, far fewer do.
@@ -22,7 +23,7 @@ class _Spent:
     servers = 0
 
 
-def loop_for(servers: int) -> Callable[..., None] | None:
+def loop_for(servers: int, *, saturated: bool = False) -> Callable[..., None] | None:
     """Return the compiled loop where it pays for so many servers more; else None, and they are counted.
 
     Examples
@@ -31,8 +32,9 @@ def loop_for(servers: int) -> Callable[..., None] | None:
     True
     """
     _Spent.servers += servers
-    enough = LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS
-    return compiled(_settle) if _Spent.servers >= enough else None
+    if _Spent.servers < (LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS):
+        return None
+    return compiled(settle_side_by_side if saturated and servers >= LEAST_SERVERS else _settle)
 
 
 def _settle(  # type: ignore[no-untyped-def] # noqa: C901

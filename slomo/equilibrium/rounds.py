@@ -106,7 +106,16 @@ class Rest:
     @classmethod
     def untouched(cls, servers: int, places: int, pressures: int) -> "Rest":
         """Return room for where rounds end."""
-        return cls(np.zeros((2, servers, places, pressures)), np.array([_UNTOUCHED] * servers).reshape(servers, 4))
+        return cls(np.zeros((2, servers, places, pressures)), np.tile(_UNTOUCHED, (servers, 1)))
+
+    def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
+        """Return where the rounds of these servers ended."""
+        return Rest(self.vectors[:, rows], self.went[rows])
+
+    @classmethod
+    def joined(cls, parts: Sequence["Rest"]) -> "Rest":
+        """Return where the rounds of all parts' servers ended, in that order."""
+        return cls(np.concatenate([part.vectors for part in parts], axis=1), np.concatenate([p.went for p in parts]))
 
     @property
     def vector(self) -> Floats:

@@ -32,7 +32,8 @@ from slomo.models.responses.arrivals import arrival_half_width_mpps
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.metrics import METRICS, Rule
 
-_CHUNK = 1024
+#: Servers whose throughput is read at a time.
+_CHUNK = 32_768
 #: Below this many places a set finds the distinct NFs sooner than sorting.
 _FEW = 64
 _PER_PLACE = ("load", "throughput_mpps", "low_mpps", "high_mpps")
@@ -96,6 +97,16 @@ class _Asked:
     tries: tuple[tuple[float, int], ...]
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Servers at rest, places in canonical order; offered loads are NaN where saturated, `read` says whom to read."""
+
+    members: NDArray[np.int64]
+    offered: Floats
+    read: NDArray[np.bool_]
+    rest: Rest
+
+
 def solve_joint(
     models: Sequence[NFModel],
     members: NDArray[np.int64],
@@ -145,7 +156,14 @@ def solve_joint(
     order, members, offered = canonical(ranks(models), members, offered_mpps)
     settings = _Asked(coverage, window_s, prove, tuple(tries))
     read = (members >= 0) & ((order == 0) | (not first_only))
-    parts = [(rows, _solved(models, members[rows], offered[rows], read[rows], settings)) for rows in _parted(offered)]
+    bench, parts = response_table(tuple(models)), []
+    for rows in _parted(offered):
+        most = np.where(np.isfinite(offered[rows]), offered[rows], np.inf)
+        rest = bench.settle(members[rows], most, settings.tries)
+        for begin in range(0, max(len(rows), 1), _CHUNK):
+            part = rows[begin : begin + _CHUNK]
+            here = _Part(members[part], offered[part], read[part], rest.rows(slice(begin, begin + _CHUNK)))
+            parts.append((part, _read(bench, here, settings)))
     return placed_back(_joined(parts), order)
 
 
@@ -174,8 +192,7 @@ def _parted(offered: Floats) -> list[NDArray[np.int64]]:
     """Return the rows solved together; reduced load apart, so that no numbers depend on who else is asked about."""
     reduced = np.isfinite(offered).any(axis=1)
     groups = [rows for rows in (np.flatnonzero(~reduced), np.flatnonzero(reduced)) if len(rows)]
-    parts = [rows[at : at + _CHUNK] for rows in groups for at in range(0, len(rows), _CHUNK)]
-    return parts or [np.arange(0)]
+    return groups or [np.arange(0)]
 
 
 def check_servers(models: Sequence[NFModel], members: NDArray[np.integer], offered_mpps: Floats | None) -> None:
@@ -256,25 +273,20 @@ def _possible_and_most(bench: ResponseTable, members: NDArray[np.integer], press
     return _under(bench, members, pressure, np.ones((*members.shape, 1)), speed), speed[2]
 
 
-def _solved(
-    models: Sequence[NFModel],
-    members: NDArray[np.int64],
-    offered: Floats,
-    read: NDArray[np.bool_],
-    settings: _Asked,
-) -> Joint:
-    """Solve servers whose places are in canonical order: the rounds, then every NF's throughput read at their end."""
-    bench, most = response_table(tuple(models)), np.where(np.isfinite(offered), offered, np.inf)
-    responses, rest, present = bench.responses, bench.settle(members, most, settings.tries), members >= 0
+def _read(bench: ResponseTable, part: _Part, settings: _Asked) -> Joint:
+    """Read every NF's throughput where the rounds ended."""
+    models, members, rest, read, present = bench.models, part.members, part.rest, part.read, part.members >= 0
+    most = np.where(np.isfinite(part.offered), part.offered, np.inf)
     pressure = rest.felt * present[:, :, None]
-    mpps = np.zeros(members.shape)
-    neighbours = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1.0, members.shape)
-    mpps[read] = read_mpps(responses, members[read], pressure[read], neighbours[read])
-    alone = present & (present.sum(axis=1) == 1)[:, None]
+    count = present.sum(axis=1)
+    mpps, below, above = np.zeros(members.shape), np.zeros(members.shape), np.zeros(members.shape)
+    neighbours = np.broadcast_to(count[:, None] - 1.0, members.shape)
+    mpps[read] = read_mpps(bench.responses, members[read], pressure[read], neighbours[read])
+    alone = present & (count == 1)[:, None]
     if alone.any():
         mpps[alone] = np.array([model.solo_mpps for model in models])[members[alone]]
-    below, above = _ends(models, responses, members, mpps, settings.coverage)
-    spread = _arrivals(responses, members, offered, settings)
+    below[read], above[read] = _ends(bench, members, read, mpps[read], settings.coverage)
+    spread = _arrivals(bench.responses, members, part.offered, settings)
     load = np.where(present, load_of(most, mpps), 0.0)
     low = np.maximum(np.minimum(below, most - spread), 0.0)
     high = np.minimum(above, most + spread)
@@ -297,21 +309,16 @@ def bounds(
 
 
 def _ends(
-    models: Sequence[NFModel],
-    responses: tuple[ServerResponse, ...],
-    members: NDArray[np.int64],
-    mpps: Floats,
-    coverage: float,
+    bench: ResponseTable, members: NDArray[np.int64], read: NDArray[np.bool_], mpps: Floats, coverage: float
 ) -> tuple[Floats, Floats]:
-    """Return both ends of each saturated NF's interval [Mpps], as `ConformalCalibration` gives them."""
-    table = np.array([scores_between(response.calibration, coverage) for response in responses])
-    kind, present = within(members), members >= 0
-    solo = np.where(present, np.array([model.solo_mpps for model in models])[members], 1.0)
-    alone = present.sum(axis=1, keepdims=True) == 1
-    middle, size = shapes_at([each.calibration.shape for each in responses], members, predicted_loss(mpps, solo))
-    low, high = (np.where(alone, 0.0, middle + size * table[:, side][members, kind]) for side in (0, 1))
-    below, above = ends_mpps(mpps, solo, (low, high))
-    return np.where(present, below, 0.0), np.where(present, above, 0.0)
+    """Return both ends of the interval of each NF that is read [Mpps], as `ConformalCalibration` gives them."""
+    table = np.array([scores_between(response.calibration, coverage) for response in bench.responses])
+    who, kind = members[read], within(members)[read]
+    solo = np.array([model.solo_mpps for model in bench.models])[who]
+    alone = np.broadcast_to((members >= 0).sum(axis=1, keepdims=True) == 1, members.shape)[read]
+    middle, size = shapes_at([each.calibration.shape for each in bench.responses], who, predicted_loss(mpps, solo))
+    low, high = (np.where(alone, 0.0, middle + size * table[:, side][who, kind]) for side in (0, 1))
+    return ends_mpps(mpps, solo, (low, high))
 
 
 def _arrivals(

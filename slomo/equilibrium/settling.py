@@ -10,7 +10,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.equilibrium.competition import distinct_mixes
 from slomo.equilibrium.compiled_rounds import loop_for
+from slomo.equilibrium.lanes import LEAST_SERVERS
 from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out
 from slomo.equilibrium.tables import SharedSocket, Tables, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
@@ -24,6 +26,8 @@ TRIES = ((0.8, 40), (0.4, 80), (0.15, 160))
 #: Share by which counted occupancies may add up to more than the cache.
 _ROUNDING = 0.02
 _TRIES = np.array(TRIES)
+#: Servers that rounds in numpy take at a time, so that what they read stays in a cache.
+_LAID_OUT = 1_024
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +98,26 @@ class ResponseTable:
     def settle(
         self, members: NDArray[np.int64], offered: Floats, tries: Sequence[tuple[float, int]] | None = None
     ) -> Rest:
-        """Bring servers to rest; arguments as for :meth:`laid_out`."""
-        loop = loop_for(len(members))
+        """Bring servers to rest, each distinct saturated one once; arguments as for :meth:`laid_out`."""
+        back, saturated = None, len(members) >= LEAST_SERVERS and not np.isfinite(offered).any()
+        if saturated:
+            members, back = distinct_mixes(members, len(self.models))
+        rest = self._settled(members, offered[: len(members)], tries, saturated=saturated)
+        return rest if back is None else rest.rows(back)
+
+    def _settled(
+        self,
+        members: NDArray[np.int64],
+        offered: Floats,
+        tries: Sequence[tuple[float, int]] | None,
+        *,
+        saturated: bool,
+    ) -> Rest:
+        loop = loop_for(len(members), saturated=saturated)
         if loop is None or not members.size:
-            return come_to_rest(self.laid_out(members, offered), tries or TRIES)
+            parts = [slice(at, at + _LAID_OUT) for at in range(0, len(members), _LAID_OUT)] or [slice(0, 0)]
+            rests = [come_to_rest(self.laid_out(members[part], offered[part]), tries or TRIES) for part in parts]
+            return rests[0] if len(rests) == 1 else Rest.joined(rests)
         rest = Rest.untouched(members.shape[0], members.shape[1], self.table.pressures)
         given = _TRIES if tries is None else np.array(tries, dtype=float)
         full = self.full_kib(members)

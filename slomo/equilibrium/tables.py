@@ -196,7 +196,8 @@ def read_mpps(
 ) -> Floats:
     """Return throughput [Mpps] of NF `who[i]` under `pressure[i]` of so many neighbours."""
     mpps = np.zeros(len(who))
-    for number in np.unique(who):
-        mine = who == number
+    order = np.argsort(who, kind="stable")
+    numbers, starts = np.unique(who[order], return_index=True)
+    for number, mine in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
         mpps[mine] = responses[number].rows_mpps(pressure[mine], neighbours[mine])
     return mpps

@@ -23,12 +23,12 @@ def models(toy_library):
     return [replace(first, response=replace(first.response, part_load=idle)), *others]
 
 
-def by(way, models, members, offered):
+def by(way, models, members, offered, **how):
     """Solve with the loop, or without it however many servers there are."""
     enough = compiled_rounds.LOADING_SERVERS, compiled_rounds.LOADED_SERVERS
     compiled_rounds.LOADING_SERVERS = compiled_rounds.LOADED_SERVERS = {"loop": 0, "arrays": 10**18}[way]
     try:
-        return solve_joint(models, members, offered)
+        return solve_joint(models, members, offered, **how)
     finally:
         compiled_rounds.LOADING_SERVERS, compiled_rounds.LOADED_SERVERS = enough
 
@@ -44,6 +44,20 @@ def test_the_loop_and_the_arrays_give_the_same_bits(models):
         for name in Joint.__dataclass_fields__:
             np.testing.assert_array_equal(getattr(loop, name), getattr(arrays, name), err_msg=name)
         assert loop.converged.all()
+
+
+@pytest.mark.parametrize("tries", [((0.8, 40), (0.4, 80)), ((0.8, 2), (0.4, 1), (0.15, 1))], ids=["enough", "too few"])
+def test_servers_side_by_side_have_the_bits_of_one_after_the_other(models, tries):
+    """Many saturated servers, a third of them twice, fill lanes; what does not come to rest goes on to the next try."""
+    pytest.importorskip("numba")
+    members = np.random.default_rng(1).integers(-1, len(models), (900, 5))
+    members = np.concatenate([members, members[::3]])
+    lanes, arrays = (by(way, models, members, None, tries=tries) for way in ("loop", "arrays"))
+    one_by_one = by("loop", models, members[:50], None, tries=tries)
+    for name in Joint.__dataclass_fields__:
+        np.testing.assert_array_equal(getattr(lanes, name), getattr(arrays, name), err_msg=name)
+        np.testing.assert_array_equal(getattr(lanes, name)[:50], getattr(one_by_one, name), err_msg=name)
+    assert lanes.converged.all() if len(tries) == 2 else not lanes.converged.all()
 
 
 def test_an_nf_at_part_load_puts_on_others_what_its_short_queue_does(models):

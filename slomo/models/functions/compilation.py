@@ -18,8 +18,9 @@ def compiled(function: Callable[..., None]) -> Callable[..., None] | None:
         import numba
     except ImportError:
         return None
+    # divisions as numpy's: asking before each whether it is by zero keeps loops from becoming vector instructions
     try:
-        loop: Callable[..., None] = numba.njit(cache=True, nogil=True)(function)
+        loop: Callable[..., None] = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     except RuntimeError:  # no folder to cache in can be written; compile each time instead
-        loop = numba.njit(nogil=True)(function)
+        loop = numba.njit(nogil=True, error_model="numpy")(function)
     return loop
