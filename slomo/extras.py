@@ -11,6 +11,9 @@ from slomo.errors import MissingExtraError
 #: importable package -> the smallest extra that installs it
 EXTRA_OF = {
     "capstone": "champsim",
+    "dask": "fleet",
+    "distributed": "fleet",
+    "fsspec": "fleet",
     "httptools": "service",
     "jinja2": "report",
     "matplotlib": "report",

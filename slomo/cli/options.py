@@ -115,6 +115,12 @@ def jobs_option(command: Command) -> Command:
     )
 
 
+def scheduler_option(command: Command) -> Command:
+    """Add ``--scheduler``."""
+    text = "Address of a Dask scheduler whose workers compute, instead of this machine; they must see the same files."
+    return click.option("--scheduler", metavar="ADDRESS", help=text)(command)
+
+
 def own_nf_option(command: Command) -> Command:
     """Add ``--nf``, repeatable."""
     text = "YAML file of a network function of your own, repeatable."

@@ -16,14 +16,7 @@ LEAST_SERVERS = 4 * LANES
 
 
 def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
-    rows,
-    members,
-    offered,
-    socket,
-    full_kib,
-    tries,
-    vectors,
-    went,  # noqa: ARG001 - all are saturated
+    rows, members, _, socket, full_kib, tries, vectors, went
 ):
     """Bring saturated servers to rest; arguments and results as of `slomo.equilibrium.compiled_rounds`."""
     tolerance, tiny, held = socket[0], socket[1], int(socket[3])

@@ -20,6 +20,8 @@ def trees() -> dict[Path, ast.Module]:
 HOMES: dict[str, tuple[str, ...]] = {
     "capstone": ("testbed/champsim/conversion.py",),
     "click": ("cli/",),
+    "distributed": ("fleet/",),
+    "fsspec": ("fleet/",),
     "httpx": ("client.py", "service/"),
     "jinja2": ("report/",),
     "jsonschema": ("vocabulary/documents.py",),
@@ -28,7 +30,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "filelock": ("files/lock.py",),
     "numba": ("simulator/", "models/functions/compilation.py"),
     "pandas": ("records/", "evaluation/", "profiling/plans/latency_plans.py"),
-    "pyarrow": ("records/",),
+    "pyarrow": ("records/", "fleet/"),
     "pytest": ("testing/",),
     "tqdm": ("workflow/progress.py",),
     "scipy": (
@@ -70,6 +72,8 @@ DEFERRED = {
 LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "tqdm", "pyarrow", "numba", "jsonschema", "pandas"} | {
     "filelock",
     "capstone",
+    "distributed",
+    "fsspec",
 }
 
 #: Files that read YAML: rooms that answer questions load them only where a description is needed.

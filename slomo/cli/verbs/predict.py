@@ -12,15 +12,17 @@ from slomo.cli.options import (
     complete_models,
     complete_network_functions,
     coverage_option,
+    jobs_option,
     json_option,
     machine_option,
     method_option,
     models_option,
     own_nf_option,
+    scheduler_option,
     seed_option,
     settings,
 )
-from slomo.cli.output import emit_json, format_table
+from slomo.cli.output import emit_json, format_table, note
 from slomo.cli.types import RATE, SECONDS
 from slomo.cli.verbs.learning import figure_path
 from slomo.cli.verbs.rows import RowsAsked, row_options, show_rows
@@ -36,11 +38,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--target",
-    required=True,
-    metavar="NF",
-    shell_complete=complete_network_functions,
-    help="The network function asked about.",
+    "--target", metavar="NF", shell_complete=complete_network_functions, help="The network function asked about."
 )
 @click.option(
     "--with",
@@ -107,6 +105,17 @@ if TYPE_CHECKING:
 @own_nf_option
 @seed_option
 @server_option
+@click.option(
+    "--from",
+    "mixes",
+    metavar="PARQUET",
+    type=click.Path(),
+    help="Predict every mix of a file instead: columns target and competitors (lists). The same command goes on "
+    "where it was stopped.",
+)
+@click.option("--to", metavar="PARQUET", type=click.Path(), help="Where --from writes the mixes and their predictions.")
+@scheduler_option
+@jobs_option
 @json_option
 def command(
     explain: bool,
@@ -118,13 +127,24 @@ def command(
     service: str | None,
     **given: Any,
 ) -> None:
-    """Predict what a network function loses beside others.
+    """Predict what a network function loses beside others, or every mix of a file.
 
     NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic. Without --with the answer
     is what was measured alone.
 
     Example: slomo predict --target lpm --with stats:2 --with snort
     """
+    bulk = {name: given.pop(name) for name in ("mixes", "to", "scheduler", "jobs")}
+    if bulk["mixes"] is not None or bulk["to"] is not None:
+        given |= {"explain": explain, "figure": figure, "rows": rows, "accelerator": accelerator, "service": service}
+        _bulk(**bulk, as_json=as_json, given=given)
+        return
+    if given["target"] is None:
+        from slomo.errors import UsageError
+
+        raise UsageError(
+            "nobody is asked about", hint="add --target NF, or --from mixes.parquet --to predicted.parquet"
+        )
     if rows is not None or accelerator is not None:
         _rows(rows, accelerator, pattern, as_json=as_json, **given)
         return
@@ -143,6 +163,48 @@ def command(
     click.echo(_text(prediction))
     if explain:
         click.echo(_explanation(prediction) or "  explained   not: it serves what it is offered")
+
+
+def _bulk(
+    mixes: str | None, to: str | None, scheduler: str | None, jobs: int | None, *, as_json: bool, given: dict[str, Any]
+) -> None:
+    """Predict every mix of a file."""
+    from slomo.errors import UsageError
+    from slomo.fleet.batches import BulkQuestion
+    from slomo.fleet.bulk import predict_file
+    from slomo.models.library import load_library
+    from slomo.prediction.options import PredictionOptions
+    from slomo.workflow.progress import ProgressBar
+
+    if mixes is None or to is None:
+        lacking, there = ("--from", "--to") if mixes is None else ("--to", "--from")
+        raise UsageError(f"{there} was given without {lacking}", hint=f"add {lacking} FILE.parquet")
+    how = {name: given.pop(name) for name in ("models", "machine", "model", "coverage", "seed", "method", "compat")}
+    if other := [name for name, value in given.items() if value]:
+        raise UsageError(
+            f"--{other[0].replace('_', '-')} was given with --from",
+            hint="mixes say who is asked about and who is beside; options of one question do not belong here",
+        )
+    chosen = settings(**{name: how[name] for name in ("models", "machine", "model", "coverage", "seed")}, jobs=jobs)
+    machine = _machine(how["machine"], chosen.machine, load_library(chosen.models))
+    options = PredictionOptions(
+        method=how["method"], model=chosen.model, compat=how["compat"], coverage=chosen.coverage, explain=False
+    )
+    question = BulkQuestion(chosen.models, machine, options)
+    with ProgressBar("predicting") as bar:
+        done = predict_file(
+            mixes,
+            to,
+            question,
+            jobs=chosen.jobs or None,
+            scheduler=scheduler,
+            report=lambda group, groups: bar.advance(group) if group else bar.start(groups),
+        )
+    if as_json:
+        emit_json({"mixes": done.mixes, "row_groups": done.row_groups, "kept": done.kept, "to": to})
+    else:
+        kept = f", {done.kept} of {done.row_groups} row groups kept from before" if done.kept else ""
+        note(f"{done.mixes} mixes predicted into {to}{kept}")
 
 
 def _rows(rows: str | None, accelerator: str | None, pattern: str, *, as_json: bool, **given: Any) -> None:

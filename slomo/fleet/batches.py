@@ -1,0 +1,190 @@
+"""Predictions of mixes in Arrow record batches: one function without state, for pyarrow, Dask, Spark and Ray alike.
+
+Spark's `mapInArrow`, Ray's `map_batches` and Dask's `map_partitions` hand over such batches; names become indices once
+a batch, and `slomo.prediction.batch` answers, with the bits it gives any other asker.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.errors import ConfigurationError, InvalidValueError, SlomoError
+from slomo.models.library import ModelLibrary, load_library
+from slomo.models.storage import INDEX
+from slomo.prediction.batch import predict_members
+from slomo.prediction.members import Members
+from slomo.prediction.options import OptionFields, PredictionOptions, options_of
+from slomo.prediction.tenants import TenantModel, tenant_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Columns read, and columns added [Mpps; slowdown as a share of solo throughput].
+TARGET, COMPETITORS = "target", "competitors"
+PREDICTED = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps", "slowdown")
+
+
+@dataclass(frozen=True)
+class BulkQuestion:
+    """How mixes are predicted; a small value that engines send to their workers.
+
+    Attributes
+    ----------
+    models : str
+        Folder of a saved library, which every worker reads.
+    machine : str, optional
+        Needed where the library has models of several machines.
+    options : PredictionOptions
+        How the answers are made.
+    """
+
+    models: str
+    machine: str | None = None
+    options: PredictionOptions = field(default_factory=PredictionOptions)
+
+
+def predict_batches(
+    batches: "Iterable[pa.RecordBatch]", models: str, machine: str | None = None, **how: Any
+) -> "Iterator[pa.RecordBatch]":
+    """Yield each record batch with its predictions beside it.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        With columns ``target`` (text) and ``competitors`` (list of text), names as `slomo.predict` takes them.
+    models : str
+        Folder of a saved library.
+    machine : str, optional
+        Needed where the library has models of several machines.
+    **how
+        As in `slomo.prediction.options.PredictionOptions`.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        All columns of the batch, then those of `PREDICTED`; NaN where a competitor lacks a metric the model reads.
+
+    Raises
+    ------
+    ConfigurationError
+        For a batch without these columns, or with other types in them.
+    UnknownNameError, InvalidValueError
+        For a name that has no model, or more NFs than the machine has cores.
+
+    Examples
+    --------
+    >>> list(predict_batches([], "models"))
+    []
+    """
+    fields: OptionFields = {"explain": False, **how}  # type: ignore[typeddict-item]
+    question = BulkQuestion(str(models), machine, options_of(fields))
+    for batch in batches:
+        yield with_predictions(batch, predicted(batch, question))
+
+
+def with_predictions(batch: "pa.RecordBatch", columns: "dict[str, NDArray[np.float64]]") -> "pa.RecordBatch":
+    """Return a record batch with columns added to it; ConfigurationError where it has one of that name."""
+    import pyarrow as pa
+
+    if taken := set(batch.schema.names) & set(columns):
+        raise ConfigurationError(
+            f"the mixes have a column '{min(taken)}', which predictions are written to",
+            hint="give it another name, or leave it out",
+        )
+    arrays = [*batch.columns, *(pa.array(values) for values in columns.values())]
+    return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *columns])
+
+
+def predicted(batch: "pa.RecordBatch", question: BulkQuestion) -> "dict[str, NDArray[np.float64]]":
+    """Return the predictions of a record batch by column; refusals as :func:`predict_batches`."""
+    names, target, competitors = _coded(batch)
+    library, known = _opened(question.models, _index_time(question.models))
+    tenants = [_tenant(library, known, name, question.machine, (target, competitors), at) for at, name in names]
+    made = predict_members(Members(tuple(tenants), target, competitors), question.machine or "", question.options)
+    arrays = (made.solo_mpps, made.throughput_mpps, made.low_mpps, made.high_mpps, made.slowdown)
+    return dict(zip(PREDICTED, arrays, strict=True))
+
+
+@lru_cache(maxsize=4)
+def _opened(models: str, changed: int) -> tuple[ModelLibrary, dict[tuple[str | None, str], TenantModel]]:  # noqa: ARG001
+    """Return a library and who was looked up in it, kept until its index changes."""
+    return load_library(models), {}
+
+
+def _index_time(models: str) -> int:
+    index = Path(models, INDEX)
+    return index.stat().st_mtime_ns if index.exists() else 0
+
+
+def _tenant(
+    library: ModelLibrary,
+    known: dict[tuple[str | None, str], TenantModel],
+    name: str,
+    machine: str | None,
+    rows: tuple[NDArray[np.int64], NDArray[np.int64]],
+    number: int,
+) -> TenantModel:
+    """Look a name up once; an error says in which mix of the batch it stands first."""
+    if (machine, name) not in known:
+        try:
+            known[machine, name] = tenant_of(library, name, machine)
+        except SlomoError as error:
+            row = int(np.flatnonzero((rows[0] == number) | (rows[1] == number).any(axis=1))[0])
+            error.message = f"mix {row}: {error.message}"
+            raise
+    return known[machine, name]
+
+
+def _coded(batch: "pa.RecordBatch") -> tuple[list[tuple[int, str]], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the numbered names of a batch, the target of each mix, and its competitors, -1 for an empty place."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    for column, kind in ((TARGET, "text"), (COMPETITORS, "a list of text")):
+        if column not in batch.schema.names:
+            has = ", ".join(batch.schema.names) or "none"
+            raise ConfigurationError(f"the mixes lack the column '{column}' ({kind}); they have: {has}", hint=_HINT)
+    beside = batch.column(COMPETITORS)
+    if kinds.is_null(beside.type) or not (kinds.is_list(beside.type) or kinds.is_large_list(beside.type)):
+        held = beside.type.value_type if kinds.is_dictionary(beside.type) else beside.type
+        raise ConfigurationError(f"column '{COMPETITORS}' holds {held}, needed lists of text", hint=_HINT)
+    if beside.null_count:
+        raise InvalidValueError(f"column '{COMPETITORS}' lacks {beside.null_count} values", hint="[] says: alone")
+    flat, sizes = beside.flatten(), np.diff(beside.offsets.to_numpy(zero_copy_only=False)).astype(np.int64)
+    targets = _dictionary(batch.column(TARGET), TARGET)
+    others = _dictionary(flat, COMPETITORS)
+    names = list(dict.fromkeys([*targets.dictionary.to_pylist(), *others.dictionary.to_pylist()]))
+    number = {name: at for at, name in enumerate(names)}
+    target, each = (
+        np.array([*map(number.__getitem__, part.dictionary.to_pylist()), -1])[part.indices.to_numpy()]
+        for part in (targets, others)
+    )
+    places = np.full((len(batch), int(sizes.max(initial=0))), -1, dtype=np.int64)
+    places[np.arange(places.shape[1]) < sizes[:, np.newaxis]] = each
+    used = np.unique(np.concatenate([target, each]))  # a dictionary may hold names that no row of this batch has
+    assert isinstance(batch, pa.RecordBatch)
+    packed = np.full(len(names) + 1, -1, dtype=np.int64)
+    packed[used] = np.arange(len(used))
+    return [(at, names[code]) for at, code in enumerate(used.tolist())], packed[target], packed[places]
+
+
+def _dictionary(values: "pa.Array", column: str) -> "pa.DictionaryArray":
+    """Return texts as codes and a dictionary; ConfigurationError for anything else, or where one is missing."""
+    import pyarrow.types as kinds
+
+    if values.null_count:
+        raise InvalidValueError(
+            f"column '{column}' lacks {values.null_count} names", hint="leave mixes without names out"
+        )
+    inner = values.type.value_type if kinds.is_dictionary(values.type) else values.type
+    if not (kinds.is_string(inner) or kinds.is_large_string(inner) or (kinds.is_null(inner) and not len(values))):
+        raise ConfigurationError(f"column '{column}' holds {inner}, needed text", hint=_HINT)
+    return values if kinds.is_dictionary(values.type) else values.cast("string").dictionary_encode()
+
+
+_HINT = "needed: column 'target', text, and column 'competitors', lists of text"

@@ -1,0 +1,238 @@
+"""Mixes from parquet to parquet: row group by row group, in bounded memory, killed and resumed to the same bytes.
+
+Each row group's predictions are written durably into a folder beside the result; the result is put together from them
+in order, and put in place when it is whole.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slomo.errors import ConfigurationError, SlomoError, StoreError
+from slomo.extras import need
+from slomo.files.durable import write_durably
+from slomo.files.lock import LockFile, LockHeldError
+from slomo.fleet.batches import COMPETITORS, PREDICTED, TARGET, BulkQuestion, predicted, with_predictions
+from slomo.fleet.spread import spread
+from slomo.models.library import load_library
+from slomo.models.storage import INDEX
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+#: Mixes predicted at a time: their arrays take about 60 MB.
+BATCH_ROWS = 65_536
+JOB = "job.json"
+
+
+@dataclass(frozen=True)
+class BulkSummary:
+    """What a bulk prediction did.
+
+    Attributes
+    ----------
+    mixes, row_groups : int
+        Predicted altogether.
+    kept : int
+        Row groups that an earlier call had finished.
+    """
+
+    mixes: int
+    row_groups: int
+    kept: int
+
+
+def predict_file(
+    source: str | Path,
+    target: str | Path,
+    question: BulkQuestion,
+    *,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    report: Callable[[int, int], object] | None = None,
+) -> BulkSummary:
+    """Predict every mix of a parquet file, into another one.
+
+    Parameters
+    ----------
+    source, target : path
+        Files; the columns are those of `slomo.fleet.batches.predict_batches`.
+    question : BulkQuestion
+        Models, machine, options.
+    jobs : int, optional
+        Processes; every core by default. The result does not depend on it.
+    scheduler : str, optional
+        Address of a Dask scheduler whose workers see the same files.
+    report : callable, optional
+        Hears how many of how many row groups are done.
+
+    Raises
+    ------
+    ConfigurationError
+        For a file that is no parquet, or lacks a column.
+    UnknownNameError, InvalidValueError
+        For a mix that cannot be asked about.
+    StoreError
+        Where the result cannot be written, or another call writes it.
+    """
+    need("pyarrow")
+    load_library(question.models)
+    with _opened(source) as file:
+        groups, mixes = file.num_row_groups, file.metadata.num_rows
+        _check_columns(file, Path(source))
+    parts = Path(f"{target}.parts")
+    with _held(parts):
+        job = _begun(parts, source, question)
+        kept = sum(_part(parts, group).is_file() for group in range(groups))
+        done = spread(
+            partial(predict_group, str(source), str(parts), question), range(groups), jobs=jobs, scheduler=scheduler
+        )
+        try:
+            write_durably(target, lambda place: _assemble(source, parts, done, place, job, report))
+        finally:
+            done.close()  # type: ignore[attr-defined]
+        shutil.rmtree(parts, ignore_errors=True)
+    return BulkSummary(mixes, groups, kept)
+
+
+def predict_group(source: str, parts: str, question: BulkQuestion, group: int) -> int:
+    """Predict one row group into its part, unless that is there; return its number."""
+    import pyarrow as pa
+
+    place = _part(Path(parts), group)
+    if place.is_file():
+        return group
+
+    def write(file: Any) -> None:
+        with _opened(source) as mixes, pa.ipc.new_stream(file, _SCHEMA()) as stream:
+            first = 0
+            for batch in _batches(mixes, group, [TARGET, COMPETITORS]):
+                try:
+                    columns = predicted(batch, question)
+                except SlomoError as error:
+                    error.message = f"{source}, row group {group}, batch from row {first}: {error.message}"
+                    raise
+                stream.write_batch(pa.RecordBatch.from_pydict(columns))
+                first += len(batch)
+
+    write_durably(place, write)
+    return group
+
+
+def _SCHEMA() -> "pa.Schema":  # noqa: N802
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.float64()) for name in PREDICTED])
+
+
+def _part(parts: Path, group: int) -> Path:
+    return parts / f"{group:06d}.arrow"
+
+
+def _assemble(
+    source: str | Path,
+    parts: Path,
+    done: Iterator[int],
+    place: Any,
+    job: str,
+    report: Callable[[int, int], object] | None,
+) -> None:
+    """Write mixes and predictions, row group by row group, as their parts are finished."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with _opened(source) as file:
+        if report is not None:
+            report(0, file.num_row_groups)
+        schema = pa.schema([*file.schema_arrow, *_SCHEMA()])
+        texts = [file.schema.column(i).path for i in range(len(file.schema))]
+        with pq.ParquetWriter(
+            place, schema, compression="zstd", compression_level=1, use_dictionary=texts, store_schema=False
+        ) as writer:
+            for group in done:
+                with pa.ipc.open_stream(pa.OSFile(str(_part(parts, group)))) as predictions:
+                    rows = []
+                    for mixes, answers in zip(_batches(file, group, None), predictions, strict=True):
+                        columns = dict(zip(PREDICTED, answers.columns, strict=True))
+                        rows.append(with_predictions(mixes, columns).cast(schema))
+                writer.write_table(pa.Table.from_batches(rows, schema), row_group_size=max(1, sum(map(len, rows))))
+                if report is not None:
+                    report(group + 1, file.num_row_groups)
+            writer.add_key_value_metadata({"slomo": job})
+
+
+def _batches(file: "pq.ParquetFile", group: int, columns: list[str] | None) -> "Iterator[pa.RecordBatch]":
+    return file.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _opened(path: str | Path) -> "Iterator[pq.ParquetFile]":
+    """Open a parquet file with its texts as codes; ConfigurationError for what is none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as plain:
+            paths = [plain.schema.column(i).path for i in range(len(plain.schema))]
+        texts = [name for name in paths if name.split(".")[0] in (TARGET, COMPETITORS)]
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
+            yield file
+    except FileNotFoundError:
+        raise ConfigurationError(f"{path}: there is no such file", hint="name a parquet file of mixes") from None
+    except (pa.ArrowInvalid, IsADirectoryError) as error:
+        raise ConfigurationError(f"{path}: is no parquet file: {error}", hint="name a parquet file of mixes") from None
+
+
+def _check_columns(file: "pq.ParquetFile", source: Path) -> None:
+    names = file.schema_arrow.names
+    for column in (TARGET, COMPETITORS):
+        if column not in names:
+            raise ConfigurationError(
+                f"{source}: lacks the column '{column}'; it has: {', '.join(names) or 'none'}",
+                hint="needed: column 'target', text, and column 'competitors', lists of text",
+            )
+    if taken := set(names) & {*PREDICTED}:
+        raise ConfigurationError(
+            f"{source}: has a column '{min(taken)}', which predictions are written to", hint="give it another name"
+        )
+
+
+@contextmanager
+def _held(parts: Path) -> Iterator[None]:
+    """Keep a second call that writes the same result out; StoreError where there is one."""
+    lock = LockFile(parts.with_name(parts.name + ".lock"))
+    try:
+        lock.path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except LockHeldError as other:
+        raise StoreError(
+            f"{parts.with_suffix('')}: is being written by process {other.holder or 'unknown'}", hint="wait for it"
+        ) from None
+    except OSError as error:
+        raise StoreError(
+            f"{parts}: cannot be written: {error.strerror}", hint="choose a folder you may write to"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _begun(parts: Path, source: str | Path, question: BulkQuestion) -> str:
+    """Return what is asked about which files, as text; parts of anything else are removed."""
+    with open(source, "rb") as file:
+        mixes = hashlib.file_digest(file, "sha256").hexdigest()
+    options = {name: getattr(question.options, name) for name in ("method", "model", "compat", "coverage", "window_s")}
+    index = hashlib.sha256(Path(question.models, INDEX).read_bytes()).hexdigest()
+    job = json.dumps({"mixes": mixes, "models": index, "machine": question.machine, **options}, sort_keys=True)
+    if not (parts / JOB).is_file() or (parts / JOB).read_text(encoding="utf-8") != job:
+        shutil.rmtree(parts, ignore_errors=True)
+        write_durably(parts / JOB, job)
+    return job

@@ -1,0 +1,156 @@
+"""One function over many items: in this process, in processes of this machine, or on a Dask scheduler's workers.
+
+Results come in the order of the items and do not depend on how many compute. A worker that dies costs what it was
+doing, which is done again; Dask keeps to that itself, and what takes three workers with it is told.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from slomo.errors import ConfigurationError, InvalidValueError, TestbedError
+from slomo.extras import need
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+T = TypeVar("T")
+R = TypeVar("R")
+#: Workers that one item may take with it, and items given out ahead per worker.
+_DEATHS, _AHEAD = 3, 2
+#: How long to wait for a scheduler [s], and how often a child looks whether it has a parent.
+CONNECTING_S, _LOOK_S = 10.0, 0.5
+
+
+def spread(
+    function: Callable[[T], R], items: Iterable[T], *, jobs: int | None = 1, scheduler: str | None = None
+) -> Iterator[R]:
+    """Yield `function(item)` of each item, in order.
+
+    Parameters
+    ----------
+    function : callable
+        Of a module, or a `functools.partial` of one: it is sent by name.
+    items : iterable
+        What it is given.
+    jobs : int, optional
+        Processes of this machine; every core where None or 0.
+    scheduler : str, optional
+        Address of a Dask scheduler, ``tcp://HOST:8786``, whose workers compute instead.
+
+    Raises
+    ------
+    TestbedError
+        For a scheduler that does not answer, or an item that ends whoever computes it.
+    MissingExtraError
+        For a scheduler without the extra `fleet`.
+    InvalidValueError
+        For fewer than 0 jobs.
+
+    Examples
+    --------
+    >>> list(spread(abs, [-1, 2]))
+    [1, 2]
+    """
+    if jobs is not None and jobs < 0:
+        raise InvalidValueError(f"jobs is {jobs}, needed 1 or more, or 0 for every core")
+    workers = jobs or len(os.sched_getaffinity(0))
+    if scheduler is not None:
+        with connected(scheduler) as client:
+            yield from _in_order(lambda item: client.submit(function, item, pure=False), items, 64)
+    elif workers == 1:
+        yield from map(function, items)
+    else:
+        yield from _in_processes(function, items, workers)
+
+
+@contextmanager
+def connected(address: str) -> "Iterator[Client]":
+    """Connect to a Dask scheduler; TestbedError where none answers, ConfigurationError for what is no address."""
+    need("distributed")
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=CONNECTING_S, set_as_default=False)  # type: ignore[no-untyped-call]
+    except ValueError as error:
+        raise ConfigurationError(f"'{address}' is no scheduler's address: {error}", hint="tcp://HOST:8786") from None
+    except OSError as error:
+        raise TestbedError(
+            f"no scheduler answers at {address} within {CONNECTING_S:g} s: {error}",
+            hint="start one with `dask scheduler`, and workers with `dask worker ADDRESS`",
+        ) from None
+    with client:
+        yield client
+
+
+def _in_order(submit: Callable[[T], Any], items: Iterable[T], ahead: int) -> Iterator[Any]:
+    """Keep so many items given out, and yield results in order."""
+    waiting: deque[Any] = deque()
+    for item in items:
+        waiting.append(submit(item))
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _in_processes(function: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
+    """Compute in processes; where one dies, in new ones, with what was not finished."""
+    context, deaths, source = multiprocessing.get_context("spawn"), 0, iter(items)
+    waiting: deque[tuple[T, Future[R]]] = deque()
+    with ExitStack() as pools:
+
+        def fresh() -> ProcessPoolExecutor:
+            pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(os.getpid(),))
+            pools.callback(pool.shutdown, wait=True, cancel_futures=True)
+            return pool
+
+        pool = fresh()
+        while True:
+            while len(waiting) < _AHEAD * workers and (item := next(source, _END)) is not _END:
+                waiting.append((item, pool.submit(function, item)))
+            if not waiting:
+                return
+            try:
+                result = waiting[0][1].result()
+            except BrokenProcessPool:
+                deaths += 1
+                if deaths == _DEATHS:
+                    raise TestbedError(
+                        f"{_DEATHS} times a worker died over item {waiting[0][0]!r} or one given out with it",
+                        hint="it may need more memory than there is: use fewer jobs",
+                    ) from None
+                pools.close()
+                pool = fresh()
+                finished = [future.done() and future.exception() is None for _, future in waiting]
+                waiting = deque(
+                    (item, future if kept else pool.submit(function, item))
+                    for (item, future), kept in zip(waiting, finished, strict=True)
+                )
+                continue
+            waiting.popleft()
+            deaths = 0
+            yield result
+
+
+_END: Any = object()
+
+
+def _begin(parent: int) -> None:
+    """Leave Ctrl-C to the parent, and end with it, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

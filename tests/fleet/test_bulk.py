@@ -1,0 +1,152 @@
+"""Mixes from parquet to parquet: the bits of one question, in any pieces, by any engine, whatever is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import slomo.fleet.bulk as bulk
+from slomo.cli.main import main
+from slomo.errors import StoreError, TestbedError
+from slomo.fleet.batches import PREDICTED, BulkQuestion, predict_batches
+from slomo.fleet.bulk import predict_file
+from slomo.fleet.spread import spread
+from slomo.prediction.predictor import Predictor
+
+MACHINE = "e5-2620v4"
+
+
+def question(models):
+    return BulkQuestion(str(models), MACHINE)
+
+
+def test_every_mix_has_the_bits_of_predict_batch(toy_library, toy_models, toy_table, mixes_file, tmp_path):
+    """Whatever the size of batches; columns of one's own stay, types as they were, row groups too."""
+    rows = toy_table.to_pydict()
+    expected = Predictor(toy_library, MACHINE).predict_batch(rows["target"], rows["competitors"])
+    predict_file(mixes_file, tmp_path / "out.parquet", question(toy_models), jobs=1)
+    made = pq.read_table(tmp_path / "out.parquet")
+    assert made.select(toy_table.column_names).equals(toy_table)
+    assert pq.ParquetFile(tmp_path / "out.parquet").num_row_groups == 4
+    pieces = pa.Table.from_batches(predict_batches(toy_table.to_batches(max_chunksize=7), toy_models, MACHINE))
+    for name in PREDICTED:
+        np.testing.assert_array_equal(made[name], getattr(expected, name), err_msg=name)
+        np.testing.assert_array_equal(pieces[name], made[name], err_msg=name)
+
+
+def test_a_call_that_failed_goes_on_to_the_same_bytes(toy_models, mixes_file, tmp_path, monkeypatch):
+    """Finished row groups are kept and not predicted again; nothing is left beside the result."""
+    whole, broken = tmp_path / "whole.parquet", tmp_path / "broken.parquet"
+    predict_file(mixes_file, whole, question(toy_models), jobs=1)
+    asked = []
+
+    def failing(batch, asked_how):
+        if len(asked) == 2:
+            raise OSError(28, "No space left on device")
+        asked.append(len(batch))
+        return predicted(batch, asked_how)
+
+    predicted = bulk.predicted
+    monkeypatch.setattr(bulk, "predicted", failing)
+    with pytest.raises(StoreError, match="No space left"):
+        predict_file(mixes_file, broken, question(toy_models), jobs=1)
+    assert not broken.exists()
+    monkeypatch.setattr(bulk, "predicted", predicted)
+    assert predict_file(mixes_file, broken, question(toy_models), jobs=1).kept == 2
+    assert broken.read_bytes() == whole.read_bytes()
+    assert not [name for name in os.listdir(tmp_path) if "parts" in name]
+
+
+def test_a_killed_command_goes_on_to_the_same_bytes(toy_models, mixes_file, tmp_path):
+    """SIGKILL while it predicts; other models than before begin anew."""
+    whole, killed = tmp_path / "whole.parquet", tmp_path / "killed.parquet"
+    arguments = ["--from", str(mixes_file), "--models", str(toy_models), "--machine", MACHINE, "--jobs", "1"]
+    program = (
+        "import sys, os, signal, slomo.fleet.bulk as bulk\nfrom slomo.cli.main import main\n"
+        "first = bulk.predict_group\n"
+        "def slow(*group):\n    done = first(*group)\n    group[-1] == 1 and os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return done\nbulk.predict_group = slow; sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "predict", *arguments, "--to", str(killed)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len([*(tmp_path / "killed.parquet.parts").glob("*.arrow")]) == 2
+    assert not killed.exists()
+    for place in (killed, whole):
+        assert main(["predict", *arguments, "--to", str(place)]) == 0
+    assert killed.read_bytes() == whole.read_bytes()
+
+
+def refused(capsys, models, source, *more):
+    code = main(["predict", "--from", str(source), "--models", str(models), "--machine", MACHINE, *more])
+    return code, capsys.readouterr().err
+
+
+def test_what_cannot_be_predicted_is_told(capsys, toy_models, toy_table, mixes_file, tmp_path):
+    """Missing columns, other types, names nobody has, no parquet, columns taken: exit code 2, and where it stands."""
+    out = ("--to", str(tmp_path / "out.parquet"), "--jobs", "1")
+    cases = {
+        "lacks the column 'competitors'": toy_table.drop_columns(["competitors"]),
+        "holds string, needed lists of text": toy_table.set_column(1, "competitors", toy_table["target"]),
+        "holds int64, needed text": toy_table.set_column(0, "target", toy_table["rack"]),
+        "has a column 'low_mpps'": toy_table.append_column("low_mpps", toy_table["rack"]),
+        "row group 0, batch from row 0: mix 1: unknown network function": pa.table(
+            {"target": ["lpm", "lmp"], "competitors": [["nat"], []]}
+        ),
+        "lacks 1 names": pa.table({"target": ["lpm", None], "competitors": [["nat"], []]}),
+        "lacks 1 values": pa.table({"target": ["lpm", "lpm"], "competitors": [["nat"], None]}),
+    }
+    for words, table in cases.items():
+        pq.write_table(table, tmp_path / "bad.parquet")
+        code, said = refused(capsys, toy_models, tmp_path / "bad.parquet", *out)
+        assert (code, words in said) == (2, True), said
+    (tmp_path / "bad.parquet").write_text("target,competitors\n")
+    for source in (tmp_path / "bad.parquet", tmp_path / "nothing.parquet"):
+        assert refused(capsys, toy_models, source, *out)[0] == 2
+    assert refused(capsys, toy_models, mixes_file)[0] == 2
+    assert refused(capsys, toy_models, mixes_file, *out, "--target", "lpm")[0] == 2
+    assert main(["predict", "--models", str(toy_models)]) == 2
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_nobody_else_writes_the_same_result(capsys, toy_models, mixes_file, tmp_path):
+    """The second call is refused with exit code 3, and says who is at it."""
+    with bulk._held(tmp_path / "out.parquet.parts"):
+        code, said = refused(capsys, toy_models, mixes_file, "--to", str(tmp_path / "out.parquet"), "--jobs", "1")
+    assert code == 3
+    assert f"process {os.getpid()}" in said
+
+
+def once_killed(item: tuple[int, str]) -> int:
+    """Kill the process that computes item 3, the first time."""
+    number, marker = item
+    if number == 3 and not os.path.exists(marker):
+        open(marker, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def always_killed(item: int) -> int:
+    if item == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def test_a_dead_worker_costs_its_task(tmp_path):
+    """What it computed is computed again; an item that ends everyone is told after three."""
+    items = [(number, str(tmp_path / "died")) for number in range(8)]
+    assert list(spread(once_killed, items, jobs=2)) == list(range(8))
+    with pytest.raises(TestbedError, match="3 times a worker died"):
+        list(spread(always_killed, range(3), jobs=2))
+
+
+def test_no_scheduler_is_told(monkeypatch):
+    """An address at which nobody answers, and one that is none."""
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("slomo.fleet.spread.CONNECTING_S", 0.2)
+    with pytest.raises(TestbedError, match="no scheduler answers"):
+        list(spread(abs, [1], scheduler="tcp://127.0.0.1:9"))

@@ -1,0 +1,60 @@
+"""The function over record batches, called as engines call it."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from slomo.fleet.batches import PREDICTED, BulkQuestion, predict_batches
+from slomo.fleet.bulk import predict_file
+
+MACHINE = "e5-2620v4"
+
+
+@pytest.fixture
+def cluster():
+    """Return a Dask scheduler with one worker, in threads of this process."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            1, processes=False, threads_per_worker=1, dashboard_address=None, protocol="tcp", host="127.0.0.1"
+        ) as made,
+    ):
+        yield made
+
+
+def test_dask_calls_it(cluster, toy_models, toy_table, mixes_file, tmp_path):
+    """Batches sent to workers, and a whole file predicted by them: the bytes of this machine."""
+    expected = pa.Table.from_batches(predict_batches(toy_table.to_batches(), str(toy_models), MACHINE))
+    with cluster.get_client() as client:
+
+        def predict(batch: pa.RecordBatch) -> pa.RecordBatch:
+            return next(predict_batches([batch], str(toy_models), MACHINE))
+
+        made = client.gather(client.map(predict, toy_table.to_batches(max_chunksize=50)))
+    assert pa.Table.from_batches(made).equals(expected)
+    places = [tmp_path / "here.parquet", tmp_path / "there.parquet"]
+    for place, scheduler in zip(places, (None, cluster.scheduler_address), strict=True):
+        predict_file(mixes_file, place, BulkQuestion(str(toy_models), MACHINE), jobs=1, scheduler=scheduler)
+    assert places[0].read_bytes() == places[1].read_bytes()
+
+
+def test_duckdb_streams_into_it(toy_models, toy_table, mixes_file):
+    """A query's record batches are predicted as they come."""
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is an example of the docs, not a dependency")
+    query = duckdb.connect().sql(f"SELECT target, competitors FROM '{mixes_file}' WHERE rack < 40")
+    made = pa.Table.from_batches(predict_batches(query.to_arrow_reader(16), str(toy_models), MACHINE))
+    expected = pa.Table.from_batches(predict_batches(toy_table.slice(0, 40).to_batches(), str(toy_models), MACHINE))
+    for name in PREDICTED:
+        np.testing.assert_array_equal(made[name], expected[name])
+
+
+def test_spark_and_ray_hand_over_what_it_takes(toy_models, toy_table):
+    """`mapInArrow` gives an iterator of record batches to a function of it; codes instead of texts are taken too."""
+    coded = pa.table(
+        {"target": toy_table["target"].dictionary_encode(), "competitors": toy_table["competitors"].combine_chunks()}
+    )
+    made = list(predict_batches(iter(coded.to_batches(max_chunksize=40)), str(toy_models), MACHINE))
+    plain = list(predict_batches(toy_table.to_batches(max_chunksize=40), str(toy_models), MACHINE))
+    assert len(made) == len(plain) > 1
+    for one, other in zip(made, plain, strict=True):
+        np.testing.assert_array_equal(one["throughput_mpps"], other["throughput_mpps"])
