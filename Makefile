@@ -9,6 +9,7 @@
 #   make faults  every I/O call of every writer fails in turn; 1,000 kills (needs cc; a quarter of an hour)
 #   make lock, make sbom, make audit, make reproducible   see locks/README.md
 #   make bench   the benchmarks, side by side with the alternatives: hours (make bench QUICK=1: less of each)
+#   make papers  what is missing of the five papers' figures: measured, kept, written as docs/papers.md; hours, goes on where it stopped
 #   make docs-site  the documentation as a site with search, links checked, in site/
 #   make clean   remove what make made
 
@@ -20,7 +21,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: lock sbom audit reproducible faults numa-guest kube-tools demo test fuzz lint types floors unit native bench datasets docs docs-site readme-figure clean
+.PHONY: lock sbom audit reproducible faults numa-guest kube-tools demo test fuzz lint types floors unit native bench papers datasets docs docs-site readme-figure clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/slomo demo --out demo-output
@@ -115,6 +116,9 @@ numa-guest: $(VENV)/.runtime
 	apt-get install -y -qq qemu-system-x86 cpio
 	mkdir -p $(GUEST) && cd $(GUEST) && rm -rf *.deb kernel && apt-get download $$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends/ {print $$2}') && dpkg -x linux-image-*.deb kernel
 	$(BIN)/python deploy/numa-guest/boot.py $(GUEST)/kernel/boot/vmlinuz-*
+
+papers: $(VENV)/.runtime
+	$(BIN)/python benchmarks/papers.py $(if $(FIGURE),--figure $(FIGURE)) $(if $(MODELS),--models $(MODELS))
 
 datasets: $(VENV)/.runtime
 	$(BIN)/python datasets/make.py

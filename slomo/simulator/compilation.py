@@ -39,6 +39,7 @@ KERNEL_SOURCES = (
     "programs/traffic",
     "sharing/chain",
     "sharing/cores",
+    "sharing/eevdf",
     "sharing/kernel",
     "sharing/link",
     "sharing/pressure",

@@ -9,7 +9,7 @@ from slomo.simulator.programs.program import Program
 from slomo.simulator.sharing import state as h
 from slomo.simulator.sharing.engine import simulate_chains
 from slomo.simulator.sharing.layout import StageSeat, build_shared
-from slomo.simulator.sharing.pressure import scan
+from slomo.simulator.sharing.pressure import look_at_rings, stop_upstream
 from slomo.simulator.sharing.result import ChainSimulation
 from slomo.simulator.sharing.settings import Manager, Scheduler
 from slomo.vocabulary.machine import load_machine
@@ -22,7 +22,8 @@ MACHINE = load_machine("e5-2620v4")
 
 @kernel
 def scan_once(sharing: h.Sharing) -> None:
-    scan(sharing)
+    look_at_rings(sharing, sharing.settings[h.E_NEXT_SCAN])
+    stop_upstream(sharing)
 
 
 def play(text: str | ChainSystem, kind: str = "cfs", *, pressure: bool = False, **more: object) -> ChainSimulation:
@@ -57,13 +58,13 @@ def test_an_nf_with_a_core_of_its_own_is_as_fast_as_a_tenant(name: str) -> None:
 
 
 def test_weights_divide_a_core() -> None:
-    """Three to one in shares is three to one in CPU time, under CFS normal and batch."""
+    """Three to one in shares is three to one in CPU time, under CFS normal and batch, and EEVDF."""
     text = """
     stages: {a: {cycles: 400, core: 0, shares: 3072}, b: {cycles: 400, core: 0}}
     chains: {x: {stages: [a], mpps: 9}, y: {stages: [b], mpps: 9}}
     """
-    for kind in ("cfs", "batch"):
-        stages = play(text, kind, duration_ms=200.0, warm_ms=50.0).stages
+    for kind in ("cfs", "batch", "eevdf"):
+        stages = play(text, kind, duration_ms=100.0, warm_ms=30.0).stages
         assert stages["a"].cpu_share / stages["b"].cpu_share == pytest.approx(3.0, rel=0.1)
 
 
@@ -78,6 +79,61 @@ def test_round_robin_switches_once_per_quantum() -> None:
 
     assert switches == pytest.approx(500.0, rel=0.1)
     assert stages["a"].cpu_share == pytest.approx(stages["b"].cpu_share, rel=0.1)
+
+
+def test_a_slice_of_eevdf_ends_at_a_tick() -> None:
+    """Two NFs that never run dry take turns of the slice rounded up to ticks."""
+    text = """
+    stages: {a: {cycles: 400, core: 0}, b: {cycles: 400, core: 0}}
+    chains: {x: {stages: [a], mpps: 9}, y: {stages: [b], mpps: 9}}
+    """
+    system = parse_chains(text)
+    scheduler = Scheduler("eevdf", base_slice_ms=1.4, tick_ms=4.0)
+    stages = simulate_chains(MACHINE, system, {}, scheduler=scheduler, duration_ms=80.0, warm_ms=8.0).stages
+
+    assert sum(stage.involuntary_per_s for stage in stages.values()) == pytest.approx(250.0, rel=0.1)
+
+
+LIGHT_BESIDE_HEAVY = """
+stages: {heavy: {cycles: 2000, core: 0}, light: {cycles: 50, core: 0}}
+chains: {x: {stages: [heavy], mpps: 3}, y: {stages: [light], mpps: 0.5}}
+"""
+
+
+@pytest.mark.parametrize(("kind", "waits_us"), [("eevdf", 200.0), ("eevdf-batch", 5000.0)])
+def test_who_is_owed_time_runs_on_waking_but_for_batch(kind: str, waits_us: float) -> None:
+    """A light NF beside a saturated one runs when the manager wakes it; under batch it waits for the tick."""
+    system = parse_chains(LIGHT_BESIDE_HEAVY)
+    scheduler = Scheduler(kind, base_slice_ms=1.4, tick_ms=4.0)
+    chain = simulate_chains(MACHINE, system, {}, scheduler=scheduler, duration_ms=40.0, warm_ms=8.0).chains["y"]
+
+    assert chain.throughput_mpps == pytest.approx(0.5, rel=0.02)
+    assert waits_us / 10 < chain.latency_us["p50"] < waits_us
+
+
+def test_stages_of_a_shared_core_are_woken_by_the_manager() -> None:
+    """A light NF that sleeps after every packet is switched to once a look, not once a packet."""
+    result = play(LIGHT_BESIDE_HEAVY.replace("mpps: 0.5", "mpps: 3"))
+    looks_per_s = 1e6 / Manager().scan_us
+
+    assert result.stages["light"].voluntary_per_s <= 1.05 * looks_per_s
+
+
+def test_a_manager_that_carries_packets_limits_what_comes() -> None:
+    """Where bringing a packet in and out takes 500 ns, no more than 2 Mpps pass, however fast the stages are."""
+    system = parse_chains("stages: {a: {cycles: 50, core: 0}}\nchains: {x: {stages: [a], mpps: 14}}")
+    result = simulate_chains(
+        MACHINE, system, {}, manager=Manager(scan_us=50.0, carry_ns=500.0), duration_ms=20.0, warm_ms=5.0
+    )
+
+    assert result.chains["x"].offered_mpps == pytest.approx(14.0, rel=0.02)
+    assert 1.7 < result.chains["x"].throughput_mpps < 2.0
+
+
+def test_a_manager_without_time_between_looks_is_refused() -> None:
+    """The time got is in the message."""
+    with pytest.raises(InvalidValueError, match="looks every 0 us"):
+        Manager(scan_us=0.0)
 
 
 def test_packets_are_neither_made_nor_forgotten() -> None:

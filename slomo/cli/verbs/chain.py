@@ -139,9 +139,15 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
 
 @command.command("simulate")
 @click.argument("document", metavar="CHAINS.yaml", type=click.Path())
-@click.option("--policy", metavar="NAME", default="nfvnice", show_default=True, help="nfvnice, cfs, batch or rr.")
 @click.option(
-    "--scheduler", metavar="NAME", default="cfs", show_default=True, help="Under which nfvnice works: cfs, batch or rr."
+    "--policy",
+    metavar="NAME",
+    default="nfvnice",
+    show_default=True,
+    help="nfvnice, or a scheduler alone: eevdf, cfs, rr, ...",
+)
+@click.option(
+    "--scheduler", metavar="NAME", default="cfs", show_default=True, help="Under which nfvnice works; the same names."
 )
 @click.option("--quantum-ms", type=SECONDS, default=100.0, show_default=True, metavar="MS", help="Time slice of rr.")
 @click.option(
@@ -159,7 +165,8 @@ def simulate(
 ) -> None:
     """Simulate chains on shared cores line by line, and say what gets through.
 
-    The same document and policies as `slomo chain run`; no machine needed. Ten million packets take some ten seconds.
+    The document of `slomo chain run`; no machine needed. cfs and batch are Linux's fair scheduler up to 6.5, eevdf and
+    eevdf-batch since, rr is SCHED_RR. Ten million packets take some ten seconds.
     """
     from dataclasses import asdict
 

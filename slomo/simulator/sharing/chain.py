@@ -14,6 +14,7 @@ from slomo.simulator.sharing.state import (
     ANSWERS,
     ASLEEP,
     DELIVERED,
+    E_LEFT,
     E_RECEIVE_FREE,
     E_SEND_FREE,
     E_WIRE_BACKLOG,
@@ -53,6 +54,7 @@ from slomo.simulator.sharing.state import (
     Q_HEAD,
     Q_HIGH,
     Q_MARK,
+    Q_POLLS,
     Q_RING_LINE,
     Q_STATE,
     Q_TAIL,
@@ -102,13 +104,14 @@ def give_back(sharing: Sharing, packet: int) -> None:
 @compiled
 def lose(sharing: Sharing, packet: int, now: float) -> None:
     """Drop a packet, and let a responsive source learn of it."""
+    sharing.settings[E_LEFT] += 1.0
     answer(sharing, sharing.packets[packet, P_CHAIN], now, LOST)
     give_back(sharing, packet)
 
 
 @compiled
 def enqueue(sharing: Sharing, packet: int, stage: int, now: float) -> bool:
-    """Put a packet into a stage's ring, or drop it where the ring is full; a sleeping stage is woken."""
+    """Put a packet into a stage's ring, or drop it where the ring is full; a stage with a core of its own polls it."""
     row, chain = sharing.stages[stage], sharing.packets[packet, P_CHAIN]
     row[Q_ARRIVED] += 1
     if row[Q_TAIL] - row[Q_HEAD] >= row[Q_CAPACITY]:
@@ -123,7 +126,7 @@ def enqueue(sharing: Sharing, packet: int, stage: int, now: float) -> bool:
     sharing.rings[stage, row[Q_TAIL] & (row[Q_CAPACITY] - 1)] = packet
     sharing.packet_times[packet, 1] = now
     row[Q_TAIL] += 1
-    if row[Q_STATE] == ASLEEP and not row[Q_YIELD]:
+    if row[Q_POLLS] and row[Q_STATE] == ASLEEP and not row[Q_YIELD]:
         make_ready(sharing, stage, now)
     return True
 
@@ -140,14 +143,15 @@ def ring_access(state: State, sharing: Sharing, port: int, tenant: int, stage: i
 
 @compiled
 def dequeue(sharing: Sharing, stage: int, now: float) -> int:
-    """Take the oldest packet of a ring that has one; who waits for room is woken below the high mark."""
+    """Take the oldest packet of a ring that has one; who polls it for room goes on below the high mark."""
     row = sharing.stages[stage]
     packet = sharing.rings[stage, row[Q_HEAD] & (row[Q_CAPACITY] - 1)]
     row[Q_HEAD] += 1
     if row[Q_WAITERS] and row[Q_TAIL] - row[Q_HEAD] < row[Q_HIGH]:
         row[Q_WAITERS] = 0
         for other in range(sharing.stages.shape[0]):
-            if sharing.stages[other, Q_STATE] == STUCK and sharing.stages[other, Q_WAITS_FOR] == stage:
+            waits = sharing.stages[other, Q_STATE] == STUCK and sharing.stages[other, Q_WAITS_FOR] == stage
+            if waits and sharing.stages[other, Q_POLLS]:
                 make_ready(sharing, other, now)
     return packet
 
@@ -162,19 +166,12 @@ def hold_card(state: State, sharing: Sharing, port: int, now: float) -> None:
 
 
 @inner
-def emit(state: State, sharing: Sharing, chain: int, now: float) -> bool:
-    """Let a packet arrive: over the port all chains share, into a buffer, past the chain's entry, into a ring."""
+def receive(state: State, sharing: Sharing, chain: int, begin: float) -> bool:
+    """Put a packet that has arrived into a buffer, past the chain's entry, into the first ring."""
     row = sharing.chains[chain]
-    row[J_OFFERED] += 1
-    begin = max(now, sharing.settings[E_RECEIVE_FREE])
-    if begin - now > sharing.settings[E_WIRE_BACKLOG]:
-        row[J_WIRE_LOST] += 1
-        answer(sharing, chain, now, LOST)
-        return False
-    sharing.settings[E_RECEIVE_FREE] = begin + sharing.chain_times[chain, G_WIRE]
     if row[J_FREE_HEAD] == row[J_FREE_TAIL]:
         row[J_CARD_LOST] += 1
-        answer(sharing, chain, now, LOST)
+        answer(sharing, chain, begin, LOST)
         return False
     packet = sharing.free[row[J_FREE_BASE] + row[J_FREE_HEAD] % row[J_BUFFERS]]
     row[J_FREE_HEAD] += 1
@@ -192,6 +189,20 @@ def emit(state: State, sharing: Sharing, chain: int, now: float) -> bool:
 
 
 @compiled
+def emit(state: State, sharing: Sharing, chain: int, now: float) -> bool:
+    """Let a packet arrive over the port that all chains share."""
+    row = sharing.chains[chain]
+    row[J_OFFERED] += 1
+    begin = max(now, sharing.settings[E_RECEIVE_FREE])
+    if begin - now > sharing.settings[E_WIRE_BACKLOG]:
+        row[J_WIRE_LOST] += 1
+        answer(sharing, chain, now, LOST)
+        return False
+    sharing.settings[E_RECEIVE_FREE] = begin + sharing.chain_times[chain, G_WIRE]
+    return receive(state, sharing, chain, begin)
+
+
+@compiled
 def deliver(state: State, sharing: Sharing, packet: int, now: float) -> None:
     """Let the card send a packet that has passed its chain, over the port all chains share."""
     chain = sharing.packets[packet, P_CHAIN]
@@ -204,6 +215,7 @@ def deliver(state: State, sharing: Sharing, packet: int, now: float) -> None:
     sharing.latency[chain, row[J_SAMPLES] % LATENCY_SAMPLES] = left - sharing.packet_times[packet, 0]
     row[J_SAMPLES] += 1
     row[J_DELIVERED] += 1
+    sharing.settings[E_LEFT] += 1.0
     row[J_MARKS] += sharing.packets[packet, P_MARKED]
     answer(sharing, chain, left, MARKED if sharing.packets[packet, P_MARKED] else DELIVERED)
     give_back(sharing, packet)

@@ -1,9 +1,10 @@
 """Several NFs on one core: who runs, for how long, and what a switch costs.
 
-Round robin (SCHED_RR): in turns of a quantum. CFS normal and batch as Linux 3 to 5 has them (kernel/sched/fair.c): the
+Round robin (SCHED_RR): in turns of a quantum. CFS normal and batch as Linux 3 to 6.5 (kernel/sched/fair.c): the
 smallest virtual runtime runs, time counts inversely to weight, a sleeper comes back with at most half a period of
-credit, and on waking preempts under SCHED_NORMAL only. A switch costs the kernel's path and what its own lines evict
-from L2; the rest of its cost, refilling L2, is played, since NFs of a core share its L2.
+credit, and on waking preempts under SCHED_NORMAL only. EEVDF: `slomo.simulator.sharing.eevdf`. A switch costs the
+kernel's path and what its own lines evict from L2; the rest of its cost, refilling L2, is played, since NFs of a core
+share its L2.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -11,6 +12,7 @@ from L2; the rest of its cost, refilling L2, is played, since NFs of a core shar
 
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.hardware.hierarchy import access
+from slomo.simulator.sharing.eevdf import fall_asleep, next_due, pick, slice_over, wake
 from slomo.simulator.sharing.state import (
     E_GRANULARITY,
     E_KERNEL_LINES,
@@ -19,6 +21,7 @@ from slomo.simulator.sharing.state import (
     E_SWITCH,
     E_TICK,
     E_WAKEUP,
+    EEVDF,
     K_KERNEL,
     K_KERNEL_LINE,
     K_LAST,
@@ -40,23 +43,26 @@ from slomo.simulator.sharing.state import (
     Q_BATCH,
     Q_CORE,
     Q_INVOLUNTARY,
+    Q_POLLS,
     Q_STATE,
+    Q_STORAGE_B,
     Q_TURN,
     Q_VOLUNTARY,
     R_CPU,
+    R_DEADLINE,
+    R_PROTECTED,
     R_RUNTIME,
     R_WAKE,
     R_WEIGHT,
     READY,
     ROUND_ROBIN,
     RUNNING,
+    UNIT_WEIGHT,
     WRITING,
     Sharing,
 )
 from slomo.simulator.state import State
 
-#: Weight of a task of nice 0, to which virtual runtime is normalised (kernel/sched/sched.h).
-UNIT_WEIGHT = 1024.0
 #: The kernel's lines in flight at once.
 KERNEL_MLP = 4.0
 
@@ -77,8 +83,10 @@ def account(sharing: Sharing, core: int) -> None:
 
 @compiled
 def next_of(sharing: Sharing, core: int) -> int:
-    """Return the ready NF that is due on a core, or -1: the first in turn, or the one with the least runtime."""
+    """Return the ready NF that is due on a core, or -1: first in turn, of least runtime or earliest deadline."""
     policy = sharing.cores[core, K_POLICY]
+    if policy >= EEVDF:
+        return next_due(sharing, core, -1)
     best, least = -1, NEVER
     for stage in range(sharing.stages.shape[0]):
         if sharing.stages[stage, Q_CORE] == core and sharing.stages[stage, Q_STATE] == READY:
@@ -103,25 +111,44 @@ def raise_least(sharing: Sharing, core: int) -> None:
         sharing.core_times[core, L_LEAST] = max(sharing.core_times[core, L_LEAST], least)
 
 
+@compiled
+def look_at_slice(sharing: Sharing, core: int) -> None:
+    """Do what EEVDF does whenever it looks at the clock: a slice that is over ends the turn if others wait."""
+    account(sharing, core)
+    running = sharing.cores[core, K_RUNNING]
+    if running >= 0:
+        over = slice_over(sharing, running)
+        row = sharing.stage_times[running]
+        if (over or row[R_RUNTIME] >= row[R_PROTECTED]) and sharing.cores[core, K_READY] > 0:
+            sharing.cores[core, K_RESCHEDULE] = 1
+
+
 @inner
 def make_ready(sharing: Sharing, stage: int, now: float) -> None:
     """Wake an NF: to the end of the turn, or with a sleeper's credit; an idle core begins at once."""
     core = sharing.stages[stage, Q_CORE]
     times, row = sharing.core_times[core], sharing.stage_times[stage]
-    running = sharing.cores[core, K_RUNNING]
+    running, policy = sharing.cores[core, K_RUNNING], sharing.cores[core, K_POLICY]
     idle = running < 0 and sharing.cores[core, K_READY] == 0
+    if policy >= EEVDF:
+        look_at_slice(sharing, core)
+        wake(sharing, core, stage)
     sharing.stages[stage, Q_STATE] = READY
     sharing.cores[core, K_READY] += 1
     sharing.cores[core, K_TURN] += 1
     sharing.stages[stage, Q_TURN] = sharing.cores[core, K_TURN]
     account(sharing, core)
-    raise_least(sharing, core)
-    row[R_RUNTIME] = max(row[R_RUNTIME], times[L_LEAST] - 0.5 * sharing.settings[E_LATENCY])
+    if policy < EEVDF:
+        raise_least(sharing, core)
+        row[R_RUNTIME] = max(row[R_RUNTIME], times[L_LEAST] - 0.5 * sharing.settings[E_LATENCY])
     if idle:
         times[L_IDLE] += max(0.0, now - times[L_CLOCK])
         times[L_CLOCK] = max(times[L_CLOCK], now)
         times[L_MARK] = times[L_CLOCK]
-    elif running >= 0 and sharing.cores[core, K_POLICY] == NORMAL:
+    elif running >= 0 and policy == EEVDF:
+        if pick(sharing, core, running) == stage:
+            sharing.cores[core, K_RESCHEDULE] = 1
+    elif running >= 0 and policy == NORMAL:
         ahead = sharing.stage_times[running, R_RUNTIME] - row[R_RUNTIME]
         if ahead > sharing.settings[E_WAKEUP] * UNIT_WEIGHT / row[R_WEIGHT]:
             sharing.cores[core, K_RESCHEDULE] = 1
@@ -129,8 +156,11 @@ def make_ready(sharing: Sharing, stage: int, now: float) -> None:
 
 @compiled
 def switch_to(state: State, sharing: Sharing, core: int, stage: int) -> None:
-    """Let an NF run: the kernel's path, and its lines through the core's L2, come first."""
+    """Let an NF run: the kernel's path, and its lines through the core's L2, come first, unless it polls."""
     times, row = sharing.core_times[core], sharing.cores[core]
+    if sharing.stages[stage, Q_POLLS] and row[K_LAST] == stage and sharing.stages[stage, Q_STORAGE_B] == 0:
+        start(sharing, core, stage)
+        return
     begun = times[L_CLOCK]
     now = begun + sharing.settings[E_SWITCH]
     for part in range(int(sharing.settings[E_KERNEL_LINES])):
@@ -146,6 +176,8 @@ def start(sharing: Sharing, core: int, stage: int) -> None:
     times, row = sharing.core_times[core], sharing.cores[core]
     times[L_MARK] = times[L_CLOCK]
     times[L_PICKED] = times[L_CLOCK]
+    if row[K_RUNNING] != stage:  # who goes on is protected no longer than before
+        sharing.stage_times[stage, R_PROTECTED] = sharing.stage_times[stage, R_DEADLINE]
     row[K_RUNNING] = stage
     row[K_LAST] = stage
     row[K_RESCHEDULE] = 0
@@ -158,6 +190,8 @@ def leave(sharing: Sharing, core: int, becomes: int) -> None:
     """Take the running NF off its core of its own will: it sleeps, steps aside or waits."""
     account(sharing, core)
     stage = sharing.cores[core, K_RUNNING]
+    if sharing.cores[core, K_POLICY] >= EEVDF:
+        fall_asleep(sharing, core, stage)
     sharing.stages[stage, Q_STATE] = becomes
     sharing.stages[stage, Q_VOLUNTARY] += 1
     sharing.stages[stage, Q_BATCH] = 0
@@ -183,6 +217,9 @@ def tick(sharing: Sharing, core: int) -> None:
     times, stage = sharing.core_times[core], sharing.cores[core, K_RUNNING]
     while times[L_NEXT_TICK] <= times[L_CLOCK]:
         times[L_NEXT_TICK] += sharing.settings[E_TICK]
+    if sharing.cores[core, K_POLICY] >= EEVDF:
+        look_at_slice(sharing, core)
+        return
     account(sharing, core)
     other = next_of(sharing, core)
     if other < 0:
@@ -207,8 +244,12 @@ def preempt(sharing: Sharing, core: int) -> None:
     sharing.cores[core, K_READY] += 1
     sharing.stages[stage, Q_STATE] = READY
     sharing.stages[stage, Q_TURN] = sharing.cores[core, K_TURN]
-    raise_least(sharing, core)
-    if next_of(sharing, core) == stage:
+    if sharing.cores[core, K_POLICY] >= EEVDF:
+        due = next_due(sharing, core, stage)
+    else:
+        raise_least(sharing, core)
+        due = next_of(sharing, core)
+    if due == stage:
         start(sharing, core, stage)
         return
     sharing.stages[stage, Q_INVOLUNTARY] += 1

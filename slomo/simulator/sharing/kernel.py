@@ -17,13 +17,16 @@ from slomo.simulator.sharing.pressure import scan
 from slomo.simulator.sharing.sources import room_again, send
 from slomo.simulator.sharing.state import (
     ASLEEP,
+    CONSTANT,
     E_BATCH,
+    E_CARRY,
     E_NEXT_SCAN,
     E_SLACK,
     E_STORAGE_FREE,
     E_STORAGE_LATENCY,
     E_STORAGE_NS_PER_B,
     G_NEXT,
+    J_KIND,
     J_PORT,
     K_READY,
     K_RESCHEDULE,
@@ -235,6 +238,8 @@ def run_shared(state: State, sharing: Sharing, end: float) -> None:
                 second = min(second, due)
         for chain in range(chains):
             due = sharing.chain_times[chain, G_NEXT]
+            if sharing.settings[E_CARRY] > 0.0 and sharing.chains[chain, J_KIND] == CONSTANT:
+                continue  # the manager brings them
             if due < earliest:
                 turn, earliest, second = cores + chain, due, min(second, earliest)
             else:
@@ -243,7 +248,7 @@ def run_shared(state: State, sharing: Sharing, end: float) -> None:
             return
         until = min(second + sharing.settings[E_SLACK], end)
         if turn < 0:
-            scan(sharing)
+            scan(state, sharing)
         elif turn < cores:
             run_core(state, sharing, turn, until)
         else:

@@ -25,7 +25,7 @@ from slomo.simulator.programs.program import LINE_B, Program
 from slomo.simulator.random_numbers import seeded
 from slomo.simulator.sharing import state as h
 from slomo.simulator.sharing.chain import SLOTS_PER_LINE
-from slomo.simulator.sharing.settings import Manager, Scheduler
+from slomo.simulator.sharing.settings import KINDS, Manager, Scheduler
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.service_chains import ChainSystem, ServiceChain
 
@@ -262,13 +262,14 @@ def _settings(machine: Machine, system: ChainSystem, scheduler: Scheduler, manag
     row[h.E_STORAGE_NS_PER_B] = 1e3 / system.storage.mb_per_s
     row[h.E_STORAGE_LATENCY] = 1e3 * system.storage.latency_us
     row[h.E_KERNEL_LINES] = KERNEL_LINES
+    row[h.E_BASE_SLICE], row[h.E_CARRY] = 1e6 * scheduler.base_slice_ms, manager.carry_ns
     return row
 
 
 def _core_rows(scheduler: Scheduler, cores: Sequence[int], lines: _Lines, first_kernel: int) -> s.Ints:
     rows = np.zeros((len(cores), h.K_COLUMNS), dtype=np.int64)
     rows[:, h.K_RUNNING], rows[:, h.K_LAST] = -1, -1
-    rows[:, h.K_POLICY] = {"rr": h.ROUND_ROBIN, "cfs": h.NORMAL, "batch": h.BATCH}[scheduler.kind]
+    rows[:, h.K_POLICY] = KINDS.index(scheduler.kind)
     rows[:, h.K_KERNEL] = first_kernel + np.arange(len(cores))
     rows[:, h.K_KERNEL_LINE] = lines.kernel
     return rows
@@ -296,6 +297,7 @@ def _stage_rows(
     for row, stage, seat in zip(rows, system.stages, seats, strict=True):
         row[h.Q_CORE], row[h.Q_COSTS] = cores.index(seat.core), max(1, len(seat.costs_cycles))
         row[h.Q_STATE] = h.ASLEEP
+        row[h.Q_POLLS] = manager.carry_ns == 0.0 and sum(other.core == seat.core for other in seats) == 1
         after = {
             chain.stages[place + 1] if place + 1 < len(chain.stages) else None
             for chain in system.chains

@@ -1,25 +1,40 @@
 """The manager's look at the rings: which stages are overloaded, whom that stops, and where packets are marked.
 
-NFVnice (SIGCOMM'17), section 3.3. The manager's thread plays these rules every few microseconds, as it
-does beside real NFs (`synthetic_nf/src/`).
+NFVnice (SIGCOMM'17), section 3.3. Stages that share a core sleep on an empty ring until the manager's thread finds
+packets there (OpenNetVM's wake thread). Where one process does all, as on a host (`synthetic_nf/src/chain.c`), looks
+also bring packets in and out, each for a time.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
 # mypy: disable-error-code="no-any-return"
 
 from slomo.simulator.compilation import compiled, inner
+from slomo.simulator.sharing.chain import receive
 from slomo.simulator.sharing.cores import make_ready
 from slomo.simulator.sharing.state import (
     ASLEEP,
+    CONSTANT,
+    E_CARRY,
+    E_LEFT,
     E_MARK_ABOVE,
     E_NEXT_SCAN,
     E_PRESSURE,
     E_SCAN,
     E_SMOOTHING,
     E_WAITING,
+    E_WAKING,
+    G_INTERVAL,
+    G_NEXT,
+    G_TO,
     J_DROPPING,
+    J_ENTRY_LOST,
     J_HOPS,
+    J_KIND,
+    J_OFFERED,
+    J_QUEUE_LOST,
+    Q_ARRIVED,
     Q_CAPACITY,
+    Q_DROPPED,
     Q_HEAD,
     Q_HIGH,
     Q_LOW,
@@ -27,11 +42,14 @@ from slomo.simulator.sharing.state import (
     Q_OVERLOADED,
     Q_STATE,
     Q_TAIL,
+    Q_WAITS_FOR,
     Q_YIELD,
     R_SMOOTHED,
+    STUCK,
     YIELDED,
     Sharing,
 )
+from slomo.simulator.state import State
 
 
 @compiled
@@ -70,18 +88,61 @@ def stop_upstream(sharing: Sharing) -> None:
                 break
 
 
-@inner
-def scan(sharing: Sharing) -> None:
-    """Do one round of the manager's thread."""
-    now = sharing.settings[E_NEXT_SCAN]
-    sharing.settings[E_NEXT_SCAN] = now + sharing.settings[E_SCAN]
-    look_at_rings(sharing, now)
-    if not sharing.settings[E_PRESSURE]:
-        return
-    stop_upstream(sharing)
+@compiled
+def bring(state: State, sharing: Sharing, now: float) -> float:
+    """Take what left the chains, and bring what came since the last look; return the time that takes [ns]."""
+    each = 0.5 * sharing.settings[E_CARRY]
+    spent = each * sharing.settings[E_LEFT]
+    for chain in range(sharing.chains.shape[0]):
+        row, times = sharing.chains[chain], sharing.chain_times[chain]
+        if row[J_KIND] != CONSTANT or not times[G_NEXT] <= min(now, times[G_TO]):
+            continue
+        due = int((min(now, times[G_TO]) - times[G_NEXT]) / times[G_INTERVAL]) + 1
+        times[G_NEXT] += due * times[G_INTERVAL]
+        row[J_OFFERED] += due
+        if row[J_DROPPING]:
+            row[J_ENTRY_LOST] += due
+            continue
+        first = sharing.stages[sharing.paths[chain, 0]]
+        put = min(due, first[Q_CAPACITY] - (first[Q_TAIL] - first[Q_HEAD]))
+        first[Q_ARRIVED] += due - put
+        first[Q_DROPPED] += due - put
+        row[J_QUEUE_LOST] += due - put
+        for _ in range(put):
+            receive(state, sharing, chain, now + spent)
+            spent += each
+    sharing.settings[E_LEFT] = 0.0
+    return spent
+
+
+@compiled
+def wake_stages(sharing: Sharing, now: float) -> None:
+    """Wake those that sleep before packets, or waited for room that there is now."""
     for stage in range(sharing.stages.shape[0]):
         row = sharing.stages[stage]
-        if row[Q_YIELD]:
+        if row[Q_YIELD] or row[Q_TAIL] == row[Q_HEAD]:
             continue
-        if row[Q_STATE] == YIELDED or (row[Q_STATE] == ASLEEP and row[Q_TAIL] > row[Q_HEAD]):
+        room = False
+        if row[Q_STATE] == STUCK:
+            ahead = sharing.stages[row[Q_WAITS_FOR]]
+            room = ahead[Q_TAIL] - ahead[Q_HEAD] <= ahead[Q_LOW]
+        if room or row[Q_STATE] == ASLEEP or row[Q_STATE] == YIELDED:
             make_ready(sharing, stage, now)
+
+
+@inner
+def scan(state: State, sharing: Sharing) -> None:
+    """Do one round of the manager's thread: marks, packets where it carries them, then who is to be woken."""
+    settings = sharing.settings
+    now = settings[E_NEXT_SCAN]
+    if settings[E_WAKING] == 0.0:
+        look_at_rings(sharing, now)
+        if settings[E_PRESSURE]:
+            stop_upstream(sharing)
+        if settings[E_CARRY] > 0.0:
+            settings[E_WAKING] = 1.0
+            settings[E_NEXT_SCAN] = now + bring(state, sharing, now)
+            return
+    settings[E_WAKING] = 0.0
+    settings[E_NEXT_SCAN] = now + settings[E_SCAN]
+    wake_stages(sharing, now)

@@ -6,7 +6,8 @@ from typing import TypedDict
 
 from slomo.errors import InvalidValueError, UnknownNameError
 
-KINDS = ("rr", "cfs", "batch")
+#: In the order of the constants in `slomo.simulator.sharing.state`.
+KINDS = ("rr", "cfs", "batch", "eevdf", "eevdf-batch")
 
 
 class SpanFields(TypedDict, total=False):
@@ -56,12 +57,14 @@ class Scheduler:
 
     Attributes
     ----------
-    kind : {"rr", "cfs", "batch"}
-        SCHED_RR, SCHED_NORMAL or SCHED_BATCH.
+    kind : {"rr", "cfs", "batch", "eevdf", "eevdf-batch"}
+        SCHED_RR; SCHED_NORMAL and SCHED_BATCH of Linux up to 6.5 (CFS) and since (EEVDF).
     quantum_ms : float
         Time slice of round robin [ms]; Linux has 100.
     latency_ms, granularity_ms, wakeup_ms : float
         CFS's period, least slice and wake-up granularity [ms]: Linux's 6, 0.75 and 1 ms times 1 + log2(8 CPUs).
+    base_slice_ms : float
+        EEVDF's slice [ms]: Linux's 0.7 ms times 1 + log2(8 CPUs).
     tick_ms : float
         Time between the scheduler's ticks [ms]: HZ = 1000.
 
@@ -83,12 +86,13 @@ class Scheduler:
     latency_ms: float = 24.0
     granularity_ms: float = 3.0
     wakeup_ms: float = 4.0
+    base_slice_ms: float = 2.8
     tick_ms: float = 1.0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UnknownNameError("scheduler", self.kind, KINDS)
-        for name in ("quantum_ms", "latency_ms", "granularity_ms", "wakeup_ms", "tick_ms"):
+        for name in ("quantum_ms", "latency_ms", "granularity_ms", "wakeup_ms", "base_slice_ms", "tick_ms"):
             if not 0.0 < getattr(self, name) < float("inf"):
                 raise InvalidValueError(f"scheduler '{self.kind}': {name} is {getattr(self, name):g}, needed above 0")
 
@@ -107,16 +111,33 @@ class Manager:
         How far from a ring's low mark to its high one its smoothed length is when packets are marked, and the weight of
         the latest length.
     scan_us : float
-        Time between two looks at the rings [us].
+        Time between two looks at the rings [us]: OpenNetVM's wake thread sleeps for 1 us, which the kernel's timer
+        slack makes 51 (``PR_SET_TIMERSLACK``, 50 us by default).
+    carry_ns : float
+        Time it takes to bring a packet in and out, where the manager itself does so at its looks [ns]; 0 where the
+        network card does. Looks then also cost this time.
+
+    Raises
+    ------
+    InvalidValueError
+        For a time between looks that is not above 0, or to bring packets that is below 0.
 
     Examples
     --------
     >>> Manager(pressure=True).scan_us
-    10.0
+    51.0
     """
 
     pressure: bool = False
     waiting_us: float = 100.0
     mark_between: float = 0.75
     smoothing: float = 0.1
-    scan_us: float = 10.0
+    scan_us: float = 51.0
+    carry_ns: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.scan_us < math.inf or not 0.0 <= self.carry_ns < math.inf:
+            raise InvalidValueError(
+                f"the manager looks every {self.scan_us:g} us and takes {self.carry_ns:g} ns for a packet, "
+                "needed above 0, and 0 or more"
+            )

@@ -5,12 +5,13 @@ millisecond; marks are set by the manager, which sees a ring within ten microsec
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from slomo.control.cpu_shares import UPDATE_MS, CostWindow, NFObservation, cpu_shares
 from slomo.errors import UnknownNameError
 from slomo.simulator.sharing.engine import simulate_chains as play
-from slomo.simulator.sharing.settings import Manager, Scheduler
+from slomo.simulator.sharing.settings import KINDS, Manager, Scheduler
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.service_chains import load_chains
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from slomo.vocabulary.network_function import NetworkFunction
     from slomo.vocabulary.service_chains import ChainSystem
 
-SIMULATED_POLICIES = ("nfvnice", "cfs", "batch", "rr")
+SIMULATED_POLICIES = ("nfvnice", *KINDS)
 NICE_PARTS = ("shares", "pressure")
 
 
@@ -30,8 +31,9 @@ def simulate_chains(
     system: "ChainSystem | str",
     policy: str = "nfvnice",
     *,
-    scheduler: str = "cfs",
+    scheduler: str | Scheduler = "cfs",
     quantum_ms: float = 100.0,
+    manager: Manager | None = None,
     without: Sequence[str] = (),
     functions: "Sequence[NetworkFunction]" = (),
     places: "Mapping[str, StagePlace] | None" = None,
@@ -43,13 +45,15 @@ def simulate_chains(
     ----------
     system : ChainSystem or str
         Stages and chains, or the document that holds them.
-    policy : {'nfvnice', 'cfs', 'batch', 'rr'}
-        ``cfs``, ``batch`` and ``rr`` are the schedulers alone; ``nfvnice`` adds shares by arrivals and costs, and
-        back-pressure.
-    scheduler : {'cfs', 'batch', 'rr'}
-        Under which ``nfvnice`` works; under ``rr`` shares have no effect.
+    policy : {'nfvnice', 'cfs', 'batch', 'eevdf', 'eevdf-batch', 'rr'}
+        All but ``nfvnice`` are schedulers alone (CFS of Linux up to 6.5, EEVDF since); ``nfvnice`` adds shares by
+        arrivals and costs, and back-pressure.
+    scheduler : str or Scheduler
+        Under which ``nfvnice`` works, or the scheduler with its times; under ``rr`` shares have no effect.
     quantum_ms : float
         Time slice of ``rr`` [ms].
+    manager : Manager, optional
+        How it looks at the rings; whether it presses back is the policy's.
     without : sequence of {'shares', 'pressure'}
         Parts of ``nfvnice`` to leave out.
     functions : sequence of NetworkFunction
@@ -77,12 +81,18 @@ def simulate_chains(
     own = {function.name: function for function in functions}
     names_used = {stage.workload.nf for stage in system.stages if stage.workload is not None}
     nice = policy == "nfvnice"
+    if isinstance(scheduler, Scheduler):
+        chosen = scheduler
+    else:
+        chosen = Scheduler(scheduler if nice else policy, quantum_ms=quantum_ms)
+    if not nice and chosen.kind != policy:
+        raise UnknownNameError("policy of a scheduler's own", policy, (chosen.kind, "nfvnice"))
     return play(
         load_machine(system.machine),
         system,
         {name: own.get(name) or load_network_function(name) for name in names_used},
-        scheduler=Scheduler(scheduler if nice else policy, quantum_ms=quantum_ms),
-        manager=Manager(pressure=nice and "pressure" not in without),
+        scheduler=chosen,
+        manager=replace(manager or Manager(), pressure=nice and "pressure" not in without),
         on_tick=nice_shares(system) if nice and "shares" not in without else None,
         places=places,
         **span,

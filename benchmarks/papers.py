@@ -1,0 +1,267 @@
+"""Measure every figure and table of the five papers, keep what was measured, and write docs/papers.md from it.
+
+    python benchmarks/papers.py                    # what is not there yet, one after the other; hours (make papers)
+    python benchmarks/papers.py --figure nfvnice-chain --figure resq-fig2a --seeds 5     # these again
+    python benchmarks/papers.py --page             # only write the pages from what is kept
+    python benchmarks/papers.py --take-table       # keep the rows that stand in docs/concepts/simulator.md
+
+Each figure has a file in docs/papers/, written when it is done: a run that was stopped goes on with the next one. A row
+that is not measured again keeps its date and the commit it was measured with. The rows of ResQ and SLOMO also make the
+table of docs/concepts/simulator.md. `--models` names the folder of benchmarks/placement/prepare.py, for the figures
+that take models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from papers_figures import Figure
+    from phenomena_runs import Line
+
+HERE = Path(__file__).resolve().parent
+DOCS = HERE.parent / "docs"
+KEPT, PAGE, SIMULATOR_PAGE = DOCS / "papers", DOCS / "papers.md", DOCS / "concepts" / "simulator.md"
+BEGIN, END = "<!-- figures: benchmarks/phenomena.py --seeds 5 --write -->", "<!-- end of figures -->"
+IN, OFF = "in", "**off**"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One claim of a figure: the paper's number, its range, ours with its spread, and why it is off."""
+
+    what: str
+    paper: str
+    range: str
+    ours: str
+    seeds: int
+    fitted: bool
+    inside: bool
+    cause: str = ""
+    values: tuple[float, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """In, off, or in but fitted."""
+        return ("fitted" if self.fitted else IN) if self.inside else OFF
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was measured of a figure, when, and with which commit."""
+
+    figure: str
+    rows: tuple[Row, ...]
+    date: str
+    commit: str
+    minutes: float = 0.0
+    seeds: int = 0
+    notes: tuple[str, ...] = field(default=())
+
+
+def row_of(lines: Sequence[Line], causes: Mapping[str, str]) -> Row | None:
+    """Return the row of one claim from its lines under several seeds; None where there is no range."""
+    first = lines[0]
+    low, high = first.low, first.high
+    if low is None or high is None:
+        return None
+    values = tuple(float(line.ours) for line in lines)
+    mean = statistics.fmean(values)
+    spread = f" ± {statistics.stdev(values) / len(values) ** 0.5:.1g}" if len(values) > 1 else ""
+    inside = low <= mean <= high
+    cause = next((why for start, why in causes.items() if first.what.startswith(start)), "not tested")
+    return Row(
+        first.what, first.paper or "-", f"{low:g} to {high:g}" if high < 1e6 else f"{low:g} or more",
+        f"{mean:.3g}{spread}", len(values), first.fitted, inside, "" if inside else cause, values,
+    )  # fmt: skip
+
+
+def commit() -> str:
+    """Return the short name of the commit, with a plus where files differ from it."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(HERE.parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "slomo", "benchmarks") else "")
+
+
+def keep(kept: Kept) -> None:
+    """Write what was measured, whole or not at all."""
+    KEPT.mkdir(exist_ok=True)
+    path = KEPT / f"{kept.figure}.json"
+    text = json.dumps(asdict(kept), indent=1, ensure_ascii=False) + "\n"
+    unfinished = path.with_suffix(".json.part")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+
+
+def read_kept(folder: Path = KEPT) -> dict[str, Kept]:
+    """Return what is kept of each figure."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        rows = tuple(Row(**{**row, "values": tuple(row["values"])}) for row in data.pop("rows"))
+        found[data["figure"]] = Kept(**{**data, "rows": rows, "notes": tuple(data["notes"])})
+    return found
+
+
+def measure(figure: Figure, seeds: int, causes: Mapping[str, str]) -> Kept:
+    """Measure a figure under seeds 1 to `seeds`; raises what its benchmark raises."""
+    begun, played = time.monotonic(), []
+    count = min(seeds, figure.most_seeds)
+    for seed in range(1, count + 1):
+        print(f"  seed {seed} of {count}", file=sys.stderr, flush=True)
+        played.append([line for line in figure.lines(seed) if line.low is not None])
+    rows = tuple(row for lines in zip(*played, strict=True) if (row := row_of(lines, causes)) is not None)
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    return Kept(figure.name, rows, today, commit(), round((time.monotonic() - begun) / 60, 1), count)
+
+
+def simulator_table(kept: Mapping[str, Kept], labels: Mapping[str, str]) -> str:
+    """Return the table of docs/concepts/simulator.md."""
+    head = "| Figure | What | Paper | Its range | Ours | Seeds | | | Cause |\n" + "| --- " * 9 + "|\n"
+    lines = [
+        f"| {label} | {row.what} | {row.paper} | {row.range} | {row.ours} | {row.seeds} | "
+        f"{'fitted' if row.fitted else 'held out'} | {IN if row.inside else OFF} | {row.cause} |\n"
+        for name, label in labels.items()
+        for row in (kept[name].rows if name in kept else ())
+    ]
+    return head + "".join(lines)
+
+
+def take_table(text: str, labels: Mapping[str, str], before: Mapping[str, Kept], date: str, made: str) -> list[Kept]:
+    """Return what a page's table says of figures and differs from what is kept."""
+    table = text.split("<!-- figures:")[1].split(END)[0]
+    found: dict[str, list[Row]] = {}
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        name = next((name for name, label in labels.items() if cells[0] == label), None)
+        if name is None or len(cells) != 9:
+            continue
+        _, what, paper, span, ours, seeds, kind, verdict, cause = cells
+        row = Row(what, paper, span, ours, int(seeds), kind == "fitted", verdict == IN, cause)
+        found.setdefault(name, []).append(row)
+    taken = []
+    for name, rows in found.items():
+        plain = [Row(**{**asdict(row), "values": ()}) for row in (before[name].rows if name in before else ())]
+        if rows != plain:
+            taken.append(Kept(name, tuple(rows), date, made, seeds=max(row.seeds for row in rows)))
+    return taken
+
+
+def write_pages(kept: Mapping[str, Kept], figures: Iterable[Figure], labels: Mapping[str, str]) -> None:
+    """Write docs/papers.md and the table of docs/concepts/simulator.md."""
+    PAGE.write_text(page(kept, figures), encoding="utf-8")
+    SIMULATOR_PAGE.write_text(with_table(SIMULATOR_PAGE.read_text(encoding="utf-8"), kept, labels), encoding="utf-8")
+
+
+def with_table(text: str, kept: Mapping[str, Kept], labels: Mapping[str, str]) -> str:
+    """Return the simulator's page with the table of today."""
+    before, rest = text.split("<!-- figures:")
+    return before + BEGIN + "\n" + simulator_table(kept, labels) + END + rest.split(END)[1]
+
+
+def page(kept: Mapping[str, Kept], figures: Iterable[Figure]) -> str:
+    """Return docs/papers.md."""
+    figures = list(figures)
+    rows = [row for figure in figures for row in (kept[figure.name].rows if figure.name in kept else ())]
+    counts = {name: sum(row.verdict == name for row in rows) for name in (IN, "fitted", OFF)}
+    missing = [figure.name for figure in figures if figure.impossible is None and figure.name not in kept]
+    impossible = sum(figure.impossible is not None for figure in figures)
+    text = (
+        "# The five papers\n\n"
+        "<!-- generated by benchmarks/papers.py from docs/papers/*.json -->\n\n"
+        "Every figure and table of the papers that slomo descends from: what the paper says, what is measured here, "
+        "and whether that is in\nthe range set for it. Make a figure again:\n\n"
+        "<!-- not run: minutes to hours -->\n"
+        "```sh\npython benchmarks/papers.py --figure resq-fig2a --seeds 5   # make papers: all that is missing\n```\n\n"
+        "| Verdict | Rows |\n| --- | --- |\n"
+        f"| in its range, nothing fitted to it | {counts[IN]} |\n"
+        f"| fitted: a constant was set by it, no evidence | {counts['fitted']} |\n"
+        f"| **off** | {counts[OFF]} |\n"
+        f"| figures not measured with this script yet | {', '.join(missing) or 0} |\n"
+        f"| not possible here | {impossible} |\n\n"
+        "`±` is the standard error over seeds; with one seed there is none. A commit with a plus had changes besides. "
+        "Simulated unless said\notherwise: no rack was at hand.\n"
+    )
+    papers = dict.fromkeys(figure.paper for figure in figures)
+    return text + "".join(_section(paper, [f for f in figures if f.paper == paper], kept) for paper in papers)
+
+
+def _section(paper: str, figures: Sequence[Figure], kept: Mapping[str, Kept]) -> str:
+    text = (
+        f"\n## {paper}\n\n| Figure | What | Paper | Range | Ours | Seeds | Verdict | Measured |\n"
+        + "| --- " * 8
+        + "|\n"
+    )
+    causes = []
+    for figure in figures:
+        if figure.name not in kept:
+            why = "not measured yet" if figure.impossible is None else f"not possible here: {figure.impossible}"
+            text += f"| {figure.label} | {figure.title} | - | - | - | - | {why} | - |\n"
+        for row in kept[figure.name].rows if figure.name in kept else ():
+            made = kept[figure.name]
+            text += (
+                f"| {figure.label} | {row.what} | {row.paper} | {row.range} | {row.ours} | {row.seeds} | {row.verdict} "
+                f"| {made.date}, {made.commit} |\n"
+            )
+            if not row.inside:
+                causes.append(f"| {figure.label} | {row.what} | {row.cause} |\n")
+    if causes:
+        text += "\nWhy rows are off:\n\n| Figure | What | Cause |\n| --- | --- | --- |\n" + "".join(causes)
+    return text
+
+
+def main() -> int:
+    """Measure what is asked for or missing, keep it, write the pages."""
+    from papers_figures import CAUSES, FIGURES, SIMULATOR_LABELS, use_models
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--figure", action="append", metavar="NAME", help="measure it again; repeatable")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--models", type=Path, help="folder made by benchmarks/placement/prepare.py")
+    parser.add_argument("--page", action="store_true", help="only write the pages")
+    parser.add_argument("--take-table", action="store_true", help="keep the rows of docs/concepts/simulator.md")
+    given = parser.parse_args()
+    figures = {figure.name: figure for figure in FIGURES}
+    unknown = [name for name in given.figure or () if name not in figures or figures[name].impossible]
+    if unknown:
+        print(f"no figure {', '.join(unknown)} can be measured; there are: {' '.join(figures)}", file=sys.stderr)
+        return 2
+    kept = read_kept()
+    if given.take_table:
+        today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+        for one in take_table(SIMULATOR_PAGE.read_text(encoding="utf-8"), SIMULATOR_LABELS, kept, today, commit()):
+            keep(one)
+            print(f"{one.figure}: {len(one.rows)} rows taken")
+    elif not given.page:
+        use_models(given.models)
+        missing = [name for name, each in figures.items() if each.impossible is None and name not in kept]
+        wanted = given.figure or missing
+        for place, name in enumerate(wanted):
+            print(f"[{place + 1}/{len(wanted)}] {name}: {figures[name].title}", file=sys.stderr, flush=True)
+            if figures[name].takes_models and given.models is None:
+                print("  left out: it takes --models", file=sys.stderr)
+                continue
+            one = measure(figures[name], given.seeds, CAUSES)
+            keep(one)
+            for row in one.rows:
+                print(f"  {row.what}: paper {row.paper}, ours {row.ours} ({row.range}) {row.verdict}", flush=True)
+            write_pages(read_kept(), FIGURES, SIMULATOR_LABELS)
+    write_pages(read_kept(), FIGURES, SIMULATOR_LABELS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

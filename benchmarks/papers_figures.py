@@ -1,0 +1,182 @@
+"""Every figure and table of the five papers: what is claimed, and which benchmark's lines answer it; see papers.py."""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import nfvnice
+import numasfp_allocation
+import phenomena
+import phenomena_runs
+from phenomena_runs import Line
+
+from slomo.workflow.acting.noisy_neighbour import read_noisy_neighbour_file, run_noisy_neighbour
+
+HERE = Path(__file__).resolve().parent
+NOISY = HERE.parent / "docs" / "examples" / "noisy-neighbour" / "test.yaml"
+SLOMO, RESQ, NFVNICE = "SLOMO (SIGCOMM'20)", "ResQ (NSDI'18)", "NFVnice (SIGCOMM'17)"
+NUMASFP, RMD = "NUMASFP (COMSNETS'22)", "RMD and VSPERF (OSS EU'18)"
+_MODELS: list[Path] = []
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure or table: its place in the paper, what it shows, and what measures it, or why nothing can here."""
+
+    name: str
+    paper: str
+    label: str
+    title: str
+    lines: Callable[[int], Iterator[Line]] | None = None
+    impossible: str | None = None
+    takes_models: bool = False
+    most_seeds: int = 100
+
+
+def use_models(folder: Path | None) -> None:
+    """Let figures that take models find them there."""
+    _MODELS[:] = [] if folder is None else [folder]
+
+
+def phenomenon(name: str) -> Callable[[int], Iterator[Line]]:
+    """Return what plays a figure of `benchmarks/phenomena.py`."""
+
+    def lines(seed: int) -> Iterator[Line]:
+        phenomena_runs.reseed(seed)
+        return phenomena.FIGURES[name]()
+
+    return lines
+
+
+def schedulers(name: str) -> Callable[[int], Iterator[Line]]:
+    """Return what plays figure 8 or 9 of ResQ with models."""
+
+    def lines(seed: int) -> Iterator[Line]:
+        from importlib import import_module
+
+        from schedulers import Compared
+
+        return import_module(name).lines(Compared(_MODELS[0], seed))
+
+    return lines
+
+
+def nfvnice_part(name: str) -> Callable[[int], Iterator[Line]]:
+    """Return what plays a part of `benchmarks/nfvnice.py`."""
+
+    def lines(seed: int) -> Iterator[Line]:
+        nfvnice.SEED = seed
+        for check in nfvnice.PARTS[name]():
+            yield Line(name, check.name, check.paper or "-", check.value, check.least, check.most)
+
+    return lines
+
+
+def nfvnice_against(seed: int) -> Iterator[Line]:
+    """Hold the simulated scheduler against this machine's kernel."""
+    from nfvnice_against import compare
+
+    cells = compare(3, 0.5, 300.0, seed)
+    for what, count, least in (
+        ("cells whose goodput and waste are within 20 % of processes, of 24", sum(c.holds for c in cells), 20),
+        ("cells where that holds for every function, of 24", sum(c.holds_each for c in cells), 20),
+    ):
+        yield Line("host", what, "-", count, least, 24)
+
+
+def nfvnice_processes(seed: int) -> Iterator[Line]:
+    """Run NFVnice on processes of this machine beside the kernel's schedulers alone."""
+    import nfvnice_host as host
+
+    given = SimpleNamespace(rounds=3, seconds=1.0, seed=seed, build="portable")
+    for costs in ((120, 270, 550), (550, 2200, 4500)):
+        ways = [host.ALONE[0], host.NICE[0]]
+        runs = host.alternate(host.chain_of([(cost,) for cost in costs]), ways, given)
+        name = "/".join(map(str, costs))
+        gain = sorted(runs.ratios(ways[1], ways[0], host.goodput))[given.rounds // 2]
+        yield Line("host", f"{name} on one core: goodput over the kernel's scheduler", "above 1", gain, 1.2, 1e9)
+        wasted = 100 * runs.median(ways[1], lambda result: result.wasted)
+        yield Line("host", f"{name}: % of work wasted", "0", wasted, 0, 5)
+    runs = host.alternate(host.chain_of([(120, 270, 550)] * 3), [host.ALONE[0], host.NICE[0]], given)
+    gain = sorted(runs.ratios(host.NICE[0], host.ALONE[0], host.goodput))[given.rounds // 2]
+    yield Line("host", "random costs: goodput over the kernel's scheduler", "above 1", gain, 1.0, 1e9)
+    for costs, rates in (((250, 250, 250), (6.0, 6.0, 3.0)), ((500, 250, 50), (5.0, 5.0, 5.0))):
+        runs = host.alternate(host.side_by_side(costs, rates), [host.NICE[0]], given)
+        jain = runs.median(host.NICE[0], lambda result: result.fairness)
+        what = f"{'/'.join(map(str, costs))} apart, offered {'/'.join(f'{r:g}' for r in rates)} Mpps: Jain's index"
+        yield Line("host", what, "about 1", jain, 0.99, 1.0)
+    runs = host.alternate(host.chain_of([(120,), (270,), (550,)]), [host.NICE[0]], given)
+    control = 100 * runs.median(host.NICE[0], lambda result: result.control_share)
+    yield Line("host", "control: % of a core", "small", control, 0, 1)
+
+
+def numasfp_firewall(seed: int) -> Iterator[Line]:
+    """Run a firewall beside memory hogs: nothing, its ways, its ways and bandwidth."""
+    del seed  # the server's simulation has one
+    _, lost = numasfp_allocation.losses("e5-2620v4", "stateless-firewall")
+    spans = (("unmanaged", -45, -55, -35), ("ways of its own", -20, -25, -15), ("ways and memory bandwidth", 0, -5, 1))
+    for (what, paper, low, high), share in zip(spans, lost, strict=True):
+        yield Line("firewall", f"firewall beside hogs, {what}: % of throughput", f"{paper}", 100 * share, low, high)
+
+
+def noisy_neighbour(seed: int) -> Iterator[Line]:
+    """Run the talk's L2-forwarding VM beside noise, without and with a policy."""
+    del seed
+    test = replace(read_noisy_neighbour_file(NOISY), policies=("none", "llc", "pools"))
+    rows = {(row.noise, row.policy): row.throughput_mpps for row in run_noisy_neighbour(test)}
+    alone, level = rows[0, "none"], max(noise for noise, _ in rows)
+    lost = {policy: 100 * (1 - rows[level, policy] / alone) for policy in test.policies}
+    back = 100 * (rows[level, "pools"] / rows[level, "none"] - 1)
+    yield Line("talk", "L2-forwarding VM at 64 B beside noise: % lost", "over 33", lost["none"], 30, 45)
+    yield Line("talk", "a guaranteed LLC policy wins back: % of throughput", "about 40", back, 30, 50)
+
+
+FIGURES: tuple[Figure, ...] = (
+    *(
+        Figure(name, SLOMO, name.replace("slomo-f", "F").replace("g", "g. "), "see the rows", phenomenon(name))
+        for name in ("slomo-fig5", "slomo-fig6", "slomo-fig7")
+    ),
+    *(
+        Figure(
+            f"resq-{name}", RESQ, name.replace("fig", "Fig. ").replace("table", "Table "), "see the rows",
+            phenomenon(f"resq-{name}"),
+        )
+        for name in phenomena.RESQ_FIGURES
+    ),
+    Figure("resq-fig8", RESQ, "Fig. 8", "SLOs broken without isolation", schedulers("fig8"), takes_models=True),
+    Figure("resq-fig9", RESQ, "Fig. 9", "servers of each scheduler", schedulers("fig9"), takes_models=True),
+    Figure("nfvnice-schedulers", NFVNICE, "three functions", "three functions on one core", nfvnice_part("schedulers")),
+    Figure("nfvnice-chain", NFVNICE, "one core", "a chain of 120/270/550 cycles", nfvnice_part("chain")),
+    Figure("nfvnice-cores", NFVNICE, "three cores", "a chain of 550/2200/4500 cycles", nfvnice_part("cores")),
+    Figure("nfvnice-sharing", NFVNICE, "two chains", "two chains share functions", nfvnice_part("sharing")),
+    Figure("nfvnice-random", NFVNICE, "variable cost", "costs drawn per packet", nfvnice_part("random")),
+    Figure("nfvnice-orders", NFVNICE, "heterogeneity", "all orders of the chain", nfvnice_part("orders")),
+    Figure("nfvnice-tcp", NFVNICE, "isolation", "TCP beside ten UDP flows", nfvnice_part("tcp")),
+    Figure("nfvnice-processes", NFVNICE, "on processes", "NFVnice on this host", nfvnice_processes, most_seeds=3),
+    Figure("nfvnice-against-host", NFVNICE, "simulated, real", "the scheduler held", nfvnice_against, most_seeds=1),
+    Figure("nfvnice-kernel-tcp", NFVNICE, "isolation, real", "kernel TCP through processes with ECN",
+           impossible="chains of processes carry no TCP source yet"),
+    Figure("nfvnice-disk", NFVNICE, "asynchronous I/O, real", "disk writes of a process with and without",
+           impossible="stages of processes do not write to storage yet; simulated only"),
+    Figure("nfvnice-four-cores", NFVNICE, "two chains on four cores, real", "processes on four cores",
+           impossible="two cores here"),
+    Figure("numasfp-firewall", NUMASFP, "memory bandwidth", "a firewall beside hogs", numasfp_firewall, most_seeds=1),
+    Figure("numasfp-nodes", NUMASFP, "placement", "a chain over two nodes", nfvnice_part("nodes"), most_seeds=1),
+    Figure("numasfp-migration", NUMASFP, "migration", "a function moves between nodes",
+           impossible="one memory node here; an emulated guest moves them (make numa-guest), untimed"),
+    Figure("rmd-noisy-neighbour", RMD, "noisy neighbour", "the talk's VM", noisy_neighbour, most_seeds=1),
+    Figure("rmd-vsperf", RMD, "VSPERF on a real vSwitch", "RFC 2544 over OVS-DPDK",
+           impossible="no second machine, no network card"),
+)  # fmt: skip
+#: Figures of the simulator's own page, and what they are called there.
+SIMULATOR_LABELS = {name: name.replace("resq-", "ResQ ").replace("slomo-", "SLOMO ") for name in phenomena.FIGURES}
+#: Why a line is off, where that was tested, by the start of its text.
+CAUSES = phenomena.CAUSES | {
+    "cheap chain at 7.44": "it alone fills NF4, and the costly chain keeps what its slowest NF serves",
+    "lost at (": "the loss falls with what the three functions cost (`nfvnice.py --only nodes`: three of 30 cycles "
+    "lose most, three of 240 least); the talk does not say what its functions cost",
+}
+
+sys.path.append(str(HERE / "resq"))
