@@ -90,12 +90,18 @@ class _Messages:
     def decisions(document: Mapping[str, Any]) -> "tuple[Decision, ...]":
         from slomo.placement.problem.decision import Decision
 
-        return tuple(Decision.from_dict(item) for item in document["decisions"])
+        listed = document.get("decisions") if isinstance(document, dict) else None
+        if not isinstance(listed, list):
+            raise _strange("the answer holds no decisions")
+        return tuple(Decision.from_dict(item) for item in listed)
 
     @staticmethod
     def checked(answer: "httpx.Response") -> Any:
         if answer.status_code < 400:
-            return answer.json() if answer.content else None
+            try:
+                return answer.json() if answer.content else None
+            except (ValueError, RecursionError):
+                raise _strange("the answer is no JSON") from None
         try:
             document = answer.json()
             detail, hint = str(document["detail"]), document.get("hint")
@@ -107,6 +113,10 @@ class _Messages:
         if kind in _ERRORS:
             raise _ERRORS[kind](detail, hint=hint)
         raise ServiceError(detail, hint=hint, status=answer.status_code)
+
+
+def _strange(what: str) -> ServiceError:
+    return ServiceError(f"what answers is no service of slomo: {what}", hint="check the address")
 
 
 def _unreached(url: str, problem: Exception) -> ServiceError:

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from slomo.errors import StoreError
+from slomo.errors import SlomoError, StoreError
+from slomo.files.opening import read_bytes
 from slomo.host.journal import Journal, Layer, Receipt
 from slomo.host.places import cache_directory
 
@@ -56,12 +57,9 @@ def adopt(path: Path, journal: Journal) -> Receipt:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     try:
-        with path.open("rb") as stream:
-            raw = stream.read(_LARGEST_B + 1)
-    except OSError as problem:
-        raise StoreError(f"receipt '{path}': {problem.strerror}") from None
-    if len(raw) > _LARGEST_B:
-        raise StoreError(f"receipt '{path}' is larger than {_LARGEST_B >> 20} MiB", hint="undo by hand what it lists")
+        raw = read_bytes(path, _LARGEST_B, hint="undo by hand what it lists")
+    except SlomoError as problem:
+        raise StoreError(f"receipt {problem.message}", hint=problem.hint) from None
     lines: list[dict[str, Any]] = []
     for number, text in enumerate(raw.split(b"\n")[:-1]):  # a torn last line is a change that was not made
         try:

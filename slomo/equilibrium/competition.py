@@ -21,7 +21,7 @@ from slomo.models.contentiousness import ContentiousnessProfile, basis_size, pre
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latent import latent_rows
 from slomo.vocabulary.capacities import Capacities
-from slomo.vocabulary.metrics import METRICS
+from slomo.vocabulary.metrics import METRICS, metric
 
 #: Damped rounds of the fixed point; each halves what is left, and what is left is the response to a response.
 ROUNDS = 4
@@ -188,7 +188,7 @@ def _with_weights(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return `names` and the metrics that weigh them when they compose."""
     needed = list(dict.fromkeys(names))
     for name in names:
-        for part in (METRICS[name].weight or "").split("/"):
+        for part in (metric(name).weight or "").split("/"):
             needed += [extra for extra in _EXTRA_WEIGHTS.get(part, (part,)) if extra and extra not in needed]
     return tuple(needed)
 

@@ -14,6 +14,8 @@ from slomo.errors import ConfigurationError
 Position = tuple[str | int, ...]
 #: Digits of a whole number: those of 64 bits.
 MOST_DIGITS = 19
+#: No number of a document is larger: what is computed from those that are overflows.
+MOST = 1e60
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.DOTALL)
 
 
@@ -39,9 +41,14 @@ def parse_json(text: str | bytes, name: str, hint: str | None = None) -> Any:
     slomo.errors.ConfigurationError: model.json:1:7: holds NaN, needed finite numbers
     """
     try:
-        return json.loads(
+        data = json.loads(
             text, object_pairs_hook=_unique, parse_float=finite_number, parse_int=_whole, parse_constant=_refuse_number
         )
+        if isinstance(text, bytes) or "\\ud" in text.lower():
+            json.dumps(data, ensure_ascii=False).encode()  # half of a character can be neither shown nor stored
+        return data
+    except UnicodeError:
+        raise NotJsonError(f"{name}: is not JSON: holds half of a character", hint=hint) from None
     except RefusedError as problem:
         where, message = _locate(text if isinstance(text, str) else text.decode("utf-8", "replace"), problem)
         raise ConfigurationError(f"{name}:{where}: {message}", hint=hint) from None
@@ -62,10 +69,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def finite_number(digits: str) -> float:
-    """Return the number that digits stand for; refuses infinity."""
+    """Return the number that digits stand for; refuses infinity, and what no unit makes so large."""
     value = float(digits)
-    if math.isinf(value):
-        raise RefusedError(digits, f"holds {digits[:40]}, needed finite numbers")
+    if not -MOST <= value <= MOST:
+        needed = "finite numbers" if math.isinf(value) else f"at most {MOST:g}"
+        raise RefusedError(digits, f"holds {digits[:40]}, needed {needed}")
     return value
 
 

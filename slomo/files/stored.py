@@ -67,6 +67,8 @@ class Stored:
         """
         kind: Any = cls
         shape, readers = _shape(kind)
+        if not isinstance(data, Mapping):
+            raise ConfigurationError(f"{cls.__name__}: got {type(data).__name__}, needed a mapping of fields")
         if (version := cls._head.get("schema_version")) is not None and data.get("schema_version") != version:
             raise ConfigurationError(
                 f"{cls.__name__} of schema version {data.get('schema_version')}, this slomo reads version {version}",

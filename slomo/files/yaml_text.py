@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from slomo.errors import ConfigurationError
-from slomo.files.json_text import MOST_DIGITS, Position
+from slomo.files.json_text import MOST, MOST_DIGITS, Position
 
 #: Fields of one document, what its aliases stand for included, and levels in each other.
 MOST_FIELDS = 200_000
@@ -118,8 +118,9 @@ class YamlText:
             raise self._error(node, f"'{node.value[:40]}' is no number", self._hint) from None
         if kind == "int" and abs(value) >= 10**MOST_DIGITS:
             raise self._error(node, f"holds a number of more than {MOST_DIGITS} digits", self._hint)
-        if not math.isfinite(value):
-            raise self._error(node, f"holds {node.value[:40]}, needed finite numbers", self._hint)
+        if not -MOST <= value <= MOST:
+            needed = f"at most {MOST:g}" if math.isfinite(value) else "finite numbers"
+            raise self._error(node, f"holds {node.value[:40]}, needed {needed}", self._hint)
         return value
 
     def _error(self, place: Any, message: str, hint: str | None) -> ConfigurationError:

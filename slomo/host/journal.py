@@ -321,7 +321,7 @@ class Journal:
     def _faults(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError, UnicodeDecodeError) as problem:  # the last where names in the file are damaged
+        except (sqlite3.Error, OSError, UnicodeError) as problem:  # the last where names are damaged, or no text
             said = problem.strerror if isinstance(problem, OSError) else str(problem)
             if not isinstance(problem, OSError) and self._connection is not None and self._process == os.getpid():
                 with contextlib.suppress(sqlite3.Error):

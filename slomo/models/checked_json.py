@@ -4,18 +4,18 @@ Model files travel between people and orchestrators; loading one may fail, but m
 put a number into a model that is none.
 """
 
-import json
 import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
 from slomo.files import opening
+from slomo.files.json_text import parse_json
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,140}")
 #: No file of a model is larger.
@@ -58,17 +58,10 @@ def parse_object(content: str, label: str) -> dict[str, Any]:
     --------
     >>> parse_object('{"a": NaN}', "model.json")
     Traceback (most recent call last):
-    slomo.errors.ConfigurationError: model.json holds NaN, needed finite numbers
+    slomo.errors.ConfigurationError: model.json:1:7: holds NaN, needed finite numbers
     hint: the file was damaged or not written by slomo; train the model again
     """
-
-    def refuse(token: str) -> NoReturn:
-        raise ConfigurationError(f"{label} holds {token}, needed finite numbers", hint=HINT)
-
-    try:
-        data = json.loads(content, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{label} is no JSON ({error})", hint=HINT) from None
+    data = parse_json(content, label, HINT)
     if not isinstance(data, dict):
         raise ConfigurationError(f"{label} holds a {type(data).__name__}, needed an object", hint=HINT)
     return data

@@ -26,6 +26,7 @@ from slomo.vocabulary.workload import canonical_json
 
 CSV_MARK = "#slomo-dataset: "
 MAX_FILE_BYTES = 2 * 2**30
+MAX_TEXT_BYTES = 2**28
 MAX_CELLS = 200_000_000
 _METADATA_KEY = b"slomo-dataset"
 _DAMAGED = "the file was damaged or edited after it was written; write it again"
@@ -165,7 +166,7 @@ def check_parquet(path: Path, metadata: Any) -> None:
         )
 
 
-def read_text(path: Path, limit: int = MAX_FILE_BYTES) -> str:
+def read_text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
     """Return the text of a file of bounded size, without byte order mark, with plain line ends.
 
     Raises ConfigurationError where the file is missing, unreadable, too large, or no text.
@@ -182,10 +183,10 @@ def _plain_lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def check_cells(path: Path, rows: int, columns: int) -> None:
+def check_cells(path: Path, rows: int, columns: int, most: int = MAX_CELLS) -> None:
     """Raise where a table announces more cells than anyone measured."""
-    if rows * columns > MAX_CELLS:
-        raise ConfigurationError(f"{path}: holds {rows} x {columns} cells, at most {MAX_CELLS} are read")
+    if rows * columns > most:
+        raise ConfigurationError(f"{path}: holds {rows} x {columns} cells, at most {most} are read")
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -3,8 +3,15 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
+from msgspec import Meta
+
+from slomo.files.documents import convert
+from slomo.files.ranges import PositiveCount
 from slomo.vocabulary.metrics import Cap, Metric
+
+_Most = Annotated[float, Meta(ge=0.0)]
 
 
 @dataclass(frozen=True)
@@ -31,13 +38,13 @@ class Capacities:
     20480.0
     """
 
-    cores: int
-    llc_kib: float = math.inf
-    ddio_kib: float = math.inf
-    memory_gb_s: float = math.inf
-    link_gb_s: float = math.inf
-    ports_gbps: float = math.inf
-    llc_reporter: float = math.inf
+    cores: PositiveCount
+    llc_kib: _Most = math.inf
+    ddio_kib: _Most = math.inf
+    memory_gb_s: _Most = math.inf
+    link_gb_s: _Most = math.inf
+    ports_gbps: _Most = math.inf
+    llc_reporter: _Most = math.inf
 
     def limit(self, metric: Metric) -> float:
         """Return the cap of `metric` on this socket in the metric's unit; infinite where nothing bounds it."""
@@ -58,5 +65,4 @@ class Capacities:
     @classmethod
     def from_dict(cls, data: Mapping[str, float | int | None]) -> "Capacities":
         """Rebuild from :meth:`to_dict`'s mapping."""
-        filled = {name: math.inf if value is None else value for name, value in data.items()}
-        return cls(**{**filled, "cores": int(filled["cores"])})  # type: ignore[arg-type]
+        return convert({name: value for name, value in data.items() if value is not None}, cls, "capacities")

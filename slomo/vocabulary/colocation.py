@@ -7,9 +7,13 @@ with the competitors alone it yields the vector V; run with the target it yields
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from slomo.errors import InvalidValueError
+from slomo.files.documents import convert
+from slomo.files.ranges import Index
 from slomo.vocabulary.workload import Workload, canonical_json
 from slomo.vocabulary.workload_text import counted
 
@@ -134,13 +138,25 @@ class Colocation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Colocation":
         """Rebuild a co-location from :meth:`to_dict`'s mapping."""
-        target, isolation, sockets = data["target"], data.get("isolation"), data.get("sockets")
+        read = convert(data, _Described, "co-location")
         return cls(
-            machine=str(data["machine"]),
-            target=None if target is None else Workload.from_dict(target),
-            competitors=tuple(Workload.from_dict(item) for item in data["competitors"]),
-            isolation=None if isolation is None else tuple(Isolation(*item) for item in isolation),
-            sockets=None if sockets is None else tuple(int(number) for number in sockets),
-            memory_node=None if data.get("memory_node") is None else int(data["memory_node"]),
-            port_gbps=None if data.get("port_gbps") is None else float(data["port_gbps"]),
+            machine=read.machine,
+            target=None if read.target is None else Workload.from_dict(read.target),
+            competitors=tuple(Workload.from_dict(item) for item in read.competitors),
+            isolation=None if read.isolation is None else tuple(Isolation(*item) for item in read.isolation),
+            sockets=read.sockets,
+            memory_node=read.memory_node,
+            port_gbps=read.port_gbps,
         )
+
+
+class _Described(Struct):
+    """A co-location as a mapping."""
+
+    machine: str
+    target: dict[str, Any] | None
+    competitors: list[dict[str, Any]]
+    isolation: list[Annotated[list[int | None], Meta(max_length=3)]] | None = None
+    sockets: tuple[Index, ...] | None = None
+    memory_node: Index | None = None
+    port_gbps: float | None = None

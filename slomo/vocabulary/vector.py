@@ -102,10 +102,13 @@ class MetricVector(Mapping[str, float]):
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> "MetricVector":
         """Rebuild a vector from :meth:`to_dict`'s mapping."""
-        values = data["values"]
-        if not isinstance(values, Mapping):
-            raise InvalidValueError(f"a vector's values must be a mapping, got {type(values).__name__}")
-        return cls(values, scope=Scope(str(data["scope"])))
+        values, scope = (data.get("values"), data.get("scope")) if isinstance(data, Mapping) else (None, None)
+        if not isinstance(values, Mapping) or scope not in tuple(Scope):
+            raise InvalidValueError(
+                f"a vector: values are {type(values).__name__}, of scope {str(scope)[:40]!r}",
+                hint=f"needed a mapping of metrics to numbers, of scope {', '.join(Scope)}",
+            )
+        return cls(values, scope=Scope(str(scope)))
 
     def _repr_html_(self) -> str:
         rows = [(name, f"{value:.4g}", METRICS[name].unit) for name, value in self.values_]
@@ -117,7 +120,10 @@ def _is_missing(value: float | None) -> bool:
 
 
 def _checked(name: str, value: float | None) -> float:
-    number = float(value)  # type: ignore[arg-type]
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidValueError(f"{name} is {str(value)[:40]!r}, needed a number [{metric(name).unit}]") from None
     if not math.isfinite(number) or number < 0.0:
         raise InvalidValueError(
             f"{name} is {number:g} {metric(name).unit}, but no metric can be negative or infinite",

@@ -3,10 +3,13 @@
 import contextlib
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import pandas as pd
 
 from slomo.cli.main import cli
 from slomo.config import load_settings
@@ -27,21 +30,26 @@ from slomo.profiling.campaign.store import stored_records
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.door import import_table
 from slomo.records.importing.mapping import load_mapping
+from slomo.records.importing.named import import_pairs
 from slomo.records.importing.probe_tables import load_probe_tables
 from slomo.records.pcm.recording import read_pcm
 from slomo.records.storage import load_dataset, save_dataset
+from slomo.testbed.champsim.execution import read_run
 from slomo.testbed.host.host_file import load_host
 from slomo.testbed.host.probe.calibration import Calibration
+from slomo.testbed.host.traffic.pcap import require_frames
 from slomo.testing.builders import ToyTestbed, toy_plan
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.service_chains import load_chains
-from slomo.workflow.acting.control import read_control_file
+from slomo.workflow.acting.control import read_control_file, read_status
 from slomo.workflow.acting.enforce import read_plan
 from slomo.workflow.acting.noisy_host import host_noise_test
 from slomo.workflow.acting.noisy_neighbour import read_noisy_neighbour_file
 from slomo.workflow.acting.partition_profile import PartitionProfile
 from slomo.workflow.acting.whatif import PartitionKnowledge
+from tests.conftest import profile_rows
+from tests.faults import right_files as right
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WORDS = REPOSITORY / "slomo" / "vocabulary"
@@ -69,12 +77,13 @@ max_allowed_shared = 10
 
 @dataclass(frozen=True)
 class Reader:
-    """A file's right content, its suffix, and who reads it."""
+    """A file's right content, its suffix, and who reads it; or a program's lines, in no file."""
 
     name: str
     suffix: str
     content: bytes
     read: Callable[[Path], object]
+    is_file: bool = True
 
 
 def read_library_file(folder: Path, place: str) -> Callable[[Path], object]:
@@ -84,7 +93,8 @@ def read_library_file(folder: Path, place: str) -> Callable[[Path], object]:
         copy = path.with_suffix(".library")
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy)
-        (copy / place).write_bytes(path.read_bytes())
+        (copy / place).unlink()
+        os.replace(path, copy / place)
         return [load_library(copy)[key] for key in load_library(copy)]
 
     return read
@@ -135,6 +145,7 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
     }
     (folder / "mapping.json").write_text(json.dumps(mapping))
     library.save(folder / "models")
+    right.known_of_everything(library).save(folder / "known")
 
     knowledge = PartitionKnowledge(
         PartitionProfile(
@@ -153,6 +164,8 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
 
     def from_file(path: Path) -> Callable[[str], bytes]:
         return lambda name: (path / name).read_bytes()
+
+    right.folders(folder)
 
     here, docs = from_file(folder), from_file(REPOSITORY / "docs" / "examples")
     stored = [path.relative_to(folder / "models") for path in sorted((folder / "models").rglob("*.json"))]
@@ -192,6 +205,43 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
         Reader("snapshot", ".json", here("snapshot.json"), lambda path: at_risk(path, folder / "models")),
         Reader("probes", ".json", PROBES, lambda path: ProbeModel(load_probe_tables(path))),
         Reader("store", ".sqlite", here("store.sqlite"), stored_records),
+        Reader("run", ".json", right.run_document(folder / "store.sqlite"), right.run),
+        Reader("dataset-of-others", ".csv", right.without_digests(folder / "data.csv"), right.everything_in),
+        Reader("pairs", ".csv", right.PAIRS, lambda path: import_pairs(path, "m")),
+        Reader("probe-mapping", ".yaml", right.PROBE_MAPPING, lambda path: right.probes_by(folder / "probes", path)),
+        Reader("probe-levels", ".csv", right.PROBE_FILES["reporter.csv"].encode(),
+               lambda path: right.probes_beside(folder / "probes", path)),
+        Reader("table-parquet", ".parquet", here("data.parquet"), lambda path: import_table(path, PARQUET_MAPPING)),
+        Reader("pcm-results", ".csv", right.RESULTS, lambda path: right.results_beside(folder / "results", path)),
+        Reader("library-saved-over", ".json", here("models/library.json"),
+               right.saved_over(folder / "models", "library.json", library)),
+        Reader("library-left-over", ".json", here("models/superseded.json"),
+               right.saved_over(folder / "models", "superseded.json", library)),
+        Reader("library-found", ".json", content_of(folder / "models", "manifest.json"),
+               right.found_again(folder / "models", library)),
+        Reader("library-served", ".json", here("models/library.json"), right.served(folder / "models")),
+        Reader("model", ".json", content_of(folder / "known", "model.json"), right.model_of(folder / "known")),
+        Reader("tokens", ".txt", b"ci read 0123456789abcdef\nops admin fedcba9876543210 # us\n", right.tokens),
+        Reader("control-status", ".json", b'{"name": "a", "process": 4, "reasons": []}', read_status),
+        Reader("host-nf", ".yaml", docs("suricata.yaml"), right.host_nf),
+        Reader("capture", ".pcap", right.capture(folder / "seen.pcap"), require_frames),
+        Reader("champsim-configuration", ".json", right.CHAMPSIM, right.champsim),
+        Reader("champsim-statistics", ".json", (right.RECORDED / "two-cores-whole.json").read_bytes(),
+               right.champsim_statistics),
+        Reader("champsim-run", ".json", right.champsim_run(), lambda path: read_run(path, 2)),
+        Reader("champsim-trace", ".json", right.TRACE, right.trace_of),
+        Reader("old-receipt", ".jsonl", right.OLD_RECEIPT, right.adopted),
+        Reader("journal", ".sqlite", right.journal_file(folder / "journal"), right.journal_of),
+        Reader("state", ".sqlite", right.state_file(folder / "state.sqlite"), right.state_of(folder / "models")),
+        Reader("pod-token", ".txt", b"eyJhbGciOi.x.y\n", right.pod_token),
+        Reader("pod", ".json", json.dumps(right.POD).encode(), right.pod, is_file=False),
+        Reader("node", ".json", json.dumps(right.NODE).encode(), right.node, is_file=False),
+        Reader("watch", ".txt", right.events(), right.told_by_watch, is_file=False),
+        Reader("client-answer", ".json", right.ANSWER, right.answered, is_file=False),
+        Reader("chain-looks", ".txt", right.LOOK, right.chain_looks, is_file=False),
+        Reader("perf", ".txt", right.PERF, right.perf_lines, is_file=False),
+        Reader("pcm-pcie", ".csv", right.PCIE, right.pcie_lines, is_file=False),
+        Reader("nf-output", ".txt", right.OUTPUT, right.nf_output, is_file=False),
     ]  # fmt: skip
     library_files = [
         Reader(f"library-{name}", ".json", (folder / "models" / path).read_bytes(),
@@ -201,6 +251,22 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
     return (*simple, *library_files)
 
 
+def family_reader(folder: Path, family: str) -> Reader:
+    """Return the reader of a model of one family."""
+    from slomo.training.training import train
+
+    rows = [row for row in profile_rows() if row["nf"] == "lpm"]
+    train(ProfileDataset(pd.DataFrame(rows), {"testbed": "toy"}), models=[family]).save(folder / family)
+    return Reader(
+        f"model-{family}", ".json", content_of(folder / family, "model.json"), right.model_of(folder / family)
+    )
+
+
+def content_of(folder: Path, name: str) -> bytes:
+    """Return a file of the first function's model."""
+    return next(path for path in sorted(folder.glob(f"*/{name}")) if ".lpm" in path.parent.name).read_bytes()
+
+
 def rmd_beside(path: Path) -> Path:
     """Return a right `rmd.toml` beside a policy file."""
     other = path.with_name("right-rmd.toml")
@@ -208,6 +274,13 @@ def rmd_beside(path: Path) -> Path:
     return other
 
 
+PARQUET_MAPPING = {
+    "machine": "e5-2620v4", "nf": "lpm",
+    "columns": {
+        "throughput_mpps": {"target": "throughput", "unit": "Mpps"},
+        "competition.L3MISS": {"metric": "L3MISS", "unit": "M/s"},
+    },
+}  # fmt: skip
 POLICIES = b"catpolicy: {broadwell: {gold: [{cache: {max: 2, min: 2}}], bronze: [{cache: {max: 0, min: 0}}]}}\n"
 NOISE = b"""
 machine: e5-2699v4
@@ -236,6 +309,3 @@ PROBES = json.dumps(
         "sensitivity": {"lbm": [[0, 8, 16], [40, 60, 80]]},
     }
 ).encode()  # fmt: skip
-
-
-__all__ = ["ProfileDataset", "Reader", "readers"]

@@ -19,7 +19,8 @@ from slomo.cli.main import main
 from slomo.models.library import ModelLibrary
 from tests.faults.counts import bounded, note
 from tests.faults.readers import Reader, readers
-from tests.faults.test_fuzz import EXAMPLES, VALUES, as_json, edits, mutated, places, quickly, replaced
+from tests.faults.right_files import POD
+from tests.faults.test_fuzz import EXAMPLES, VALUES, as_json, edits, mutated, place_in, quickly, replaced
 
 DOOR_EXAMPLES = EXAMPLES * 3 // 5 if EXAMPLES > 25 else 2
 MODELS, ASK = ("--models", "{right}/models"), ("predict", "--target", "lpm", "--with", "nat", "--json")
@@ -50,7 +51,6 @@ COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 MIX = {"target": "lpm", "competitors": ["nat", "ids:2"], "coverage": 0.8, "explain": True}
 SETTING = {"cores": [0, 1, 2], "weights": [1.0, 2.0, 1.0], "port_gbps": 40.0}
 SERVER = {"name": "s9", "machine": "e5-2620v4", "cores_reserved": 1, "labels": {"rack": "b"}, "taints": ["slow"]}
-POD = {"metadata": {"name": "a", "annotations": {"slomo.dev/nf": "lpm"}}, "spec": {"containers": []}}
 #: Path -> a right body.
 BODIES: dict[str, Any] = {
     "/v1/predict": {**MIX, "competitors": ["nat", "ids"], "setting": SETTING, "window_s": 1.0},
@@ -70,8 +70,7 @@ def changed(content: bytes, text: str | None, change: Any) -> bytes:
     if isinstance(change, list) or text is None:
         return mutated(content, change if isinstance(change, list) else [("flip", change[0], change[1])])
     data = json.loads(text)
-    listed = places(data)
-    return json.dumps(replaced(data, listed[int(change[0] * len(listed))], change[1])).encode()
+    return json.dumps(replaced(data, place_in(data, change[0]), change[1])).encode()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import hashlib
 import io
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from slomo.vocabulary.workload import Workload
 
 #: Stands for competitors that the table does not name.
 UNNAMED = "unnamed-competition"
+#: Cells of a table of somebody else: each becomes a value of Python's.
+_MOST_CELLS = 20_000_000
 _SUFFIXES = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".txt": "whitespace", ".dat": "whitespace"}
 
 
@@ -316,18 +318,28 @@ def _read_parquet(path: Path) -> MeasuredTable:
     try:
         with (
             os.fdopen(open_regular(path, tables.MAX_FILE_BYTES), "rb") as opened,
-            pq.ParquetFile(opened, page_checksum_verification=True) as file,
+            pq.ParquetFile(opened, page_checksum_verification=True) as plain,
         ):
-            tables.check_parquet(path, file.metadata)
-            table = file.read()
+            tables.check_parquet(path, plain.metadata)
+            tables.check_cells(path, plain.metadata.num_rows, plain.metadata.num_columns, _MOST_CELLS)
+            texts = [each.name for each in plain.schema_arrow if pa.types.is_string(each.type)]
+            table = pq.ParquetFile(opened, page_checksum_verification=True, read_dictionary=texts).read()
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise ConfigurationError(f"{path}: not readable as parquet: {' '.join(str(error).split())[:160]}") from None
     if not table.num_rows:
         raise ConfigurationError(f"{path}: holds no row")
-    columns = [column.to_pylist() for column in table.columns]
+    columns = [[cell for chunk in column.chunks for cell in _cells(chunk)] for column in table.columns]
     return MeasuredTable(
         path, table.column_names, [list(row) for row in zip(*columns, strict=True)], range(1, table.num_rows + 1)
     )
+
+
+def _cells(chunk: Any) -> Iterable[Any]:
+    """Return the cells of a column; a text that stands a million times in it is one text."""
+    if not hasattr(chunk, "dictionary"):
+        return list(chunk.to_pylist())
+    values = chunk.dictionary.to_pylist()
+    return (None if index is None else values[index] for index in chunk.indices.to_pylist())
 
 
 def fingerprint_of(path: Path) -> str:

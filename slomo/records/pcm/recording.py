@@ -274,9 +274,10 @@ def _broken(text: PcmText, columns: Mapping[str, list[int]]) -> NDArray[np.bool_
 
 def _kept_lines(text: PcmText, interval: Interval, dropped: dict[str, int]) -> NDArray[np.bool_]:
     kept = np.ones(len(text.stamps), dtype=bool)
-    if len(text.starts) < len(text.stamps):
-        kept[list(text.starts)] = False
-        dropped[FIRST] = len(text.starts)
+    if len(text.starts) < len(kept):
+        starts = [start for start in text.starts if start < len(kept)]  # a header may stand at the end
+        kept[starts] = False
+        dropped[FIRST] = len(starts)
     usual = float(np.nanmedian(interval.ticks[kept])) if np.isfinite(interval.ticks[kept]).any() else math.nan
     if math.isfinite(usual):
         off = kept & ~(np.abs(interval.ticks / usual - 1.0) <= _TIME_TOLERANCE)

@@ -108,7 +108,7 @@ class Watch:
                 pause_s, self.trouble = 0.2, ""
             except Gone:
                 version = ""
-            except (httpx.HTTPError, msgspec.MsgspecError, OSError) as error:
+            except (httpx.HTTPError, msgspec.MsgspecError, UnicodeError, RecursionError, OSError) as error:
                 self._view.lost(kind)
                 self.trouble = f"{kind}: {type(error).__name__}: {str(error)[:200]}"
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries

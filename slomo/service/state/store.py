@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from slomo.errors import ConfigurationError, StoreError
+from slomo.errors import ConfigurationError, SlomoError, StoreError
 from slomo.files.durable import make_private, write_durably
 from slomo.service.state.schema import migrate
 
@@ -95,7 +95,17 @@ class Store:
         return item.future
 
     def read(self, run: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Read what is on disk."""
+        """Read what is on disk; StoreError where that is damaged."""
+        try:
+            return self._read(run)
+        except (sqlite3.DatabaseError, ValueError, TypeError, LookupError) as error:
+            if isinstance(error, (sqlite3.OperationalError, SlomoError)):
+                raise
+            raise StoreError(
+                f"state '{self.path}' is damaged: {error}", hint="stop the service, and put a backup in its place"
+            ) from None
+
+    def _read(self, run: Callable[[sqlite3.Connection], Result]) -> Result:
         if self.path is None:
             with self._read_lock:
                 return run(self._connection)

@@ -134,7 +134,8 @@ def _difference(
 def _field(configuration: Any, name: str) -> Any:
     for part in name.split("."):
         if isinstance(configuration, list):
-            configuration = configuration[int(part)] if int(part) < len(configuration) else None
+            inside = part.isdecimal() and int(part) < len(configuration)
+            configuration = configuration[int(part)] if inside else None
         else:
             configuration = configuration.get(part) if isinstance(configuration, Mapping) else None
     return configuration

@@ -5,15 +5,18 @@ slowest core while rates do not). Counters span the whole run, so those of the s
 short, has the same start.
 """
 
-import json
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
 
 from slomo.errors import ConfigurationError, TestbedError
+from slomo.files.documents import convert, parse
+from slomo.files.opening import read_text
 from slomo.files.stored import Stored
 from slomo.testbed.champsim.binaries import Binary
 
@@ -22,6 +25,24 @@ _CORES = re.compile(r"^Number of CPUs: (\d+)$", re.MULTILINE)
 _KINDS = ("LOAD", "RFO", "PREFETCH", "WRITE", "TRANSLATION")
 _LIMIT_S = 3600.0
 RECORD_B = 64
+_AGAIN = "remove the file; the run is made again"
+_Amount = Annotated[int, Meta(ge=0)]
+
+
+class _Accesses(Struct):
+    """One kind of accesses to a cache, by core."""
+
+    hit: list[_Amount]
+    miss: list[_Amount]
+
+
+class _Rows(Struct):
+    """What one channel of the memory moved."""
+
+    read_hit: _Amount = field(name="RQ ROW_BUFFER_HIT")
+    read_miss: _Amount = field(name="RQ ROW_BUFFER_MISS")
+    write_hit: _Amount = field(name="WQ ROW_BUFFER_HIT")
+    write_miss: _Amount = field(name="WQ ROW_BUFFER_MISS")
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,24 +148,44 @@ def read_execution(text: str, statistics: str, cores: int, warm: int, file: str 
     return Execution(start, tuple(done for done, _ in ends), ends[0][1], _statistics(statistics, cores, file))
 
 
+def read_run(path: Path, cores: int) -> Execution:
+    """Return a run that was kept; ConfigurationError where its file is damaged."""
+    found = Execution.from_dict(parse(read_text(path), str(path)).table())
+    if not len(found.start) == len(found.records) == cores:
+        raise ConfigurationError(f"{path}: holds {len(found.start)} cores, needed {cores}", hint=_AGAIN)
+    _checked(found.counters, cores, str(path))
+    return found
+
+
 def _statistics(text: str, cores: int, file: str) -> Mapping[str, Any]:
+    try:
+        phase: Mapping[str, Any] = parse(text, file).data[0]["sim"]
+    except (KeyError, IndexError, TypeError) as error:
+        raise _strange(file, error) from None
+    return _checked(phase, cores, file)
+
+
+def _checked(phase: Mapping[str, Any], cores: int, file: str) -> Mapping[str, Any]:
     """Return the measured phase's counters; cores come in reverse order in it, caches' counts do not."""
     try:
-        phase = json.loads(text)[0]["sim"]
         if len(phase["cores"]) != cores:
             raise ConfigurationError(f"{file}: field 'cores' has {len(phase['cores'])} entries, needed {cores}")
-        names = [f"cpu{core}_L2C" for core in range(cores)]
-        for name in ("LLC", *names):
+        for name in ("LLC", *(f"cpu{core}_L2C" for core in range(cores))):
             for kind in _KINDS:
-                if len(phase[name][kind]["hit"]) != cores or len(phase[name][kind]["miss"]) != cores:
+                accesses = convert(phase[name][kind], _Accesses, f"{file}: {name}.{kind}", _AGAIN)
+                if not len(accesses.hit) == len(accesses.miss) == cores:
                     raise ConfigurationError(f"{file}: field '{name}.{kind}' has not {cores} counts, needed one a core")
-        phase["DRAM"][0]["RQ ROW_BUFFER_HIT"]
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise ConfigurationError(
-            f"{file}: these are not ChampSim's statistics: {type(error).__name__} {error}, needed phases with 'sim'",
-            hint="remove the file; the run is made again",
-        ) from None
+        convert(phase["DRAM"], list[_Rows], f"{file}: DRAM", _AGAIN)
+    except (KeyError, TypeError) as error:
+        raise _strange(file, error) from None
     return dict(phase)
+
+
+def _strange(file: str, error: Exception) -> ConfigurationError:
+    return ConfigurationError(
+        f"{file}: these are not ChampSim's statistics: {type(error).__name__} {error}, needed phases with 'sim'",
+        hint=_AGAIN,
+    )
 
 
 def counted(execution: Execution, cache: str, core: int, kinds: Sequence[str], what: str) -> int:

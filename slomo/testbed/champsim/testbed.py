@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import InvalidValueError
-from slomo.files.documents import parse
 from slomo.files.durable import write_durably
-from slomo.files.opening import read_text
 from slomo.host.places import cache_directory
 from slomo.records.provenance import describe_environment, describe_run
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.testbed.champsim.binaries import EXPECTED, Binary, find_binaries
-from slomo.testbed.champsim.execution import Execution, execute
+from slomo.testbed.champsim.execution import Execution, execute, read_run
 from slomo.testbed.champsim.traces import VERSION, Trace, TraceStore, TraceWindow
 from slomo.testbed.champsim.vectors import LINE_B, throughput_mpps, vectors, windows
 from slomo.testbed.host.nf.definition import HostDefinition, host_definition
@@ -180,7 +178,7 @@ class ChampSimTestbed:
         stated = [self._fingerprints[cores], *(f"{file.parent.name}/{part}" for file in files)]
         kept = self.folder / "runs" / f"{hashlib.sha256(canonical_json(stated).encode()).hexdigest()[:16]}.json"
         if kept.exists():
-            return Execution.from_dict(parse(read_text(kept), str(kept)).table())
+            return read_run(kept, cores)
         with tempfile.TemporaryDirectory() as folder:
             result = execute(self._binary(cores), files, self._traces.lines, Path(folder))
             write_durably(kept, json.dumps(result.to_dict()))

@@ -263,10 +263,13 @@ def control_status() -> dict[str, Any]:
     """Return the loops that run (or were killed), and the receipts that are open."""
     loops = []
     for path in sorted((cache_directory() / "control").glob("*.json")):
-        try:
-            status = parse(read_text(path), str(path)).table()
-            status["alive"] = Path(f"/proc/{convert(status.get('process'), ProcessId, str(path))}").is_dir()
-        except SlomoError:
-            continue
-        loops.append(status)
+        with contextlib.suppress(SlomoError):
+            loops.append(read_status(path))
     return {"loops": loops, "open_receipts": [receipt.identifier for receipt in open_receipts()]}
+
+
+def read_status(path: Path) -> dict[str, Any]:
+    """Return what a loop said of itself last, and whether it is alive; ConfigurationError for a damaged file."""
+    status = parse(read_text(path), str(path)).table()
+    process = convert(status.get("process"), ProcessId, str(path))
+    return {**status, "alive": Path(f"/proc/{process}").is_dir()}

@@ -4,6 +4,8 @@ A look every ten milliseconds, unless nothing moved; at the end the counters sin
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -142,15 +144,28 @@ class HostChainResult:
         return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
 
 
+@contextmanager
+def understood() -> Iterator[None]:
+    """Say that a line is not the manager's where it lacks something."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, ArithmeticError) as problem:
+        raise TestbedError(
+            f"the manager of the chains told what is not understood: {type(problem).__name__} {problem}",
+            hint="was it built from other sources? Remove it: it is built again",
+        ) from None
+
+
 def parse_line(text: str) -> dict[str, Any] | None:
     """Return a line of the manager; None for what is no line of its."""
     try:
         line = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return line if isinstance(line, dict) and "event" in line else None
 
 
+@understood()
 def look_of(line: dict[str, Any], cores: tuple[int, ...] = ()) -> ChainLook:
     """Return a look from its line.
 
@@ -166,6 +181,7 @@ def look_of(line: dict[str, Any], cores: tuple[int, ...] = ()) -> ChainLook:
     return ChainLook(line["time_s"], stages, tuple(map(bool, line["stopped"])), cores)
 
 
+@understood()
 def result_of(line: dict[str, Any]) -> HostChainResult:
     """Return the result from the last line; TestbedError if nothing was measured."""
     seconds = float(line["seconds"])

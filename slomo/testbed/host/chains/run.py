@@ -17,7 +17,7 @@ from slomo.host.marker import RunMark, new_mark
 from slomo.host.orphans import kill_marked, remove_files_of, remove_orphans
 from slomo.host.process import ManagedProcess
 from slomo.testbed.host.build import slomo_nf_binary
-from slomo.testbed.host.chains.looks import ChainLook, HostChainResult, look_of, parse_line, result_of
+from slomo.testbed.host.chains.looks import ChainLook, HostChainResult, look_of, parse_line, result_of, understood
 from slomo.testbed.host.chains.moves import MoveOutcome, outcome_of
 from slomo.testbed.host.chains.plan import ChainRunSettings, render_plan
 from slomo.testbed.host.chains.processor_groups import (
@@ -134,7 +134,8 @@ class _Run:
         line = parse_line(text)
         try:
             if line is not None:
-                self._handle(line)
+                with understood():
+                    self._handle(line)
         except BaseException as problem:
             self.problem = problem
             self._done.set()

@@ -17,6 +17,7 @@ from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
 _LARGEST_B = 64 * 2**20
+_LONGEST_LINE = 4_000
 #: Columns of pcm-pcie in which the processor, not a device, is the one that asks.
 _BY_PROCESSOR = {"PRd", "WiL", "UCRdF", "WCiL", "WCiLF"}
 
@@ -97,15 +98,15 @@ def pcie_lookups(lines: Iterable[str]) -> dict[int, list[tuple[float, float]]]:
     """
     names: list[str] = []
     samples: dict[int, dict[str, list[float]]] = {}
-    for row in csv.reader(lines):
+    for row in csv.reader(line for line in lines if len(line) < _LONGEST_LINE):
         if row and row[0].strip() == "Skt":
             names = [name.strip() for name in row]
             continue
         kind = next((kind for kind in ("Miss", "Hit") if row and row[-1].rstrip().endswith(f"({kind})")), None)
-        if kind is None or len(row) != len(names) or not row[0].strip().isdigit():
+        if kind is None or len(row) != len(names) or not row[0].strip().isdecimal():
             continue
         cells = {name: cell.partition("(")[0].strip() for name, cell in zip(names[1:], row[1:], strict=True)}
-        counts = [float(cell) for name, cell in cells.items() if _asked_by_device(name) and cell.isdigit()]
+        counts = [float(cell) for name, cell in cells.items() if _asked_by_device(name) and cell.isdecimal()]
         samples.setdefault(int(row[0]), {"Hit": [], "Miss": []})[kind].append(sum(counts))
     return {socket: list(zip(kinds["Hit"], kinds["Miss"], strict=False)) for socket, kinds in samples.items()}
 

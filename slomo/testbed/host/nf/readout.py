@@ -199,7 +199,7 @@ def _json_taker(source: ThroughputSource, readings: FunctionReadings) -> Callabl
                 stated_s,
                 {k: float(v) * source.latency_factor for k, v in latency.items() if v is not None},
             )
-        except (ValueError, TypeError, RecursionError):
+        except (ValueError, TypeError, OverflowError, RecursionError):
             readings.garbage += 1
 
     return take
