@@ -3,11 +3,11 @@
 Profilers and models are tested against real measurements this way (Ax's and vizier's replayed back ends).
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from slomo.errors import TestbedError
+from slomo.files.json_text import parse_json
 from slomo.records import schema
 from slomo.records.dataset import ProfileDataset
 from slomo.records.measurement import Stability
@@ -102,7 +102,7 @@ def _record(row: Mapping[Any, Any], tenants: Mapping[int, Mapping[Any, Any]]) ->
             "machine": row[schema.MACHINE],
             "target": workload_from_columns(row).to_dict(),
             "competitors": [workload.to_dict() for workload in competitors],
-            "isolation": json.loads(str(row[schema.ISOLATION])),
+            "isolation": parse_json(str(row[schema.ISOLATION]), "isolation"),
         }
     )
     target = _sample(row)

@@ -5,7 +5,6 @@ medians of the same network function (neighbours do not make it half as fast aga
 counters that stood still or contradict each other.
 """
 
-import json
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 import slomo.records.schema as schema
 from slomo.errors import SlomoError
+from slomo.files.json_text import parse_json
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.plausible import MOST_MPPS
 from slomo.vocabulary.machine import Machine
@@ -130,6 +130,6 @@ def _stood_still(frame: "pd.DataFrame", mpps: NDArray[np.float64], alike: "pd.Se
         still: _Mask = np.maximum(mpps, found) > _DIFFERENT * np.minimum(mpps, found)
         return still
     cells = frame[schema.COMPETITORS].where(alike.duplicated(keep=False), "[]")
-    mixes = cells.map({cell: str(sorted(map(str, json.loads(cell)))) for cell in cells.unique()})
+    mixes = cells.map({cell: str(sorted(map(str, parse_json(cell, "competitors")))) for cell in cells.unique()})
     others: _Mask = (mixes != mixes.groupby([frame[schema.MACHINE], alike]).transform("first")).to_numpy()
     return others

@@ -11,11 +11,16 @@ from pathlib import Path
 CPU_S, MEMORY_KIB = 10.0, 2**20
 
 
+#: What one case took at the most since the last note: of the processor [s], and of memory [MiB].
+MOST = {"took_s": 0.0, "took_mib": 0}
+
+
 def note(part: str, name: str, done: int, bad: int = 0, **facts: object) -> None:
     """Write down how many cases of a part were tried, and how many went wrong."""
     if path := os.environ.get("SLOMO_COUNTS"):
         with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"part": part, "name": name, "done": done, "bad": bad, **facts}) + "\n")
+            file.write(json.dumps({"part": part, "name": name, "done": done, "bad": bad, **MOST, **facts}) + "\n")
+    MOST.update(took_s=0.0, took_mib=0)
 
 
 def _held_kib() -> int:
@@ -41,4 +46,5 @@ def bounded(what: object) -> Iterator[None]:
     used = time.process_time() - before
     assert used < CPU_S, f"{what} took {used:.1f} s of the processor"
     more = _status_kib("VmHWM") - held
+    MOST.update(took_s=max(MOST["took_s"], used), took_mib=max(MOST["took_mib"], more // 1024))
     assert more < MEMORY_KIB, f"{what} took {more // 1024} MiB"

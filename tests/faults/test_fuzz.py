@@ -98,7 +98,7 @@ def attempt(reader: Reader, path: Path, content: bytes) -> str:
         with contextlib.redirect_stderr(io.StringIO()), bounded((reader.name, content[:2000])):
             reader.read(path)
     except SlomoError as error:
-        if error.exit_code not in (2, 3, 4):
+        if error.exit_code not in (2, 3, 4, 5):
             raise
         return type(error).__name__
     return ""

@@ -1,6 +1,6 @@
 """Mutated files given to commands and mutated bodies sent to the service: an answer or an error, never a fault.
 
-`make fuzz` tries many more (``SLOMO_FUZZ`` of each reader, three fifths as many of each command and path).
+`make fuzz` tries many more (``SLOMO_FUZZ`` of each reader, a quarter more of each command and path).
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from slomo.cli.main import main
 from slomo.models.library import ModelLibrary
 from tests.faults.counts import bounded, note
-from tests.faults.readers import Reader, readers
+from tests.faults.readers import PARQUET_MAPPING, Reader, readers
 from tests.faults.right_files import POD
 from tests.faults.test_fuzz import EXAMPLES, VALUES, as_json, edits, mutated, place_in, quickly, replaced
 
-DOOR_EXAMPLES = EXAMPLES * 3 // 5 if EXAMPLES > 25 else 2
+DOOR_EXAMPLES = EXAMPLES * 5 // 4 if EXAMPLES > 25 else 2
 MODELS, ASK = ("--models", "{right}/models"), ("predict", "--target", "lpm", "--with", "nat", "--json")
 PLACE = ("place", "batch", "{right}/cluster.yaml", "{right}/requests-json.json", *MODELS)
 #: Reader -> commands that read its file: `{file}` is the mutated one, `{right}` the folder of the right ones.
@@ -46,6 +46,11 @@ COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("mapping", ("dataset", "import", "{right}/regex.csv", "--mapping", "{file}", "--out", "{right}/out.csv")),
     ("table", ("dataset", "import", "{file}", "--mapping", "{right}/mapping.json", "--out", "{right}/out.csv")),
     ("dataset-csv", ("dataset", "show", "{file}", "--json")),
+    ("dataset-of-others", ("dataset", "show", "{file}", "--json")),
+    ("pairs", ("dataset", "import", "{file}", "--machine", "m", "--out", "{right}/out.csv")),
+    ("table-parquet", ("dataset", "import", "{file}", "--mapping", "{right}/parquet.json", "--out", "{right}/out.csv")),
+    ("partitions", ("whatif", "lpm", "--profile", "{file}", "--json")),
+    ("host-nf", ("nf", "show", "{file}")),
     ("dataset-parquet", ("dataset", "show", "{file}")),
 )
 MIX = {"target": "lpm", "competitors": ["nat", "ids:2"], "coverage": 0.8, "explain": True}
@@ -61,6 +66,7 @@ BODIES: dict[str, Any] = {
     "/v1/cluster/changes": {"action": "taint", "server": "s1", "taints": ["slow"], "what_if": True},
     "/v1/observations": {"observations": [{"target": "lpm", "throughput_mpps": 4.0, "competitors": ["nat"]}]},
     "/scheduler/filter": {"pod": POD, "nodenames": ["s1", "s2"]},
+    "/scheduler/prioritize": {"pod": POD, "nodenames": ["s1", "s2"]},
 }
 changes = st.one_of(edits, st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 3 * len(VALUES))))
 
@@ -86,6 +92,7 @@ def right(tmp_path_factory: pytest.TempPathFactory, by_name: dict[str, Reader]) 
     folder = tmp_path_factory.getbasetemp() / "doors"
     for reader in by_name.values():
         (folder / f"{reader.name}{reader.suffix}").write_bytes(reader.content)
+    (folder / "parquet.json").write_text(json.dumps(PARQUET_MAPPING))
     (folder / "regex.csv").write_text("0.5,2.0\n1.0,3.0\n")
     return folder
 

@@ -25,6 +25,7 @@ from slomo.workflow.drift import check_drift, refit_models
 from slomo.workflow.evaluate import evaluate
 from slomo.workflow.predict import predict, predict_vector
 from tests.conftest import mix_rows_of, profile_rows
+from tests.faults.counts import note
 
 MACHINE = load_machine("e5-2620v4")
 #: What is said of another machine of the same name; each field alone makes it another one.
@@ -107,6 +108,7 @@ def test_another_machine_of_the_name_gets_no_answer(door: str, library: ModelLib
         assert MACHINE.fingerprint in told.value.message, other
         assert other.fingerprint in told.value.message, other
         assert told.value.hint
+    note("other machines", door, len(OTHERS))
 
 
 def test_the_machine_itself_is_answered(library: ModelLibrary, tmp_path: Path) -> None:
