@@ -6,9 +6,10 @@ in order, and put in place when it is whole.
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from slomo.errors import ConfigurationError, SlomoError, StoreError
 from slomo.extras import need
 from slomo.files.durable import write_durably
 from slomo.files.lock import LockFile, LockHeldError
+from slomo.files.opening import open_regular, read_bytes, read_text
 from slomo.fleet.batches import COMPETITORS, PREDICTED, TARGET, BulkQuestion, predicted, with_predictions
 from slomo.fleet.spread import spread
 from slomo.models.library import load_library
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 #: Mixes predicted at a time: their arrays take about 60 MB.
 BATCH_ROWS = 65_536
 JOB = "job.json"
+MOST_BYTES = 2**42
+_HINT = "name a parquet file of mixes"
 
 
 @dataclass(frozen=True)
@@ -178,16 +182,18 @@ def _opened(path: str | Path) -> "Iterator[pq.ParquetFile]":
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    os.close(open_regular(path, MOST_BYTES, _HINT))  # a FIFO or a device is refused before Arrow waits for it
     try:
         with pq.ParquetFile(path) as plain:
             paths = [plain.schema.column(i).path for i in range(len(plain.schema))]
         texts = [name for name in paths if name.split(".")[0] in (TARGET, COMPETITORS)]
-        with pq.ParquetFile(path, read_dictionary=texts) as file:
+        with pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file:
             yield file
-    except FileNotFoundError:
-        raise ConfigurationError(f"{path}: there is no such file", hint="name a parquet file of mixes") from None
-    except (pa.ArrowInvalid, IsADirectoryError) as error:
-        raise ConfigurationError(f"{path}: is no parquet file: {error}", hint="name a parquet file of mixes") from None
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise  # the system's: of what is written meanwhile
+        text = " ".join(str(error).split())[:160]
+        raise ConfigurationError(f"{path}: is no parquet file: {text}", hint=_HINT) from None
 
 
 def _check_columns(file: "pq.ParquetFile", source: Path) -> None:
@@ -227,12 +233,15 @@ def _held(parts: Path) -> Iterator[None]:
 
 def _begun(parts: Path, source: str | Path, question: BulkQuestion) -> str:
     """Return what is asked about which files, as text; parts of anything else are removed."""
-    with open(source, "rb") as file:
+    with os.fdopen(open_regular(source, MOST_BYTES, _HINT), "rb") as file:
         mixes = hashlib.file_digest(file, "sha256").hexdigest()
+    begun = ""
     options = {name: getattr(question.options, name) for name in ("method", "model", "compat", "coverage", "window_s")}
-    index = hashlib.sha256(Path(question.models, INDEX).read_bytes()).hexdigest()
+    index = hashlib.sha256(read_bytes(Path(question.models, INDEX))).hexdigest()
     job = json.dumps({"mixes": mixes, "models": index, "machine": question.machine, **options}, sort_keys=True)
-    if not (parts / JOB).is_file() or (parts / JOB).read_text(encoding="utf-8") != job:
+    with suppress(ConfigurationError):
+        begun = read_text(parts / JOB)
+    if begun != job:
         shutil.rmtree(parts, ignore_errors=True)
         write_durably(parts / JOB, job)
     return job

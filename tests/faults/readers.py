@@ -212,6 +212,7 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
         Reader("probe-levels", ".csv", right.PROBE_FILES["reporter.csv"].encode(),
                lambda path: right.probes_beside(folder / "probes", path)),
         Reader("table-parquet", ".parquet", here("data.parquet"), lambda path: import_table(path, PARQUET_MAPPING)),
+        Reader("mixes", ".parquet", right.mixes(folder / "mixes.parquet"), right.mixes_by(folder / "models")),
         Reader("pcm-results", ".csv", right.RESULTS, lambda path: right.results_beside(folder / "results", path)),
         Reader("library-saved-over", ".json", here("models/library.json"),
                right.saved_over(folder / "models", "library.json", library)),

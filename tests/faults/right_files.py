@@ -15,6 +15,8 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import MsgspecError
 from msgspec import json as fast
 
@@ -22,6 +24,8 @@ from slomo.client import Client
 from slomo.enforce.old_receipts import adopt
 from slomo.files.documents import parse
 from slomo.files.opening import read_text
+from slomo.fleet.batches import BulkQuestion
+from slomo.fleet.bulk import predict_file
 from slomo.host.journal import Journal, Layer
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.accelerator import AcceleratorUse
@@ -205,6 +209,18 @@ def json_or_yaml(content: bytes) -> Any:
     import yaml
 
     return yaml.safe_load(content)
+
+
+def mixes(path: Path) -> bytes:
+    """Return a parquet file of mixes."""
+    rows = {"target": ["lpm", "nat", "lpm"], "competitors": [["nat"], [], ["ids", "nat"]]}
+    pq.write_table(pa.table(rows), path, row_group_size=2)
+    return path.read_bytes()
+
+
+def mixes_by(models: Path) -> Read:
+    """Return what predicts a file of mixes."""
+    return lambda path: predict_file(path, path.with_suffix(".told"), BulkQuestion(str(models)), jobs=1)
 
 
 def results_beside(folder: Path, path: Path) -> object:

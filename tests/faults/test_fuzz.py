@@ -120,7 +120,7 @@ NAMES = (
     "requests-json", "rated-chains", "cluster", "plan", "plan-of-decisions", "ways", "resource-table",
     "rmd", "policies", "settings", "host", "calibration", "mapping", "table", "pcm", "pcm-faults", "dataset-csv",
     "dataset-parquet", "store", "partitions", "snapshot", "probes", "library-library.json", "library-manifest.json",
-    "run", "dataset-of-others", "pairs", "probe-mapping", "probe-levels", "table-parquet", "pcm-results",
+    "run", "dataset-of-others", "pairs", "probe-mapping", "probe-levels", "table-parquet", "mixes", "pcm-results",
     "library-saved-over", "library-left-over", "library-found", "library-served",
     "model", "tokens", "control-status", "host-nf",
     "capture", "champsim-configuration", "champsim-statistics", "champsim-run", "champsim-trace", "old-receipt",
