@@ -138,7 +138,7 @@ class Colocation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Colocation":
         """Rebuild a co-location from :meth:`to_dict`'s mapping."""
-        read = convert(data, _Described, "co-location")
+        read = convert(data, _ColocationDocument, "co-location")
         return cls(
             machine=read.machine,
             target=None if read.target is None else Workload.from_dict(read.target),
@@ -150,7 +150,7 @@ class Colocation:
         )
 
 
-class _Described(Struct):
+class _ColocationDocument(Struct):
     """A co-location as a mapping."""
 
     machine: str

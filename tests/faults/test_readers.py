@@ -2,12 +2,12 @@
 
 import ast
 import functools
-import json
 import os
 import re
 import signal
 import socket
 import sqlite3
+import subprocess
 import sys
 import time
 import warnings
@@ -26,7 +26,6 @@ import pytest
 import slomo.files.opening as opening
 from slomo.errors import SlomoError
 from slomo.models.library import ModelLibrary
-from slomo.placement.problem.documents import parse_requests
 from tests.faults.counts import note
 from tests.faults.readers import Reader, readers
 from tests.faults.test_fuzz import attempt
@@ -253,13 +252,21 @@ def _refuses(reader: Reader, path: Path) -> bool:
     return False
 
 
+#: Reads 8,000 requests (450 KB) a few times, and says what the quickest took of the processor [s].
+REQUESTS = """
+import json, time
+from slomo.placement.problem.documents import parse_requests
+text = json.dumps({"requests": [{"id": f"r{n}", "nf": "lpm", "slo": {"min_share": 0.9}} for n in range(8000)]})
+def took_s():
+    before = time.process_time()
+    assert len(parse_requests(text, "requests.json")) == 8000
+    return time.process_time() - before
+print(min(took_s() for _ in range(7)))
+"""
+
+
 def test_eight_thousand_requests_take_no_time() -> None:
-    """8,000 requests of JSON (450 KB) are read in about 0.1 s: a parser of another kind takes seventy times as long."""
-    text = json.dumps({"requests": [{"id": f"r{n}", "nf": "lpm", "slo": {"min_share": 0.9}} for n in range(8000)]})
-    took_s = []
-    for _ in range(5):
-        before = time.process_time()
-        assert len(parse_requests(text, "requests.json")) == 8000
-        took_s.append(time.process_time() - before)
-    assert min(took_s) < 1.0  # YAML took 7.5
-    note("8,000 requests", "JSON", 8000, 0, took_s=min(took_s))
+    """8,000 requests of JSON are read in about 0.1 s of an idle core; the parser before this one took 7.5 s."""
+    told = subprocess.run([sys.executable, "-c", REQUESTS], capture_output=True, text=True, check=True)
+    note("8,000 requests", "JSON", 8000, 0, took_s=float(told.stdout))
+    assert float(told.stdout) < 1.5

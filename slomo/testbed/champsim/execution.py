@@ -36,7 +36,7 @@ class _Accesses(Struct):
     miss: list[_Amount]
 
 
-class _Rows(Struct):
+class _ChannelRows(Struct):
     """What one channel of the memory moved."""
 
     read_hit: _Amount = field(name="RQ ROW_BUFFER_HIT")
@@ -175,7 +175,7 @@ def _checked(phase: Mapping[str, Any], cores: int, file: str) -> Mapping[str, An
                 accesses = convert(phase[name][kind], _Accesses, f"{file}: {name}.{kind}", _AGAIN)
                 if not len(accesses.hit) == len(accesses.miss) == cores:
                     raise ConfigurationError(f"{file}: field '{name}.{kind}' has not {cores} counts, needed one a core")
-        convert(phase["DRAM"], list[_Rows], f"{file}: DRAM", _AGAIN)
+        convert(phase["DRAM"], list[_ChannelRows], f"{file}: DRAM", _AGAIN)
     except (KeyError, TypeError) as error:
         raise _strange(file, error) from None
     return dict(phase)

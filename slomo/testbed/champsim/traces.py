@@ -199,7 +199,7 @@ class TraceStore:
         return execute(self.binary, [file], self.lines, folder).cycles
 
 
-class _Described(Struct, forbid_unknown_fields=True):
+class _TraceDescription(Struct, forbid_unknown_fields=True):
     """`trace.json`."""
 
     packets_per_record: float
@@ -211,7 +211,7 @@ class _Described(Struct, forbid_unknown_fields=True):
 
 def read_trace(place: Path) -> Trace:
     """Return the trace of a folder; ConfigurationError where its description is damaged."""
-    stated = read(place / "trace.json", _Described, hint=f"remove the folder {place}; it is made again")
+    stated = read(place / "trace.json", _TraceDescription, hint=f"remove the folder {place}; it is made again")
     return Trace(
         place / "whole.trace",
         place / "settling.trace",
