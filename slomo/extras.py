@@ -36,6 +36,7 @@ EXTRA_OF_VERB = {
     "evaluate": "all",
     "import_table": "data",
     "load_dataset": "data",
+    "models": "fleet",
     "noisy-neighbour": "simulate",
     "profile": "simulate",
     "serve": "service",

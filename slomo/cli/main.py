@@ -26,6 +26,7 @@ COMMANDS = {
     "control": "Keep promises while loads change: a loop on a simulated machine.",
     "enforce": "Apply a plan to this machine, show, compare, and take it back.",
     "chain": "Run service chains whose stages may share cores.",
+    "models": "Share models: push, pull, list, verify, compare and prune a common library.",
     "serve": "Answer over HTTP, for orchestrators and for people.",
     "drift": "Check live measurements against models, and bring models up to date.",
     "probes": "Predict applications from probes alone, without counters.",
@@ -40,7 +41,7 @@ COMMANDS = {
 
 
 #: Commands that list and show what there is.
-INVENTORY = frozenset(("dataset", "nf", "machine", "plugin", "doctor", "completion"))
+INVENTORY = frozenset(("dataset", "models", "nf", "machine", "plugin", "doctor", "completion"))
 #: sub-commands whose files are in verbs/acting.
 ACTING = frozenset({"control", "enforce", "noisy-neighbour", "whatif"})
 

@@ -1,0 +1,140 @@
+"""`slomo models`: a library shared by many, in a folder or an object store."""
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from slomo.cli.options import json_option
+from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.types import SECONDS
+
+if TYPE_CHECKING:
+    from slomo.fleet.shared_library import SharedLibrary
+
+_store = click.argument("store", metavar="STORE")
+_directory = click.argument("directory", metavar="DIR", type=click.Path())
+_signers = click.option(
+    "--allowed-signers",
+    metavar="FILE",
+    type=click.Path(),
+    help="Refuse an index that none of these signed: OpenSSH's format, see ssh-keygen(1).",
+)
+
+
+@click.group()
+def command() -> None:
+    """Share models in a folder or an object store.
+
+    STORE is a folder or what fsspec opens, such as s3://BUCKET/models. Readers see the library as it was before a push
+    or as it is after, whatever happens to the push.
+    """
+
+
+def _opened(store: str, allowed_signers: str | None = None) -> "SharedLibrary":
+    from slomo.fleet.shared_library import SharedLibrary
+
+    return SharedLibrary(store, allowed_signers)
+
+
+@command.command("push")
+@_directory
+@_store
+@click.option("--dataset", metavar="FILE", type=click.Path(), help="What the models were trained on, for the lineage.")
+@click.option("--sign-with", "key", metavar="KEY", type=click.Path(), help="OpenSSH key to sign the index with.")
+@click.option("--as", "signer", metavar="NAME", default="", help="Who signs, as the file of allowed signers has it.")
+@json_option
+def push(directory: str, store: str, dataset: str | None, key: str | None, signer: str, as_json: bool) -> None:
+    """Publish the models in DIR; those of other network functions and machines stay."""
+    new = _opened(store).push(directory, dataset=dataset, key=key, signer=signer)
+    _tell({"new": new, "store": store}, f"{new} models published in {store}", as_json=as_json)
+
+
+@command.command("pull")
+@_store
+@_directory
+@_signers
+@click.option("--every", metavar="S", type=SECONDS, help="Do it again and again, so often [s]; a service follows DIR.")
+@json_option
+def pull(store: str, directory: str, allowed_signers: str | None, every: float | None, as_json: bool) -> None:
+    """Bring the models in DIR to what STORE holds; `slomo serve` takes them up by itself."""
+    while True:
+        new = _opened(store, allowed_signers).pull(directory)
+        _tell({"new": new, "directory": directory}, f"{new} models fetched into {directory}", as_json=as_json)
+        if every is None:
+            return
+        time.sleep(every)
+
+
+@command.command("list")
+@_store
+@_signers
+@json_option
+def list_models(store: str, allowed_signers: str | None, as_json: bool) -> None:
+    """Show what STORE holds, and what each model was made from."""
+    from dataclasses import asdict
+
+    models = _opened(store, allowed_signers).models
+    if as_json:
+        emit_json([asdict(model) for model in models])
+        return
+    rows = []
+    for model in models:
+        chosen, versions = model.lineage.get("default") or {}, model.lineage.get("versions") or {}
+        rows.append(
+            (
+                model.machine,
+                model.workload,
+                chosen.get("family"),
+                chosen.get("error_percent_of_solo"),
+                model.lineage.get("testbed"),
+                versions.get("slomo"),
+                str(model.lineage.get("dataset_sha256", ""))[:12] or None,
+            )
+        )
+    emit_table(("machine", "workload", "model", "error [% of solo]", "testbed", "slomo", "dataset"), rows)
+
+
+@command.command("verify")
+@_store
+@_signers
+@json_option
+def verify(store: str, allowed_signers: str | None, as_json: bool) -> None:
+    """Compare every file in STORE with its sha256, and the index with its signature."""
+    files = _opened(store, allowed_signers).verify()
+    _tell({"files": files, "store": store}, f"{files} files in {store} are what the index says", as_json=as_json)
+
+
+@command.command("diff")
+@_directory
+@_store
+@json_option
+def diff(directory: str, store: str, as_json: bool) -> None:
+    """Show how the models in DIR differ from those in STORE."""
+    from dataclasses import asdict
+
+    found = _opened(store).difference(directory)
+    if as_json:
+        emit_json(asdict(found))
+        return
+    parts = (("only in DIR", found.only_local), ("only in STORE", found.only_shared), ("another version", found.other))
+    emit_table(("", "machine", "workload"), [(where, *key) for where, keys in parts for key in keys])
+
+
+@command.command("prune")
+@_store
+@click.option(
+    "--older-than", metavar="S", type=SECONDS, default=86_400.0, show_default=True, help="Leave younger files [s]."
+)
+@json_option
+def prune(store: str, older_than: float, as_json: bool) -> None:
+    """Remove files that no model of STORE needs any more."""
+    removed = _opened(store).prune(older_than)
+    _tell({"removed": removed, "store": store}, f"{removed} files removed from {store}", as_json=as_json)
+
+
+def _tell(document: dict[str, object], text: str, *, as_json: bool) -> None:
+    if as_json:
+        emit_json(document)
+    else:
+        note(text)

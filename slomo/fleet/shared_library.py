@@ -1,0 +1,371 @@
+"""A library of models shared by many, in a folder or an object store: content by its sha256, published by one write.
+
+Files of models lie under ``objects/`` by their digest and are never changed; ``index.json`` names them and is written
+last, whole, so that a reader finds the library as it was or as it is now (the recipe of OSTree and of container
+registries). Stores are reached through fsspec. The index carries its signature, made and checked by OpenSSH
+(``ssh-keygen -Y``), so that both are published at once.
+"""
+
+import hashlib
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slomo.errors import ConfigurationError, StoreError
+from slomo.extras import need
+from slomo.files.documents import parse
+from slomo.files.durable import turn_taking, write_durably
+from slomo.files.opening import read_bytes
+from slomo.models.checked_json import MAX_BYTES, plain_name
+from slomo.models.identity import require_same
+from slomo.models.library import ModelLibrary, load_library
+from slomo.models.nf_model import SCHEMA_VERSION as MODEL_VERSION
+from slomo.models.storage import INDEX as LIBRARY_INDEX
+from slomo.models.storage import MANIFEST, Entry, read_index, read_model
+from slomo.vocabulary.workload import canonical_json
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+SCHEMA_VERSION = 1
+INDEX, OBJECTS = "index.json", "objects"
+#: What OpenSSH signatures are made for; one made for anything else does not count.
+NAMESPACE = "slomo-models"
+#: Objects that no index names are left this long: a push under way may be about to name them [s].
+YOUNG_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class SharedModel:
+    """One model of a shared library.
+
+    Attributes
+    ----------
+    machine, workload, machine_fingerprint : str
+        What it is of.
+    folder : str
+        Its version's folder in a library on disk.
+    files : mapping of str to str
+        Name -> sha256.
+    lineage : mapping
+        What it was made from: dataset, code, testbed, error, rows.
+    """
+
+    machine: str
+    workload: str
+    machine_fingerprint: str
+    folder: str
+    files: dict[str, str]
+    lineage: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Machine and workload."""
+        return self.machine, self.workload
+
+
+@dataclass(frozen=True)
+class _SignedIndex:
+    """What is stored as the index: its content as text, and who signed that."""
+
+    content: str
+    signature: str = ""
+    signer: str = ""
+
+
+@dataclass(frozen=True)
+class _IndexContent:
+    revision: int
+    models: list[SharedModel]
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class LibraryDifference:
+    """How one library differs from another: keys only here, only there, and of other versions."""
+
+    only_local: tuple[tuple[str, str], ...]
+    only_shared: tuple[tuple[str, str], ...]
+    other: tuple[tuple[str, str], ...]
+
+
+class SharedLibrary:
+    """A shared library.
+
+    Parameters
+    ----------
+    url : str
+        Folder, or what fsspec opens: ``s3://bucket/models``, ``gs://...``, ``sftp://host/models``.
+    allowed_signers : path, optional
+        OpenSSH's file of who may sign (``ssh-keygen(1)``, ALLOWED SIGNERS); an index that none of them signed is
+        refused then.
+
+    Raises
+    ------
+    MissingExtraError
+        Without the extra `fleet`, or the package of the store.
+    ConfigurationError
+        For a store of a kind that nobody knows.
+    """
+
+    def __init__(self, url: str, allowed_signers: str | Path | None = None) -> None:
+        need("fsspec")
+        from fsspec.core import url_to_fs
+
+        self.url, self.allowed_signers = url, allowed_signers
+        try:
+            found = url_to_fs(url)
+        except (ValueError, ImportError) as error:
+            raise ConfigurationError(
+                f"'{url}': {error}", hint="a folder, or s3://BUCKET/PATH with s3fs installed"
+            ) from None
+        self._store: AbstractFileSystem = found[0]
+        self._root: str = found[1].rstrip("/")
+
+    @property
+    def models(self) -> tuple[SharedModel, ...]:
+        """Models there are, by machine and workload."""
+        return tuple(self._read()[1].models)
+
+    def push(
+        self,
+        directory: str | Path,
+        *,
+        dataset: str | Path | None = None,
+        key: str | Path | None = None,
+        signer: str = "",
+    ) -> int:
+        """Publish a library on disk; return how many models are new there.
+
+        Models of other network functions and machines stay. A push that is killed publishes nothing.
+
+        Parameters
+        ----------
+        directory : path
+            The library.
+        dataset : path, optional
+            What it was trained on; its sha256 enters the lineage.
+        key : path, optional
+            OpenSSH key to sign with.
+        signer : str
+            Name of who signs, as the file of allowed signers has it.
+
+        Raises
+        ------
+        ConfigurationError
+            For a damaged model, or models of another machine of the same name.
+        StoreError
+            Where the store cannot be written.
+        """
+        source = "" if dataset is None else hashlib.sha256(read_bytes(dataset, limit=2**40)).hexdigest()
+        load_library(directory)
+        made = [_described(entry, source) for entry in read_index(Path(directory))]
+        with self._turn():
+            before, revision = {}, 0
+            if self._exists(INDEX):
+                content = self._read()[1]
+                before, revision = {model.key: model for model in content.models}, content.revision
+            for model in made:
+                for other in before.values():
+                    if other.machine == model.machine:
+                        told = (other.machine_fingerprint, model.machine_fingerprint)
+                        require_same(model.machine, *told, f"{directory}", f"{self.url} holds models of")
+            for model in made:
+                self._put_objects(Path(directory), model)
+            after = {**before, **{model.key: model for model in made}}
+            changed = sum(before.get(model.key) != model for model in made)
+            if changed or not before or key is not None:
+                self._publish([after[name] for name in sorted(after)], revision + 1, key, signer)
+        return changed
+
+    def pull(self, directory: str | Path) -> int:
+        """Bring a library on disk to what is shared; return how many models were fetched.
+
+        Each file is compared with its sha256 and each model read whole before the library on disk changes.
+
+        Raises
+        ------
+        ConfigurationError
+            For an object that is not what the index says, or an index that nobody allowed signed.
+        StoreError
+            Where an object is missing.
+        """
+        there = {}
+        if (Path(directory) / LIBRARY_INDEX).exists():
+            there = {(entry.machine, entry.workload): entry.folder.name for entry in read_index(Path(directory))}
+        wanted = [model for model in self.models if there.get(model.key) != model.folder]
+        if wanted:
+            with tempfile.TemporaryDirectory(prefix="slomo-pull-") as folder:
+                for model in wanted:
+                    for name, digest in model.files.items():
+                        place = Path(folder, plain_name(model.folder, Path(INDEX)), plain_name(name, Path(INDEX)))
+                        write_durably(place, self._object(digest, f"{name} of {model.workload} on {model.machine}"))
+                rows = [
+                    {name: value for name, value in asdict(model).items() if name not in ("files", "lineage")}
+                    for model in wanted
+                ]
+                index = {"schema_version": MODEL_VERSION, "models": rows}
+                write_durably(Path(folder, LIBRARY_INDEX), json.dumps(index))
+                ModelLibrary.load(folder).save(directory)
+        return len(wanted)
+
+    def verify(self) -> int:
+        """Compare every object with its digest, and the index with its signature; return how many were compared.
+
+        Raises ConfigurationError for the first that differs; StoreError for one that is missing.
+        """
+        digests = {
+            digest: f"{name} of {model.workload}" for model in self.models for name, digest in model.files.items()
+        }
+        for digest, what in digests.items():
+            self._object(digest, what)
+        return len(digests)
+
+    def difference(self, directory: str | Path) -> LibraryDifference:
+        """Return how a library on disk differs from what is shared."""
+        local = {(entry.machine, entry.workload): entry.folder.name for entry in read_index(Path(directory))}
+        shared = {model.key: model.folder for model in self.models}
+        both = local.keys() & shared.keys()
+        return LibraryDifference(
+            tuple(sorted(local.keys() - both)),
+            tuple(sorted(shared.keys() - both)),
+            tuple(sorted(key for key in both if local[key] != shared[key])),
+        )
+
+    def prune(self, older_than_s: float = YOUNG_S) -> int:
+        """Remove objects that the index does not name, but for young ones; return how many."""
+        with self._turn():
+            named = {digest for model in self.models for digest in model.files.values()}
+            objects = self._store.ls(f"{self._root}/{OBJECTS}", detail=True) if self._exists(OBJECTS) else []
+            old = [each["name"] for each in objects if self._age_s(each) >= older_than_s]
+            leaving = [name for name in old if name.rsplit("/", 1)[-1] not in named]
+            for name in leaving:
+                self._store.rm_file(name)
+        return len(leaving)
+
+    def _age_s(self, described: Mapping[str, Any]) -> float:
+        return time.time() - float(self._store.modified(described["name"]).timestamp())
+
+    def _turn(self) -> AbstractContextManager[None]:
+        """Let writers of a folder take turns; of an object store the last one that publishes wins."""
+        return turn_taking(self._root) if self._is_folder else nullcontext()
+
+    @property
+    def _is_folder(self) -> bool:
+        return "file" in (self._store.protocol if isinstance(self._store.protocol, tuple) else (self._store.protocol,))
+
+    def _exists(self, name: str) -> bool:
+        return bool(self._store.exists(f"{self._root}/{name}"))
+
+    def _get(self, name: str, what: str) -> bytes:
+        try:
+            return bytes(self._store.cat_file(f"{self._root}/{name}"))
+        except FileNotFoundError:
+            raise StoreError(
+                f"{self.url}: {what} is missing ({name})", hint="push it again, or name another store"
+            ) from None
+        except OSError as error:
+            raise StoreError(f"{self.url}: {what} cannot be read: {error}", hint="try again") from None
+
+    def _put(self, name: str, content: bytes) -> None:
+        if self._is_folder:
+            write_durably(f"{self._root}/{name}", content)
+            return
+        try:
+            self._store.pipe_file(f"{self._root}/{name}", content)  # one request: whole or not at all
+        except OSError as error:
+            raise StoreError(f"{self.url}: {name} cannot be written: {error}", hint="try again") from None
+
+    def _object(self, digest: str, what: str) -> bytes:
+        content = self._get(f"{OBJECTS}/{plain_name(digest, Path(INDEX))}", what)
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise ConfigurationError(
+                f"{self.url}: {what} is not what the index says (sha256 differs)",
+                hint="push it again from a sound library",
+            )
+        return content
+
+    def _put_objects(self, directory: Path, model: SharedModel) -> None:
+        for name, digest in model.files.items():
+            if not self._exists(f"{OBJECTS}/{digest}"):
+                self._put(f"{OBJECTS}/{digest}", read_bytes(directory / model.folder / name, MAX_BYTES, sha256=digest))
+
+    def _publish(self, models: Sequence[SharedModel], revision: int, key: str | Path | None, signer: str) -> None:
+        content = canonical_json(asdict(_IndexContent(revision, list(models))))
+        signature = "" if key is None else _signed(content, key)
+        self._put(INDEX, (json.dumps(asdict(_SignedIndex(content, signature, signer)), indent=1) + "\n").encode())
+
+    def _read(self) -> tuple[_SignedIndex, _IndexContent]:
+        name, hint = f"{self.url}/{INDEX}", "name a store that `slomo models push` wrote"
+        raw = self._get(INDEX, "the index")
+        try:
+            outer = parse(raw.decode(), name, hint).to(_SignedIndex, hint)
+        except UnicodeDecodeError:
+            raise ConfigurationError(f"{name}: is not text in UTF-8", hint=hint) from None
+        if self.allowed_signers is not None:
+            _check_signature(outer, Path(self.allowed_signers), name)
+        return outer, parse(outer.content, name, hint).to(_IndexContent, hint)
+
+
+def _described(entry: Entry, dataset: str) -> SharedModel:
+    """Return what the index says of a model that is sound."""
+    manifest = dict(read_model(entry).manifest)
+    written = read_bytes(entry.folder / MANIFEST, MAX_BYTES)
+    files = {str(name): str(digest) for name, digest in json.loads(written)["files"].items()}
+    lineage = {
+        "dataset_sha256": dataset,
+        "environment_sha256": hashlib.sha256(canonical_json(manifest.get("environment")).encode()).hexdigest(),
+        "testbed": (manifest.get("environment") or {}).get("testbed"),
+        **{name: manifest.get(name) for name in ("versions", "seed", "rows", "default", "intervals")},
+    }
+    kept = {name: value for name, value in lineage.items() if value not in (None, "")}
+    return SharedModel(
+        entry.machine,
+        entry.workload,
+        entry.machine_fingerprint,
+        entry.folder.name,
+        {**files, MANIFEST: hashlib.sha256(written).hexdigest()},
+        kept,
+    )
+
+
+def _signed(content: str, key: str | Path) -> str:
+    """Return OpenSSH's signature of a text."""
+    with tempfile.TemporaryDirectory(prefix="slomo-sign-") as folder:
+        text = Path(folder, "index")
+        text.write_text(content, encoding="utf-8")
+        _keygen(["-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE, str(text)], f"cannot sign with {key}")
+        return text.with_suffix(".sig").read_text(encoding="ascii")
+
+
+def _check_signature(index: _SignedIndex, allowed: Path, name: str) -> None:
+    if not allowed.is_file():
+        raise ConfigurationError(f"{allowed}: there is no such file of allowed signers", hint="see ssh-keygen(1)")
+    if not index.signature:
+        raise ConfigurationError(f"{name}: is not signed", hint="push with --sign-with KEY --as NAME")
+    with tempfile.TemporaryDirectory(prefix="slomo-verify-") as folder:
+        signature = Path(folder, "index.sig")
+        signature.write_text(index.signature, encoding="ascii", errors="replace")
+        arguments = ["-Y", "verify", "-q", "-f", str(allowed), "-I", index.signer or "nobody", "-n", NAMESPACE]
+        wrong = f"{name}: the signature of '{index.signer}' does not hold"
+        _keygen([*arguments, "-s", str(signature)], wrong, index.content)
+
+
+def _keygen(arguments: Iterable[str], wrong: str, content: str = "") -> None:
+    """Run `ssh-keygen`; ConfigurationError where it refuses."""
+    try:
+        done = subprocess.run(
+            ["ssh-keygen", *arguments], input=content, capture_output=True, text=True, check=False, timeout=60
+        )
+    except FileNotFoundError:
+        raise ConfigurationError(
+            "signatures need `ssh-keygen`, which is not installed", hint="install openssh"
+        ) from None
+    if done.returncode:
+        raise ConfigurationError(f"{wrong}: {(done.stderr or done.stdout).strip()}", hint="check key, name and signers")
