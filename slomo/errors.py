@@ -10,6 +10,7 @@ The tree (exit code in brackets; a class without one inherits its parent's)::
     │   └── MissingExtraError           an optional package is not installed; the hint is the command
     ├── TestbedError [3]                the testbed could not run the experiment
     │   ├── StoreError                  the campaign's store is locked, corrupt or cannot be written
+    │   │   └── StaleTokenError         a newer coordinator has the hosts (slomo.profiling.campaign.store)
     │   └── IncompleteCampaignError     some runs failed, the others are kept (slomo.profiling.campaign.run)
     ├── MeasurementError [4]            what was measured cannot be used
     │   ├── UnstableMeasurementError    replicates disagree beyond the limit

@@ -34,6 +34,7 @@ EXTRA_OF_VERB = {
     "demo": "all",
     "drift": "train",
     "evaluate": "all",
+    "fleet": "fleet",
     "import_table": "data",
     "load_dataset": "data",
     "models": "fleet",

@@ -16,6 +16,7 @@ from slomo.cli import faults
 #: sub-command -> the line `slomo --help` shows; the file is verbs/<name>.py, verbs/inventory/ or verbs/acting/.
 COMMANDS = {
     "profile": "Measure network functions alone, under pressure and in mixes.",
+    "fleet": "Measure on many hosts at once.",
     "train": "Fit one sensitivity model per network function of a dataset.",
     "predict": "Predict what a network function loses beside others.",
     "rows": "Predict every row of an imported table, and compare.",

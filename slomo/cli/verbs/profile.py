@@ -1,5 +1,6 @@
 """`slomo profile`: measure network functions alone, under pressure and in mixes; every finished run is kept at once."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,11 +98,16 @@ if TYPE_CHECKING:
     help="YAML file of testbed `host`: cores, counters, settings, generator.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would run, how many and how long; run nothing.")
+@click.option(
+    "--save-plan", metavar="FILE", type=click.Path(), help="With --dry-run: write the plan, for `slomo fleet profile`."
+)
 @own_nf_option
 @jobs_option
 @seed_option
 @json_option
-def command(out: str | None, store: str | None, dry_run: bool, as_json: bool, **given: Any) -> None:
+def command(
+    out: str | None, store: str | None, dry_run: bool, save_plan: str | None, as_json: bool, **given: Any
+) -> None:
     """Measure network functions alone, beside the synthetic competitor, and in mixes of each other.
 
     Ctrl-C keeps what is finished; the same command again goes on from there.
@@ -120,8 +126,10 @@ def command(out: str | None, store: str | None, dry_run: bool, as_json: bool, **
             "there is no place for the dataset", hint="add --out profile.parquet, or --dry-run to see what would run"
         )
     store = store or (None if out is None else f"{out.rstrip('/')}.runs.sqlite")
+    if save_plan is not None and not dry_run:
+        raise UsageError("--save-plan was given without --dry-run", hint="add --dry-run: nothing is run here then")
     if dry_run:
-        _describe(store, as_json, **given)
+        _describe(store, as_json, save_plan, **given)
     else:
         assert out is not None
         _measure(out, store, as_json, **given)
@@ -186,7 +194,8 @@ def _target_error(text: str | None, design: str) -> float | None:
         raise InvalidValueError(f"target error is '{text}', needed a share", hint="2% or 0.02") from None
 
 
-def _describe(store: str | None, as_json: bool, **given: Any) -> None:
+def _describe(store: str | None, as_json: bool, save_plan: str | None, **given: Any) -> None:
+    from slomo.files.durable import write_durably
     from slomo.profiling.campaign.description import describe_campaign
     from slomo.profiling.plans.reduced_mixes import part_load_runs
     from slomo.workflow.profile import plan_experiments
@@ -194,7 +203,10 @@ def _describe(store: str | None, as_json: bool, **given: Any) -> None:
     arguments = _arguments(**given)
     testbed, jobs, latency = arguments.pop("testbed"), arguments.pop("jobs"), arguments.pop("latency")
     reduced = arguments.pop("reduced_mixes")
-    described = describe_campaign(plan_experiments(**arguments), testbed, store, jobs)
+    plan = plan_experiments(**arguments)
+    if save_plan is not None:
+        write_durably(save_plan, json.dumps(plan.to_dict()) + "\n")
+    described = describe_campaign(plan, testbed, store, jobs)
     contended = arguments["plan"] in ("all", "pressure")
     idle = part_load_runs(arguments["design"], arguments["runs"]) if contended else 0
     if as_json:

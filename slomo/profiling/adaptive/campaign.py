@@ -6,6 +6,7 @@ What is asked next depends only on the seed and on runs that are finished, batch
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,13 @@ from slomo.errors import UsageError
 from slomo.profiling.adaptive.design import AdaptiveDesign
 from slomo.profiling.adaptive.outcome import AdaptiveOutcome, AdaptiveSettings
 from slomo.profiling.campaign.progress import Progress, Silent
-from slomo.profiling.campaign.run import IncompleteCampaignError, campaign_environment, run_batch, worker_count
+from slomo.profiling.campaign.run import (
+    IncompleteCampaignError,
+    attempt,
+    campaign_environment,
+    run_batch,
+    worker_count,
+)
 from slomo.profiling.campaign.schedule import Schedule
 from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.designs import MOST_INSTANCES
@@ -208,7 +215,7 @@ class _Campaign:
         keys = [(run.colocation.key, run.replicate) for run in runs]
         missing = [run for run, key in zip(runs, keys, strict=True) if key not in self._found]
         batch = _Batch(self.sure, missing)
-        failed = run_batch(self.store, batch, self.testbed, self.jobs, self.progress)
+        failed = run_batch(self.store, batch, partial(attempt, self.testbed), self.jobs, self.progress)
         self._found |= batch.records
         if failed:
             raise self._incomplete(failed)

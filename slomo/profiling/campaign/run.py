@@ -9,10 +9,11 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,8 @@ class IncompleteCampaignError(TestbedError):
 
 
 @dataclass(frozen=True)
-class _Outcome:
-    """What became of one run: a record, or nothing, and the errors on the way."""
+class RunOutcome:
+    """What became of one run: a record, or nothing, and the errors on the way; how long it took [s]."""
 
     record: RunRecord | None
     errors: tuple[Exception, ...]
@@ -104,9 +105,10 @@ def run_campaign(
     with CampaignStore(store) as opened:
         opened.bind(plan, campaign_environment(plan, testbed))
         schedule = Schedule(plan, opened.records(), interleaved=testbed.exclusive)
-        work = _Work(opened, schedule, testbed, worker_count(testbed, jobs), progress or Silent())
+        measure = partial(attempt, testbed)
+        work = _Work(opened, schedule, measure, worker_count(testbed, jobs), progress or Silent())
         work.run_all()
-        return _dataset(plan, schedule, opened, work.failed)
+        return campaign_dataset(plan, schedule, opened, work.failed)
 
 
 def worker_count(testbed: Testbed, jobs: int | None) -> int:
@@ -152,9 +154,10 @@ class _Work:
 
     store: CampaignStore
     schedule: Schedule
-    testbed: Testbed
+    measure: Callable[[PlannedRun], RunOutcome]
     jobs: int
     progress: Progress
+    pool: Executor | None = None
     failed: dict[str, Exception] = field(default_factory=dict)
     unstable_in_a_row: int = 0
 
@@ -165,18 +168,19 @@ class _Work:
             return
         self.progress.start(len(queue))
         try:
-            with interruptible() as stop, _pool(min(self.jobs, len(queue))) as pool:
+            own = nullcontext(self.pool) if self.pool is not None else _pool(min(self.jobs, len(queue)))
+            with interruptible() as stop, own as pool:
                 self._loop(queue, pool, stop)
         finally:
             self.progress.finish()
 
-    def _loop(self, queue: deque[PlannedRun], pool: ThreadPoolExecutor, stop: threading.Event) -> None:
-        running: dict[Future[_Outcome], PlannedRun] = {}
+    def _loop(self, queue: deque[PlannedRun], pool: Executor, stop: threading.Event) -> None:
+        running: dict[Future[RunOutcome], PlannedRun] = {}
         try:
             while running or (queue and not stop.is_set()):
                 while queue and len(running) < self.jobs and not stop.is_set():
                     run = queue.popleft()
-                    running[pool.submit(_attempt, self.testbed, run)] = run
+                    running[pool.submit(self.measure, run)] = run
                 for future in wait(running, _LOOK_UP_S, FIRST_COMPLETED).done:
                     queue.extend(self._keep(running.pop(future), future.result()))
                 if self.unstable_in_a_row >= _UNSTABLE_IN_A_ROW:
@@ -187,7 +191,7 @@ class _Work:
         if stop.is_set():
             raise KeyboardInterrupt(self._farewell())
 
-    def _keep(self, run: PlannedRun, outcome: _Outcome) -> list[PlannedRun]:
+    def _keep(self, run: PlannedRun, outcome: RunOutcome) -> list[PlannedRun]:
         for error in outcome.errors:
             self.store.add_failure(run, error)
         following: list[PlannedRun] = []
@@ -201,7 +205,7 @@ class _Work:
         self.progress.advance(run)
         return following
 
-    def _keep_the_rest(self, running: Mapping[Future[_Outcome], PlannedRun]) -> None:
+    def _keep_the_rest(self, running: Mapping[Future[RunOutcome], PlannedRun]) -> None:
         """Keep the runs that are under way when another one stops the campaign."""
         for future in wait(running).done:
             if not future.cancelled() and future.exception() is None and (record := future.result().record) is not None:
@@ -225,7 +229,7 @@ def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _attempt(testbed: Testbed, run: PlannedRun) -> _Outcome:
+def attempt(testbed: Testbed, run: PlannedRun) -> RunOutcome:
     """Run once, and once more if that failed; what was asked for wrongly is not tried again."""
     errors: list[Exception] = []
     started = time.perf_counter()
@@ -237,8 +241,8 @@ def _attempt(testbed: Testbed, run: PlannedRun) -> _Outcome:
         except Exception as error:  # a back end may fail in any way; one run must not end a night's campaign
             errors.append(error)
         else:
-            return _Outcome(record, tuple(errors), time.perf_counter() - started)
-    return _Outcome(None, tuple(errors), time.perf_counter() - started)
+            return RunOutcome(record, tuple(errors), time.perf_counter() - started)
+    return RunOutcome(None, tuple(errors), time.perf_counter() - started)
 
 
 def _usable(record: RunRecord, run: PlannedRun) -> RunRecord:
@@ -251,9 +255,10 @@ def _usable(record: RunRecord, run: PlannedRun) -> RunRecord:
     return record
 
 
-def _dataset(
+def campaign_dataset(
     plan: ExperimentPlan, schedule: Schedule, store: CampaignStore, failed: Mapping[str, Exception]
 ) -> ProfileDataset:
+    """Return the dataset of a campaign that has ended; IncompleteCampaignError where some of its runs failed."""
     stored_records = dict(store.records())
     keys = [colocation.key for colocation in plan.colocations]
     raw = [stored_records[key, replicate] for key in keys for replicate in schedule.used(key)]
@@ -283,12 +288,18 @@ def _incomplete(plan: ExperimentPlan, store: CampaignStore, failed: Mapping[str,
 
 
 def run_batch(
-    store: CampaignStore, schedule: Schedule, testbed: Testbed, jobs: int, progress: Progress
+    store: CampaignStore,
+    schedule: Schedule,
+    measure: Callable[[PlannedRun], RunOutcome],
+    jobs: int,
+    progress: Progress,
+    pool: Executor | None = None,
 ) -> dict[str, Exception]:
     """Run what a schedule has open into an opened store; return label and error of every run that failed.
 
-    For campaigns that decide on their runs as they go (`slomo.profiling.adaptive.campaign`).
+    For campaigns that decide on their runs as they go (`slomo.profiling.adaptive.campaign`), and for those that others
+    measure (`slomo.fleet.campaign`): `pool` says who.
     """
-    work = _Work(store, schedule, testbed, jobs, progress)
+    work = _Work(store, schedule, measure, jobs, progress, pool)
     work.run_all()
     return work.failed

@@ -35,6 +35,10 @@ _SCHEMA = (
 Key = tuple[str, int]
 
 
+class StaleTokenError(StoreError):
+    """Who measures was replaced by somebody with a newer token; what it brings is not taken."""
+
+
 class CampaignStore:
     """Finished runs and failures of one campaign.
 
@@ -89,7 +93,7 @@ class CampaignStore:
         Raises IncompatibleMeasurementsError if it holds runs of another plan or environment; shows the difference.
         """
         stored = self.settings()
-        if not stored:
+        if "plan" not in stored:
             rows = [("plan", canonical_json(plan.to_dict())), ("environment", canonical_json(environment))]
             with self._mapped(), self._connection:
                 self._connection.executemany("INSERT INTO settings VALUES (?, ?)", rows)
@@ -108,10 +112,31 @@ class CampaignStore:
             rows = self._connection.execute("SELECT name, value FROM settings").fetchall()
         return {name: self._decoded(value, f"setting '{name}'") for name, value in rows}
 
-    def add(self, run: PlannedRun, record: RunRecord, wall_s: float) -> None:
-        """Write one finished run; when this returns it survives a power cut."""
+    def fence(self, token: int) -> None:
+        """From now on take no runs of an older token; StaleTokenError where this is one."""
+        with self._mapped(), self._connection:
+            self._require_current(token)
+            self._connection.execute("INSERT OR REPLACE INTO settings VALUES ('token', ?)", (str(token),))
+
+    def _require_current(self, token: int) -> None:
+        """Raise where a newer token was seen; inside a transaction, so that nothing comes between look and write."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        row = self._connection.execute("SELECT value FROM settings WHERE name = 'token'").fetchone()
+        if row is not None and int(row[0]) > token:
+            raise StaleTokenError(
+                f"campaign store '{self.name}' serves token {row[0]}, runs of token {token} are not taken",
+                hint="another coordinator has taken over; end this one",
+            )
+
+    def add(self, run: PlannedRun, record: RunRecord, wall_s: float, token: int | None = None) -> None:
+        """Write one finished run; when this returns it survives a power cut.
+
+        Raises StaleTokenError for a token older than the one of :meth:`fence`.
+        """
         row = (run.colocation.key, run.replicate, run.seed, wall_s, _record_text(record))
         with self._mapped(), self._connection:
+            if token is not None:
+                self._require_current(token)
             self._connection.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)", (*row, _digest(*row)))
 
     def add_failure(self, run: PlannedRun, error: BaseException) -> None:
@@ -139,6 +164,15 @@ class CampaignStore:
             except (KeyError, TypeError, ValueError, AttributeError, SlomoError) as error:
                 raise self._damaged(f"{name} is no run record ({type(error).__name__}: {error})") from error
             yield (colocation, replicate), record
+
+    def find(self, key: Key) -> tuple[RunRecord, float] | None:
+        """Return a finished run and how long it took [s]; None where there is none, or a damaged one."""
+        statement = "SELECT * FROM runs WHERE colocation = ? AND replicate = ?"
+        with self._mapped():
+            row = self._connection.execute(statement, key).fetchone()
+        if row is None or (row[5] is not None and _digest(*row[:5]) != row[5]):
+            return None
+        return RunRecord.from_dict(self._decoded(row[4], f"run {key[0]}/{key[1]}")), float(row[3])
 
     def finished(self) -> set[Key]:
         """Return the keys of all finished runs; a damaged one is to be done again."""

@@ -1,0 +1,415 @@
+"""A campaign over many hosts: Dask carries the runs, each host keeps its own, the coordinator collects them.
+
+Every host takes the next run when it is free. The dataset is the one that a single host would have made: runs, seeds
+and repetitions follow from the plan alone. A worker that dies costs its run; a coordinator that dies costs nothing:
+the same command collects what the hosts have finished and goes on.
+"""
+
+import os
+import socket
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slomo.errors import IncompatibleMeasurementsError, SlomoError, TestbedError
+from slomo.extras import need
+from slomo.files.stored import Stored
+from slomo.fleet.hosts import Fleet, FleetHost
+from slomo.fleet.measuring import (
+    FleetWork,
+    HostDescription,
+    claim_host,
+    collect_runs,
+    describe_host,
+    measure_on,
+    on_worker,
+    try_run,
+)
+from slomo.fleet.spread import connected
+from slomo.profiling.campaign.progress import Progress, Silent
+from slomo.profiling.campaign.run import RunOutcome, campaign_dataset, run_batch
+from slomo.profiling.campaign.schedule import Schedule, record_throughput
+from slomo.profiling.campaign.store import CampaignStore
+from slomo.profiling.plans.plan import ExperimentPlan
+from slomo.records.dataset import ProfileDataset
+from slomo.records.provenance import difference, versions
+from slomo.records.run import RunRecord
+from slomo.testbed.host.traffic.place import Place
+from slomo.vocabulary.network_function import NetworkFunction
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+#: How long hosts may take to start their worker [s].
+START_S = 60.0
+#: How often workers are looked at [s], and how often one host's may die.
+_LOOK_S, _MOST_DEATHS = 0.5, 100
+#: So many hosts are needed before one of them can be called different from the others.
+_LEAST_COMPARED = 3
+#: The one resource of a worker: its host's testbed, which one run uses at a time.
+RESOURCE = "testbed"
+
+
+@dataclass(frozen=True)
+class HostShare(Stored):
+    """What one host did.
+
+    Attributes
+    ----------
+    name : str
+        Host.
+    runs : int
+        Finished there in this campaign.
+    busy_s : float
+        Time spent in them [s].
+    cost : float
+        What that time costs.
+    """
+
+    name: str
+    runs: int
+    busy_s: float
+    cost: float
+
+
+@dataclass(frozen=True)
+class FleetOutcome:
+    """A campaign's dataset, what each host did for it, runs that were collected, hosts that were left out and why."""
+
+    dataset: ProfileDataset
+    shares: tuple[HostShare, ...]
+    collected: int
+    left_out: dict[str, str]
+    wall_s: float
+
+
+def profile_on_hosts(
+    plan: ExperimentPlan,
+    fleet: Fleet,
+    store: str | Path,
+    *,
+    scheduler: str | None = None,
+    own: Iterable[NetworkFunction] = (),
+    skip_missing: bool = False,
+    progress: Progress | None = None,
+) -> FleetOutcome:
+    """Run a plan on all hosts of a fleet.
+
+    Parameters
+    ----------
+    plan : ExperimentPlan
+        What to measure, on one machine's name.
+    fleet : Fleet
+        Where; all hosts are of that machine.
+    store : path
+        Keeps every collected run; the same call again goes on.
+    scheduler : str, optional
+        Address of a Dask scheduler, with a worker ``--name HOST --nthreads 1 --resources testbed=1`` per host. By
+        default one is started here, and a worker on each host over SSH.
+    own : iterable of NetworkFunction
+        Network functions of one's own.
+    skip_missing : bool
+        Go on without hosts that cannot be used; told in the outcome.
+    progress : Progress, optional
+        Listener.
+
+    Raises
+    ------
+    TestbedError
+        For a host that cannot be reached, or that another process uses; for a scheduler that goes away.
+    IncompatibleMeasurementsError
+        For hosts of other versions or machines.
+    StoreError
+        Where the store is in use; for a coordinator that a newer one has replaced.
+    IncompleteCampaignError
+        Where some runs failed.
+    """
+    need("distributed")
+    started = time.monotonic()
+    name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+    work = FleetWork(plan.fingerprint, fleet.testbed, plan.machine, tuple(own), coordinator=name)
+    with CampaignStore(store) as opened, _workers(fleet, scheduler, skip_missing) as (client, left_out):
+        hosts = {host: entry for host, entry in fleet.names.items() if host not in left_out}
+        described = _ask(client, hosts, describe_host, work, plan, skip=left_out if skip_missing else None)
+        _require_alike(described, plan, fleet.fingerprint)
+        opened.bind(plan, next(iter(described.values())).environment)
+        token = 1 + max(*(each.token for each in described.values()), _token_of(opened))
+        work = replace(work, token=token)
+        opened.fence(token)
+        hosts = {host: hosts[host] for host in described}
+        _ask(client, hosts, claim_host, work)
+        collected = _collect(client, hosts, work, plan, opened)
+        left_out |= _outliers(client, hosts, work, plan)
+        hosts = {host: entry for host, entry in hosts.items() if host not in left_out}
+        schedule = Schedule(plan, opened.records(), interleaved=fleet.testbed == "host")
+        measure = partial(on_worker, measure_on, hosts, work)
+        listener, before = progress or Silent(), opened.finished()
+        with (
+            _lost_scheduler_told(),
+            client.get_executor(  # type: ignore[no-untyped-call]
+                workers=[*hosts], resources={RESOURCE: 1}, pure=False, allow_other_workers=False
+            ) as pool,
+        ):
+            failed = run_batch(opened, schedule, measure, len(hosts), listener, pool)
+        shares = _shares(opened, before, fleet)
+        dataset = campaign_dataset(plan, schedule, opened, failed)
+    return FleetOutcome(dataset, shares, collected, left_out, time.monotonic() - started)
+
+
+@dataclass(frozen=True)
+class FleetDescription(Stored):
+    """What a campaign over hosts would do.
+
+    Attributes
+    ----------
+    hosts, runs, finished : int
+        Hosts there are; runs the plan is sure to need, and those in the store.
+    wall_s, cost : float
+        Expected, from what a run is estimated to take [s].
+    """
+
+    hosts: int
+    runs: int
+    finished: int
+    wall_s: float
+    cost: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.runs} runs, {self.finished} finished, on {self.hosts} hosts: about {self.wall_s:.0f} s, "
+            f"cost {self.cost:.2f}"
+        )
+
+
+def describe_on_hosts(
+    plan: ExperimentPlan, fleet: Fleet, store: str | Path, estimate_s: Callable[[Any], float]
+) -> FleetDescription:
+    """Return what :func:`profile_on_hosts` would do; nothing is started, and nobody is asked."""
+    with CampaignStore(store if Path(store).exists() else None) as opened:
+        finished = len(opened)
+        pending = Schedule(plan, opened.records()).pending()
+    wall_s = sum(estimate_s(run.colocation) for run in pending) / len(fleet.hosts)
+    cost = sum(host.cost_per_h for host in fleet.hosts) * wall_s / 3600.0
+    return FleetDescription(len(fleet.hosts), len(plan.runs()), finished, wall_s, cost)
+
+
+@contextmanager
+def _workers(fleet: Fleet, scheduler: str | None, skip_missing: bool) -> "Iterator[tuple[Client, dict[str, str]]]":
+    """Yield a client whose workers are the hosts, and hosts that did not come with the reason."""
+    with ExitStack() as stack:
+        begun: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
+        if scheduler is None:
+            import dask
+            from distributed import LocalCluster
+
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slomo-fleet-")))
+            # a run that kills its worker is tried on another one; what is wrong with it is told by the testbed
+            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 100}))
+            made: Any = LocalCluster
+            cluster = stack.enter_context(made(n_workers=0, host=fleet.listen, dashboard_address=None, silence_logs=50))
+            scheduler = str(cluster.scheduler_address)
+            stack.callback(_end, begun)
+            for entry in fleet.hosts:
+                begun[entry.name] = _begun(entry, scheduler, folder)
+        client = stack.enter_context(connected(scheduler))
+        left_out = _awaited(client, fleet, begun)
+        if begun:
+            ended = threading.Event()
+            again = {host: partial(_begun, fleet.names[host], scheduler, folder) for host in begun}
+            watch = threading.Thread(target=_keep_up, args=(client, begun, again, ended), daemon=True)
+            watch.start()
+            stack.callback(watch.join)
+            stack.callback(ended.set)
+        if left_out and (not skip_missing or len(left_out) == len(fleet.hosts)):
+            host, why = next(iter(left_out.items()))
+            raise TestbedError(
+                f"{len(left_out)} of {len(fleet.hosts)} hosts cannot be used; '{host}': {why}",
+                hint="mend it, or leave such hosts out with --skip-missing",
+            )
+        yield client, left_out
+
+
+def _begun(host: FleetHost, scheduler: str, folder: Path) -> "tuple[subprocess.Popen[bytes], Path]":
+    words = [host.python, "-m", "distributed.cli.dask_worker", scheduler, "--name", host.name, "--nthreads", "1"]
+    words += ["--no-nanny", "--no-dashboard", "--resources", f"{RESOURCE}=1", "--death-timeout", f"{START_S:g}"]
+    log = folder / f"{host.name}.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            Place(host.ssh).words(words),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for the coordinator, which lets runs end
+        )
+    return process, log
+
+
+def _keep_up(
+    client: "Client",
+    begun: "dict[str, tuple[subprocess.Popen[bytes], Path]]",
+    again: "Mapping[str, Callable[[], tuple[subprocess.Popen[bytes], Path]]]",
+    ended: threading.Event,
+) -> None:
+    """Start workers that died again, until a host's has died too often; without any host left, give up."""
+    deaths = dict.fromkeys(begun, 0)
+    while not ended.wait(_LOOK_S):
+        for host in [host for host, (process, _) in begun.items() if process.poll() is not None]:
+            deaths[host] += 1
+            if deaths[host] <= _MOST_DEATHS:
+                begun[host] = again[host]()
+        if all(count > _MOST_DEATHS for count in deaths.values()):
+            client.close()  # type: ignore[no-untyped-call]
+            return
+
+
+def _end(begun: "Mapping[str, tuple[subprocess.Popen[bytes], Path]]") -> None:
+    for process, _ in begun.values():
+        process.terminate()
+    for process, _ in begun.values():
+        try:
+            process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _awaited(
+    client: "Client", fleet: Fleet, begun: "Mapping[str, tuple[subprocess.Popen[bytes], Path]]"
+) -> dict[str, str]:
+    """Wait for every host's worker; return the hosts that did not come, and why."""
+    missing, deadline = set(fleet.names), time.monotonic() + START_S
+    left_out: dict[str, str] = {}
+    while missing and time.monotonic() < deadline:
+        there = {str(each["name"]) for each in client.scheduler_info(n_workers=-1)["workers"].values()}
+        missing -= there
+        for host in [host for host in missing if host in begun and begun[host][0].poll() is not None]:
+            lines = begun[host][1].read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            left_out[host] = lines[-1] if lines else f"its worker ended with code {begun[host][0].returncode}"
+            missing.discard(host)
+        if missing:
+            time.sleep(0.05)
+    return left_out | dict.fromkeys(sorted(missing), f"its worker did not come within {START_S:g} s")
+
+
+def _ask(
+    client: "Client",
+    hosts: Mapping[str, FleetHost],
+    function: Callable[..., Any],
+    *arguments: Any,
+    skip: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return what every host answers; of those that fail, the reason goes into `skip` where that is given."""
+    with _lost_scheduler_told():
+        asked = {
+            host: client.submit(
+                on_worker, function, dict(hosts), *arguments, workers=[host], pure=False, resources={RESOURCE: 1}
+            )
+            for host in hosts
+        }
+        answers = {}
+        for host, future in asked.items():
+            try:
+                answers[host] = future.result()
+            except SlomoError as error:
+                if skip is None or len(skip) + 1 == len(hosts):
+                    raise
+                skip[host] = error.message
+        return answers
+
+
+@contextmanager
+def _lost_scheduler_told() -> Iterator[None]:
+    """Turn what Dask raises where scheduler or workers are gone into a TestbedError."""
+    from concurrent.futures import CancelledError
+
+    from distributed import CancelledError as DaskCancelled
+    from distributed import KilledWorker
+    from distributed.comm.core import CommClosedError
+
+    try:
+        yield
+    except (CancelledError, DaskCancelled, KilledWorker, CommClosedError) as error:
+        raise TestbedError(
+            f"scheduler or workers of the fleet are gone ({type(error).__name__}: {error})",
+            hint="the same command again collects what the hosts have finished, and goes on",
+        ) from None
+
+
+def _require_alike(described: Mapping[str, HostDescription], plan: ExperimentPlan, fingerprint: str) -> None:
+    """Refuse hosts with another slomo, of another machine, or with other settings."""
+    ours, first = versions(), next(iter(described.values()))
+    for host, each in described.items():
+        if each.versions.get("slomo") != ours.get("slomo"):
+            raise IncompatibleMeasurementsError(
+                f"host '{host}' has slomo {each.versions.get('slomo')}, this machine has {ours.get('slomo')}",
+                hint="install the same version on all hosts",
+            )
+        wanted = fingerprint or first.fingerprint
+        if each.fingerprint != wanted:
+            raise IncompatibleMeasurementsError(
+                f"host '{host}' is not the machine '{plan.machine}': fingerprint {each.fingerprint}, needed {wanted}",
+                hint="hosts of one fleet are of one type; make a file of hosts for each type",
+            )
+        if lines := difference(first.environment, each.environment):
+            raise IncompatibleMeasurementsError(
+                f"hosts '{first.name}' and '{host}' do not measure alike (first | second):\n  " + "\n  ".join(lines),
+                hint="give them the same settings and network functions",
+            )
+
+
+def _token_of(store: CampaignStore) -> int:
+    return int(store.settings().get("token", 0))
+
+
+def _collect(
+    client: "Client", hosts: Mapping[str, FleetHost], work: FleetWork, plan: ExperimentPlan, store: CampaignStore
+) -> int:
+    """Take over finished runs that no coordinator has yet; return how many."""
+    there, count = store.finished(), 0
+    for runs in _ask(client, hosts, collect_runs, work).values():
+        for key, replicate, record, wall_s in runs:
+            if (key, replicate) not in there:
+                made = RunRecord.from_dict(record)
+                store.add(plan.run(made.colocation, replicate), made, wall_s, work.token)
+                there.add((key, replicate))
+                count += 1
+    return count
+
+
+def _outliers(
+    client: "Client", hosts: Mapping[str, FleetHost], work: FleetWork, plan: ExperimentPlan
+) -> dict[str, str]:
+    """Let every host make the same run; return hosts that are farther from the median than the plan's limit."""
+    if len(hosts) < _LEAST_COMPARED:
+        return {}
+    alone = next((each for each in plan.colocations if not each.competitors), plan.colocations[0])
+    outcomes: dict[str, RunOutcome] = _ask(client, hosts, try_run, work, plan.run(alone, 0))
+    mpps = {host: record_throughput(each.record) for host, each in outcomes.items() if each.record is not None}
+    failed = {host: f"its first run failed: {each.errors[-1]}" for host, each in outcomes.items() if host not in mpps}
+    middle = statistics.median(mpps.values()) if mpps else 0.0
+    far = {host: value / middle - 1.0 for host, value in mpps.items() if middle > 0.0}
+    limit = plan.dispersion_limit
+    return failed | {
+        host: f"{alone.label}: {100 * away:+.1f} % from the median of {len(mpps)} hosts, limit {100 * limit:g} %"
+        for host, away in far.items()
+        if abs(away) > limit
+    }
+
+
+def _shares(store: CampaignStore, before: set[tuple[str, int]], fleet: Fleet) -> tuple[HostShare, ...]:
+    """Return what each host did since the campaign went on."""
+    walls: dict[str, list[float]] = defaultdict(list)
+    for run in filter(None, map(store.find, sorted(store.finished() - before))):
+        walls[str(run[0].provenance.get("fleet", {}).get("host"))].append(run[1])
+    costs = {host.name: host.cost_per_h / 3600.0 for host in fleet.hosts}
+    return tuple(HostShare(h, len(walls[h]), sum(walls[h]), sum(walls[h]) * costs[h]) for h in costs)

@@ -1,0 +1,95 @@
+"""The hosts of a fleet, as a file says: who they are, how they are reached, what they cost."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from slomo.errors import ConfigurationError
+from slomo.files.documents import read
+from slomo.testbed.host.traffic.place import Place
+
+SCHEMA_VERSION = 1
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$", description="letters, digits, _ . -")]
+
+
+@dataclass(frozen=True)
+class FleetHost:
+    """One host.
+
+    Attributes
+    ----------
+    name : str
+        Name in the fleet; the name of its Dask worker.
+    ssh : str, optional
+        ``USER@HOST``; this machine if left out.
+    python : str
+        Python there, with slomo installed.
+    state : str
+        Folder on that host that keeps its runs until they are collected, its lock and its token.
+    host_file : str, optional
+        File on that host that describes it as testbed `host`.
+    cost_per_h : float
+        What an hour of it costs, in whatever currency.
+    """
+
+    name: Name
+    ssh: str | None = None
+    python: str = "python3"
+    state: str = "~/.cache/slomo/fleet"
+    host_file: str | None = None
+    cost_per_h: Annotated[float, Meta(ge=0.0)] = 0.0
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Hosts of one type.
+
+    Attributes
+    ----------
+    hosts : list of FleetHost
+        At least one, names all different.
+    testbed : str
+        Where runs are made there: ``host`` or ``simulated``.
+    fingerprint : str
+        Fingerprint of the machine that every host must be; empty: they must agree.
+    listen : str
+        Address of this machine that the hosts reach.
+    """
+
+    hosts: Annotated[list[FleetHost], Meta(min_length=1, max_length=10_000)]
+    testbed: str = "host"
+    fingerprint: str = ""
+    listen: str = "127.0.0.1"
+
+    def __post_init__(self) -> None:
+        for host in self.hosts:
+            Place(host.ssh)
+        if len(self.names) < len(self.hosts):
+            raise ConfigurationError("two hosts have the same name", hint="give each a name of its own")
+
+    @property
+    def names(self) -> dict[str, FleetHost]:
+        """Hosts by name."""
+        return {host.name: host for host in self.hosts}
+
+
+def load_fleet(path: str | Path) -> Fleet:
+    r"""Read a file of hosts.
+
+    Raises
+    ------
+    ConfigurationError
+        With file, line and field.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "hosts.yaml")
+    ...     _ = file.write_text("hosts: [{name: a}, {name: b, ssh: lab@b}]\n")
+    ...     [host.ssh for host in load_fleet(file).hosts]
+    [None, 'lab@b']
+    """
+    return read(path, Fleet, hint="write for instance: hosts: [{name: rack1, ssh: lab@rack1}]")

@@ -1,0 +1,188 @@
+"""What happens on a host of a fleet: one user at a time, tokens that only grow, runs kept until they are collected.
+
+The host is the truth of exclusion: whoever measures holds its lock, which the kernel takes back when the process ends,
+and carries the token of its coordinator, which is compared where a run is written (Kleppmann, "How to do distributed
+locking", 2016; a scheduler's lease may outlive its holder).
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import TestbedError
+from slomo.files.durable import write_durably
+from slomo.files.opening import read_text
+from slomo.fleet.hosts import FleetHost
+from slomo.host.locks import MachineLock
+from slomo.models.identity import stated_fingerprint
+from slomo.profiling.campaign.run import RunOutcome, attempt, campaign_environment
+from slomo.profiling.campaign.store import CampaignStore, StaleTokenError
+from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
+from slomo.records.provenance import versions
+from slomo.testbed.base import Testbed
+from slomo.testbed.registry import make_testbed
+from slomo.vocabulary.machine import Machine, load_machine
+from slomo.vocabulary.network_function import NetworkFunction
+
+
+@dataclass(frozen=True)
+class FleetWork:
+    """What a coordinator asks of hosts; sent with every run, so it is small.
+
+    Attributes
+    ----------
+    plan : str
+        Fingerprint of the plan.
+    testbed, machine : str
+        Where runs are made there.
+    own : tuple of NetworkFunction
+        Network functions of one's own.
+    token : int
+        Grows with every coordinator.
+    coordinator : str
+        Who that is; of two with the same token one is refused.
+    """
+
+    plan: str
+    testbed: str
+    machine: str
+    own: tuple[NetworkFunction, ...] = ()
+    token: int = 0
+    coordinator: str = ""
+
+
+@dataclass(frozen=True)
+class HostDescription:
+    """What a host says about itself before it measures."""
+
+    name: str
+    versions: dict[str, str]
+    environment: dict[str, Any]
+    fingerprint: str
+    token: int
+
+
+def describe_host(host: FleetHost, work: FleetWork, plan: ExperimentPlan) -> HostDescription:
+    """Return what a host is; TestbedError where another process uses it."""
+    _lock(host)
+    environment = campaign_environment(plan, _testbed(host, work))
+    fingerprint = stated_fingerprint(environment, plan.machine)
+    return HostDescription(host.name, versions(), environment, fingerprint, _claimed(host)[0])
+
+
+def claim_host(host: FleetHost, work: FleetWork) -> None:
+    """Let a coordinator have a host; StaleTokenError where a newer one has it, or another one with this token."""
+    _lock(host)
+    token, coordinator = _claimed(host)
+    if (token, coordinator) > (work.token, work.coordinator) or (
+        token == work.token and coordinator != work.coordinator
+    ):
+        raise _stale(host, work, token)
+    claim = json.dumps({"token": work.token, "coordinator": work.coordinator})
+    write_durably(_state(host) / "claim.json", claim)
+    with _store(host, work) as store:
+        store.fence(work.token)
+
+
+def collect_runs(host: FleetHost, work: FleetWork) -> list[tuple[str, int, dict[str, Any], float]]:
+    """Return every finished run that a host keeps of a plan: co-location key, replicate, record, how long it took."""
+    with _store(host, work) as store:
+        found = [(key, store.find(key)) for key in sorted(store.finished())]
+        return [(*key, run[0].to_dict(), run[1]) for key, run in found if run is not None]
+
+
+def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun) -> RunOutcome:
+    """Make one run on a host, unless the host has it already; keep it there before it is told."""
+    _lock(host)
+    _require_claim(host, work)
+    with _store(host, work) as store:
+        if there := store.find((run.colocation.key, run.replicate)):
+            return RunOutcome(there[0], (), there[1])
+    outcome = attempt(_testbed(host, work), run)
+    if outcome.record is None:
+        return outcome
+    by = {"host": host.name, "token": work.token}
+    record = replace(outcome.record, provenance={**outcome.record.provenance, "fleet": by})
+    _require_claim(host, work)
+    with _store(host, work) as store:
+        store.add(run, record, outcome.wall_s, work.token)
+    return replace(outcome, record=record)
+
+
+def try_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> RunOutcome:
+    """Make a run that hosts are compared by; it belongs to no dataset."""
+    _require_claim(host, work)
+    return attempt(_testbed(host, work), run)
+
+
+def here(hosts: dict[str, FleetHost]) -> FleetHost:
+    """Return the host that this Dask worker is called by; TestbedError for a worker of another name."""
+    from distributed import get_worker
+
+    name = str(get_worker().name)
+    if name not in hosts:
+        raise TestbedError(f"worker '{name}' is no host of this fleet", hint="start workers with --name HOST")
+    return hosts[name]
+
+
+def on_worker(function: Callable[..., Any], hosts: dict[str, FleetHost], *arguments: Any) -> Any:
+    """Call a function of a host where it runs."""
+    return function(here(hosts), *arguments)
+
+
+def _state(host: FleetHost) -> Path:
+    return Path(host.state).expanduser() / host.name
+
+
+def _store(host: FleetHost, work: FleetWork) -> CampaignStore:
+    return CampaignStore(_state(host) / f"{work.plan}.sqlite")
+
+
+def _claimed(host: FleetHost) -> tuple[int, str]:
+    place = _state(host) / "claim.json"
+    if not place.exists():
+        return 0, ""
+    claim = json.loads(read_text(place))
+    return int(claim["token"]), str(claim["coordinator"])
+
+
+def _require_claim(host: FleetHost, work: FleetWork) -> None:
+    token, coordinator = _claimed(host)
+    if (token, coordinator) != (work.token, work.coordinator):
+        raise _stale(host, work, token)
+
+
+def _stale(host: FleetHost, work: FleetWork, token: int) -> StaleTokenError:
+    return StaleTokenError(
+        f"host '{host.name}' serves a coordinator with token {token}, this one has {work.token}",
+        hint="two coordinators want the same hosts: end one, then start the other again",
+    )
+
+
+@lru_cache(maxsize=64)  # of this process, for as long as it lives
+def _machine_lock(state: Path) -> MachineLock:
+    state.mkdir(parents=True, exist_ok=True)
+    return MachineLock(f"host '{state.name}'", state / "lock", 0o666)
+
+
+def _lock(host: FleetHost) -> None:
+    lock = _machine_lock(_state(host))
+    if not lock.held:
+        lock.acquire()
+
+
+@lru_cache(maxsize=8)
+def _opened_testbed(testbed: str, machine: str, host_file: str | None, own: tuple[NetworkFunction, ...]) -> Testbed:
+    described: str | Machine = machine if testbed == "host" else load_machine(machine)
+    if testbed == "host" and host_file is not None:
+        from slomo.testbed.host.host_file import load_host
+
+        return load_host(host_file, machine, own)
+    return make_testbed(testbed, described, own)
+
+
+def _testbed(host: FleetHost, work: FleetWork) -> Testbed:
+    return _opened_testbed(work.testbed, work.machine, host.host_file, work.own)

@@ -1,0 +1,235 @@
+"""Campaigns over hosts: the dataset of one host, whoever dies; tokens, locks, and hosts that are not as they should."""
+
+import json
+import os
+import signal
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("distributed", reason="needs the extra fleet")
+
+import distributed
+
+import slomo.fleet.campaign as fleet_campaign
+import slomo.fleet.measuring as measuring
+from slomo.cli.main import main
+from slomo.errors import IncompatibleMeasurementsError, SlomoError, StoreError, TestbedError
+from slomo.fleet.campaign import profile_on_hosts
+from slomo.fleet.hosts import Fleet, FleetHost, load_fleet
+from slomo.fleet.measuring import FleetWork, claim_host, collect_runs, describe_host, measure_on
+from slomo.host.locks import MachineLock
+from slomo.profiling.campaign.run import attempt, run_campaign
+from slomo.profiling.campaign.store import CampaignStore, StaleTokenError
+from slomo.testing.builders import ToyTestbed, toy_plan
+from tests.testbed_host.real_sshd import RealSshd
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """Let hosts in this process measure on the toy."""
+    monkeypatch.setattr(measuring, "_opened_testbed", lambda *_: ToyTestbed())
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """Return three hosts with a state of their own each."""
+    return Fleet([FleetHost(name, state=str(tmp_path / "state"), cost_per_h=36.0) for name in ("a", "b", "c")], "toy")
+
+
+@pytest.fixture
+def workers(toy, fleet):
+    """Return the address of a scheduler with a worker per host, in threads of this process."""
+    options = {"nthreads": 1, "resources": {"testbed": 1}, "host": "127.0.0.1", "dashboard_address": None}
+    named = {host.name: {"cls": distributed.Worker, "options": options} for host in fleet.hosts}
+    scheduler = {"cls": distributed.Scheduler, "options": {"host": "127.0.0.1", "dashboard_address": None, "port": 0}}
+    with distributed.SpecCluster(named, scheduler, silence_logs=50) as cluster:
+        yield cluster.scheduler_address
+
+
+def same(one, other):
+    assert one.frame.equals(other.frame)
+    assert one.environment == other.environment
+
+
+PLAN = toy_plan(competitors=12, replicates=2)
+
+
+def test_hosts_make_the_dataset_of_one(workers, fleet, tmp_path):
+    """Runs are divided; a lost store is collected from the hosts again; an outlier takes no part."""
+    expected = run_campaign(PLAN, ToyTestbed())
+    done = profile_on_hosts(PLAN, fleet, tmp_path / "runs.sqlite", scheduler=workers)
+    same(done.dataset, expected)
+    assert sum(share.runs for share in done.shares) == 26
+    assert done.collected == 0
+    again = profile_on_hosts(PLAN, fleet, tmp_path / "other.sqlite", scheduler=workers)
+    same(again.dataset, expected)
+    assert (again.collected, sum(share.runs for share in again.shares)) == (26, 0)
+
+
+def test_a_host_that_differs_is_named_before_it_measures(workers, fleet, tmp_path, monkeypatch):
+    """One run on each; what is farther from the median than the plan allows is left out."""
+
+    def slow(host, work, run):
+        outcome = attempt(ToyTestbed(), run)
+        tenant = outcome.record.beside.tenants[0]
+        slower = replace(tenant, throughput_mpps=(0.8 if host.name == "b" else 1.0) * tenant.throughput_mpps)
+        return replace(
+            outcome, record=replace(outcome.record, beside=replace(outcome.record.beside, tenants=(slower,)))
+        )
+
+    monkeypatch.setattr(fleet_campaign, "try_run", slow)
+    done = profile_on_hosts(PLAN, fleet, tmp_path / "runs.sqlite", scheduler=workers)
+    assert "-20.0 % from the median of 3 hosts" in done.left_out["b"]
+    assert {share.name: share.runs for share in done.shares}["b"] == 0
+    assert sum(share.runs for share in done.shares) == 26
+
+
+def test_hosts_that_do_not_come_are_told(workers, fleet, tmp_path, monkeypatch):
+    """By name, with exit code 3; left out where that was asked for."""
+    monkeypatch.setattr(fleet_campaign, "START_S", 0.3)
+    more = replace(fleet, hosts=[*fleet.hosts, FleetHost("d", state=str(tmp_path))])
+    with pytest.raises(TestbedError, match="1 of 4 hosts cannot be used; 'd': its worker did not come") as told:
+        profile_on_hosts(PLAN, more, tmp_path / "runs.sqlite", scheduler=workers)
+    assert told.value.exit_code == 3
+    done = profile_on_hosts(PLAN, more, tmp_path / "runs.sqlite", scheduler=workers, skip_missing=True)
+    assert "d" in done.left_out
+
+
+def test_a_second_coordinator_is_refused_or_takes_over(workers, fleet, tmp_path):
+    """With the same store it is refused; a newer token on a host stops the older one, whose runs are kept."""
+    with CampaignStore(tmp_path / "runs.sqlite"), pytest.raises(StoreError, match="in use"):
+        profile_on_hosts(PLAN, fleet, tmp_path / "runs.sqlite", scheduler=workers)
+    host = fleet.hosts[0]
+    old = FleetWork(PLAN.fingerprint, "toy", "toy", token=1, coordinator="old")
+    new = replace(old, token=2, coordinator="new")
+    claim_host(host, old)
+    runs = PLAN.runs()
+    assert measure_on(host, old, runs[0]).record.provenance["fleet"] == {"host": "a", "token": 1}
+    with pytest.raises(StaleTokenError, match="token 1"):
+        claim_host(host, replace(old, coordinator="twin"))
+    claim_host(host, new)
+    for call in (lambda: measure_on(host, old, runs[1]), lambda: claim_host(host, old)):
+        with pytest.raises(StaleTokenError, match="serves a coordinator with token 2, this one has 1") as told:
+            call()
+    assert told.value.exit_code == 3
+    assert len(collect_runs(host, new)) == 1
+    with CampaignStore(tmp_path / "state" / "a" / f"{PLAN.fingerprint}.sqlite") as store:
+        outcome = attempt(ToyTestbed(), runs[1])
+        with pytest.raises(StaleTokenError, match="runs of token 1 are not taken"):
+            store.add(runs[1], outcome.record, 0.1, token=1)
+        assert len(store) == 1
+        with pytest.raises(StaleTokenError):
+            store.fence(1)
+
+
+def test_one_process_uses_a_host_at_a_time(toy, fleet):
+    """Whoever holds the lock, stopped or not, keeps others out, who are told which process it is."""
+    host, work = fleet.hosts[1], FleetWork(PLAN.fingerprint, "toy", "toy", token=1)
+    measuring._machine_lock.cache_clear()
+    folder = measuring._state(host)
+    folder.mkdir(parents=True)
+    with MachineLock("somebody", folder / "lock"):
+        for call in (lambda: describe_host(host, work, PLAN), lambda: measure_on(host, work, PLAN.runs()[0])):
+            with pytest.raises(TestbedError, match=str(os.getpid())):
+                call()
+    assert describe_host(host, work, PLAN).token == 0
+    measuring._machine_lock(folder).release()
+
+
+def test_hosts_that_are_not_alike_are_refused(toy, fleet):
+    """Another version, another machine than it claims, other settings: exit codes 4 and 3, before anything runs."""
+    work = FleetWork(PLAN.fingerprint, "toy", "toy")
+    one = describe_host(fleet.hosts[0], work, PLAN)
+    others = {
+        "has slomo 0.0.9": replace(one, versions={**one.versions, "slomo": "0.0.9"}),
+        "is not the machine 'toy'": replace(one, fingerprint="b" * 16),
+        "do not measure alike": replace(one, environment={**one.environment, "settings": {"formula": 2}}),
+    }
+    for words, other in others.items():
+        with pytest.raises(IncompatibleMeasurementsError, match=words):
+            fleet_campaign._require_alike({"a": one, "b": other}, PLAN, "")
+    with pytest.raises(IncompatibleMeasurementsError, match="needed ffff"):
+        fleet_campaign._require_alike({"a": one}, PLAN, "f" * 16)
+    measuring._machine_lock(measuring._state(fleet.hosts[0])).release()
+
+
+def test_files_that_are_none_are_told(capsys, tmp_path):
+    """Hosts and plans, with line and field; nothing is started."""
+    for text, words in (
+        ("hosts: []", "hosts"), ("hosts: [{name: 'a b'}]", "name"), ("hosts: [{name: a}, {name: a}]", "same name"),
+        ("hosts: [{name: a, colour: red}]", "colour"), ("hosts: [{name: a, ssh: '-oProxy=x'}]", "no host for SSH"),
+    ):  # fmt: skip
+        (tmp_path / "hosts.yaml").write_text(text)
+        with pytest.raises(SlomoError, match=words):
+            load_fleet(tmp_path / "hosts.yaml")
+    (tmp_path / "hosts.yaml").write_text("hosts: [{name: a, cost_per_h: 3600}]\ntestbed: simulated\n")
+    plan, hosts = str(tmp_path / "plan.json"), str(tmp_path / "hosts.yaml")
+    (tmp_path / "plan.json").write_text("{}")
+    assert main(["fleet", "profile", plan, "--hosts", hosts, "--dry-run"]) in (2, 4)
+    planning = ["--plan", "solo", "--machine", "silver-4110", "--save-plan", plan]
+    assert main(["profile", "lpm", *planning]) == 2
+    assert main(["profile", "lpm", *planning, "--dry-run"]) == 0
+    assert main(["fleet", "profile", plan, "--hosts", hosts]) == 2
+    capsys.readouterr()
+    assert main(["fleet", "profile", plan, "--hosts", hosts, "--dry-run", "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert (described["runs"], described["hosts"]) == (1, 1)
+    assert described["cost"] == pytest.approx(described["wall_s"])
+
+
+@pytest.fixture
+def sshd(tmp_path, monkeypatch):
+    """Return a real sshd on the loop-back interface."""
+    (tmp_path / "sshd").mkdir()
+    daemon = RealSshd(tmp_path / "sshd")
+    monkeypatch.setenv("PATH", f"{daemon.bin}{os.pathsep}{os.environ['PATH']}")
+    yield daemon
+    daemon.close()
+
+
+def small_plan():
+    from slomo.workflow.profile import plan_experiments
+
+    return plan_experiments(["lpm"], machine="e5-2620v4", plan="pressure", design="sobol", runs=8)
+
+
+def test_a_worker_killed_over_ssh_costs_its_run(sshd, tmp_path):
+    """One host here, one behind a real sshd, whose worker is killed: the dataset is as without that."""
+    from slomo.testbed.simulated import SimulatedTestbed
+
+    plan, python, state = small_plan(), sys.executable, str(tmp_path / "state")
+    hosts = Fleet([FleetHost("near", None, python, state), FleetHost("far", "gen1", python, state)], "simulated")
+    killed = threading.Event()
+
+    class Killing:
+        def start(self, total):
+            pass
+
+        def advance(self, run):
+            """Kill the far host's worker once it has kept a run."""
+            if not killed.is_set() and (tmp_path / "state" / "far" / f"{plan.fingerprint}.sqlite").exists():
+                killed.set()
+                os.kill(int((tmp_path / "state" / "far" / "lock").read_text()), signal.SIGKILL)
+
+        def finish(self):
+            pass
+
+    done = profile_on_hosts(plan, hosts, tmp_path / "runs.sqlite", progress=Killing())
+    assert killed.is_set()
+    same(done.dataset, run_campaign(plan, SimulatedTestbed("e5-2620v4")))
+
+
+def test_a_host_that_lets_nobody_in_is_told(sshd, capsys, tmp_path):
+    """A wrong key, and nobody listening: the host's name, what SSH says, exit code 3."""
+    (tmp_path / "plan.json").write_text(json.dumps(small_plan().to_dict()))
+    (tmp_path / "hosts.yaml").write_text("testbed: simulated\nhosts: [{name: far, ssh: gen1}]\n")
+    words = ["fleet", "profile", str(tmp_path / "plan.json"), "--hosts", str(tmp_path / "hosts.yaml")]
+    for spoil, said in ((lambda: sshd.identify("stranger"), "Permission denied"), (lambda: sshd.move(9), "refused")):
+        spoil()
+        assert main([*words, "--out", str(tmp_path / "out.parquet")]) == 3
+        told = capsys.readouterr().err
+        assert "'far'" in told
+        assert said in told
