@@ -15,6 +15,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -216,7 +217,9 @@ def _workers(fleet: Fleet, scheduler: str | None, skip_missing: bool) -> "Iterat
             # a run that kills its worker is tried on another one; what is wrong with it is told by the testbed
             stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 100}))
             made: Any = LocalCluster
-            cluster = stack.enter_context(made(n_workers=0, host=fleet.listen, dashboard_address=None, silence_logs=50))
+            cluster = stack.enter_context(
+                made(n_workers=0, host=fleet.listen, dashboard_address="127.0.0.1:0", silence_logs=50)
+            )
             scheduler = str(cluster.scheduler_address)
             stack.callback(_end, begun)
             for entry in fleet.hosts:
@@ -330,8 +333,6 @@ def _ask(
 @contextmanager
 def _lost_scheduler_told() -> Iterator[None]:
     """Turn what Dask raises where scheduler or workers are gone into a TestbedError."""
-    from concurrent.futures import CancelledError
-
     from distributed import CancelledError as DaskCancelled
     from distributed import KilledWorker
     from distributed.comm.core import CommClosedError

@@ -4,8 +4,9 @@ SLOMO (SIGCOMM'20) section 4.1: offline, per NF, from runs beside the synthetic 
 """
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ def train(
     models: Sequence[str | ModelFamily] | None = None,
     targets: Sequence[str] | None = None,
     seed: int = 0,
+    each: Callable[[Callable[[Subject], NFModel], Iterable[Subject]], Iterable[NFModel]] = map,
 ) -> ModelLibrary:
     """Train models of every NF in a dataset.
 
@@ -68,6 +70,8 @@ def train(
         Workload keys or NF names; all by default.
     seed : int
         Seed of everything random.
+    each : callable
+        Fits every NF: `map`, or what does so elsewhere (`slomo.fleet.spread`); the models do not depend on it.
 
     Returns
     -------
@@ -89,10 +93,8 @@ def train(
     for_tables = (*families, *make_families(table_model_names())) if models is None else families
     dataset = plausible_rows(dataset)
     facts = _facts(dataset, seed)
-    fitted = [
-        _fit_subject(subject, for_tables if subject.imported else families, facts, strict=models is not None)
-        for subject in subjects(dataset, targets)
-    ]
+    fit = partial(_fit_subject, families=families, for_tables=for_tables, facts=facts, strict=models is not None)
+    fitted = list(each(fit, subjects(dataset, targets)))
     finished = with_pairs(dataset, _with_intervals(dataset, fitted))
     if not finished:
         raise MissingMetricError(
@@ -103,8 +105,14 @@ def train(
 
 
 def _fit_subject(
-    subject: Subject, families: Sequence[ModelFamily], facts: Mapping[str, Any], *, strict: bool
+    subject: Subject,
+    families: Sequence[ModelFamily],
+    for_tables: Sequence[ModelFamily],
+    facts: Mapping[str, Any],
+    *,
+    strict: bool,
 ) -> NFModel:
+    families = for_tables if subject.imported else families
     sensitivity: dict[str, SensitivityModel] = {}
     calibration: dict[str, ConformalCalibration] = {}
     errors: dict[str, dict[str, float]] = {}

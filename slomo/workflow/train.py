@@ -4,9 +4,11 @@ SLOMO (SIGCOMM'20) section 5.2.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slomo.fleet.spread import spread
 from slomo.training.training import train as train_library
 from slomo.workflow.names import dataset_of
 
@@ -22,6 +24,8 @@ def train(
     models: "Sequence[str | ModelFamily] | None" = None,
     targets: Sequence[str] | str | None = None,
     seed: int = 0,
+    jobs: int | None = 1,
+    scheduler: str | None = None,
 ) -> "ModelLibrary":
     """Fit one sensitivity model per network function.
 
@@ -36,6 +40,11 @@ def train(
         Workload keys or NF names; all by default.
     seed : int
         Seed of everything random in training.
+    jobs : int, optional
+        Processes that fit, one network function at a time each; every core where None or 0. The models do not depend
+        on it.
+    scheduler : str, optional
+        Address of a Dask scheduler whose workers fit instead.
 
     Returns
     -------
@@ -50,7 +59,8 @@ def train(
         For a model or target there is none of.
     """
     measured = dataset_of(dataset)
-    return train_library(measured, models=models, targets=_target_keys(measured, targets), seed=seed)
+    each = partial(spread, jobs=jobs, scheduler=scheduler)
+    return train_library(measured, models=models, targets=_target_keys(measured, targets), seed=seed, each=each)
 
 
 def _target_keys(dataset: "ProfileDataset", targets: Sequence[str] | str | None) -> tuple[str, ...] | None:

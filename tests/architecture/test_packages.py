@@ -20,6 +20,7 @@ def trees() -> dict[Path, ast.Module]:
 HOMES: dict[str, tuple[str, ...]] = {
     "capstone": ("testbed/champsim/conversion.py",),
     "click": ("cli/",),
+    "dask": ("fleet/",),
     "distributed": ("fleet/",),
     "fsspec": ("fleet/",),
     "httpx": ("client.py", "service/"),
@@ -54,6 +55,7 @@ DEFERRED = {
     "cli/": "the front door: help and completion load no verb",
     "config.py": "most have no settings file to parse",
     "errors.py": "only a wrong name looks for the nearest",
+    "fleet/measuring.py": "most hosts are described by no file",
     "files/durable.py": "who only reads models makes no drafts",
     "files/documents.py": "only arrays need numpy",
     "files/yaml_text.py": "who reads JSON alone loads no YAML",
@@ -72,6 +74,7 @@ DEFERRED = {
 LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "tqdm", "pyarrow", "numba", "jsonschema", "pandas"} | {
     "filelock",
     "capstone",
+    "dask",
     "distributed",
     "fsspec",
 }

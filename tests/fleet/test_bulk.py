@@ -17,6 +17,7 @@ from slomo.fleet.batches import PREDICTED, BulkQuestion, predict_batches
 from slomo.fleet.bulk import predict_file
 from slomo.fleet.spread import spread
 from slomo.prediction.predictor import Predictor
+from slomo.workflow.train import train
 
 MACHINE = "e5-2620v4"
 
@@ -150,3 +151,10 @@ def test_no_scheduler_is_told(monkeypatch):
     monkeypatch.setattr("slomo.fleet.spread.CONNECTING_S", 0.2)
     with pytest.raises(TestbedError, match="no scheduler answers"):
         list(spread(abs, [1], scheduler="tcp://127.0.0.1:9"))
+
+
+def test_models_do_not_depend_on_who_fits_them(toy_profile, tmp_path):
+    """Two processes give the files that one gives."""
+    folders = [train(toy_profile, models=["slomo-smooth"], jobs=jobs).save(tmp_path / str(jobs)) for jobs in (1, 2)]
+    one, two = ({path.relative_to(f): path.read_bytes() for path in f.rglob("*.json")} for f in folders)
+    assert one == two

@@ -44,7 +44,8 @@ def workers(toy, fleet):
     """Return the address of a scheduler with a worker per host, in threads of this process."""
     options = {"nthreads": 1, "resources": {"testbed": 1}, "host": "127.0.0.1", "dashboard_address": None}
     named = {host.name: {"cls": distributed.Worker, "options": options} for host in fleet.hosts}
-    scheduler = {"cls": distributed.Scheduler, "options": {"host": "127.0.0.1", "dashboard_address": None, "port": 0}}
+    places = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "port": 0}
+    scheduler = {"cls": distributed.Scheduler, "options": places}
     with distributed.SpecCluster(named, scheduler, silence_logs=50) as cluster:
         yield cluster.scheduler_address
 

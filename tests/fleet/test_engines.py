@@ -16,7 +16,12 @@ def cluster():
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
-            1, processes=False, threads_per_worker=1, dashboard_address=None, protocol="tcp", host="127.0.0.1"
+            n_workers=1,
+            processes=False,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            protocol="tcp",
+            host="127.0.0.1",
         ) as made,
     ):
         yield made

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slomo.cli.options import complete_models, json_option, models_option, seed_option, settings
+from slomo.cli.options import (
+    complete_models,
+    jobs_option,
+    json_option,
+    models_option,
+    scheduler_option,
+    seed_option,
+    settings,
+)
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 
@@ -26,9 +34,18 @@ if TYPE_CHECKING:
 )
 @click.option("--target", "targets", multiple=True, metavar="NF", help="Fit this network function only, repeatable.")
 @seed_option
+@scheduler_option
+@jobs_option
 @json_option
 def command(
-    dataset: str, models: str | None, names: tuple[str, ...], targets: tuple[str, ...], seed: int | None, as_json: bool
+    dataset: str,
+    models: str | None,
+    names: tuple[str, ...],
+    targets: tuple[str, ...],
+    seed: int | None,
+    scheduler: str | None,
+    jobs: int | None,
+    as_json: bool,
 ) -> None:
     """Fit sensitivity models of every network function of DATASET, and save them as data.
 
@@ -43,7 +60,8 @@ def command(
 
     chosen = settings(models=models, seed=seed)
     rows_given = find_dataset(dataset)
-    library = train(rows_given, models=names or None, targets=targets or None, seed=chosen.seed)
+    spread: dict[str, Any] = {"jobs": 1 if jobs is None else jobs, "scheduler": scheduler}
+    library = train(rows_given, models=names or None, targets=targets or None, seed=chosen.seed, **spread)
     replaced = sorted(_kept(Path(chosen.models)) & library.keys())
     library.save(chosen.models)
     if as_json:
