@@ -11,6 +11,7 @@ Stand-in hosts wait instead of measuring, so that they share this machine's core
 import argparse
 import hashlib
 import heapq
+import itertools
 import json
 import os
 import random
@@ -79,7 +80,7 @@ def hosts(given: argparse.Namespace) -> None:
         spans = {
             h: sorted(tuple(map(float, row.split())) for row in p.read_text().splitlines()) for h, p in logs.items()
         }
-        overlaps = sum(b[0] < a[1] for rows in spans.values() for a, b in zip(rows, rows[1:], strict=False))
+        overlaps = sum(b[0] < a[1] for rows in spans.values() for a, b in itertools.pairwise(rows))
         busy = sum(end - begin for rows in spans.values() for begin, end, _ in rows)
         working = max(r[-1][1] for r in spans.values()) - min(r[0][0] for r in spans.values())
         made = ProfileDataset.read_parquet(folder / "out.parquet")
