@@ -12,6 +12,9 @@ import phenomena
 import phenomena_runs
 from phenomena_runs import Line
 
+from slomo.enforce.backends.simulated import Occupant, SimulatedServer
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.noisy_neighbour import read_noisy_neighbour_file, run_noisy_neighbour
 
 HERE = Path(__file__).resolve().parent
@@ -133,6 +136,25 @@ def noisy_neighbour(seed: int) -> Iterator[Line]:
     yield Line("talk", "a guaranteed LLC policy wins back: % of throughput", "about 40", back, 30, 50)
 
 
+def root_group(seed: int) -> Iterator[Line]:
+    """Run a guaranteed tenant beside a VM that nobody manages: the root group with all ways, and shrunk as by pools."""
+    machine, own = load_machine("e5-2699v4"), 0x18000
+    noise = Workload("synthetic", {"data_size_mib": 64, "reads_per_packet": 1000})
+    rest = {"all ways": machine.full_way_mask, "shrunk": (own & -own) - 1}
+    for name in ("lpm", "mazunat"):
+        served = {}
+        for root in ("alone", *rest):
+            seats = [Occupant("gold", Workload(name)), Occupant("vm", noise)][: 1 if root == "alone" else 2]
+            server = SimulatedServer(machine, seats)
+            server.knobs["ways:gold"] = f"{own:x}"
+            if root != "alone":
+                server.knobs["ways:vm"] = f"{rest[root]:x}"
+            served[root] = server.simulate(seed).tenants[0].throughput_mpps
+        what = f"{name} with 2 guaranteed ways beside an unmanaged VM: % lost"
+        yield Line("root", f"{what}, root group with all ways", "-", 100 * (1 - served["all ways"] / served["alone"]))
+        yield Line("root", what, "-", 100 * (1 - served["shrunk"] / served["alone"]), -1, 2)
+
+
 FIGURES: tuple[Figure, ...] = (
     *(
         Figure(name, SLOMO, name.replace("slomo-f", "F").replace("g", "g. "), "see the rows", phenomenon(name))
@@ -167,6 +189,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("numasfp-migration", NUMASFP, "migration", "a function moves between nodes",
            impossible="one memory node here; an emulated guest moves them (make numa-guest), untimed"),
     Figure("rmd-noisy-neighbour", RMD, "noisy neighbour", "the talk's VM", noisy_neighbour, most_seeds=1),
+    Figure("rmd-root-group", RMD, "guaranteed", "beside a VM that nobody manages", root_group),
     Figure("rmd-vsperf", RMD, "VSPERF on a real vSwitch", "RFC 2544 over OVS-DPDK",
            impossible="no second machine, no network card"),
 )  # fmt: skip

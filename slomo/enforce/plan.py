@@ -166,6 +166,8 @@ class EnforcementPlan:
         Each tenant once.
     device_way_mask : int or None
         Cache ways that devices fill (DDIO; `io_alloc` of resctrl).
+    rest_way_mask : int or None
+        Cache ways of whoever is in no class of its own (the root group of resctrl); None leaves them as they are.
 
     Examples
     --------
@@ -177,6 +179,7 @@ class EnforcementPlan:
     server: str
     tenants: tuple[TenantSetting, ...] = ()
     device_way_mask: WayMask | None = None
+    rest_way_mask: WayMask | None = None
 
     def __post_init__(self) -> None:
         names = [setting.tenant for setting in self.tenants]
@@ -191,7 +194,8 @@ class EnforcementPlan:
             {key: value for key, value in each.items() if value not in (None, [])} for each in stored(self.tenants)
         ]
         data = {"schema_version": SCHEMA_VERSION, "server": self.server, "tenants": tenants}
-        return data if self.device_way_mask is None else {**data, "device_way_mask": self.device_way_mask}
+        masks = {"device_way_mask": self.device_way_mask, "rest_way_mask": self.rest_way_mask}
+        return data | {name: mask for name, mask in masks.items() if mask is not None}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "EnforcementPlan":
@@ -199,8 +203,9 @@ class EnforcementPlan:
         values = dict(data) if isinstance(data, Mapping) else {"tenants": data or None}
         if isinstance(values.get("tenants"), list):
             values["tenants"] = [_prepared(item) for item in values["tenants"]]
-        if values.get("device_way_mask") is not None:
-            values["device_way_mask"] = _mask(values["device_way_mask"])
+        for name in ("device_way_mask", "rest_way_mask"):
+            if values.get(name) is not None:
+                values[name] = _mask(values[name])
         return convert({"server": "localhost", **values}, cls, "enforcement plan")
 
 

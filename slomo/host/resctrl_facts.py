@@ -157,3 +157,23 @@ def _unit(settings: dict[str, dict[int, str]]) -> str:
     values = [int(text) for text in settings.get("MB", {}).values() if text.isdigit()]
     highest = max(values, default=100)
     return "percent" if highest <= 100 else "GB/s" if highest <= UNLIMITED_AMD else "MB/s"
+
+
+def rdt_capabilities(tree: ResctrlTree) -> dict[str, bool]:
+    """Return what a machine's resctrl tree offers, under RMD's names; all false where there is none.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> rdt_capabilities(ResctrlTree(Path("/no/such/place")))["cat_on"]
+    False
+    """
+    cdp, allocates = tree.exists("info/L3CODE"), tree.can_allocate
+    return {
+        "rdt": tree.mounted,
+        "cqm": tree.exists("info/L3_MON"),
+        "cdp": cdp,
+        "cdp_on": cdp,
+        "cat": allocates,
+        "cat_on": allocates,
+    }

@@ -2,7 +2,7 @@
 
 ``group:G``, ``schemata:G:L3:0``, ``core:3`` and ``task:42`` (the group it is in), ``watch:A/mon_groups/M:3`` (a core
 that a monitoring group counts), ``monitor:M`` (the class a monitoring group is under: renaming it changes class live),
-``io_alloc``, ``io_alloc_cbm:0``.
+``io_alloc``, ``io_alloc_cbm:0``, ``mode:G`` (shareable or exclusive). The root group's name is empty.
 """
 
 import re
@@ -86,6 +86,7 @@ class ResctrlKnobs:
             "task": self._read_task,
             "watch": self._read_watch,
             "monitor": self._class_of_monitor,
+            "mode": lambda name: self.tree.read(_file(name, "mode")) if self.tree.has_group(name) else None,
             "io_alloc": lambda _: self.tree.read(f"{self._cache()}/io_alloc"),
             "io_alloc_cbm": lambda domain: _domains(self.tree.read(f"{self._cache()}/io_alloc_cbm")).get(domain),
         }
@@ -109,6 +110,7 @@ class ResctrlKnobs:
             "task": self._write_task,
             "watch": self._write_watch,
             "monitor": self._write_monitor,
+            "mode": self._write_mode,
             "io_alloc": lambda _, text: self.tree.write(f"{self._cache()}/io_alloc", "1" if text == "enabled" else "0"),
             "io_alloc_cbm": lambda domain, text: self.tree.write(f"{self._cache()}/io_alloc_cbm", f"{domain}={text}"),
         }
@@ -151,6 +153,10 @@ class ResctrlKnobs:
         self._require_group(group)
         if value is not None:
             self.tree.write(_file(group, "schemata"), f"{resource}:{domain}={value}")
+
+    def _write_mode(self, name: str, value: str | None) -> None:
+        self._require_group(name)
+        self.tree.write(_file(name, "mode"), value or "shareable")
 
     def _write_core(self, core: str, group: str | None) -> None:
         target = group or ""

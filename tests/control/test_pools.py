@@ -11,6 +11,7 @@ from slomo.control.pools.foresight import PoolForesight, PoolOutlook
 from slomo.control.pools.manager import PoolManager
 from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
+from slomo.host.resctrl_tree import ResctrlTree
 from slomo.models.library import ModelLibrary
 from slomo.vocabulary.machine import load_machine
 from tests.allocations import with_allocations
@@ -247,3 +248,116 @@ def test_policies_are_read_from_a_file(tmp_path: Path) -> None:
     policies = read_rmd_toml(tmp_path / "rmd.toml", tmp_path / "policy.yaml").policies
 
     assert (policies["gold"].max_ways, policies["gold"].memory_bandwidth) == (4, 90.0)
+
+
+PLAIN = (
+    "[OSGroup]\ncacheways = 1\ncpuset = '0'\n[CachePool]\nguarantee = 10\nbesteffort = 7\nshared = 2\nshrink = true\n"
+)
+
+
+def on_resctrl(tmp_path: Path, flavour: Flavour, text: str = PLAIN) -> tuple[PoolManager, ResctrlTree]:
+    """Return pools on an emulated tree, and the tree."""
+    (tmp_path / "rmd.toml").write_text(text)
+    (tmp_path / "fake").mkdir()
+    tree = fake_tree(tmp_path / "fake", flavour)
+    backend = ResctrlBackend(tree, tmp_path)
+    pools = PoolManager(
+        read_rmd_toml(tmp_path / "rmd.toml", cache_ways=20), 20, backend=backend, receipts=tmp_path / "receipts",
+        processes=lambda: {101: "nf", 104: "ovs-vswitchd"},
+    )  # fmt: skip
+    return pools, tree
+
+
+def test_the_root_group_leaves_the_ways_that_workloads_have(tmp_path: Path) -> None:
+    """As Intel's RMD writes it: the lowest run of ways that no workload has, the system's at least; undone."""
+    pools, tree = on_resctrl(tmp_path, Flavour(ways=20, cpus=16, domains=(0, 1)))
+    before, written = everything(tree), []
+    for body in (
+        {"core_ids": ["4"], "max_cache": 2, "min_cache": 2},
+        {"core_ids": ["5"], "max_cache": 3, "min_cache": 1},
+        {"core_ids": ["6"], "max_cache": 0, "min_cache": 0},
+    ):
+        pools.admit(body)
+        written.append(tree.read("schemata").split("L3:")[1])
+    # ways 0 (system), 1-2 (shared), 3-9 (besteffort, of which 3-5 burst), 10-19 (guarantee)
+    assert written == ["0=3ff;1=3ff", "0=7;1=7", "0=1;1=1"]
+    for identifier, root in (("3", "0=7;1=7"), ("1", "0=7;1=7"), ("2", "0=fffff;1=fffff")):
+        pools.remove(identifier)
+        assert tree.read("schemata").split("L3:")[1] == root
+    pools.close()
+
+    assert everything(tree) == before
+
+
+def test_guaranteed_ways_are_exclusive_where_the_kernel_has_it(tmp_path: Path) -> None:
+    """A guaranteed class is exclusive: the kernel gives its ways to nobody else; burstable ones stay shareable."""
+    pools, tree = on_resctrl(tmp_path, Flavour(ways=20, cpus=16))
+    gold = pools.admit({"core_ids": ["4"], "policy": "gold"})
+    burst = pools.admit({"core_ids": ["5"], "policy": "silver"})
+    modes = {name: tree.read(f"{name}/mode") for name in tree.control_groups() if name}
+    assert sorted(modes.values()) == ["exclusive", "shareable"]
+    assert pools.report(gold)["enforced"]["others_kept_off"] is True
+    assert pools.report(burst)["enforced"]["others_kept_off"] is False
+    with pytest.raises(TestbedError, match="Overlaps with exclusive group"):
+        tree.write("schemata", "L3:0=fffff")
+    pools.change("1", {"rdt": {"cache": {"max": 4, "min": 4}}, "policy": None})
+    assert tree.read("schemata").endswith("0=7")
+
+    pools.remove("1")
+    assert tree.read("schemata").endswith("0=7")
+
+
+@pytest.mark.parametrize(
+    ("flavour", "text"),
+    [
+        (Flavour(ways=20, cpus=16, shareable=0xC0C00), PLAIN),
+        (Flavour(ways=20, cpus=16), PLAIN + "[InfraGroup]\ncacheways = 19\ncpuset = '2-3'\n"),
+    ],
+)
+def test_what_devices_or_the_infrastructure_fill_is_not_exclusive(tmp_path: Path, flavour: Flavour, text: str) -> None:
+    """The kernel would refuse the mode, so the class stays shareable; over the infrastructure's ways that is told."""
+    pools, tree = on_resctrl(tmp_path, flavour, text)
+    gold = pools.admit({"core_ids": ["4"], "policy": "gold"})
+
+    assert {tree.read(f"{name}/mode") for name in tree.control_groups()} == {"shareable"}
+    assert tree.read("schemata").endswith("0=3ff")
+    assert ("infrastructure" in pools.report(gold)["enforced"].get("why", "")) == ("InfraGroup" in text)
+
+
+def test_a_foreign_group_in_the_way_is_named(tmp_path: Path) -> None:
+    """Ways that somebody else's group has are not guaranteed, and nothing changes; elsewhere it is left alone."""
+    pools, tree = on_resctrl(tmp_path, Flavour(ways=20, cpus=16))
+    tree.make_group("theirs")
+    tree.write("theirs/schemata", "L3:0=c00")
+    before = everything(tree)
+    with pytest.raises(TestbedError, match="group 'theirs' of somebody else has ways 0xc00"):
+        pools.admit({"core_ids": ["4"], "policy": "gold"})
+    assert everything(tree) == before
+    tree.write("theirs/schemata", "L3:0=80000")
+
+    assert pools.admit({"core_ids": ["4"], "policy": "gold"}).pool == "guarantee"
+    assert tree.read("theirs/schemata").endswith("0=80000")
+
+
+def test_nothing_is_claimed_where_nobody_enforces(tmp_path: Path) -> None:
+    """Without a backend a workload is counted, not enforced, and the answer says so; nor does the machine offer it."""
+    pools = manager(tmp_path)
+    told = pools.report(pools.admit({"core_ids": ["4"], "policy": "gold"}))
+
+    assert told["status"] == "None"
+    assert told["enforced"]["cache"] is False
+    assert "--enforce" in told["enforced"]["why"]
+
+
+def test_pools_that_overlap_are_told_with_file_and_fields(tmp_path: Path) -> None:
+    """More ways than the cache has: the file, the fields and the sum; an infrastructure larger than the cache too."""
+    path = tmp_path / "rmd.toml"
+    path.write_text(PLAIN.replace("guarantee = 10", "guarantee = 12"))
+    with pytest.raises(
+        ConfigurationError, match=r"rmd.toml: \[OSGroup\] cacheways 1 and \[CachePool\] guarantee 12.*22"
+    ):
+        read_rmd_toml(path, cache_ways=20)
+    path.write_text(PLAIN + "[InfraGroup]\ncacheways = 21\n")
+
+    with pytest.raises(ConfigurationError, match=r"rmd.toml: \[InfraGroup\] cacheways 21"):
+        read_rmd_toml(path, cache_ways=20)

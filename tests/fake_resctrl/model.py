@@ -30,6 +30,8 @@ class Flavour:
     #: Nodes per cache with sub-NUMA clustering.
     clusters: int = 1
     min_bits: int = 1
+    #: Ways that devices fill, of which no group can be exclusive.
+    shareable: int = 0
     gran: int = 10
     #: How many times a freed RMID makes the next mkdir EBUSY.
     busy: int = 0
@@ -46,6 +48,7 @@ class Group:
     cpus: list[int] = field(default_factory=list)
     tasks: list[int] = field(default_factory=list)
     monitors: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+    mode: str = "shareable"
 
 
 class RefusedError(OSError):
@@ -148,7 +151,7 @@ class ResctrlModel:
             "cbm_mask": f"{self.full:x}",
             "min_cbm_bits": str(flavour.min_bits),
             "num_closids": str(classes),
-            "shareable_bits": "0",
+            "shareable_bits": f"{flavour.shareable:x}",
             "bit_usage": ";".join(f"{d}={'S' * flavour.ways}" for d in flavour.domains),
             "sparse_masks": str(int(flavour.sparse)),
         }
@@ -209,7 +212,7 @@ class ResctrlModel:
         if name == "size":
             return "    L3:0=1048576"
         if name == "mode":
-            return "shareable"
+            return str(group.mode)
         return "Unassigned" if self.flavour.unassigned and name.startswith("mbm") else str(4096 * (1 + len(cpus)))
 
     def _tasks(self, group: Any, control: str) -> list[int]:
@@ -246,8 +249,28 @@ class ResctrlModel:
         elif rest == ["tasks"]:
             for word in text.split():
                 self._move_task(group, control, int(word))
-        elif rest != ["mode"]:
+        elif rest == ["mode"] and isinstance(group, Group):
+            self._set_mode(group, text.strip())
+        else:
             self._refuse(errno.EACCES, "not writable")
+
+    def _set_mode(self, group: Group, mode: str) -> None:
+        if mode not in ("shareable", "exclusive"):
+            self._refuse(errno.EINVAL, f"Unknown or unsupported mode '{mode}'")
+        if mode == "exclusive" and any(
+            self._overlaps(group, resource, domain, mask, exclusive_only=False)
+            for resource, domains in group.settings.items()
+            if resource.startswith("L3")
+            for domain, mask in domains.items()
+        ):
+            self._refuse(errno.EINVAL, "Schemata overlaps")
+        group.mode = mode
+
+    def _overlaps(self, group: Group, resource: str, domain: str, mask: int, *, exclusive_only: bool) -> bool:
+        """Say whether ways are another group's: of any, or of an exclusive one; devices' ways count for the former."""
+        others = (other for other in self.groups.values() if other is not group)
+        its = (other.settings[resource][domain] for other in others if not exclusive_only or other.mode == "exclusive")
+        return any(mask & each for each in its) or bool(not exclusive_only and mask & self.flavour.shareable)
 
     def _write_info(self, path: str, text: str) -> None:
         name = path.rpartition("/")[2]
@@ -272,6 +295,12 @@ class ResctrlModel:
             if domain.strip() not in group.settings[resource]:
                 self._refuse(errno.EINVAL, f"Invalid domain {domain}")
             number = self._mask(value) if resource.startswith("L3") else self._bandwidth(value)
+            if resource.startswith("L3"):
+                alone = group.mode == "exclusive"
+                if self._overlaps(group, resource, domain.strip(), number, exclusive_only=not alone):
+                    self._refuse(
+                        errno.EINVAL, "Overlaps with exclusive group" if not alone else "Overlaps with other group"
+                    )
             group.settings[resource][domain.strip()] = number
 
     def _mask(self, text: str) -> int:
@@ -360,7 +389,15 @@ class ResctrlModel:
         most = self.flavour.classes // (2 if self.flavour.cdp else 1) - int(self.io_enabled)
         if len(self.groups) >= most:
             self._refuse(errno.ENOSPC, "Out of CLOSIDs")
-        self.groups[name] = Group(self._fresh())
+        fresh = self._fresh()
+        for resource, domains in fresh.items():
+            for domain in domains if resource.startswith("L3") else ():
+                for other in self.groups.values():
+                    if other.mode == "exclusive":
+                        domains[domain] &= ~other.settings[resource][domain]
+                if not domains[domain]:
+                    self._refuse(errno.ENOSPC, f"No space on {resource}:{domain}")
+        self.groups[name] = Group(fresh)
 
     def rmdir(self, path: str) -> None:
         """Remove a group; its CPUs and tasks go to the group above."""

@@ -104,7 +104,10 @@ def test_what_is_no_plan_is_refused(host: TestClient, plan: Any) -> None:
 def test_rmd_clients_find_what_they_know(host: TestClient, tree: ResctrlTree) -> None:
     """Caches, policies, a guaranteed and a burstable workload, hospitality, change and removal, as RMD answers."""
     before = everything(tree)
-    assert host.get("/v1/cache").json()["caches"] == {"l3": {"number": 1, "cache_ids": ["0"]}}
+    assert host.get("/v1/cache").json() == {
+        "rdt": True, "cqm": True, "cdp": False, "cdp_on": False, "cat": True, "cat_on": True,
+        "caches": {"l3": {"number": 1, "cache_ids": ["0"]}},
+    }  # fmt: skip
     assert int(host.get("/v1/cache/l3/0").json()["available_ways_pool"]["guarantee"], 16).bit_count() == 10
     assert host.get("/v1/cache/llc").json()["number"] == 1
     assert host.get("/v1/policy").json()["gold"] == {"cache": {"max": "2", "min": "2"}}
@@ -112,6 +115,7 @@ def test_rmd_clients_find_what_they_know(host: TestClient, tree: ResctrlTree) ->
     assert made.status_code == 201
     assert made.json()["cos_name"] == "4_5-guarantee"
     assert made.json()["status"] == "Successful"
+    assert made.json()["enforced"] == {"cache": True, "memory_bandwidth": False, "others_kept_off": True}
     assert host.get("/v1/workloads").json() == [made.json()]
     assert host.post("/v1/hospitality", json={"max_cache": 2, "min_cache": 2}).json()["score"] == {"l3": {"0": 100}}
     assert host.post("/v1/hospitality", json={"max_cache": 9, "min_cache": 9}).json()["score"] == {"l3": {"0": 0}}
@@ -133,7 +137,9 @@ def test_hospitality_is_told_by_the_models_in_force(start: Started, tmp_path: Pa
     models = with_allocations(toy_library).save(tmp_path / "models")
     client = start(models=models, pools=tmp_path / "rmd.toml", host_machine="e5-2620v4")
     resident = {"core_ids": ["4"], "policy": "bronze", "nf": "lpm", "slo_share": 0.9}
-    assert client.post("/v1/workloads", json=resident).status_code == 201
+    counted = client.post("/v1/workloads", json=resident)
+    assert (counted.status_code, counted.json()["status"], counted.json()["enforced"]["cache"]) == (201, "None", False)
+    assert client.get("/v1/cache").json()["cat_on"] is ResctrlTree().can_allocate
     alone = client.post("/v1/hospitality", json={"policy": "gold", "nf": "nat"}).json()
     beside = client.post("/v1/hospitality", json={"policy": "bronze", "nf": "nat"}).json()
     assert (alone["basis"], beside["basis"]) == ("predictions", "predictions")

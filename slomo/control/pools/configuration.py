@@ -106,8 +106,30 @@ class PoolConfiguration:
         return self.system.ways + self.pool_ways
 
 
+def require_fits(configuration: PoolConfiguration, cache_ways: int) -> None:
+    """Raise ConfigurationError where pools overlap, since they need more ways than the cache has."""
+    if configuration.ways > cache_ways:
+        pools = (
+            f"guarantee {configuration.guarantee}, besteffort {configuration.besteffort}, shared {configuration.shared}"
+        )
+        raise ConfigurationError(
+            f"[OSGroup] cacheways {configuration.system.ways} and [CachePool] {pools} overlap: together "
+            f"{configuration.ways} ways, the cache has {cache_ways}",
+            hint="make a pool smaller",
+        )
+    infrastructure = configuration.infrastructure
+    if infrastructure is not None and infrastructure.ways > cache_ways:
+        raise ConfigurationError(
+            f"[InfraGroup] cacheways {infrastructure.ways}, the cache has {cache_ways}", hint="name fewer ways"
+        )
+
+
 def read_rmd_toml(
-    path: str | Path, policies: str | Path | None = None, *, way_mib: float | None = None
+    path: str | Path,
+    policies: str | Path | None = None,
+    *,
+    way_mib: float | None = None,
+    cache_ways: int | None = None,
 ) -> PoolConfiguration:
     """Read RMD's configuration file as it is.
 
@@ -119,6 +141,8 @@ def read_rmd_toml(
         ``policy.yaml``; RMD's shipped gold, silver and bronze if not given.
     way_mib : float, optional
         MiB of a way, for files that give sizes (``guaranteed = 15`` of ``total = 55``, as in the talk).
+    cache_ways : int, optional
+        Ways of the cache that the pools must fit.
 
     Raises
     ------
@@ -128,7 +152,10 @@ def read_rmd_toml(
     data = parse_toml(read_text(path), str(path))
     try:
         named = _policies(policies) if policies is not None else None
-        return configuration_from(data, named, way_mib=way_mib)
+        configuration = configuration_from(data, named, way_mib=way_mib)
+        if cache_ways is not None:
+            require_fits(configuration, cache_ways)
+        return configuration
     except ConfigurationError as problem:
         raise ConfigurationError(f"{path}: {problem.message}", hint=problem.hint) from None
 

@@ -7,8 +7,7 @@ highest of the cache. The infrastructure's group lies over the pools.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from slomo.control.pools.configuration import PoolConfiguration
-from slomo.errors import ConfigurationError
+from slomo.control.pools.configuration import PoolConfiguration, require_fits
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class PoolLayout:
 
 
 def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
-    """Lay pools over a cache; ConfigurationError if they need more ways than it has.
+    """Lay pools over a cache; ConfigurationError if they overlap because they need more ways than it has.
 
     Examples
     --------
@@ -39,17 +38,11 @@ def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
     >>> f"{layout.guarantee:05x} {layout.besteffort:05x} {layout.shared:05x} {layout.system:05x}"
     'f8000 07000 00e00 001ff'
     """
-    if configuration.ways > cache_ways:
-        raise ConfigurationError(
-            f"operating system and pools need {configuration.ways} ways, the cache has {cache_ways}",
-            hint="make a pool smaller",
-        )
+    require_fits(configuration, cache_ways)
     shared = configuration.system.ways
     besteffort = shared + configuration.shared
     guarantee = besteffort + configuration.besteffort
     infrastructure = configuration.infrastructure
-    if infrastructure is not None and infrastructure.ways > cache_ways:
-        raise ConfigurationError(f"InfraGroup needs {infrastructure.ways} ways, the cache has {cache_ways}")
     return PoolLayout(
         block(configuration.system.ways, 0),
         0 if infrastructure is None else block(infrastructure.ways, cache_ways - infrastructure.ways),
@@ -57,6 +50,25 @@ def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
         block(configuration.besteffort, besteffort),
         block(configuration.guarantee, guarantee),
     )
+
+
+def rest_mask(layout: PoolLayout, taken: Iterable[int], cache_ways: int) -> int:
+    """Return the ways of who is in no pool: from the lowest up to the first that a workload has, the system's at least.
+
+    Intel's RMD shrinks the root group so whenever a workload comes or goes (util/rdtpool/osgroup.go, `SetOSGroup`). It
+    does so on caches with a CPU of the system; here on all, since who is in no pool may run on any.
+
+    Examples
+    --------
+    >>> layout = PoolLayout(0x1, 0, 0x6, 0x3F8, 0xFFC00)
+    >>> f"{rest_mask(layout, (), 20):x} {rest_mask(layout, (0xC00,), 20):x} {rest_mask(layout, (0xC00, 0x6), 20):x}"
+    'fffff 3ff 1'
+    """
+    free = (1 << cache_ways) - 1
+    for mask in taken:
+        free &= ~mask
+    free |= layout.system
+    return (free ^ (free + 1)) >> 1 & free
 
 
 def block(ways: int, first: int) -> int:

@@ -7,12 +7,13 @@ Rules of Intel's Resource Management Daemon: maximum = minimum > 0 is guaranteed
 import fnmatch
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from slomo.control.pools.configuration import PoolConfiguration
 from slomo.control.pools.foresight import PoolOutlook
-from slomo.control.pools.layout import PoolLayout, lay_out
+from slomo.control.pools.layout import PoolLayout, lay_out, rest_mask
 from slomo.control.pools.request import PoolRequest, parse_request
 from slomo.control.pools.seats import PoolSeats
 from slomo.control.pools.workload import PoolWorkload, Processes, processes_of_this_host
@@ -21,6 +22,8 @@ from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError, TestbedError, UnknownNameError
 from slomo.host.journal import Receipt
+from slomo.host.resctrl_facts import rdt_capabilities
+from slomo.host.resctrl_tree import ResctrlTree
 
 #: What a plan gives the workloads in it.
 Estimator = Callable[[EnforcementPlan, Mapping[str, PoolRequest]], PoolOutlook]
@@ -158,6 +161,27 @@ class PoolManager:
             self._receipt = None
             self._workloads = {}
 
+    def report(self, workload: PoolWorkload) -> dict[str, Any]:
+        """Return RMD's shape of a workload, and beside it what of that is enforced."""
+        if self._backend is None:
+            told = {"cache": False, "why": "nobody enforces here (slomo serve --enforce BACKEND)"}
+            return {**workload.to_dict(), "status": "None", "enforced": told}
+        setting = next(each for each in self.plan().tenants if each.tenant == workload.identifier)
+        told = {
+            "cache": True,
+            "memory_bandwidth": workload.request.memory_bandwidth is not None,
+            "others_kept_off": self._sets_the_rest and workload.pool == "guarantee",
+        }
+        if workload.pool == "guarantee" and not told["others_kept_off"]:
+            told["why"] = f"{self._backend.name} does not set the ways of who is in no pool"
+        elif workload.pool == "guarantee" and not setting.exclusive:
+            told |= {"others_kept_off": False, "why": "the infrastructure's ways lie over them"}
+        return {**workload.to_dict(), "enforced": told}
+
+    def capabilities(self) -> dict[str, bool]:
+        """Return RMD's answer to ``GET /v1/cache`` on what this machine offers, as its resctrl tree says."""
+        return rdt_capabilities(getattr(self._backend, "tree", None) or ResctrlTree())
+
     def plan(self) -> EnforcementPlan:
         """Return what the machine is to do."""
         return self._plan(self._workloads)
@@ -229,8 +253,11 @@ class PoolManager:
     def _plan(self, workloads: Mapping[str, PoolWorkload]) -> EnforcementPlan:
         settings = [workload.setting(key) for key, workload in workloads.items()]
         busy = {core for setting in settings for core in setting.cores}
+        rest = None
+        if self._sets_the_rest:  # the root group is the system's, as Intel's RMD has it
+            rest = rest_mask(self.layout, [workload.mask for workload in workloads.values()], self.cache_ways)
         reserved = (
-            ("system", self.configuration.system, self.layout.system),
+            ("system", self.configuration.system if rest is None else None, self.layout.system),
             ("infrastructure", self.configuration.infrastructure, self.layout.infrastructure),
         )
         for name, group, mask in reserved:
@@ -244,10 +271,31 @@ class PoolManager:
                 settings.append(TenantSetting(name, cores=cores, llc_way_mask=mask))
             if tasks:
                 settings.append(TenantSetting(f"{name}-tasks", process_ids=tasks, llc_way_mask=mask))
-        return EnforcementPlan("localhost", tuple(settings))
+        guaranteed = {key: workload.mask for key, workload in workloads.items() if workload.pool == "guarantee"}
+        over = {key for key, mask in guaranteed.items() for other in settings
+                if other.tenant not in workloads and (other.llc_way_mask or 0) & mask}  # fmt: skip
+        alone = guaranteed.keys() - over
+        named = (replace(each, exclusive=each.tenant in alone) for each in settings)
+        return EnforcementPlan("localhost", tuple(named), rest_way_mask=rest)
+
+    @property
+    def _sets_the_rest(self) -> bool:
+        return bool(getattr(self._backend, "sets_the_rest", False))
+
+    def _require_no_foreign(self, workloads: Mapping[str, PoolWorkload]) -> None:
+        foreign: Mapping[str, int] = getattr(self._backend, "foreign_masks", dict)()
+        for workload in workloads.values():
+            for name, mask in foreign.items() if workload.pool == "guarantee" else ():
+                if mask & workload.mask:
+                    raise TestbedError(
+                        f"group '{name}' of somebody else has ways {mask & workload.mask:#x}, to be guaranteed to "
+                        f"workload {workload.identifier}",
+                        hint="take the group away, or keep its ways out of the guarantee pool",
+                    )
 
     def _enforce(self, workloads: dict[str, PoolWorkload]) -> None:
         if self._backend is not None:
+            self._require_no_foreign(workloads)
             plan = self._plan(workloads)
             self._receipt = apply(plan, self._backend, receipts=self._receipts, receipt=self._receipt)
         self._workloads = dict(workloads)

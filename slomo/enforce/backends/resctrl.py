@@ -5,6 +5,8 @@ Tenants with equal settings share a class, as classes are few; the knobs are tho
 
 import re
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
@@ -13,7 +15,7 @@ from slomo.host.knobs import PRESENT, Wish
 from slomo.host.resctrl_facts import ResctrlFacts, read_facts
 from slomo.host.resctrl_files import KernelFiles
 from slomo.host.resctrl_knobs import ResctrlKnobs
-from slomo.host.resctrl_tree import ResctrlTree
+from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
 
 PREFIX = "slomo-"
 _Settings = tuple[tuple[str, str], ...]
@@ -52,6 +54,19 @@ class ResctrlBackend(ResctrlKnobs):
             return False, f"{problem.message} ({problem.hint})"
         return True, f"{facts.full_mask.bit_count()} ways, {facts.classes} classes, memory bandwidth in {facts.unit}"
 
+    #: The root group is a knob, too: who is in no class of its own can be kept off others' ways.
+    sets_the_rest = True
+
+    def foreign_masks(self) -> dict[str, int]:
+        """Return the cache ways of groups that somebody else made."""
+        found = {}
+        for name in self.tree.control_groups():
+            if name and not (self._prefix and name.startswith(self._prefix)):
+                settings = parse_schemata(self.tree.read(f"{name}/schemata"))
+                caches = (domains for resource, domains in settings.items() if resource.startswith("L3"))
+                found[name] = reduce(or_, (int(mask, 16) for domains in caches for mask in domains.values()), 0)
+        return found
+
     @property
     def acts_on_processes(self) -> bool:
         """Whether its tasks are processes of this host: those of an emulated tree are not."""
@@ -81,10 +96,40 @@ class ResctrlBackend(ResctrlKnobs):
                 for task in tenant.process_ids:
                     wishes += self.task_wishes(task, name, own)
         wishes += self._device(plan, facts)
-        if not self._room(facts, fresh, len(stale)):
+        rest, grows = self._rest(plan, facts)
+        modes = self._modes(plan, classes)
+        # the root group leaves ways before a class gets them for itself, and gets them back after the class is gone
+        wishes = [*wishes, *modes, *rest] if grows else [*rest, *wishes, *modes]
+        if not grows and not self._room(facts, fresh, len(stale)):
             return tuple(wishes)
         wished = {wish.knob for wish in wishes}
         return (*(Wish(knob, None, give_back=True) for knob in own if knob not in wished), *wishes)
+
+    def _rest(self, plan: EnforcementPlan, facts: ResctrlFacts) -> tuple[list[Wish], bool]:
+        """Return what the root group gets, and whether that is more than it has."""
+        if plan.rest_way_mask is None:
+            return [], False
+        resources = [name for name in facts.resources if name.startswith("L3")]
+        wishes = [
+            Wish(f"schemata::{resource}:{domain}", f"{facts.checked(plan.rest_way_mask):x}")
+            for resource in resources
+            for domain in facts.resources[resource]
+        ]
+        now = [int(self.read(wish.knob) or "0", 16) for wish in wishes]
+        return wishes, any(plan.rest_way_mask & ~mask for mask in now)
+
+    def _modes(self, plan: EnforcementPlan, classes: dict[str, tuple[_Settings, list[TenantSetting]]]) -> list[Wish]:
+        """Return the classes that the kernel is to keep from others, where it can: no device fills their ways."""
+        if plan.rest_way_mask is None or not self.tree.exists("mode"):
+            return []
+        cache = "info/L3CODE" if self.tree.exists("info/L3CODE") else "info/L3"
+        devices = int(self.tree.read(f"{cache}/shareable_bits") or "0", 16)
+        return [
+            Wish(f"mode:{name}", "exclusive")
+            for name, (_, members) in classes.items()
+            if all(member.exclusive for member in members)
+            and not any((member.llc_way_mask or 0) & (devices | plan.rest_way_mask) for member in members)
+        ]
 
     def _classes(self, plan: EnforcementPlan, facts: ResctrlFacts) -> dict[str, tuple[_Settings, list[TenantSetting]]]:
         by_settings: dict[_Settings, list[TenantSetting]] = {}

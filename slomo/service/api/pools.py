@@ -24,8 +24,7 @@ LEVELS = ("l3", "llc")
 async def summary(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
     """Say which caches there are."""
     caches = [str(cache) for cache in service.host.pools.caches]
-    told = {"rdt": True, "cqm": False, "cdp": False, "cdp_on": False, "cat": True, "cat_on": True}
-    return Answer({**told, "caches": {"l3": {"number": len(caches), "cache_ids": caches}}})
+    return Answer({**service.host.pools.capabilities(), "caches": {"l3": {"number": len(caches), "cache_ids": caches}}})
 
 
 async def level(service: "Service", call: Call) -> Answer:
@@ -58,25 +57,25 @@ async def policy(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 async def workloads(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     """List workloads."""
-    return Answer([item.to_dict() for item in service.host.pools.workloads])
+    return Answer([service.host.pools.report(item) for item in service.host.pools.workloads])
 
 
 async def workload(service: "Service", call: Call) -> Answer:
     """Show a workload."""
     pools, name = service.host.pools, call.path["id"]
-    return Answer(_asked(lambda: pools.workload(name).to_dict()))
+    return Answer(_asked(lambda: pools.report(pools.workload(name))))
 
 
 async def admit(service: "Service", call: Call) -> Answer:
     """Take a workload in."""
     pools, data = service.host.pools, _plain(call.body)
-    return await _changed(service, call, "admit", lambda: (pools.admit(data).to_dict(), 201))
+    return await _changed(service, call, "admit", lambda: (pools.report(pools.admit(data)), 201))
 
 
 async def change(service: "Service", call: Call) -> Answer:
     """Change a workload."""
     pools, name, data = service.host.pools, call.path["id"], _plain(call.body)
-    return await _changed(service, call, f"change {name}", lambda: (pools.change(name, data).to_dict(), 200))
+    return await _changed(service, call, f"change {name}", lambda: (pools.report(pools.change(name, data)), 200))
 
 
 async def remove(service: "Service", call: Call) -> Answer:

@@ -144,7 +144,9 @@ def _pools(
     settings: ServiceSettings, machine: Machine, enforced: tuple[Backend | None, Path], foresight: PoolForesight
 ) -> PoolManager:
     assert settings.pools is not None
-    configuration = read_rmd_toml(settings.pools, settings.policies, way_mib=machine.llc_mib / machine.llc_ways)
+    configuration = read_rmd_toml(
+        settings.pools, settings.policies, way_mib=machine.llc_mib / machine.llc_ways, cache_ways=machine.llc_ways
+    )
     return PoolManager(
         configuration,
         machine.llc_ways,
