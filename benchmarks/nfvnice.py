@@ -236,8 +236,8 @@ def nodes() -> Iterator[Check]:
         lost = over_nodes(shipped, size_b, "monitor-router-forwarder")
         print(f"  lost: {', '.join(f'{key} {100 * value:.0f} %' for key, value in lost.items())}; paper 22 and 52 %")
         for nodes_of, paper in (((1, 1, 1), 0.22), ((1, 0, 1), 0.52)) if size_b == 64 else ():
-            name = f"lost at {nodes_of}, monitor, router, forwarder"
-            yield Check(name, lost[nodes_of], paper * 2 / 3, paper * 4 / 3, f"{100 * paper:.0f} %")
+            name = f"lost at {nodes_of}, monitor, router, forwarder: %"
+            yield Check(name, 100 * lost[nodes_of], round(67 * paper), round(133 * paper), f"{100 * paper:.0f}")
     for cycles in NODE_COSTS:
 
         def work(cores: Sequence[int], cycles: float = cycles) -> str:
