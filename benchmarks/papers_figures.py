@@ -198,8 +198,8 @@ SIMULATOR_LABELS = {name: name.replace("resq-", "ResQ ").replace("slomo-", "SLOM
 CAUSES = phenomena.CAUSES | {
     "L2-forwarding VM": "the talk does not say how many lookups of the vSwitch overlap: 49 % lost with one at a time, "
     "39.5 with two, 28 with four",
-    "firewall beside hogs, ways and": "with 256, 2048 and 4096 buffers -0.3, -2 and -3 %, but then unmanaged and with ways "
-    "of its own -42 and -1, -50 and -7, -53 and -17 %",
+    "firewall beside hogs, ways and": "with 256, 2048 and 4096 buffers -0.3, -2 and -3 %, but then unmanaged and with "
+    "ways of its own -42 and -1, -50 and -7, -53 and -17 %",
     "a guaranteed LLC policy": "ways of its own win back all that was lost here, however many lookups overlap",
     "cheap chain at 7.44": "it alone fills NF4, and the costly chain keeps what its slowest NF serves",
     "lost at (": "the loss falls with what the three functions cost (`nfvnice.py --only nodes`: three of 30 cycles "
