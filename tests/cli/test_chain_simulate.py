@@ -42,6 +42,36 @@ def test_table_names_chains_and_stages(document: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            DOCUMENT.replace("core: 0}}", "core: 16}}"),
+            "chains.yaml: stages.nf2.core is 16, machine 'e5-2620v4' has cores",
+        ),
+        (
+            "memory_socket: 2" + DOCUMENT,
+            "chains.yaml: memory_socket is 2, machine 'e5-2620v4' has memory on sockets 0 to 1",
+        ),
+    ],
+)
+def test_what_the_machine_lacks_is_told_with_file_and_field(
+    document: Path, text: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A core or a memory that is not there ends with exit code 2, before anything is simulated."""
+    document.write_text(text, encoding="utf-8")
+    assert main(["chain", "simulate", str(document)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_tcp_that_nobody_marks_is_told(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A scheduler alone sets no marks: the chain and its field are named; the command goes on."""
+    document.write_text(DOCUMENT.replace("mpps: 8", "kind: tcp, gbps: 1, packet_size_b: 1500"), encoding="utf-8")
+    for policy, told in (("eevdf", True), ("nfvnice", False)):
+        assert main(["chain", "simulate", str(document), "--policy", policy, "--ms", "1", "--warm-ms", "0"]) == 0
+        assert ("chains.web.kind is tcp, but 'eevdf' marks no packets (ECN)" in capsys.readouterr().err) is told
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--policy", "nfvnise"], "did you mean 'nfvnice'"),

@@ -170,8 +170,11 @@ def simulate(
     """
     from dataclasses import asdict
 
-    from slomo.workflow.chains.simulate import simulate_chains
+    from slomo.vocabulary.service_chains import load_chains
+    from slomo.workflow.chains.simulate import simulate_chains, unmarked_chains
 
+    for name in unmarked_chains(load_chains(document), policy, given["without"]):
+        note(f"{document}: chains.{name}.kind is tcp, but '{policy}' marks no packets (ECN): it hears of losses alone")
     functions, chosen_seed = own_network_functions(nf_files), settings(seed=seed).seed
     result = simulate_chains(document, policy, functions=functions, seed=chosen_seed, **given)
     if as_json:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from slomo.control.cpu_shares import UPDATE_MS, CostWindow, NFObservation, cpu_shares
-from slomo.errors import UnknownNameError
+from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.simulator.sharing.engine import simulate_chains as play
 from slomo.simulator.sharing.settings import KINDS, Manager, Scheduler
 from slomo.vocabulary.machine import load_machine
@@ -76,8 +76,9 @@ def simulate_chains(
     ):
         if name not in names:
             raise UnknownNameError(kind, name, names)
-    if isinstance(system, str):
-        system = load_chains(system)
+    file = system if isinstance(system, str) else "chains"
+    system = load_chains(system) if isinstance(system, str) else system
+    require_held(system, file)
     own = {function.name: function for function in functions}
     names_used = {stage.workload.nf for stage in system.stages if stage.workload is not None}
     nice = policy == "nfvnice"
@@ -97,6 +98,48 @@ def simulate_chains(
         places=places,
         **span,
     )
+
+
+def require_held(system: "ChainSystem", file: str) -> None:
+    r"""Raise InvalidValueError naming file and field where a machine lacks a stage's core or the buffers' memory.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.service_chains import parse_chains
+    >>> text = "stages: {nat: {cycles: 270, core: 16}}\nchains: {web: {stages: [nat], mpps: 1}}"
+    >>> require_held(parse_chains(text), "chains.yaml")
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: chains.yaml: stages.nat.core is 16, machine 'e5-2620v4' has cores 0 to 15
+    hint: stages may share a core
+    """
+    machine = load_machine(system.machine)
+    for stage in system.stages:
+        if stage.core >= machine.cores:
+            raise InvalidValueError(
+                f"{file}: stages.{stage.name}.core is {stage.core}, machine '{machine.name}' has cores 0 to "
+                f"{machine.cores - 1}",
+                hint="stages may share a core",
+            )
+    if system.memory_socket is not None and not 0 <= system.memory_socket < machine.sockets:
+        raise InvalidValueError(
+            f"{file}: memory_socket is {system.memory_socket}, machine '{machine.name}' has memory on sockets 0 to "
+            f"{machine.sockets - 1}",
+            hint="leave it out: packets are then in the memory of the network card's socket",
+        )
+
+
+def unmarked_chains(system: "ChainSystem", policy: str, without: Sequence[str] = ()) -> tuple[str, ...]:
+    r"""Return the TCP chains whose packets nobody marks (ECN), so that they learn of congestion by losses alone.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.service_chains import parse_chains
+    >>> text = "stages: {nat: {cycles: 270, core: 0}}\nchains: {web: {stages: [nat], kind: tcp, gbps: 4}}"
+    >>> unmarked_chains(parse_chains(text), "cfs"), unmarked_chains(parse_chains(text), "nfvnice")
+    (('web',), ())
+    """
+    marks = policy == "nfvnice" and "pressure" not in without
+    return () if marks else tuple(chain.name for chain in system.chains if chain.responsive)
 
 
 def nice_shares(system: "ChainSystem") -> "Callable[[float, Sequence[StageTick]], Mapping[str, int] | None]":
