@@ -41,8 +41,8 @@ class StandIn(ToyTestbed):
 
 measuring._opened_testbed = lambda *_: made
 made = StandIn(delay_s={delay})
-sys.argv = sys.argv[1:]
-runpy.run_module(sys.argv[1], run_name="__main__", alter_sys=True)
+sys.argv = sys.argv[2:]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
 
@@ -100,12 +100,12 @@ def _plagued(command: list[str], folder: Path, given: argparse.Namespace) -> tup
     while True:
         calls += 1
         coordinator = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        until = time.monotonic() + draw.uniform(8.0, 16.0)
+        before, until = _lines(folder), draw.randint(10, 60)
         while coordinator.poll() is None:
             time.sleep(draw.uniform(0.2, 1.0))
             pids = [int(text) for p in (folder / "state").glob("*/lock") if (text := p.read_text().strip())]
             alive = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
-            if len(alive) < given.hosts / 2:
+            if len(alive) < given.hosts / 2 or _lines(folder) < before + 5:
                 continue
             if kills > 0:
                 os.kill(draw.choice(alive), signal.SIGKILL)
@@ -116,7 +116,7 @@ def _plagued(command: list[str], folder: Path, given: argparse.Namespace) -> tup
                 time.sleep(3.0)
                 os.kill(victim, signal.SIGCONT) if Path(f"/proc/{victim}").exists() else None
                 stops -= 1
-            if ends > 0 and time.monotonic() > until:
+            if ends > 0 and _lines(folder) > before + until:
                 coordinator.kill()
                 ends -= 1
         if coordinator.wait() == 0:
@@ -124,9 +124,14 @@ def _plagued(command: list[str], folder: Path, given: argparse.Namespace) -> tup
             return "killed {} workers, {} coordinators; stopped {}".format(*did), started, calls
         told = coordinator.stderr.read().decode().strip().splitlines() if coordinator.stderr else []
         print(f"  call {calls} ended with {coordinator.returncode}: {told[0][:150] if told else 'killed'}", flush=True)
-        if coordinator.returncode not in (-signal.SIGKILL, 3):
+        if coordinator.returncode not in (-signal.SIGKILL, 3) or calls > 10 + 5 * given.coordinators:
             raise SystemExit("\n".join(told))
         time.sleep(1.0)
+
+
+def _lines(folder: Path) -> int:
+    """Return how many runs hosts have made."""
+    return sum(len(log.read_text().splitlines()) for log in folder.glob("h*.log"))
 
 
 def virtual(given: argparse.Namespace) -> None:
