@@ -115,8 +115,8 @@ def profile_on_hosts(
     store : path
         Keeps every collected run; the same call again goes on.
     scheduler : str, optional
-        Address of a Dask scheduler, with a worker ``--name HOST --nthreads 1 --resources testbed=1`` per host. By
-        default one is started here, and a worker on each host over SSH.
+        Address of a Dask scheduler, with a worker ``--name HOST --nthreads 1 --resources "testbed=1 host-HOST=1"`` per
+        host. By default one is started here, and a worker on each host over SSH.
     own : iterable of NetworkFunction
         Network functions of one's own.
     skip_missing : bool
@@ -152,14 +152,14 @@ def profile_on_hosts(
         collected = _collect(client, hosts, work, plan, opened)
         left_out |= _outliers(client, hosts, work, plan)
         hosts = {host: entry for host, entry in hosts.items() if host not in left_out}
+        _drop(client, left_out)
         schedule = Schedule(plan, opened.records(), interleaved=fleet.testbed == "host")
         measure = partial(on_worker, measure_on, hosts, work)
         listener, before = progress or Silent(), opened.finished()
         with (
             _lost_scheduler_told(),
-            client.get_executor(  # type: ignore[no-untyped-call]
-                workers=[*hosts], resources={RESOURCE: 1}, pure=False, allow_other_workers=False
-            ) as pool,
+            # not by worker: one that is started again has another address
+            client.get_executor(resources={RESOURCE: 1}, pure=False) as pool,  # type: ignore[no-untyped-call]
         ):
             failed = run_batch(opened, schedule, measure, len(hosts), listener, pool)
         shares = _shares(opened, before, fleet)
@@ -229,7 +229,7 @@ def _workers(fleet: Fleet, scheduler: str | None, skip_missing: bool) -> "Iterat
         if begun:
             ended = threading.Event()
             again = {host: partial(_begun, fleet.names[host], scheduler, folder) for host in begun}
-            watch = threading.Thread(target=_keep_up, args=(client, begun, again, ended), daemon=True)
+            watch = threading.Thread(target=_keep_up, args=(client, begun, again, left_out, ended), daemon=True)
             watch.start()
             stack.callback(watch.join)
             stack.callback(ended.set)
@@ -244,7 +244,8 @@ def _workers(fleet: Fleet, scheduler: str | None, skip_missing: bool) -> "Iterat
 
 def _begun(host: FleetHost, scheduler: str, folder: Path) -> "tuple[subprocess.Popen[bytes], Path]":
     words = [host.python, "-m", "distributed.cli.dask_worker", scheduler, "--name", host.name, "--nthreads", "1"]
-    words += ["--no-nanny", "--no-dashboard", "--resources", f"{RESOURCE}=1", "--death-timeout", f"{START_S:g}"]
+    words += ["--no-nanny", "--no-dashboard", "--resources", f"{RESOURCE}=1 {own_resource(host.name)}=1"]
+    words += ["--death-timeout", f"{START_S:g}"]
     log = folder / f"{host.name}.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
@@ -261,16 +262,18 @@ def _keep_up(
     client: "Client",
     begun: "dict[str, tuple[subprocess.Popen[bytes], Path]]",
     again: "Mapping[str, Callable[[], tuple[subprocess.Popen[bytes], Path]]]",
+    left_out: Mapping[str, str],
     ended: threading.Event,
 ) -> None:
     """Start workers that died again, until a host's has died too often; without any host left, give up."""
     deaths = dict.fromkeys(begun, 0)
     while not ended.wait(_LOOK_S):
-        for host in [host for host, (process, _) in begun.items() if process.poll() is not None]:
+        taking_part = begun.keys() - left_out.keys()
+        for host in [host for host in taking_part if begun[host][0].poll() is not None]:
             deaths[host] += 1
             if deaths[host] <= _MOST_DEATHS:
                 begun[host] = again[host]()
-        if all(count > _MOST_DEATHS for count in deaths.values()):
+        if all(deaths[host] > _MOST_DEATHS for host in taking_part):
             client.close()  # type: ignore[no-untyped-call]
             return
 
@@ -315,7 +318,7 @@ def _ask(
     with _lost_scheduler_told():
         asked = {
             host: client.submit(
-                on_worker, function, dict(hosts), *arguments, workers=[host], pure=False, resources={RESOURCE: 1}
+                on_worker, function, dict(hosts), *arguments, pure=False, resources={RESOURCE: 1, own_resource(host): 1}
             )
             for host in hosts
         }
@@ -344,6 +347,24 @@ def _lost_scheduler_told() -> Iterator[None]:
             f"scheduler or workers of the fleet are gone ({type(error).__name__}: {error})",
             hint="the same command again collects what the hosts have finished, and goes on",
         ) from None
+
+
+def own_resource(host: str) -> str:
+    """Return the resource that a host's worker alone has: a worker that is started again has it, too.
+
+    Examples
+    --------
+    >>> own_resource("rack1")
+    'host-rack1'
+    """
+    return f"host-{host}"
+
+
+def _drop(client: "Client", hosts: Iterable[str]) -> None:
+    """End the workers of hosts that take no part."""
+    there = client.scheduler_info(n_workers=-1)["workers"]
+    if leaving := [address for address, each in there.items() if str(each["name"]) in hosts]:
+        client.retire_workers(leaving, close_workers=True)
 
 
 def _require_alike(described: Mapping[str, HostDescription], plan: ExperimentPlan, fingerprint: str) -> None:

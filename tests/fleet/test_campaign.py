@@ -17,7 +17,7 @@ import slomo.fleet.campaign as fleet_campaign
 import slomo.fleet.measuring as measuring
 from slomo.cli.main import main
 from slomo.errors import IncompatibleMeasurementsError, SlomoError, StoreError, TestbedError
-from slomo.fleet.campaign import profile_on_hosts
+from slomo.fleet.campaign import own_resource, profile_on_hosts
 from slomo.fleet.hosts import Fleet, FleetHost, load_fleet
 from slomo.fleet.measuring import FleetWork, claim_host, collect_runs, describe_host, measure_on
 from slomo.host.locks import MachineLock
@@ -42,8 +42,12 @@ def fleet(tmp_path):
 @pytest.fixture
 def workers(toy, fleet):
     """Return the address of a scheduler with a worker per host, in threads of this process."""
-    options = {"nthreads": 1, "resources": {"testbed": 1}, "host": "127.0.0.1", "dashboard_address": None}
-    named = {host.name: {"cls": distributed.Worker, "options": options} for host in fleet.hosts}
+    options = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None}
+    resources = {host.name: {"testbed": 1, own_resource(host.name): 1} for host in fleet.hosts}
+    named = {
+        name: {"cls": distributed.Worker, "options": options | {"resources": owned}}
+        for name, owned in resources.items()
+    }
     places = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "port": 0}
     scheduler = {"cls": distributed.Scheduler, "options": places}
     with distributed.SpecCluster(named, scheduler, silence_logs=50) as cluster:
