@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 #: How long hosts may take to start their worker [s].
-START_S = 60.0
+START_S = 180.0
 #: How often workers are looked at [s], and how often one host's may die.
 _LOOK_S, _MOST_DEATHS = 0.5, 100
 #: So many hosts are needed before one of them can be called different from the others.
