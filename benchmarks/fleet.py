@@ -120,7 +120,7 @@ def _plagued(command: list[str], folder: Path, given: argparse.Namespace) -> tup
                 coordinator.kill()
                 ends -= 1
         if coordinator.wait() == 0:
-            did = [given.kills - kills, given.coordinators - ends, given.stops - stops]
+            did = [given.kills - kills, calls - 1, given.stops - stops]
             return "killed {} workers, {} coordinators; stopped {}".format(*did), started, calls
         told = coordinator.stderr.read().decode().strip().splitlines() if coordinator.stderr else []
         print(f"  call {calls} ended with {coordinator.returncode}: {told[0][:150] if told else 'killed'}", flush=True)
