@@ -7,6 +7,7 @@ box, the box holds exactly one fixed point, at most r away from x. The derivativ
 by piece, monotone; kinks count as everything between their sides. Rounding is not enclosed; it is ten orders smaller.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -119,8 +120,9 @@ def _bilinear(weight: Floats) -> Floats:
     >>> _bilinear(np.array([[7.0], [2.0], [3.0]])).tolist()
     [[[7.0], [0.0]], [[2.0], [3.0]]]
     """
-    *outer, _, size = weight.shape
-    table = np.zeros((*outer, 1 + size, 1 + size, size))
+    *outer, terms, answers = weight.shape
+    size = int((math.isqrt(1 + 8 * terms) - 3) // 2)
+    table = np.zeros((*outer, 1 + size, 1 + size, answers))
     row, column = np.tril_indices(size)
     table[..., 0, 0, :], table[..., 1:, 0, :] = weight[..., 0, :], weight[..., 1 : 1 + size, :]
     table[..., row + 1, column + 1, :] = weight[..., 1 + size :, :]
@@ -138,7 +140,7 @@ def _slopes(servers: Servers, vector: Floats, reach: Floats) -> _Slopes:
     steepest = np.where(moves, servers.scale / (low + servers.scale) ** 2, 0.0)[..., None]
     flattest = np.where(always, servers.scale / (high + servers.scale) ** 2, 0.0)[..., None]
     shares = [np.concatenate([np.ones((*p.shape[:2], 1)), p / (p + servers.scale)], axis=2) for p in (low, high)]
-    table = _bilinear(servers.weight[..., :size])
+    table = _bilinear(servers.weight[..., : size + 1])
     both = (table + table.swapaxes(2, 3))[:, :, 1:]
     middle = np.einsum("spjkm,spk->spjm", both, 0.5 * (shares[0] + shares[1]))
     spread = np.einsum("spjkm,spk->spjm", np.abs(both), 0.5 * (shares[1] - shares[0]))
@@ -148,9 +150,31 @@ def _slopes(servers: Servers, vector: Floats, reach: Floats) -> _Slopes:
     terms = np.concatenate([np.ones((*here.shape[:2], 1)), here / (here + servers.scale)], axis=2)
     raw = np.einsum("spjkm,spj,spk->spm", table, terms, terms)
     away = (np.maximum(np.abs(lowest), np.abs(highest)) * beside[..., None]).sum(axis=2)
-    floor, ceiling = servers.low[..., :size], servers.high[..., :size]
+    floor, ceiling = servers.low[..., : size + 1], servers.high[..., : size + 1]
     flat = ((raw + away <= floor) | (raw - away >= ceiling))[:, :, None, :]
     kinked = ((raw - away < floor) | (raw + away > ceiling))[:, :, None, :]
     lowest = np.where(flat, 0.0, np.where(kinked, np.minimum(lowest, 0.0), lowest))
     highest = np.where(flat, 0.0, np.where(kinked, np.maximum(highest, 0.0), highest))
-    return _Slopes(lowest, highest, np.clip(raw - away, floor, ceiling), np.clip(raw + away, floor, ceiling))
+    ends = (np.clip(raw - away, floor, ceiling), np.clip(raw + away, floor, ceiling))
+    return _of_rates(servers, _Slopes(lowest, highest, *ends))
+
+
+def _of_rates(servers: Servers, packet: _Slopes) -> _Slopes:
+    """Return slopes and answers where rates are what a packet moves times the speed, the last of `packet`'s answers."""
+    rates, pace = servers.socket.rates, servers.pace[:, :, None]
+    slower, faster = packet.least[..., -1:] * pace, packet.most[..., -1:] * pace
+    falling, rising = packet.low[..., -1:] * pace[..., None], packet.high[..., -1:] * pace[..., None]
+    low, high, least, most = (each[..., :-1] for each in packet)  # answers and speed are 0 or more
+
+    def times(sides: tuple[Floats, Floats], factors: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+        ends = [side * factor for side in sides for factor in factors]
+        return np.minimum.reduce(ends), np.maximum.reduce(ends)
+
+    own = times((low, high), (slower[:, :, None], faster[:, :, None]))
+    speed = times((falling, rising), (least[:, :, None], most[:, :, None]))
+    return _Slopes(
+        np.where(rates, own[0] + speed[0], low),
+        np.where(rates, own[1] + speed[1], high),
+        np.where(rates, least * slower, least),
+        np.where(rates, most * faster, most),
+    )

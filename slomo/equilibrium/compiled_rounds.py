@@ -38,9 +38,11 @@ def loop_for(servers: int, *, saturated: bool = False) -> Callable[..., None] | 
 
 
 def _settle(  # type: ignore[no-untyped-def] # noqa: C901
-    rows, members, offered, socket, full_kib, tries, vectors, went
+    rows, members, offered, pace, socket, full_kib, tries, vectors, went
 ):
     """Bring every server to rest; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as `ResponseTable.numbers`.
+
+    `pace` is throughput over the smooth speed, shape (servers, places).
 
     Writes vectors and what each NF feels, shape (2, servers, places, pressures); and into `went`, shape (servers, 4),
     whether it converged, the rounds, the ratio of the last two steps and the last step. Empty places come last.
@@ -84,7 +86,7 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
                     for i in range(1, count):
                         total[k] += vector[i, k]
                 for i in range(count):
-                    who, load, share, at = members[server, i], 1.0, 1.0, 0
+                    who, load, share, at, possible = members[server, i], 1.0, 1.0, 0, 0.0
                     known = reduced and rows[members[server, i], half] > 0.0
                     for again in range(2):
                         for k in range(pressures):
@@ -112,21 +114,23 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
                                 answered[a] += basis[t] * rows[who, at + weight + t * width + a]
                         for a in range(pressures + 1):
                             answered[a] = min(max(answered[a], rows[who, at + low + a]), rows[who, at + high + a])
+                        if again == 0:
+                            possible = answered[pressures] * pace[server, i]
                         if again == 1 or not reduced:
                             break
-                        load = min(max(offered[server, i] / max(answered[pressures], tiny), least_load), 1.0)
+                        load = min(max(offered[server, i] / max(possible, tiny), least_load), 1.0)
                         share = load
                         if known:
                             at = half
                             fastest = max(rows[who, high + pressures], tiny)
-                            share = min(max(load * answered[pressures] / fastest, least_load), 1.0)
+                            share = min(max(load * possible / fastest, least_load), 1.0)
                             for a in range(width):
                                 whole[a] = answered[a]
-                    full = max((load - busy) / (1.0 - busy), 0.0)
+                    full, served = max((load - busy) / (1.0 - busy), 0.0), load * possible
                     for k in range(pressures):
-                        reached = answered[k] * share if reduced and rates[k] > 0.0 else answered[k]
-                        if known:
-                            reached = full * whole[k] + (1.0 - full) * reached
+                        reached = full * whole[k] + (1.0 - full) * answered[k] if known else answered[k]
+                        if rates[k] > 0.0:
+                            reached = reached * served
                         following[i, k] = vector[i, k] + damping * (reached - vector[i, k])
                 for k in range(pressures):
                     everything = following[0, k]

@@ -16,19 +16,21 @@ LEAST_SERVERS = 4 * LANES
 
 
 def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
-    rows, members, _, socket, full_kib, tries, vectors, went
+    rows, members, _, pace, socket, full_kib, tries, vectors, went
 ):
     """Bring saturated servers to rest; arguments and results as of `slomo.equilibrium.compiled_rounds`."""
     tolerance, tiny, held = socket[0], socket[1], int(socket[3])
     pressures, places = vectors.shape[3], members.shape[1]
     terms = 1 + pressures + pressures * (pressures + 1) // 2
     width = (rows.shape[1] // 2 - 3 * pressures) // (terms + 2)
-    caps = socket[5 : 5 + pressures]
+    caps, rates = socket[5 : 5 + pressures], socket[5 + pressures :]
     low, high, weights = 3 * pressures, 3 * pressures + width, 3 * pressures + 2 * width
-    weight = np.zeros((places, terms, pressures, LANES))
+    weight = np.zeros((places, terms, pressures + 1, LANES))
     each = (places, pressures, LANES)  # taken apart from one array, these would not be known to lie side by side
     vector, following, scale, limit = np.zeros(each), np.zeros(each), np.zeros(each), np.zeros(each)
-    least_answer, most_answer, felt = np.zeros(each), np.zeros(each), np.zeros((pressures, LANES))
+    answers = (places, pressures + 1, LANES)
+    least_answer, most_answer, felt = np.zeros(answers), np.zeros(answers), np.zeros((pressures, LANES))
+    paces, possible = np.ones((places, LANES)), np.zeros(LANES)
     total, least, reference = np.zeros((pressures, LANES)), np.zeros((pressures, LANES)), np.zeros((pressures, LANES))
     basis, answer = np.ones((terms, LANES)), np.zeros(LANES)
     damping, step, moved, wanted = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
@@ -60,9 +62,6 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                         reference[k, lane] = max(reference[k, lane], rows[who, k])
                         scale[i, k, lane] = rows[who, pressures + k]
                         limit[i, k, lane] = min(rows[who, 2 * pressures + k], caps[k])
-                        least_answer[i, k, lane], most_answer[i, k, lane] = rows[who, low + k], rows[who, high + k]
-                        for t in range(terms):
-                            weight[i, t, k, lane] = rows[who, weights + t * width + k]
                     everything = vector[0, k, lane]
                     for i in range(1, count):
                         everything += vector[i, k, lane]
@@ -70,6 +69,12 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     share = min(max(everything, least[k, lane]), caps[k]) / max(everything, tiny)
                     for i in range(count):
                         vector[i, k, lane] *= share
+                for i in range(count):
+                    who, paces[i, lane] = members[server, i], pace[server, i]
+                    for a in range(pressures + 1):
+                        least_answer[i, a, lane], most_answer[i, a, lane] = rows[who, low + a], rows[who, high + a]
+                        for t in range(terms):
+                            weight[i, t, a, lane] = rows[who, weights + t * width + a]
             if active == 0:
                 break
             for k in range(pressures):
@@ -95,7 +100,7 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                         for lane in range(active):
                             line[lane] = part[lane] * other[lane]
                         term += 1
-                for a in range(pressures):
+                for a in range(pressures, -1, -1):  # speed first: rates are what a packet moves times it
                     factor = weight[i, 0, a]
                     for lane in range(active):
                         answer[lane] = factor[lane]
@@ -103,10 +108,21 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                         line, factor = basis[t], weight[i, t, a]
                         for lane in range(active):
                             answer[lane] += line[lane] * factor[lane]
-                    bottom, top, one, new = least_answer[i, a], most_answer[i, a], vector[i, a], following[i, a]
-                    for lane in range(active):
-                        reached = min(max(answer[lane], bottom[lane]), top[lane])
-                        new[lane] = one[lane] + damping[lane] * (reached - one[lane])
+                    bottom, top = least_answer[i, a], most_answer[i, a]
+                    if a == pressures:
+                        own = paces[i]
+                        for lane in range(active):
+                            possible[lane] = min(max(answer[lane], bottom[lane]), top[lane]) * own[lane]
+                        continue
+                    one, new = vector[i, a], following[i, a]
+                    if rates[a] > 0.0:
+                        for lane in range(active):
+                            reached = min(max(answer[lane], bottom[lane]), top[lane]) * possible[lane]
+                            new[lane] = one[lane] + damping[lane] * (reached - one[lane])
+                    else:
+                        for lane in range(active):
+                            reached = min(max(answer[lane], bottom[lane]), top[lane])
+                            new[lane] = one[lane] + damping[lane] * (reached - one[lane])
             for lane in range(active):
                 moved[lane] = 0.0
             for k in range(pressures):
@@ -159,7 +175,12 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     for i in range(count):
                         vector[i, k, lane] = vector[i, k, active]
                         scale[i, k, lane], limit[i, k, lane] = scale[i, k, active], limit[i, k, active]
-                        least_answer[i, k, lane] = least_answer[i, k, active]
-                        most_answer[i, k, lane] = most_answer[i, k, active]
+                for i in range(count):
+                    paces[i, lane] = paces[i, active]
+                    for a in range(pressures + 1):
+                        least_answer[i, a, lane], most_answer[i, a, lane] = (
+                            least_answer[i, a, active],
+                            most_answer[i, a, active],
+                        )
                         for t in range(terms):
-                            weight[i, t, k, lane] = weight[i, t, k, active]
+                            weight[i, t, a, lane] = weight[i, t, a, active]

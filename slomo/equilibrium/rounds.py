@@ -35,7 +35,7 @@ class PartLoad:
     known : ndarray of bool, shape (servers, places, 1)
         Whether the NF was profiled at part load.
     scale, limit, weight, low, high : ndarray
-        Of rates over what it serves, as a share of the most it ever served.
+        As in :class:`Servers`; of pressures that are rates over what it serves, as a share of the most it ever served.
     """
 
     known: NDArray[np.bool_]
@@ -55,7 +55,7 @@ class Servers:
     start, scale, limit : ndarray, shape (servers, places, pressures)
         Solo values, half-saturations and largest pressures known.
     weight : ndarray, shape (servers, places, terms, answers)
-        As in `slomo.equilibrium.tables.Tables`.
+        As in `slomo.equilibrium.tables.Tables`: of rates, what a packet moves.
     low, high : ndarray, shape (servers, places, answers)
         Range of the answers: pressures, then speed.
     offered : ndarray, shape (servers, places)
@@ -66,6 +66,8 @@ class Servers:
         What the NFs have together at the least: of the cache what they hold solo, up to what a full one holds; else 0.
     part_load : PartLoad or None
         The same at part load; None where nobody was profiled there.
+    pace : ndarray, shape (servers, places)
+        Throughput over what the smooth speed says of it.
     """
 
     start: Floats
@@ -77,11 +79,12 @@ class Servers:
     offered: Floats
     socket: SharedSocket
     least: Floats
+    pace: Floats
     part_load: PartLoad | None = None
 
     def only(self, rows: NDArray[np.int64]) -> "Servers":
         """Return the servers `rows`."""
-        names = ("start", "scale", "limit", "weight", "low", "high", "offered", "least")
+        names = ("start", "scale", "limit", "weight", "low", "high", "offered", "least", "pace")
         part = self.part_load
         if part is not None:
             part = PartLoad(*(getattr(part, name)[rows] for name in PartLoad.__dataclass_fields__))
@@ -98,24 +101,28 @@ class Rest:
         Everybody's vector, and what each feels from the others.
     went : ndarray, shape (servers, 4)
         Whether it converged, rounds taken, ratio of the last two steps, last step.
+    pace : ndarray, shape (servers, places)
+        As in :class:`Servers`.
     """
 
     vectors: Floats
     went: Floats
+    pace: Floats
 
     @classmethod
-    def untouched(cls, servers: int, places: int, pressures: int) -> "Rest":
+    def untouched(cls, servers: int, places: int, pressures: int, pace: Floats) -> "Rest":
         """Return room for where rounds end."""
-        return cls(np.zeros((2, servers, places, pressures)), np.tile(_UNTOUCHED, (servers, 1)))
+        return cls(np.zeros((2, servers, places, pressures)), np.tile(_UNTOUCHED, (servers, 1)), pace)
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
         """Return where the rounds of these servers ended."""
-        return Rest(self.vectors[:, rows], self.went[rows])
+        return Rest(self.vectors[:, rows], self.went[rows], self.pace[rows])
 
     @classmethod
     def joined(cls, parts: Sequence["Rest"]) -> "Rest":
         """Return where the rounds of all parts' servers ended, in that order."""
-        return cls(np.concatenate([part.vectors for part in parts], axis=1), np.concatenate([p.went for p in parts]))
+        vectors = np.concatenate([part.vectors for part in parts], axis=1)
+        return cls(vectors, *(np.concatenate([getattr(part, name) for part in parts]) for name in ("went", "pace")))
 
     @property
     def vector(self) -> Floats:
@@ -153,7 +160,12 @@ class Rest:
 
 
 def laid_out(
-    table: Tables, members: NDArray[np.int64], offered: Floats, socket: SharedSocket, full_kib: Floats | float = 0.0
+    table: Tables,
+    members: NDArray[np.int64],
+    offered: Floats,
+    socket: SharedSocket,
+    full_kib: Floats | float = 0.0,
+    pace: Floats | None = None,
 ) -> Servers:
     """Lay out the servers `members`, shape (servers, places), -1 for an empty place.
 
@@ -167,6 +179,8 @@ def laid_out(
         What they share.
     full_kib : ndarray, shape (servers,), or float
         What the cache holds at the least when it is full [KiB].
+    pace : ndarray, shape (servers, places), optional
+        As in :class:`Servers`; 1 by default.
     """
     here = (members >= 0)[:, :, None]
     start = table.start[members] * here
@@ -184,6 +198,7 @@ def laid_out(
         offered,
         socket,
         least,
+        np.ones(members.shape) if pace is None else pace,
         None if table.part_load is None or not np.isfinite(offered).any() else _part_load(table.part_load, members),
     )
 
@@ -217,7 +232,7 @@ def in_order(values: Floats) -> Floats:
 def come_to_rest(servers: Servers, tries: Sequence[tuple[float, int]]) -> Rest:
     """Run the tries, each a damping and its most rounds, on the servers that have not come to rest before."""
     count, places, pressures = servers.start.shape
-    rest = Rest.untouched(count, places, pressures)
+    rest = Rest.untouched(count, places, pressures, servers.pace)
     rest.vector[:] = within_capacities(servers, servers.start.copy())
     active = np.arange(count)
     reference = np.maximum(servers.start.max(axis=1, initial=0.0), TINY)[:, None, :]
@@ -271,27 +286,29 @@ def within_capacities(servers: Servers, vector: Floats) -> Floats:
 
 
 def answer(servers: Servers, vector: Floats) -> Floats:
-    """Return everybody's answer to everybody else."""
+    """Return everybody's answer to everybody else: what a packet moves, times the packets served."""
     size = vector.shape[2]
     pressure = in_order(vector) - vector
     answers, rates = _under(servers, pressure), servers.socket.rates
+    possible = answers[:, :, size] * servers.pace
     if not np.isfinite(servers.offered).any():
-        return answers[:, :, :size]
-    load = load_of(servers.offered, answers[:, :, size])[:, :, None]
+        saturated: Floats = answers[:, :, :size] * np.where(rates, possible[:, :, None], 1.0)
+        return saturated
+    load = load_of(servers.offered, possible)[:, :, None]
+    served = load * possible[:, :, None]
     faster = _under(servers, pressure * np.where(rates, 1.0 / load, 1.0))
-    scaled: Floats = faster[:, :, :size] * np.where(rates, load, 1.0)
-    if servers.part_load is None:
-        return scaled
-    part = served_part(load, answers[:, :, [size]], servers.high[:, :, [size]])
-    idle = _under(servers.part_load, pressure * np.where(rates, 1.0 / part, 1.0))[:, :, :size]
-    busy = busy_part(load)
-    mixed = busy * answers[:, :, :size] + (1.0 - busy) * (idle * np.where(rates, part, 1.0))
-    return np.where(servers.part_load.known, mixed, scaled)
+    moved: Floats = faster[:, :, :size]
+    if servers.part_load is not None:
+        part = served_part(served, servers.high[:, :, [size]])
+        idle = _under(servers.part_load, pressure * np.where(rates, 1.0 / part, 1.0))[:, :, :size]
+        busy = busy_part(load)
+        moved = np.where(servers.part_load.known, busy * answers[:, :, :size] + (1.0 - busy) * idle, moved)
+    return moved * np.where(rates, served, 1.0)
 
 
-def served_part(load: Floats, possible_mpps: Floats, fastest_mpps: Floats) -> Floats:
+def served_part(served_mpps: Floats, fastest_mpps: Floats) -> Floats:
     """Return what is served as a share of the most that an NF ever served, `LEAST_LOAD` to 1."""
-    return np.minimum(np.maximum(load * possible_mpps / np.maximum(fastest_mpps, TINY), LEAST_LOAD), 1.0)
+    return np.minimum(np.maximum(served_mpps / np.maximum(fastest_mpps, TINY), LEAST_LOAD), 1.0)
 
 
 def busy_part(load: Floats) -> Floats:
@@ -315,3 +332,10 @@ def _under(servers: Servers | PartLoad, pressure: Floats) -> Floats:
     # terms of several columns are added one by one, as the compiled rounds do; a matrix product has its own order
     answers: Floats = np.add.reduce(basis[:, :, :, None] * servers.weight, axis=2)
     return np.minimum(np.maximum(answers, servers.low), servers.high)
+
+
+def speed_of(table: Tables, members: NDArray[np.int64], pressure: Floats) -> Floats:
+    """Return the smooth speed [Mpps] of NFs under pressures of shape (servers, places, pressures)."""
+    basis, at = pressure_basis(pressure, table.scale[members], table.limit[members]), table.pressures
+    speed = np.add.reduce(basis * table.weight[members][..., at], axis=2)
+    return np.minimum(np.maximum(speed, table.low[members][..., at]), table.high[members][..., at])

@@ -228,17 +228,20 @@ def joint_vectors(
     rates, polled = kinds(names)
     solo, weight, low, high = (part[members] for part in vector_tables(responses, names))
     inner, load, present = bench.table, at_rest.load[:, :, None], (members >= 0)[:, :, None]
-    alone = present.sum(axis=1, keepdims=True) == 1
-    whole = (weight, low, high)
-    result = np.where(alone, solo, _under(bench, members, at_rest.pressure, load, whole))
-    result = np.where(present, np.where(rates, result * load, result), 0.0)
-    if inner.part_load is not None and (present & ~alone & (load < 1.0)).any():
-        part = served_part(load, *_possible_and_most(bench, members, at_rest.pressure))
+    here, count = present[:, :, 0], present.sum(axis=1, keepdims=True)
+    beside = np.broadcast_to(count[:, :, 0] - 1.0, members.shape)[here]
+    served = np.zeros((*members.shape, 1))
+    served[here, 0] = at_rest.load[here] * read_mpps(responses, members[here], at_rest.pressure[here], beside)
+    moved = _under(bench, members, at_rest.pressure, load, (weight, low, high))
+    if inner.part_load is not None and (load[here] < 1.0).any():
+        part = served_part(served, inner.high[members][..., [inner.pressures]])
         ends = [each[members] for each in vector_tables(responses, names, part_load=True)[1:]]
         idle = _under(bench, members, at_rest.pressure, part, ends, inner.part_load)
-        full, busy = _under(bench, members, at_rest.pressure, np.ones_like(load), whole), busy_part(load)
-        known = present & ~alone & (inner.part_load.start[members][:, :, :1] > 0.0) & (load < 1.0)
-        result = np.where(known, busy * full + (1.0 - busy) * np.where(rates, idle * part, idle), result)
+        full, busy = _under(bench, members, at_rest.pressure, np.ones_like(load), (weight, low, high)), busy_part(load)
+        known = (inner.part_load.start[members][:, :, :1] > 0.0) & (load < 1.0)
+        moved = np.where(known, busy * full + (1.0 - busy) * idle, moved)
+    result = np.where(count == 1, solo * np.where(rates, load, 1.0), moved * np.where(rates, served, 1.0))
+    result = np.where(present, result, 0.0)
     total = np.nansum(result, axis=1)
     wanted, _ = saturate(total, names, bench.socket.capacities)
     if "L3OCC" in names:
@@ -264,13 +267,6 @@ def _under(
     basis = pressure_basis(stretched, table.scale[members], table.limit[members])
     read: Floats = np.matmul(basis[:, :, None, :], answers[0])[:, :, 0, :]
     return np.minimum(np.maximum(read, answers[1]), answers[2])
-
-
-def _possible_and_most(bench: ResponseTable, members: NDArray[np.integer], pressure: Floats) -> tuple[Floats, Floats]:
-    """Return what NFs can serve under a pressure, as the rounds read it, and the most they ever served [Mpps]."""
-    table = bench.table
-    speed = [each[members][..., [table.pressures]] for each in (table.weight, table.low, table.high)]
-    return _under(bench, members, pressure, np.ones((*members.shape, 1)), speed), speed[2]
 
 
 def _read(bench: ResponseTable, part: _Part, settings: _Asked) -> Joint:
@@ -304,7 +300,8 @@ def bounds(
         return bound, np.zeros(len(bound), dtype=bool)
     certain, rows = np.full(len(bound), np.inf), np.flatnonzero(rest.converged)
     if len(rows):
-        certain[rows] = proven_bound(bench.laid_out(members[rows], offered[rows]), rest.vector[rows])
+        servers = bench.laid_out(members[rows], offered[rows], rest.pace[rows])
+        certain[rows] = proven_bound(servers, rest.vector[rows])
     return np.where(np.isfinite(certain), certain, bound), np.isfinite(certain)
 
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from slomo.equilibrium.competition import distinct_mixes
 from slomo.equilibrium.compiled_rounds import loop_for
 from slomo.equilibrium.lanes import LEAST_SERVERS
-from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out
-from slomo.equilibrium.tables import SharedSocket, Tables, shared_socket, tables
+from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out, speed_of
+from slomo.equilibrium.tables import SharedSocket, Tables, read_mpps, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
@@ -91,24 +91,39 @@ class ResponseTable:
         known = self.socket.capacities
         return np.inf if known is None else (1.0 + _ROUNDING) * known.llc_kib
 
-    def laid_out(self, members: NDArray[np.int64], offered: Floats) -> Servers:
+    def laid_out(self, members: NDArray[np.int64], offered: Floats, pace: Floats) -> Servers:
         """Lay servers out in arrays; places in canonical order, loads infinite where saturated."""
-        return laid_out(self.table, members, offered, self.socket, self.full_kib(members))
+        return laid_out(self.table, members, offered, self.socket, self.full_kib(members), pace)
 
     def settle(
         self, members: NDArray[np.int64], offered: Floats, tries: Sequence[tuple[float, int]] | None = None
     ) -> Rest:
-        """Bring servers to rest, each distinct saturated one once; arguments as for :meth:`laid_out`."""
+        """Bring servers to rest, each distinct saturated one once; arguments as for :meth:`laid_out`.
+
+        The smooth speed of the rounds is some percent off where much is lost: it is corrected to the throughput read
+        where the rounds ended, and they run again.
+        """
         back, saturated = None, len(members) >= LEAST_SERVERS and not np.isfinite(offered).any()
         if saturated:
             members, back = distinct_mixes(members, len(self.models))
-        rest = self._settled(members, offered[: len(members)], tries, saturated=saturated)
+            offered = offered[: len(members)]
+        rest = self._settled(members, offered, np.ones(members.shape), tries, saturated=saturated)
+        rest = self._settled(members, offered, self._pace(members, rest.felt), tries, saturated=saturated)
         return rest if back is None else rest.rows(back)
+
+    def _pace(self, members: NDArray[np.int64], pressure: Floats) -> Floats:
+        """Return throughput over the smooth speed, shape (servers, places)."""
+        present, pace = members >= 0, np.ones(members.shape)
+        neighbours = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1.0, members.shape)[present]
+        exact = read_mpps(self.responses, members[present], pressure[present], neighbours)
+        pace[present] = exact / np.maximum(speed_of(self.table, members, pressure)[present], TINY)
+        return pace
 
     def _settled(
         self,
         members: NDArray[np.int64],
         offered: Floats,
+        pace: Floats,
         tries: Sequence[tuple[float, int]] | None,
         *,
         saturated: bool,
@@ -116,12 +131,12 @@ class ResponseTable:
         loop = loop_for(len(members), saturated=saturated)
         if loop is None or not members.size:
             parts = [slice(at, at + _LAID_OUT) for at in range(0, len(members), _LAID_OUT)] or [slice(0, 0)]
-            rests = [come_to_rest(self.laid_out(members[part], offered[part]), tries or TRIES) for part in parts]
+            rests = [come_to_rest(self.laid_out(members[p], offered[p], pace[p]), tries or TRIES) for p in parts]
             return rests[0] if len(rests) == 1 else Rest.joined(rests)
-        rest = Rest.untouched(members.shape[0], members.shape[1], self.table.pressures)
+        rest = Rest.untouched(members.shape[0], members.shape[1], self.table.pressures, pace)
         given = _TRIES if tries is None else np.array(tries, dtype=float)
         full = self.full_kib(members)
-        loop(self.table.rows, members, offered, self.numbers, full, given, rest.vectors, rest.went)
+        loop(self.table.rows, members, offered, pace, self.numbers, full, given, rest.vectors, rest.went)
         return rest
 
 

@@ -27,9 +27,8 @@ from slomo.vocabulary.display import html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
-#: 2: intervals know the sign of errors and the kind of neighbourhood; 3: and where on the curve errors are made. Files
-#: of earlier versions read as before.
-SCHEMA_VERSION, OLDEST_READABLE = 3, 1
+#: 4: vectors beside running neighbours are per packet. What earlier versions learned cannot be turned into that.
+SCHEMA_VERSION, OLDEST_READABLE = 4, 4
 
 
 @dataclass(frozen=True, eq=False)

@@ -196,9 +196,14 @@ class Series:
         for first in dict.fromkeys(max(1, int(count * part)) for part in _LEFT_OUT):
             if count - first < LEAST_BATCHES or self.accesses(first) < accesses:
                 return None
-            if self._turned_over(first).all() and self._warm(first).all():
+            if self._turned_over(first).all() and self._carried(first) and self._warm(first).all():
                 return first
         return None
+
+    def _carried(self, first: int) -> bool:
+        """Return whether the ports carried what came from batch `first` on: frames that wait come early, then are lost."""
+        wire_ns, span_ns = (sum(times) for times in zip(*((b.busy_ns[-1], b.span_ns) for b in self.batches[first:])))
+        return bool(wire_ns <= span_ns * (1.0 + 0.5 * self._tolerance))
 
     def _turned_over(self, first: int) -> s.Bools:
         """Return which tenants had replaced what they hold often enough at batch `first`."""
@@ -243,5 +248,5 @@ class Series:
     def measured(self, first: int, scale: int) -> Measured:
         """Return what was measured from batch `first` on, on a machine scaled down by `scale`."""
         warm_up_ns = sum(batch.span_ns for batch in self.batches[:first])
-        converged = self._warm(first) & self.precise(first)
+        converged = self._warm(first) & self.precise(first) & self._carried(first)
         return Measured(self.batches[first:], scale, warm_up_ns, self.accesses(), converged)

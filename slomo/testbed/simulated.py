@@ -29,7 +29,7 @@ from slomo.vocabulary.network_function import (
 from slomo.vocabulary.workload import Workload, canonical_json
 
 #: Raised whenever the simulator gives other numbers, so that measurements from before and after are never merged.
-SIMULATOR_VERSION = 2
+SIMULATOR_VERSION = 3
 #: Wall time of one phase on one core of a 2020s server: fixed part, and part per million accesses measured [s].
 _PHASE_S, _PER_MILLION_S = 0.01, 0.06
 _COMPILING = threading.Lock()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.compose.ports import WIRE_OVERHEAD_B
+from slomo.compose.ports import WIRE_OVERHEAD_B, port_shares_mpps
 from slomo.errors import MissingMetricError, UnknownNameError
 from slomo.models.base import TRAFFIC_PREFIX, Floats
 from slomo.records.rows import competitors_from_cell, workload_from_columns
@@ -129,8 +129,8 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     ----------
     dataset : ProfileDataset
         Rows of plan ``mix`` and rows with isolated tenants are left out. Runs of an NF at reduced load, where it was
-        also measured with as much as it can serve, are kept apart; they are for latency as well
-        (`slomo.training.latency_fit`).
+        also measured with as much as it can serve, are kept apart, as are runs in which full ports reduced it; the
+        former are for latency as well (`slomo.training.latency_fit`).
     targets : sequence of str, optional
         Workload keys or NF names; all by default.
 
@@ -143,10 +143,12 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     frame = frame[frame["plan"].isin(FITTED_PLANS) & frame["isolation"].isin(["null", "", "None"])]
     wanted = _wanted(frame, targets)
     reduced = reduced_rows(frame)
+    saturated = frame.drop(reduced.index)
+    limited = saturated[limited_by_ports(saturated, dataset.environment)]
     idle = reduced[(reduced["competitor_count"] > 0) & (reduced["throughput_mpps"] >= SERVED * reduced["offered_mpps"])]
+    idle = frame.loc[idle.index.union(limited.index)]
     idle = idle.assign(saturated=saturated_key(idle))
-    frame = frame.drop(reduced.index)
-    frame = frame[~limited_by_ports(frame, dataset.environment)]
+    frame = saturated.drop(limited.index)
     imported = frame["plan"] == "imported"
     for (machine, target), rows in frame[~imported].groupby(["machine", "target"], sort=False):
         if wanted is None or str(target) in wanted:
@@ -172,25 +174,38 @@ def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
     """Return the runs whose target had what full ports leave it, and not what it can do beside its competitors.
 
     Ports that all share are divided max-min, so that who wants more than there is has as much as anybody has. What
-    competitors have follows from the lines that their cards move, in and out; where that is not known, no run is meant.
+    competitors want is the rate they are sent, dropped packets included; without a rate it is what their cards move,
+    in lines in and out, and where that is not known either, no run is meant.
     """
     limited, columns = np.zeros(len(frame), dtype=bool), ["beside.PCIEHIT", "beside.PCIEMISS"]
-    sizes = {
-        text: [each.traffic.packet_size_b for each in competitors_from_cell(text)] for text in set(frame["competitors"])
-    }
+    senders = {text: [_sent(each) for each in competitors_from_cell(text)] for text in set(frame["competitors"])}
     for machine, described in environment.get("machines", {}).items():
         wire_gbps = Machine.from_dict(described).shared_wire_gbps()
         here = (frame["machine"] == machine) & (frame["competitor_count"] > 0) & (frame["plan"] != "imported")
         if not here.any() or not np.isfinite(wire_gbps) or not set(columns) <= set(frame.columns):
             continue
         rows = frame[here]
-        frames_b = np.array([np.mean(sizes[text]) for text in rows["competitors"]])
+        sent = [senders[text] for text in rows["competitors"]]
+        frames_b = np.array([np.mean([size for size, _ in each]) for each in sent])
         others_mpps = rows[columns].sum(axis=1) / (2.0 * np.ceil(frames_b / LINE_B))
         others_gbps = 8e-3 * (frames_b + WIRE_OVERHEAD_B) * others_mpps
         own_gbps = 8e-3 * (rows["packet_size_b"] + WIRE_OVERHEAD_B) * rows["throughput_mpps"]
         level = others_gbps / rows["competitor_count"]
-        limited[here] = (own_gbps + others_gbps > FULL * wire_gbps) & (own_gbps > FULL * level)
+        full = (own_gbps + others_gbps > FULL * wire_gbps) & (own_gbps > FULL * level)
+        left_mpps = [
+            port_shares_mpps([int(size), *(b for b, _ in each)], [None, *(rate for _, rate in each)], wire_gbps)[0]
+            if all(rate is not None for _, rate in each)
+            else np.inf
+            for size, each in zip(rows["packet_size_b"], sent, strict=True)
+        ]
+        limited[here] = full | (rows["throughput_mpps"] > SERVED * np.array(left_mpps))
     return limited
+
+
+def _sent(competitor: Workload) -> tuple[int, float | None]:
+    """Return the size of a competitor's packets [B] and the rate at which they come [Mpps]; None for all it can take."""
+    rate = competitor.traffic.offered_mpps or competitor.configuration.get("rate_mpps")
+    return competitor.traffic.packet_size_b, float(rate) if rate else None
 
 
 def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":

@@ -58,7 +58,8 @@ def fit_server_response(subject: Subject, seed: int) -> ServerResponse | None:
     whole = np.isfinite(pressure).all(axis=1) & np.isfinite(subject.own).all(axis=1) & (subject.mpps > 0.0)
     if whole.sum() < _FEWEST_ROWS or not (subject.counts[whole] > 0).any():
         return None
-    pressure, own, mpps = pressure[whole], subject.own[whole], subject.mpps[whole]
+    pressure, mpps = pressure[whole], subject.mpps[whole]
+    own = _per_packet(subject.own_names, subject.own[whole], mpps)
     scale, limit = half_saturation(pressure), pressure.max(axis=0)
     basis = pressure_basis(pressure, scale, limit)
     weights = ridge(basis, np.column_stack([own, mpps]), STRENGTH)
@@ -104,11 +105,16 @@ def _part_load(subject: Subject, names: tuple[str, ...], fastest_mpps: float) ->
     stretch = (fastest_mpps / rows.mpps)[:, np.newaxis]
     pressure = rows.beside[:, [subject.beside_names.index(name) for name in names]]
     pressure = np.where(kinds(names)[0], stretch, 1.0) * pressure
-    own = np.where(kinds(subject.own_names)[0], stretch, 1.0) * rows.own
+    own = _per_packet(subject.own_names, rows.own, rows.mpps)
     scale, limit = half_saturation(pressure), pressure.max(axis=0)
     weights = ridge(pressure_basis(pressure, scale, limit), own, STRENGTH)
     low, high = own.min(axis=0), own.max(axis=0)
     return ContentiousnessProfile(subject.own_names, names, solo_vector(subject), {}, scale, limit, weights, low, high)
+
+
+def _per_packet(names: Sequence[str], own: Floats, mpps: Floats) -> Floats:
+    """Return rates as what a packet moves; what misses a private cache is the same for every packet, whoever runs."""
+    return own / np.where(kinds(tuple(names))[0], mpps[:, np.newaxis], 1.0)
 
 
 def _full_kib(subject: Subject, names: tuple[str, ...], pressure: Floats, own: Floats) -> float:

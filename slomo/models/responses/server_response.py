@@ -32,7 +32,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     Attributes
     ----------
     profile : ContentiousnessProfile
-        Core-level vector as a smooth function of the pressure beside it.
+        Core-level vector as a smooth function of the pressure beside it; of rates, what a packet moves.
     speed : ndarray, shape (terms of the profile's basis,)
         Throughput [Mpps] over the same basis; smooth, for the rounds of the fixed point.
     slowest_mpps, fastest_mpps : float
@@ -51,8 +51,8 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     most_moved : MostMoved
         What neighbours moved past the cache at the most; models of earlier versions do not know.
     part_load : ContentiousnessProfile or None
-        Core-level vector of an NF that has less to do than it could serve, so that its queue is short: rates over
-        `fastest_mpps` / served, as a function of the pressure likewise, for packets find the caches as many packets
+        The same of an NF that has less to do than it could serve, so that its queue is short, as a function of the
+        pressure whose rates are taken over served / `fastest_mpps`, for packets find the caches as many packets
         later as at full speed beside faster neighbours. None where it was not profiled at part load.
     """
 
@@ -76,7 +76,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     @cached_property
     def moves_at_most(self) -> tuple[float, ...]:
         """The most that it moves itself of `slomo.models.responses.moved.MOVED`, whatever the pressure."""
-        return tuple(moved_in(self.profile.metric_names, self.profile.high).tolist())
+        return tuple((self.fastest_mpps * moved_in(self.profile.metric_names, self.profile.high)).tolist())
 
     def rows_mpps(self, pressure: Floats, neighbours: Floats) -> Floats:
         """Return throughput [Mpps], shape ``(n,)``; pressures have shape ``(n, pressures)``, neighbours ``(n,)``."""

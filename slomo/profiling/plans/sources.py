@@ -28,6 +28,8 @@ _PACKET_B, _BUFFERS = (64.0, 1500.0), (256.0, 8192.0)
 _ASIDE_M_S, _MOST_READS = (0.5, 40.0), 1000
 #: Of the ports, all instances together; of the memory channel likewise, which a target then adds to.
 _PORT_LOAD, _MEMORY_LOAD = (0.02, 1.0), (0.02, 1.1)
+#: What a core moves at random past the caches [GB/s] (ResQ, section 4.2): more load takes more instances.
+_CORE_GB_S = 2.5
 #: How many LLCs the data of all instances together hold where memory is meant: nearly every access misses.
 _BEYOND_LLC = (4.0, 16.0)
 
@@ -66,25 +68,26 @@ def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_
     draw = np.random.default_rng(seed)
     places = [spread(each, _AXES, draw) for _ in SOURCES]
     in_turn = [(make, rows[i]) for i in range(each) for make, rows in zip(SOURCES, places, strict=True)]
-    return tuple(make(machine, row, _instances(row[-1], instances)) for make, row in in_turn[:points])
+    return tuple(make(machine, row, instances) for make, row in in_turn[:points])
 
 
-def _on_caches(machine: Machine, place: Sequence[float], instances: int) -> Pressure:
+def _on_caches(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     """Access the cache from a trickle to a core's most, over data from a private L2's size to four LLCs."""
     reads = _between((1.0, 50.0), place[0])
     rate = _between(_ACCESSES_M_S, place[1]) / reads
     settings = {"data_size_mib": _data_mib(machine, place[2]), "reads_per_packet": round(reads)}
-    return _pressure({**settings, "rate_mpps": rate}, instances)
+    return _pressure({**settings, "rate_mpps": rate}, _instances(place[-1], most))
 
 
-def _on_ports(machine: Machine, place: Sequence[float], instances: int) -> Pressure:
+def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     """Move packets of every size in few to many times the DDIO ways' buffers, up to what all ports carry.
 
     Beside that it uses the cache, little to as much as network functions do: packets leak to memory more easily where
     data crowd the DDIO ways as well.
     """
-    size_b = _between(_PACKET_B, place[0])
-    rate = _between(_PORT_LOAD, place[1]) * _most_mpps(machine, size_b) / instances
+    size_b, load = _between(_PACKET_B, place[0]), _evenly(_PORT_LOAD, place[1])
+    instances = _instances(place[-1], most, load * _wire_gbps(machine) / machine.nic_gbps)
+    rate = load * _most_mpps(machine, size_b) / instances
     settings = {
         "packet_size_b": round(size_b),
         "packet_buffers": round(_between(_BUFFERS, place[2])),
@@ -94,14 +97,14 @@ def _on_ports(machine: Machine, place: Sequence[float], instances: int) -> Press
     return _pressure({**settings, "rate_mpps": rate}, instances)
 
 
-def _on_memory(machine: Machine, place: Sequence[float], instances: int) -> Pressure:
+def _on_memory(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     """Read data far beyond the LLC, and make lines dirty: every load of the channel comes as often.
 
-    Its packets are of every size that the ports carry at that rate.
+    Its packets are of every size, at most what the ports carry at that rate.
     """
     reads, dirty = _between((5.0, 100.0), place[0]), 0.5 * place[2]
-    low, high = _MEMORY_LOAD
-    lines = (low + (high - low) * place[1]) * machine.memory_peak_gb_s * machine.memory_efficiency * 1e3 / _LINE_B
+    moved_gb_s = _evenly(_MEMORY_LOAD, place[1]) * machine.memory_peak_gb_s * machine.memory_efficiency
+    instances, lines = _instances(place[-1], most, moved_gb_s / _CORE_GB_S), moved_gb_s * 1e3 / _LINE_B
     settings = {
         "data_size_mib": _between(_BEYOND_LLC, place[2]) * machine.llc_mib / instances,
         "reads_per_packet": round(reads),
@@ -110,16 +113,20 @@ def _on_memory(machine: Machine, place: Sequence[float], instances: int) -> Pres
     }
     moved = settings["reads_per_packet"] + 2 * settings["writes_per_packet"]  # a dirty line is read and written back
     rate = lines / instances / moved
-    size_b = _between(_PACKET_B, place[3])
-    if rate * instances > _most_mpps(machine, size_b):
-        size_b = _PACKET_B[0]
+    carried_b = 1e3 * _wire_gbps(machine) / (8.0 * rate * instances) - _WIRE_OVERHEAD_B
+    size_b = max(min(_between(_PACKET_B, place[3]), carried_b), _PACKET_B[0])
     return _pressure({**settings, "packet_size_b": round(size_b), "rate_mpps": rate}, instances)
 
 
 def _most_mpps(machine: Machine, size_b: float) -> float:
     """Return the packets of a size that all ports together carry [Mpps]."""
+    return 1e3 * _wire_gbps(machine) / (8.0 * (size_b + _WIRE_OVERHEAD_B))
+
+
+def _wire_gbps(machine: Machine) -> float:
+    """Return what all ports together carry [Gbit/s]; one port's rate where each tenant has its own."""
     wire = machine.shared_wire_gbps()
-    return 1e3 * (wire if math.isfinite(wire) else machine.nic_gbps) / (8.0 * (size_b + _WIRE_OVERHEAD_B))
+    return wire if math.isfinite(wire) else machine.nic_gbps
 
 
 def _data_mib(machine: Machine, place: float) -> float:
@@ -136,9 +143,17 @@ def _pressure(settings: dict[str, Setting], instances: int) -> Pressure:
     return Pressure(competitor(rounded), instances)
 
 
-def _instances(place: float, most: int) -> int:
-    """Return a number of instances: on a logarithmic scale, since a third of all questions has one neighbour."""
-    return min(most, int((most + 1) ** float(place)))
+def _instances(place: float, most: int, fewest: float = 1.0) -> int:
+    """Return a number of instances, no fewer than it takes to make the pressure meant, where there may be as many.
+
+    On a logarithmic scale, since a third of all questions has one neighbour.
+    """
+    return min(most, max(int((most + 1) ** float(place)), math.ceil(fewest)))
+
+
+def _evenly(ends: tuple[float, float], place: float) -> float:
+    low, high = ends
+    return float(low + (high - low) * place)
 
 
 def _between(ends: tuple[float, float], place: float) -> float:
