@@ -44,7 +44,8 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
 
     `pace` is throughput over the smooth speed, shape (servers, places).
 
-    Writes vectors and what each NF feels, shape (2, servers, places, pressures); and into `went`, shape (servers, 4),
+    Reads where to begin in `vectors` and writes vectors and what each NF feels there, shape
+    (2, servers, places, pressures); and into `went`, shape (servers, 4),
     whether it converged, the rounds, the ratio of the last two steps and the last step. Empty places come last.
     Of an NF at part load three answers are read: at full load, at part load (`again` 1), and, where it was not profiled
     there, at full load beside faster neighbours.
@@ -67,13 +68,14 @@ def _settle(  # type: ignore[no-untyped-def] # noqa: C901
         reference[:] = tiny
         for i in range(count):
             for k in range(pressures):
-                vector[i, k] = rows[members[server, i], k]
-                reference[k] = max(reference[k], vector[i, k])
+                vector[i, k] = vectors[0, server, i, k]
+                reference[k] = max(reference[k], rows[members[server, i], k])
         for k in range(pressures):
-            everything = vector[0, k]
+            everything, solo = vector[0, k], rows[members[server, 0], k]
             for i in range(1, count):
                 everything += vector[i, k]
-            least[k] = min(everything, full_kib[server]) if k == held else 0.0
+                solo += rows[members[server, i], k]
+            least[k] = min(solo, full_kib[server]) if k == held else 0.0
             wanted = min(max(everything, least[k]), caps[k]) / max(everything, tiny)
             for i in range(count):
                 vector[i, k] *= wanted

@@ -58,14 +58,15 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     reference[k, lane] = tiny
                     for i in range(count):
                         who = members[server, i]
-                        vector[i, k, lane] = rows[who, k]
+                        vector[i, k, lane] = vectors[0, server, i, k]
                         reference[k, lane] = max(reference[k, lane], rows[who, k])
                         scale[i, k, lane] = rows[who, pressures + k]
                         limit[i, k, lane] = min(rows[who, 2 * pressures + k], caps[k])
-                    everything = vector[0, k, lane]
+                    everything, solo = vector[0, k, lane], rows[members[server, 0], k]
                     for i in range(1, count):
                         everything += vector[i, k, lane]
-                    least[k, lane] = min(everything, full_kib[server]) if k == held else 0.0
+                        solo += rows[members[server, i], k]
+                    least[k, lane] = min(solo, full_kib[server]) if k == held else 0.0
                     share = min(max(everything, least[k, lane]), caps[k]) / max(everything, tiny)
                     for i in range(count):
                         vector[i, k, lane] *= share

@@ -229,11 +229,14 @@ def in_order(values: Floats) -> Floats:
     return total
 
 
-def come_to_rest(servers: Servers, tries: Sequence[tuple[float, int]]) -> Rest:
-    """Run the tries, each a damping and its most rounds, on the servers that have not come to rest before."""
+def come_to_rest(servers: Servers, tries: Sequence[tuple[float, int]], begin: Floats | None = None) -> Rest:
+    """Run the tries, each a damping and its most rounds, on the servers that have not come to rest before.
+
+    They begin at the vectors `begin`, shape (servers, places, pressures), by default everybody's alone.
+    """
     count, places, pressures = servers.start.shape
     rest = Rest.untouched(count, places, pressures, servers.pace)
-    rest.vector[:] = within_capacities(servers, servers.start.copy())
+    rest.vector[:] = within_capacities(servers, (servers.start if begin is None else begin).copy())
     active = np.arange(count)
     reference = np.maximum(servers.start.max(axis=1, initial=0.0), TINY)[:, None, :]
     if not places or not count:

@@ -101,14 +101,16 @@ class ResponseTable:
         """Bring servers to rest, each distinct saturated one once; arguments as for :meth:`laid_out`.
 
         The smooth speed of the rounds is some percent off where much is lost: it is corrected to the throughput read
-        where the rounds ended, and they run again.
+        where the rounds ended, and they go on from there.
         """
         back, saturated = None, len(members) >= LEAST_SERVERS and not np.isfinite(offered).any()
         if saturated:
             members, back = distinct_mixes(members, len(self.models))
             offered = offered[: len(members)]
-        rest = self._settled(members, offered, np.ones(members.shape), tries, saturated=saturated)
-        rest = self._settled(members, offered, self._pace(members, rest.felt), tries, saturated=saturated)
+        begin = self.table.start[members] * (members >= 0)[:, :, None]
+        rest = self._settled(members, offered, np.ones(members.shape), begin, tries, saturated=saturated)
+        pace = self._pace(members, rest.felt)
+        rest = self._settled(members, offered, pace, rest.vector, tries, saturated=saturated)
         return rest if back is None else rest.rows(back)
 
     def _pace(self, members: NDArray[np.int64], pressure: Floats) -> Floats:
@@ -124,6 +126,7 @@ class ResponseTable:
         members: NDArray[np.int64],
         offered: Floats,
         pace: Floats,
+        begin: Floats,
         tries: Sequence[tuple[float, int]] | None,
         *,
         saturated: bool,
@@ -131,9 +134,13 @@ class ResponseTable:
         loop = loop_for(len(members), saturated=saturated)
         if loop is None or not members.size:
             parts = [slice(at, at + _LAID_OUT) for at in range(0, len(members), _LAID_OUT)] or [slice(0, 0)]
-            rests = [come_to_rest(self.laid_out(members[p], offered[p], pace[p]), tries or TRIES) for p in parts]
+            rests = [
+                come_to_rest(self.laid_out(members[part], offered[part], pace[part]), tries or TRIES, begin[part])
+                for part in parts
+            ]
             return rests[0] if len(rests) == 1 else Rest.joined(rests)
         rest = Rest.untouched(members.shape[0], members.shape[1], self.table.pressures, pace)
+        rest.vector[:] = begin
         given = _TRIES if tries is None else np.array(tries, dtype=float)
         full = self.full_kib(members)
         loop(self.table.rows, members, offered, pace, self.numbers, full, given, rest.vectors, rest.went)

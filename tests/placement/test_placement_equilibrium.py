@@ -18,8 +18,8 @@ MACHINE = "e5-2620v4"
 
 
 def responding(model, slope):
-    """Return a model that answers any pressure with its solo vector, and loses `slope` per M/s of the others."""
-    accesses = model.solo_vector["L2MISS"]
+    """Return a model whose packets move under any pressure what they do alone, and that loses `slope` per M/s."""
+    accesses = model.solo_vector["L2MISS"] / model.solo_mpps
     weights = np.array([[accesses], [0.0], [0.0]])
     profile = ContentiousnessProfile(
         ("L2MISS",), ("L2MISS",), model.solo_vector, {}, np.array([50.0]), np.array([500.0]), weights,
@@ -52,7 +52,8 @@ def test_equilibrium_is_asked_where_models_know_it(library, responsive) -> None:
         )
     }
 
-    assert rates["default"] == rates["fixed point"] == pytest.approx(5.0 * (1 - 0.001 * 40))
+    # who loses a part moves that part less: x = 1 - 0.001 * 40 x
+    assert rates["default"] == rates["fixed point"] == pytest.approx(5.0 / (1 + 0.001 * 40), rel=1e-3)
     assert rates["vectors"] == rates["unknown"] == pytest.approx(5.0 * (1 - 0.002 * 40))
 
 

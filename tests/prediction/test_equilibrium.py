@@ -9,6 +9,7 @@ import pytest
 import slomo
 from slomo.equilibrium.memo import JointMemo
 from slomo.equilibrium.server import TRIES, joint_vectors, solve_joint
+from slomo.equilibrium.tables import kinds
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.applicability import Verdict, applicability
 from slomo.models.interval_ends import LEAST
@@ -39,9 +40,10 @@ class Falling:
 def respond(model, slope=1.0):
     """Return the model with a server response; answers fall by `slope` times the profile's own slope."""
     profile = model.contentiousness
-    weights = profile.weights.copy()
+    packets = np.where(kinds(profile.metric_names)[0], model.solo_mpps, 1.0)
+    weights = profile.weights / packets
     weights[1:] *= slope
-    profile = replace(profile, weights=weights, low=0.0 * profile.low)
+    profile = replace(profile, weights=weights, low=0.0 * profile.low, high=profile.high / packets)
     speed = np.zeros(len(weights))
     speed[0], speed[1] = model.solo_mpps, -0.4 * model.solo_mpps
     seen = np.random.default_rng(0).uniform(0.0, 1.0, (60, 3)) * np.array([300.0, 11264.0, 40.0])
@@ -101,7 +103,7 @@ def test_more_neighbours_never_help(server_library):
 
 
 def test_the_answer_is_a_fixed_point(server_library):
-    """At the solution everybody's vector is its answer to the sum of the others' vectors."""
+    """At the solution everybody's vector is its answer to the sum of the others' vectors, rates times its packets."""
     models = [server_library.find(nf, MACHINE) for nf in ("lpm", "nat", "snort")]
     members = np.array([[0, 1, 2]])
     at_rest = solve_joint(models, members, tries=((0.5, 400),))
@@ -109,7 +111,8 @@ def test_the_answer_is_a_fixed_point(server_library):
     for place, model in enumerate(models):
         others = vectors.sum(axis=0) - vectors[place]
         again = model.response.profile.under(others[np.newaxis])[0]
-        assert np.allclose(again, vectors[place], rtol=5e-3)
+        packets = np.where(kinds(NAMES)[0], at_rest.throughput_mpps[0, place], 1.0)
+        assert np.allclose(again * packets, vectors[place], rtol=5e-3)
 
 
 def test_batch_and_single_agree(server_library):

@@ -45,7 +45,7 @@ def respond(model):
     solo, car = model.solo_mpps, model.solo_vector["L2MISS"]
     vector = MetricVector({"L2MISS": car}, scope=Scope.CORE)
     weights = np.zeros((basis_size(1), 1))
-    weights[0], weights[1] = car, -0.3 * car
+    weights[0], weights[1] = car / solo, -0.3 * car / solo
     tables = {"scale": np.array([50.0]), "limit": np.array([300.0]), "weights": weights}
     profile = ContentiousnessProfile(CAR, CAR, vector, {1: vector}, **tables, low=0.3 * weights[0], high=weights[0])
     speed = np.zeros(len(weights))

@@ -214,7 +214,7 @@ def test_sixty_points_leave_no_gap_along_any_source(name: str) -> None:
         lines = int(set_to["reads_per_packet"]) + 2 * int(set_to.get("writes_per_packet", 0))
         place = (
             np.log(packets / point.instances * lines / 0.5) / np.log(300.0),
-            np.log(packets * 8e-3 * (size_b + 20) / machine.shared_wire_gbps() / 0.02) / np.log(50.0),
+            packets * 8e-3 * (size_b + 20) / machine.shared_wire_gbps(),
             packets * lines * 64e-3 / usable / 1.1,
         )[number % 3]
         per_source[number % 3].append(float(place))

@@ -174,7 +174,7 @@ def test_a_quarter_of_a_profile_is_at_part_load_and_is_learned() -> None:
     stretch = (response.fastest_mpps / fresh["throughput_mpps"].to_numpy())[:, None]
     pressure = fresh[[f"beside.{name}" for name in names]].to_numpy() * np.where(rates, stretch, 1.0)
     column = response.part_load.metric_names.index("LMB")
-    truth = fresh["own.LMB"].to_numpy() * stretch[:, 0]
+    truth = (fresh["own.LMB"] / fresh["throughput_mpps"]).to_numpy()
     errors = [np.abs(each.under(pressure)[:, column] - truth).mean() for each in (response.part_load, response.profile)]
     assert errors[0] < errors[1]
 
