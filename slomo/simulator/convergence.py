@@ -201,9 +201,10 @@ class Series:
         return None
 
     def _carried(self, first: int) -> bool:
-        """Return whether the ports carried what came from batch `first` on: frames that wait come early, then are lost."""
-        wire_ns, span_ns = (sum(times) for times in zip(*((b.busy_ns[-1], b.span_ns) for b in self.batches[first:])))
-        return bool(wire_ns <= span_ns * (1.0 + 0.5 * self._tolerance))
+        """Return whether the ports carried what came from batch `first` on: frames that wait come early at first."""
+        wire_ns = sum(float(batch.busy_ns[-1]) for batch in self.batches[first:])
+        span_ns = sum(batch.span_ns for batch in self.batches[first:])
+        return wire_ns <= span_ns * (1.0 + 0.5 * self._tolerance)
 
     def _turned_over(self, first: int) -> s.Bools:
         """Return which tenants had replaced what they hold often enough at batch `first`."""

@@ -203,7 +203,7 @@ def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
 
 
 def _sent(competitor: Workload) -> tuple[int, float | None]:
-    """Return the size of a competitor's packets [B] and the rate at which they come [Mpps]; None for all it can take."""
+    """Return the size of a competitor's packets [B] and the rate they are sent at [Mpps]; None for all it can take."""
     rate = competitor.traffic.offered_mpps or competitor.configuration.get("rate_mpps")
     return competitor.traffic.packet_size_b, float(rate) if rate else None
 

@@ -80,10 +80,10 @@ def test_a_file_that_knew_sizes_only_still_reads() -> None:
 @given(st.floats(0.01, 0.98), st.integers(0, 300))
 @settings(max_examples=60, deadline=None)
 def test_more_coverage_never_narrows(coverage: float, count: int) -> None:
-    """A higher coverage never gives a narrower interval, and no interval is wider than the NF's solo throughput."""
+    """A higher coverage never gives a narrower interval, but where scores are too few for it: that ends at solo."""
     calibration = ConformalCalibration(np.sort(np.random.default_rng(count).normal(0.5, 0.5, count)), "mixes")
     narrow, wide = (calibration.interval_mpps(np.array([4.0]), 5.0, c) for c in (coverage, coverage + 0.01))
-    assert 0.0 <= wide[0][0] <= narrow[0][0] < 4.0 < narrow[1][0] <= wide[1][0] <= 9.0
+    assert 0.0 <= wide[0][0] <= narrow[0][0] < 4.0 < min(narrow[1][0], 5.0) <= wide[1][0] <= 9.0
 
 
 def test_too_few_scores_admit_it() -> None:

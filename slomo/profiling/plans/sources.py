@@ -100,10 +100,12 @@ def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
 def _on_memory(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     """Read data far beyond the LLC, and make lines dirty: every load of the channel comes as often.
 
-    Its packets are of every size, at most what the ports carry at that rate.
+    None is more than all instances can make, where a line that is made dirty moves twice. Its packets are of every
+    size, at most what the ports carry at that rate.
     """
     reads, dirty = _between((5.0, 100.0), place[0]), 0.5 * place[2]
-    moved_gb_s = _evenly(_MEMORY_LOAD, place[1]) * machine.memory_peak_gb_s * machine.memory_efficiency
+    usable_gb_s, (low, high) = machine.memory_peak_gb_s * machine.memory_efficiency, _MEMORY_LOAD
+    moved_gb_s = _evenly((low * usable_gb_s, min(high * usable_gb_s, 2.0 * most * _CORE_GB_S)), place[1])
     instances, lines = _instances(place[-1], most, moved_gb_s / _CORE_GB_S), moved_gb_s * 1e3 / _LINE_B
     settings = {
         "data_size_mib": _between(_BEYOND_LLC, place[2]) * machine.llc_mib / instances,

@@ -163,7 +163,7 @@ class SmoothFamily(WeightedFamily[SmoothSensitivity]):
             high=vectors.max(axis=0),
             center=fitted.center_,
             # a column that never changes has no say
-            width=np.where(np.isfinite(fitted.spread_), fitted.spread_ * fitted.length_, 1e300),
+            width=np.where(np.isfinite(fitted.spread_), fitted.spread_ * fitted.length_, 1e50),
             points=fitted.points_ / fitted.length_,
             weights=np.asarray(fitted.scale_ * fitted.weights_, dtype=np.float64),
             mean=fitted.mean_,
