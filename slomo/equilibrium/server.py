@@ -222,23 +222,24 @@ def joint_vectors(
     an NF at half its speed beside others fares like one at full speed beside others twice as fast, but for its queue,
     which is short then (`ServerResponse.part_load`). Occupancy is no rate and stays.
     """
-    members = np.asarray(members, dtype=np.int64)
+    who: NDArray[np.int64] = np.asarray(members, dtype=np.int64)
     bench = response_table(tuple(models))
     responses = bench.responses
     rates, polled = kinds(names)
-    solo, weight, low, high = (part[members] for part in vector_tables(responses, names))
-    inner, load, present = bench.table, at_rest.load[:, :, None], (members >= 0)[:, :, None]
+    solo, weight, low, high = (part[who] for part in vector_tables(responses, names))
+    inner, load, present = bench.table, at_rest.load[:, :, None], (who >= 0)[:, :, None]
     here, count = present[:, :, 0], present.sum(axis=1, keepdims=True)
-    beside = np.broadcast_to(count[:, :, 0] - 1.0, members.shape)[here]
-    served = np.zeros((*members.shape, 1))
-    served[here, 0] = at_rest.load[here] * read_mpps(responses, members[here], at_rest.pressure[here], beside)
-    moved = _under(bench, members, at_rest.pressure, load, (weight, low, high))
+    beside = np.broadcast_to(count[:, :, 0] - 1.0, who.shape)[here]
+    served = np.zeros((*who.shape, 1))
+    possible: Floats = read_mpps(responses, who[here], at_rest.pressure[here], beside)
+    served[here, 0] = np.multiply(at_rest.load[here], possible)
+    moved = _under(bench, who, at_rest.pressure, load, (weight, low, high))
     if inner.part_load is not None and (load[here] < 1.0).any():
-        part = served_part(served, inner.high[members][..., [inner.pressures]])
-        ends = [each[members] for each in vector_tables(responses, names, part_load=True)[1:]]
-        idle = _under(bench, members, at_rest.pressure, part, ends, inner.part_load)
-        full, busy = _under(bench, members, at_rest.pressure, np.ones_like(load), (weight, low, high)), busy_part(load)
-        known = (inner.part_load.start[members][:, :, :1] > 0.0) & (load < 1.0)
+        part = served_part(served, inner.high[who][..., [inner.pressures]])
+        ends = [each[who] for each in vector_tables(responses, names, part_load=True)[1:]]
+        idle = _under(bench, who, at_rest.pressure, part, ends, inner.part_load)
+        full, busy = _under(bench, who, at_rest.pressure, np.ones_like(load), (weight, low, high)), busy_part(load)
+        known = (inner.part_load.start[who][:, :, :1] > 0.0) & (load < 1.0)
         moved = np.where(known, busy * full + (1.0 - busy) * idle, moved)
     result = np.where(count == 1, solo * np.where(rates, load, 1.0), moved * np.where(rates, served, 1.0))
     result = np.where(present, result, 0.0)
@@ -246,11 +247,11 @@ def joint_vectors(
     wanted, _ = saturate(total, names, bench.socket.capacities)
     if "L3OCC" in names:
         held = names.index("L3OCC")
-        least = np.minimum(np.nansum(solo[:, :, held] * present[:, :, 0], axis=1), bench.full_kib(members))
+        least = np.minimum(np.nansum(solo[:, :, held] * present[:, :, 0], axis=1), bench.full_kib(who))
         wanted[:, held] = np.maximum(wanted[:, held], least)
     adds_up = np.array([METRICS[name].rule is Rule.SUM for name in names], dtype=bool)
     result *= np.where(adds_up, wanted / np.maximum(total, TINY), 1.0)[:, None, :]
-    return np.where(polled & (load < 1.0) & (members >= 0)[:, :, None], np.nan, result)
+    return np.where(polled & (load < 1.0) & (who >= 0)[:, :, None], np.nan, result)
 
 
 def _under(
