@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from slomo.errors import TestbedError
+from slomo.errors import StoreError, TestbedError
 from slomo.files.durable import write_durably
 from slomo.files.opening import read_text
 from slomo.fleet.hosts import FleetHost
@@ -22,6 +22,7 @@ from slomo.profiling.campaign.run import RunOutcome, attempt, campaign_environme
 from slomo.profiling.campaign.store import CampaignStore, StaleTokenError
 from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
 from slomo.records.provenance import versions
+from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
 from slomo.testbed.registry import make_testbed
 from slomo.vocabulary.machine import Machine, load_machine
@@ -95,21 +96,36 @@ def collect_runs(host: FleetHost, work: FleetWork) -> list[tuple[str, int, dict[
 
 
 def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun) -> RunOutcome:
-    """Make one run on a host, unless the host has it already; keep it there before it is told."""
+    """Make one run on a host, unless the host has it already; keep it there before it is told.
+
+    Where the host cannot keep it (a full disk), the run is told with that error, and the coordinator keeps it.
+    """
     _lock(host)
     _require_claim(host, work)
-    with _store(host, work) as store:
-        if there := store.find((run.colocation.key, run.replicate)):
-            return RunOutcome(there[0], (), there[1])
+    if there := _kept_run(host, work, run):
+        return RunOutcome(there[0], (), there[1])
     outcome = attempt(_testbed(host, work), run)
     if outcome.record is None:
         return outcome
     by = {"host": host.name, "token": work.token}
     record = replace(outcome.record, provenance={**outcome.record.provenance, "fleet": by})
     _require_claim(host, work)
-    with _store(host, work) as store:
-        store.add(run, record, outcome.wall_s, work.token)
+    try:
+        with _store(host, work) as store:
+            store.add(run, record, outcome.wall_s, work.token)
+    except StaleTokenError:
+        raise
+    except StoreError as error:
+        return replace(outcome, record=record, errors=(*outcome.errors, error))
     return replace(outcome, record=record)
+
+
+def _kept_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> tuple[RunRecord, float] | None:
+    try:
+        with _store(host, work) as store:
+            return store.find((run.colocation.key, run.replicate))
+    except StoreError:
+        return None  # it is made again
 
 
 def try_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> RunOutcome:

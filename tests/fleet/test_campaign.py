@@ -92,6 +92,23 @@ def test_a_host_that_differs_is_named_before_it_measures(workers, fleet, tmp_pat
     assert sum(share.runs for share in done.shares) == 26
 
 
+def test_a_host_whose_disk_is_full_loses_no_run(workers, fleet, tmp_path, monkeypatch):
+    """What hosts cannot keep the coordinator keeps; the failures are written down."""
+    expected, whole = run_campaign(PLAN, ToyTestbed()), CampaignStore.add
+
+    def full(store, *arguments):
+        if store.path.parent.parent.name == "state":
+            raise StoreError("cannot grow: the disk is full")
+        return whole(store, *arguments)
+
+    monkeypatch.setattr(CampaignStore, "add", full)
+    done = profile_on_hosts(PLAN, fleet, tmp_path / "runs.sqlite", scheduler=workers)
+    same(done.dataset, expected)
+    assert sum(share.runs for share in done.shares) == 26
+    with CampaignStore(tmp_path / "runs.sqlite") as store:
+        assert len(store.failures()) == 26
+
+
 def test_hosts_that_do_not_come_are_told(workers, fleet, tmp_path, monkeypatch):
     """By name, with exit code 3; left out where that was asked for."""
     monkeypatch.setattr(fleet_campaign, "START_S", 0.3)
