@@ -250,3 +250,19 @@ def test_locks_hold_what_the_package_asks_for() -> None:
     for item in map(Requirement, asked):
         if item.name != "slomo":
             assert all(map(item.specifier.contains, versions[item.name.lower()])), item
+
+
+@pytest.mark.parametrize(
+    ("version", "day", "code"), [("1.4", "2999-01-01", 1), ("1.6", "2999-01-01", 0), ("1.6", "2020-01-01", 2)]
+)
+def test_locks_are_compared_with_a_clone_of_advisories(version: str, day: str, code: int, tmp_path: Path) -> None:
+    """A version inside an advisory's range is named; a clone whose newest advisory is old judges nothing."""
+    (tmp_path / "vulns" / "some-package").mkdir(parents=True)
+    ranges = [{"type": "ECOSYSTEM", "events": [{"introduced": "1.2"}, {"fixed": "1.5"}]}]
+    advisory = {"id": "PYSEC-1", "modified": f"{day}T00:00:00Z", "affected": [{"ranges": ranges}]}
+    (tmp_path / "vulns" / "some-package" / "PYSEC-1.yaml").write_text(yaml.safe_dump(advisory))
+    (tmp_path / "lock.txt").write_text(f"some_package=={version} \\\n    --hash=sha256:0\n")
+    words = [sys.executable, str(DEPLOY.parent / "locks" / "audit.py"), str(tmp_path), str(tmp_path / "lock.txt")]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    assert (f"some-package {version}: PYSEC-1" in ended.stdout) == (code == 1)
