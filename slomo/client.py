@@ -115,6 +115,14 @@ class _Messages:
         raise ServiceError(detail, hint=hint, status=answer.status_code)
 
 
+def _line(kind: Any, url: str, options: Mapping[str, Any]) -> Any:
+    """Return a client of httpx; UsageError for what is no address."""
+    try:
+        return kind(base_url=url, **options)
+    except (_httpx().InvalidURL, ValueError) as problem:
+        raise UsageError(f"{url[:100]!r} is no address: {problem}", hint="such as http://127.0.0.1:8080") from None
+
+
 def _strange(what: str) -> ServiceError:
     return ServiceError(f"what answers is no service of slomo: {what}", hint="check the address")
 
@@ -157,7 +165,7 @@ class Client:
     def __init__(self, url: str, token: str | None = None, *, timeout_s: float = 30.0, verify: Any = True) -> None:
         self._httpx = _httpx()
         self.url = url.rstrip("/")
-        self._line = self._httpx.Client(base_url=self.url, **_options(token, timeout_s, verify))
+        self._line = _line(self._httpx.Client, self.url, _options(token, timeout_s, verify))
 
     def predict(self, target: str, competitors: Iterable[str] = (), **options: Any) -> "Prediction":
         """Predict one mix; options are those of ``POST /v1/predict``.
@@ -229,7 +237,7 @@ class AsyncClient:
     def __init__(self, url: str, token: str | None = None, *, timeout_s: float = 30.0, verify: Any = True) -> None:
         self._httpx = _httpx()
         self.url = url.rstrip("/")
-        self._line = self._httpx.AsyncClient(base_url=self.url, **_options(token, timeout_s, verify))
+        self._line = _line(self._httpx.AsyncClient, self.url, _options(token, timeout_s, verify))
 
     async def predict(self, target: str, competitors: Iterable[str] = (), **options: Any) -> "Prediction":
         """Predict one mix, as :meth:`Client.predict`."""

@@ -82,9 +82,10 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
         return UsageError.__name__, error.format_message(), f"see `{command} --help`", UsageError.exit_code
     if isinstance(error, click.ClickException):
         return UsageError.__name__, error.format_message(), None, UsageError.exit_code
-    if isinstance(error, OSError) and error.filename is not None:
+    if isinstance(error, OSError) and (error.filename is not None or error.errno in _FULL_OR_FIXED):
         verb = "open" if error.errno in _EITHER else "write"
-        message = f"cannot {verb} '{os.fsdecode(error.filename)}': {error.strerror}"
+        where = "the answer" if error.filename is None else f"'{os.fsdecode(error.filename)}'"
+        message = f"cannot {verb} {where}: {error.strerror}"
         kind = StoreError if error.errno in _FULL_OR_FIXED else ConfigurationError
         return (kind.__name__, message, _HINTS.get(error.errno or 0), kind.exit_code)
     if isinstance(error, MemoryError):

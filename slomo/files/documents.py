@@ -159,7 +159,7 @@ def convert(
         message, position = _in_words(str(problem), data)
         line = _line(position, lines())
         raise ConfigurationError(f"{name}{f':{line}' if line else ''}: {message}", hint=hint) from None
-    except (RecursionError, OverflowError, ArithmeticError, KeyError, IndexError, AttributeError) as problem:
+    except (RecursionError, ArithmeticError, LookupError, AttributeError, UnicodeError) as problem:
         raise ConfigurationError(f"{name}: cannot be read: {problem}", hint=hint) from None
     except ConfigurationError as problem:
         raise ConfigurationError(f"{name}: {problem.message}", hint=problem.hint or hint) from None

@@ -49,6 +49,8 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
     '{}'
     """
     place, draft = Path(path), ""
+    if "\0" in str(place):
+        raise StoreError(f"{str(place)[:200]!r}: is no name of a file", hint="choose another name")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, draft = _own_draft(place)

@@ -116,7 +116,7 @@ class MetricVector(Mapping[str, float]):
 
 
 def _is_missing(value: float | None) -> bool:
-    return value is None or math.isnan(value)
+    return value is None or value != value  # NaN, whatever else stands there
 
 
 def _checked(name: str, value: float | None) -> float:

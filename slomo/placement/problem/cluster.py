@@ -109,6 +109,10 @@ class Server:
 
     def __post_init__(self) -> None:
         host = self.machine_type
+        if not self.name.isprintable():
+            raise InvalidValueError(
+                f"server {self.name!r}: its name holds what cannot be shown", hint="letters, digits"
+            )
         object.__setattr__(self, "labels", pairs(self.labels))
         object.__setattr__(self, "taints", (self.taints,) if isinstance(self.taints, str) else tuple(self.taints))
         object.__setattr__(self, "resources", checked_amounts(f"server '{self.name}'", dict(self.resources)))

@@ -228,6 +228,10 @@ class Request:
             raise InvalidValueError(
                 f"request '{self.id}' of {len(self.chain)} network functions, needed an id and 1 or more"
             )
+        if not self.id.isprintable():  # it would speak to the terminal that shows it
+            raise InvalidValueError(
+                f"request {self.id!r}: its id holds what cannot be shown", hint="letters and digits"
+            )
         self._check_numbers()
         share = self.slo.min_share
         if share is not None and share >= 2.0 and share > self.replicas:

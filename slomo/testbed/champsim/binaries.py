@@ -145,7 +145,7 @@ def _binary(file: Path, configuration: Mapping[str, Any]) -> Binary:
     cores = configuration.get("num_cores")
     if not isinstance(cores, int) or not 1 <= cores <= 64:
         raise ConfigurationError(f"{file}: field 'num_cores' is {cores!r}, needed 1 to 64", hint=_HINT)
-    path = file.parent / str(configuration.get("executable_name", "champsim"))
+    path = file.parent / str(configuration.get("executable_name", "champsim")).replace("\0", "?")
     if not os.access(path, os.X_OK) or path.is_dir():
         raise TestbedError(f"{file}: its binary '{path.name}' is not beside it", hint=_HINT)
     return Binary(path, cores, configuration)

@@ -125,7 +125,7 @@ class PartitionKnowledge:
             if data["schema_version"] != SCHEMA_VERSION:
                 raise KeyError("schema_version")
             responses = [PartitionResponse.from_dict(item) for item in data["responses"]]
-            memory = MemoryTraffic(tuple(data["memory"]["latency_ns"]), tuple(data["memory"]["traffic_gb_s"]))
+            memory = MemoryTraffic.from_dict(data["memory"])
             by_key = {response.workload: response for response in responses}
             fingerprint = str(data.get("machine_fingerprint", ""))
             profile = PartitionProfile(str(data["machine"]), by_key, memory, int(data["runs"]), fingerprint)
@@ -361,12 +361,7 @@ def what_if(
     library.require_measured_on(machine)
     asked, options = setting or ServerSetting(), options_of({**how, "explain": False})
     tenants = [item for text in mix for item in named(text)]
-    for mask in asked.ways or ():
-        if mask > machine.full_way_mask:
-            raise InvalidValueError(f"way mask {mask:#x}, but '{machine.name}' has {machine.llc_ways} ways")
-    for node in (*(asked.nodes or ()), *(asked.sockets or ())):
-        if node >= machine.sockets:
-            raise InvalidValueError(f"node {node}, but '{machine.name}' has {machine.sockets}")
+    require_possible(asked, machine, len(tenants))
     server = server_of(
         lambda name: tenant_of(library, name, machine.name), tenants, machine.name, asked, machine.nic_socket
     )
@@ -390,6 +385,17 @@ def what_if(
         return answer
     changed = replace(server, setting=_setting_of(advice, careful, server))
     return replace(answer, advice=advice, advised=answers_on(changed, options).whole())
+
+
+def require_possible(setting: ServerSetting, machine: Machine, tenants: int) -> None:
+    """Refuse a setting that the machine, or so many tenants, cannot have; InvalidValueError says which part."""
+    checked = setting.checked(tenants)
+    for mask in checked.ways or ():
+        if mask > machine.full_way_mask:
+            raise InvalidValueError(f"way mask {mask:#x}, but '{machine.name}' has {machine.llc_ways} ways")
+    for node in (*(checked.nodes or ()), *(checked.sockets or ())):
+        if node >= machine.sockets:
+            raise InvalidValueError(f"node {node}, but '{machine.name}' has {machine.sockets}")
 
 
 def _situation(

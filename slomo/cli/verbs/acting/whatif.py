@@ -66,7 +66,7 @@ def command(
     """
     from slomo.vocabulary.machine import load_machine
     from slomo.vocabulary.server_setting import ServerSetting
-    from slomo.workflow.acting.whatif import what_if
+    from slomo.workflow.acting.whatif import require_possible, what_if
 
     values = {_FIELDS[name]: _numbers(text, 0) for name, text in given.items()}
     setting = ServerSetting(**values, port_gbps=port_gbps)
@@ -74,12 +74,14 @@ def command(
     if service is not None:
         return asked_about_socket(service, mix, machine, setting, coverage=chosen, window_s=window_s, as_json=as_json)
     where, tenants = load_machine(machine), _tenants(mix)
+    promises = _promises(slo, len(tenants))
+    require_possible(setting, where, len(tenants))  # before anything is profiled
     answer = what_if(
         _library(models, where, tenants, learn=learn) if models else _knowledge(profile_file, where, tenants),
         tenants,
         where,
         setting,
-        slo_share=_promises(slo, len(tenants)),
+        slo_share=promises,
         with_advice=with_advice,
         coverage=chosen,
         window_s=window_s,
