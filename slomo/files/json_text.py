@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from slomo.errors import ConfigurationError
@@ -31,7 +32,7 @@ class RefusedError(Exception):
         self.token = token
 
 
-def parse_json(text: str | bytes, name: str, hint: str | None = None) -> Any:
+def parse_json(text: str | bytes, name: str, hint: str | None = None, most: float = MOST) -> Any:
     """Return what JSON says, each key once and every number finite; refusals as :func:`parse`.
 
     Examples
@@ -42,7 +43,11 @@ def parse_json(text: str | bytes, name: str, hint: str | None = None) -> Any:
     """
     try:
         data = json.loads(
-            text, object_pairs_hook=_unique, parse_float=finite_number, parse_int=_whole, parse_constant=_refuse_number
+            text,
+            object_pairs_hook=_unique,
+            parse_float=partial(finite_number, most=most),
+            parse_int=_whole,
+            parse_constant=_refuse_number,
         )
         if isinstance(text, bytes) or "\\ud" in text.lower():
             json.dumps(data, ensure_ascii=False).encode()  # half of a character can be neither shown nor stored
@@ -68,11 +73,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def finite_number(digits: str) -> float:
+def finite_number(digits: str, most: float = MOST) -> float:
     """Return the number that digits stand for; refuses infinity, and what no unit makes so large."""
     value = float(digits)
-    if not -MOST <= value <= MOST:
-        needed = "finite numbers" if math.isinf(value) else f"at most {MOST:g}"
+    if not -most <= value <= most:
+        needed = "finite numbers" if math.isinf(value) else f"at most {most:g}"
         raise RefusedError(digits, f"holds {digits[:40]}, needed {needed}")
     return value
 

@@ -14,6 +14,7 @@ from slomo.errors import ConfigurationError, SlomoError, StoreError
 
 #: Documents that people write are never larger.
 DOCUMENT_BYTES = 1_000_000
+_PIECE_BYTES = 2**20
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFCHR: "a device",
@@ -75,7 +76,11 @@ def read_bytes(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None =
     descriptor = open_regular(path, limit, hint)
     try:
         with os.fdopen(descriptor, "rb") as file:
-            data = file.read(limit + 1)
+            parts, left = [], limit + 1  # in pieces: Python sets aside at once what may be read
+            while left and (part := file.read(min(left, _PIECE_BYTES))):
+                parts.append(part)
+                left -= len(part)
+            data = b"".join(parts)
     except OSError as error:
         raise _unreadable(path, error, hint) from None
     if len(data) > limit:

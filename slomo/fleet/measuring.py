@@ -10,11 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from slomo.errors import StoreError, TestbedError
+from slomo.files.documents import read
 from slomo.files.durable import write_durably
-from slomo.files.opening import read_text
 from slomo.fleet.hosts import FleetHost
 from slomo.host.locks import MachineLock
 from slomo.models.identity import stated_fingerprint
@@ -157,12 +159,19 @@ def _store(host: FleetHost, work: FleetWork) -> CampaignStore:
     return CampaignStore(_state(host) / f"{work.plan}.sqlite")
 
 
+class _Claim(Struct):
+    """Who measures on a host."""
+
+    token: Annotated[int, Meta(ge=0)]
+    coordinator: str
+
+
 def _claimed(host: FleetHost) -> tuple[int, str]:
     place = _state(host) / "claim.json"
     if not place.exists():
         return 0, ""
-    claim = json.loads(read_text(place))
-    return int(claim["token"]), str(claim["coordinator"])
+    claim = read(place, _Claim, hint="remove it, where no coordinator runs")
+    return claim.token, claim.coordinator
 
 
 def _require_claim(host: FleetHost, work: FleetWork) -> None:

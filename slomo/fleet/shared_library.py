@@ -8,6 +8,7 @@ registries). Stores are reached through fsspec. The index carries its signature,
 
 import hashlib
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -21,7 +22,7 @@ from slomo.errors import ConfigurationError, StoreError
 from slomo.extras import need
 from slomo.files.documents import parse
 from slomo.files.durable import turn_taking, write_durably
-from slomo.files.opening import read_bytes
+from slomo.files.opening import open_regular, read_bytes
 from slomo.models.checked_json import MAX_BYTES, plain_name
 from slomo.models.identity import require_same
 from slomo.models.library import ModelLibrary, load_library
@@ -163,7 +164,10 @@ class SharedLibrary:
         StoreError
             Where the store cannot be written.
         """
-        source = "" if dataset is None else hashlib.sha256(read_bytes(dataset, limit=2**40)).hexdigest()
+        source = ""
+        if dataset is not None:
+            with os.fdopen(open_regular(dataset, 2**40), "rb") as file:
+                source = hashlib.file_digest(file, "sha256").hexdigest()
         load_library(directory)
         made = [_described(entry, source) for entry in read_index(Path(directory))]
         with self._turn():

@@ -169,6 +169,8 @@ class Applicability(Stored):
             raise ConfigurationError(
                 "an applicability range whose tables do not fit its names", hint="train the model again"
             )
+        if not 0.0 <= made.reach <= 1e100:
+            raise ConfigurationError(f"an applicability range that reaches {made.reach}", hint="train the model again")
         return replace(made, precision=square)
 
 

@@ -18,6 +18,8 @@ from slomo.files import opening
 from slomo.files.json_text import parse_json
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,140}")
+#: Widths that are not known are kept as this.
+_MOST = 1e300
 #: No file of a model is larger.
 MAX_BYTES = 64 * 2**20
 HINT = "the file was damaged or not written by slomo; train the model again"
@@ -61,7 +63,7 @@ def parse_object(content: str, label: str) -> dict[str, Any]:
     slomo.errors.ConfigurationError: model.json:1:7: holds NaN, needed finite numbers
     hint: the file was damaged or not written by slomo; train the model again
     """
-    data = parse_json(content, label, HINT)
+    data = parse_json(content, label, HINT, _MOST)
     if not isinstance(data, dict):
         raise ConfigurationError(f"{label} holds a {type(data).__name__}, needed an object", hint=HINT)
     return data

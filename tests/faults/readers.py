@@ -12,10 +12,12 @@ from pathlib import Path
 import pandas as pd
 
 from slomo.cli.main import cli
+from slomo.cli.verbs.fleet import _plan
 from slomo.config import load_settings
 from slomo.control.pools.configuration import read_rmd_toml
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.evaluation.probes import ProbeModel
+from slomo.fleet.hosts import load_fleet
 from slomo.models.library import ModelLibrary, load_library
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.placement.chains.resource_table import ResourceRow, ResourceTable, load_resource_table, save_resource_table
@@ -213,6 +215,14 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
                lambda path: right.probes_beside(folder / "probes", path)),
         Reader("table-parquet", ".parquet", here("data.parquet"), lambda path: import_table(path, PARQUET_MAPPING)),
         Reader("mixes", ".parquet", right.mixes(folder / "mixes.parquet"), right.mixes_by(folder / "models")),
+        Reader("hosts", ".yaml", b"hosts: [{name: a}, {name: b, ssh: lab@b, cost_per_h: 0.5}]\n",
+               lambda path: load_fleet(path)),
+        Reader("fleet-plan", ".json", json.dumps(toy_plan().to_dict()).encode(), lambda path: _plan(str(path))),
+        Reader("claim", ".json", b'{"token": 3, "coordinator": "a"}', right.claimed),
+        Reader("shared-models", ".json", content_of(folder / "models", "manifest.json"),
+               right.pushed(folder / "models")),
+        Reader("shared-index", ".json", right.shared_index(folder / "models", folder / "shared"),
+               right.pulled(folder / "shared")),
         Reader("pcm-results", ".csv", right.RESULTS, lambda path: right.results_beside(folder / "results", path)),
         Reader("library-saved-over", ".json", here("models/library.json"),
                right.saved_over(folder / "models", "library.json", library)),

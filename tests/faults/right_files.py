@@ -26,6 +26,9 @@ from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.fleet.batches import BulkQuestion
 from slomo.fleet.bulk import predict_file
+from slomo.fleet.hosts import FleetHost
+from slomo.fleet.measuring import _claimed
+from slomo.fleet.shared_library import INDEX, SharedLibrary
 from slomo.host.journal import Journal, Layer
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.accelerator import AcceleratorUse
@@ -221,6 +224,42 @@ def mixes(path: Path) -> bytes:
 def mixes_by(models: Path) -> Read:
     """Return what predicts a file of mixes."""
     return lambda path: predict_file(path, path.with_suffix(".told"), BulkQuestion(str(models)), jobs=1)
+
+
+def claimed(path: Path) -> object:
+    """Read who measures on a host."""
+    folder = path.with_suffix(".state")
+    (folder / "a").mkdir(parents=True, exist_ok=True)
+    os.replace(path, folder / "a" / "claim.json")
+    return _claimed(FleetHost("a", state=str(folder)))
+
+
+def pushed(folder: Path) -> Read:
+    """Return what publishes a library in which a manifest is replaced."""
+    model = next(path.parent.name for path in sorted(folder.glob("*/manifest.json")) if ".lpm" in path.parent.name)
+
+    def read(path: Path) -> object:
+        copy = beside(folder, f"{model}/manifest.json", path)
+        return SharedLibrary(str(copy.with_suffix(".shared"))).push(copy, dataset=copy / "library.json")
+
+    return read
+
+
+def shared_index(folder: Path, shared: Path) -> bytes:
+    """Return the index of a library that was published."""
+    SharedLibrary(str(shared)).push(folder)
+    return (shared / INDEX).read_bytes()
+
+
+def pulled(shared: Path) -> Read:
+    """Return what fetches a library by an index that is replaced."""
+
+    def read(path: Path) -> object:
+        copy = beside(shared, INDEX, path)
+        shutil.rmtree(target := copy.with_suffix(".pulled"), ignore_errors=True)
+        return SharedLibrary(str(copy)).pull(target)
+
+    return read
 
 
 def results_beside(folder: Path, path: Path) -> object:

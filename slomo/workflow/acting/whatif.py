@@ -126,6 +126,8 @@ class PartitionKnowledge:
                 raise KeyError("schema_version")
             responses = [PartitionResponse.from_dict(item) for item in data["responses"]]
             memory = MemoryTraffic.from_dict(data["memory"])
+            if not 1 <= len(memory.latency_ns) == len(memory.traffic_gb_s):
+                raise ValueError("latencies and traffic of other lengths")
             by_key = {response.workload: response for response in responses}
             fingerprint = str(data.get("machine_fingerprint", ""))
             profile = PartitionProfile(str(data["machine"]), by_key, memory, int(data["runs"]), fingerprint)
