@@ -85,7 +85,8 @@ an undisturbed run, twice: once names reach the disk at once, once only with a s
 *Wrong* counts exit code 70, tracebacks, more than 1 GiB of memory, more than 10 s of a core, flipped bits that gave
 another value without a word, rows that were trained on, and machines that were answered. *At most* is what one case
 took of a core and of memory. A test holds that every function that opens a file is one that the {readers} readers of
-the mutations run through; models of a stranger, whose digests are right, are asked questions, too.
+the mutations run through; models of a stranger, whose digests are right, are asked questions, too. A mutation that went
+wrong was mended, and its reader run again.
 
 | What is wrong | What you see | Cases | Wrong | At most | Date, commit |
 | --- | --- | --- | --- | --- | --- |
@@ -139,10 +140,7 @@ def _row(words: tuple[str, ...], held: dict[str, Any] | None, *, has_cost: bool 
     if held is None:
         counted = ["not run", "", *([""] if has_cost else []), ""]
     else:
-        took = [
-            f"{held['took_s']:.2f} s" if held.get("took_s") else "",
-            f"{held['took_mib']} MiB" if held.get("took_mib") else "",
-        ]
+        took = (f"{held[name]:.2g} {unit}" for name, unit in (("took_s", "s"), ("took_mib", "MiB")) if held.get(name))
         cost = [", ".join(took)] if has_cost else []
         counted = [f"{held['done']:,}", str(held["bad"]), *cost, f"{held['date']}, {held['commit']}"]
     return f"| {' | '.join((*words, *counted))} |\n"
