@@ -222,7 +222,7 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
         Reader("shared-models", ".json", content_of(folder / "models", "manifest.json"),
                right.pushed(folder / "models")),
         Reader("shared-index", ".json", right.shared_index(folder / "models", folder / "shared"),
-               right.pulled(folder / "shared")),
+               right.pulled(folder / "shared"), is_file=False),
         Reader("pcm-results", ".csv", right.RESULTS, lambda path: right.results_beside(folder / "results", path)),
         Reader("library-saved-over", ".json", here("models/library.json"),
                right.saved_over(folder / "models", "library.json", library)),
