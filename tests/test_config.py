@@ -65,7 +65,7 @@ def test_every_setting_has_its_variable(name: str) -> None:
         ("machine = \n", ConfigurationError, "line 1"),
         ("coverage = 1.5\n", InvalidValueError, "above 0 and below 1"),
         ("seed = -1\n", InvalidValueError, "0 or more"),
-        ("coverage = nan\n", InvalidValueError, "above 0 and below 1"),
+        ("coverage = nan\n", ConfigurationError, "finite numbers"),
     ],
 )
 def test_wrong_file_is_refused_in_words(tmp_path: Path, text: str, error: type[Exception], said: str) -> None:

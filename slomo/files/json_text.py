@@ -77,7 +77,7 @@ def finite_number(digits: str, most: float = MOST) -> float:
     """Return the number that digits stand for; refuses infinity, and what no unit makes so large."""
     value = float(digits)
     if not -most <= value <= most:
-        needed = "finite numbers" if math.isinf(value) else f"at most {most:g}"
+        needed = "finite numbers" if not math.isfinite(value) else f"at most {most:g}"
         raise RefusedError(digits, f"holds {digits[:40]}, needed {needed}")
     return value
 
