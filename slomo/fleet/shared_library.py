@@ -268,6 +268,8 @@ class SharedLibrary:
         return bool(self._store.exists(f"{self._root}/{name}"))
 
     def _get(self, name: str, what: str) -> bytes:
+        if self._is_folder and self._exists(name):
+            return read_bytes(Path(self._root, name), MAX_BYTES)
         try:
             return bytes(self._store.cat_file(f"{self._root}/{name}"))
         except FileNotFoundError:

@@ -5,6 +5,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ import pandas as pd
 from slomo.files.durable import write_durably
 from slomo.host.journal import Journal, Layer
 from slomo.models.library import ModelLibrary, load_library
+from slomo.models.storage import read_index
 from slomo.profiling.campaign.store import CampaignStore
 from slomo.records.dataset import ProfileDataset
 from slomo.records.storage import load_dataset, save_dataset
@@ -79,10 +81,14 @@ def _dataset(suffix: str, frame: pd.DataFrame) -> Writer:
     return Writer(f"dataset ({suffix})", lambda folder: list(write(folder, "old")), write, read)
 
 
+def _noted(library: ModelLibrary, note: str) -> ModelLibrary:
+    models = [dataclasses.replace(item, manifest={**item.manifest, "note": note}) for item in library.values()]
+    return ModelLibrary(models)
+
+
 def _library(library: ModelLibrary) -> Writer:
     def write(folder: Path, note: str) -> Iterator[None]:
-        models = [dataclasses.replace(item, manifest={**item.manifest, "note": note}) for item in library.values()]
-        ModelLibrary(models).save(folder)
+        _noted(library, note).save(folder)
         yield
 
     def read(folder: Path) -> int:
@@ -188,6 +194,25 @@ def _careless() -> Writer:
     return Writer("careless", lambda folder: list(write(folder, "old")), write, read)
 
 
+def _shared(source: Path) -> Writer:
+    """Return what publishes models in a folder that many read."""
+    from slomo.fleet.shared_library import SharedLibrary
+
+    named = {note: {entry.folder.name for entry in read_index(source / f"models-{note}")} for note in NOTES}
+
+    def write(folder: Path, note: str) -> Iterator[None]:
+        SharedLibrary(str(folder / "shared")).push(source / f"models-{note}")
+        yield
+
+    def read(folder: Path) -> int:
+        shared = SharedLibrary(str(folder / "shared"))
+        assert shared.verify()
+        found = {model.folder for model in shared.models}
+        return _only({note for note in NOTES if named[note] == found})
+
+    return Writer("shared library", lambda folder: list(write(folder, "old")), write, read)
+
+
 CARELESS = _careless()
 
 
@@ -195,7 +220,10 @@ def put_shared(folder: Path) -> None:
     """Put into a folder what writers share: models, and a state to copy."""
     from slomo.training.training import train  # a learner: not for the process that is copied for every case
 
-    train(ProfileDataset(pd.DataFrame(profile_rows()), {"testbed": "toy"}), models=["dobrescu"]).save(folder / "models")
+    library = train(ProfileDataset(pd.DataFrame(profile_rows()), {"testbed": "toy"}), models=["dobrescu"])
+    library.save(folder / "models")
+    for note in NOTES:
+        _noted(library, note).save(folder / f"models-{note}")
     kept = Store(folder / "source.sqlite")
     kept.write(journal.advance).result()
     kept.close()
@@ -205,7 +233,8 @@ def writers(folder: Path) -> tuple[Writer, ...]:
     """Return every writer; the folder holds what they share."""
     small, library = pd.DataFrame(profile_rows()[:40]), load_library(folder / "models")
     library = ModelLibrary(library.values())
+    shared = (_shared(folder),) if find_spec("fsspec") else ()  # of the extra fleet
     return (
         _document(), _dataset("csv", small), _dataset("parquet", small), _library(library), _store(), _journal(),
-        _state(), _backup(folder / "source.sqlite"),
+        _state(), _backup(folder / "source.sqlite"), *shared,
     )  # fmt: skip

@@ -190,3 +190,11 @@ def test_the_command_line_does_it(capsys, toy_models, tmp_path):
     assert main(["models", "list", str(tmp_path / "nothing")]) == 3
     assert main(["models", "list", "nosuch://x"]) == 2
     assert main(["models", "push", str(tmp_path / "nothing"), store]) == 2
+
+
+def test_a_pipe_in_the_place_of_the_index_is_refused(tmp_path):
+    """A shared folder is read by the one reader: nothing waits for what never comes."""
+    os.mkfifo(tmp_path / INDEX)
+
+    with pytest.raises(ConfigurationError, match="needed a regular file"):
+        SharedLibrary(str(tmp_path)).models  # noqa: B018
