@@ -130,7 +130,7 @@ def page(sums: dict[str, Any]) -> str:
     for part, held in sums.items():
         for name, item in held["names"].items() if part.startswith("fault: ") else ():
             by_writer.setdefault(name, [item["calls"], 0])[1] += item["done"]
-    writers = "".join(f"| {name} | {calls} | {done:,} |\n" for name, (calls, done) in by_writer.items())
+    writers = "".join(f"| {name} | {calls} | {done:,} |\n" for name, (calls, done) in sorted(by_writer.items()))
     states = "".join(f"| {' | '.join(words)} |\n" for words in STATES)
     counts = {"readers": readers, "mutations": sum(tried), "doors": sum(tried[2:]) / max(sum(tried), 1)}
     return PAGE.format(faults=faults, inputs=inputs, writers=writers, states=states, **counts)
