@@ -7,7 +7,7 @@ machine takes some seconds (`slomo.simulator.first_compile` tells who wants to k
 import functools
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -15,6 +15,7 @@ from slomo.extras import missing
 
 try:
     import numba
+    from numba import types
 except ModuleNotFoundError:
     raise missing("numba") from None
 
@@ -53,7 +54,7 @@ def compiled(function: Function) -> Function:
 
     Floating-point operations are neither reordered nor fused, so results are equal byte for byte on every machine.
     """
-    return cast(Function, numba.njit(**_OPTIONS, **_NO_DOORS, forceinline=True)(function))
+    return cast(Function, _of_one_signature(numba.njit(**_OPTIONS, **_NO_DOORS, forceinline=True)(function)))
 
 
 def kernel(function: Function) -> Function:
@@ -68,7 +69,22 @@ def kernel(function: Function) -> Function:
 
 def inner(function: Function) -> Function:
     """Compile `function` for other kernels to call now and then; it is not inlined. Python must not call it."""
-    return cast(Function, numba.njit(**_OPTIONS, **_NO_DOORS)(function))
+    return cast(Function, _of_one_signature(numba.njit(**_OPTIONS, **_NO_DOORS)(function)))
+
+
+def _of_one_signature(dispatcher: Any) -> Any:
+    """Let integers of all widths, and constants, be 64 bits wide: else numba compiles a function for each of them."""
+    template_of = dispatcher.get_call_template
+
+    def call_template(arguments: Sequence[Any], keywords: Any) -> Any:
+        return template_of([_widened(types.unliteral(each)) for each in arguments], keywords)
+
+    dispatcher.get_call_template = call_template
+    return dispatcher
+
+
+def _widened(kind: Any) -> Any:
+    return types.int64 if isinstance(kind, types.Integer) and kind.bitwidth < 64 else kind
 
 
 @functools.cache
