@@ -35,6 +35,7 @@ KERNEL_SOURCES = (
     "hardware/lanes",
     "hardware/memory",
     "hardware/port",
+    "hardware/prefetch",
     "random_numbers",
     "state",
     "programs/traffic",
@@ -77,14 +78,15 @@ def _of_one_signature(dispatcher: Any) -> Any:
     template_of = dispatcher.get_call_template
 
     def call_template(arguments: Sequence[Any], keywords: Any) -> Any:
-        return template_of([_widened(types.unliteral(each)) for each in arguments], keywords)
+        return template_of([_widened(each) for each in arguments], keywords)
 
     dispatcher.get_call_template = call_template
     return dispatcher
 
 
 def _widened(kind: Any) -> Any:
-    return types.int64 if isinstance(kind, types.Integer) and kind.bitwidth < 64 else kind
+    kind = getattr(kind, "literal_type", kind)  # of a constant
+    return types.int64 if isinstance(kind, types.Integer) and kind.bitwidth < 64 else kind  # type: ignore[attr-defined]
 
 
 @functools.cache

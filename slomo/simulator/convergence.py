@@ -211,7 +211,9 @@ class Series:
         if sum(batch.span_ns for batch in self.batches[:first]) < self._least_warm_up_ns:
             return np.zeros(self._saturated.size, dtype=bool)
         counters = np.sum([batch.counters for batch in self.batches[:first]], axis=0)
-        fetched = counters[:, s.C_L2_MISS] + counters[:, s.C_RX_HIT] + counters[:, s.C_RX_MISS]
+        fetched = (
+            counters[:, s.C_L3_HIT] + counters[:, s.C_L3_MISS] + counters[:, s.C_RX_HIT] + counters[:, s.C_RX_MISS]
+        )
         return np.asarray(fetched >= TURNOVERS * self._held(first).sum(axis=0) / (len(self.batches) - first))
 
     def _held(self, first: int) -> s.Floats:

@@ -8,7 +8,7 @@ docs/concepts/simulator.md.
 # Elements of arrays are Any to the type checker; numba gives them their types.
 # mypy: disable-error-code="no-any-return"
 
-from slomo.simulator.compilation import compiled, kernel
+from slomo.simulator.compilation import compiled, inner, kernel
 from slomo.simulator.hardware.dma import buffer_line
 from slomo.simulator.hardware.hierarchy import access
 from slomo.simulator.programs.traffic import begin_packet, end_packet
@@ -21,6 +21,10 @@ from slomo.simulator.state import (
     D_WRITES,
     F_GAP,
     F_PACKET_MLP,
+    F_SLOTS,
+    F_SLOTS_SHARE,
+    F_SLOTS_SINCE,
+    F_SLOTS_USED,
     F_THROTTLE,
     S_BASE,
     S_CURSOR,
@@ -33,10 +37,12 @@ from slomo.simulator.state import (
     T_LAST_STRUCTURE,
     T_OPERATION,
     T_REMAINING,
+    T_SIBLING,
     T_TOUCHED_LINES,
     T_WRITES_LEFT,
     T_WRITTEN_LINES,
     X_SLACK,
+    X_WINDOW,
     ZIPF,
     ZIPF_PIECES,
     State,
@@ -59,6 +65,21 @@ def next_line(state: State, tenant: int, structure: int, pattern: int, lines: in
     return (bits * lines) >> 31
 
 
+@inner
+def issue_delay(state: State, tenant: int, steps: int) -> float:
+    """Return how many times longer a hyper-thread computes beside its sibling; note that it computes `steps` times.
+
+    Both share the slots in which the core issues. A thread gets those that its sibling lately left free, at least half.
+    """
+    row, other = state.rates[tenant], state.rates[state.tenants[tenant, T_SIBLING]]
+    elapsed = state.clock[tenant] - row[F_SLOTS_SINCE]
+    if elapsed >= state.timing[X_WINDOW]:
+        row[F_SLOTS_SHARE] = 0.5 * (row[F_SLOTS_SHARE] + min(1.0, row[F_SLOTS_USED] / elapsed))
+        row[F_SLOTS_SINCE], row[F_SLOTS_USED] = state.clock[tenant], 0.0
+    row[F_SLOTS_USED] += steps * row[F_GAP] * row[F_SLOTS]
+    return max(1.0, row[F_SLOTS] / max(0.5, 1.0 - other[F_SLOTS_SHARE]))
+
+
 @compiled
 def work(state: State, tenant: int, structure: int, until: float) -> None:
     """Let the core go on with its packet (structure -1) or one of its data structures, up to time `until`."""
@@ -74,7 +95,9 @@ def work(state: State, tenant: int, structure: int, until: float) -> None:
         pattern = state.structures[structure, S_PATTERN]
     else:
         base = buffer_line(state, tenant, row[T_HEAD], 0)
-    now = state.clock[tenant]
+    if row[T_SIBLING] >= 0:
+        gap *= issue_delay(state, tenant, 0)
+    before, now = remaining, state.clock[tenant]
     while remaining > 0 and now <= until:
         if structure >= 0:
             line = base + next_line(state, tenant, structure, pattern, lines)
@@ -87,6 +110,8 @@ def work(state: State, tenant: int, structure: int, until: float) -> None:
         remaining -= 1
     row[T_REMAINING] = remaining
     state.clock[tenant] = now
+    if row[T_SIBLING] >= 0:
+        issue_delay(state, tenant, before - remaining)
 
 
 @compiled

@@ -12,14 +12,12 @@ from slomo.errors import SlomoError
 from slomo.simulator import state as s
 from slomo.simulator.convergence import DRIFT_DEVIATIONS, PERCENTILE_PACKETS, Measured, ratio, served, standard_error
 from slomo.simulator.hardware.port import AHEAD, WAITING
-from slomo.simulator.programs.layout import WIRE_OVERHEAD_B, Seat, arrival_mpps
+from slomo.simulator.programs.layout import POLL_IPC, WIRE_OVERHEAD_B, Seat, arrival_mpps
 from slomo.simulator.programs.program import LINE_B
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
-#: A core that finds its ring empty polls; a poll loop of loads and a predicted branch retires about so many a cycle.
-POLL_IPC = 1.5
 #: A channel may be asked for so much more than it serves: what stands in its queue at the end, and rounding.
 QUEUED_NS, POSSIBLE_ROUNDING = 5000.0, 0.005
 

@@ -32,7 +32,12 @@ class State(NamedTuple):
     llc_dirty: Bytes  # likewise, 1 where the line differs from memory
     l2: Shorts  # (cores * sets * 2 * L2_LANES,)
     l2_clock: Shorts  # (cores * sets,)
-    l2_dirty: Bytes  # (cores * sets * L2_LANES,)
+    l2_dirty: Bytes  # (cores * sets * L2_LANES,) 1 where it differs; 2 where it was prefetched and not used yet
+    l2_ready: Floats  # (cores * sets * L2_LANES,) when a prefetched line is there [ns]; (0,) without a prefetcher
+    streams: Shorts  # (cores * 2 * L2_LANES,) as a cache: the pages that each prefetcher follows; (0,) likewise
+    stream_clock: Shorts  # (cores,)
+    stream_ends: Ints  # (cores * L2_LANES, P_COLUMNS)
+    in_flight: Floats  # (cores, IN_FLIGHT) when the lines that an L2 has asked for are there [ns]
     tenants: Ints  # (tenants, T_COLUMNS)
     rates: Floats  # (tenants, F_COLUMNS)
     clock: Floats  # (tenants,) [ns]
@@ -74,29 +79,33 @@ NEVER_OLDEST = 2**31 - 1
 
 # machine
 M_LLC_SETS, M_LLC_WAYS, M_L2_SETS, M_L2_MASK, M_INCLUSIVE, M_DDIO_MASK, M_SOCKETS, M_MOVED_MASK, M_ADAPTIVE, \
-    M_COLUMNS = range(10)  # fmt: skip
+    M_PREFETCH, M_COLUMNS = range(11)  # fmt: skip
 # timing [ns]
 (
     X_L2_HIT, X_LLC_HIT, X_DRAM_LOCAL, X_DRAM_REMOTE, X_WINDOW, X_SPEED_AT_KNEE, X_KNEE, X_SPEED_FULL, X_SLACK,
-    X_BUFFERED, X_COLUMNS,
-) = range(11)  # fmt: skip
+    X_BUFFERED, X_POLL_SLOTS, X_COLUMNS,
+) = range(12)  # fmt: skip
 # tenants
 (
     T_DOMAIN, T_SOCKET, T_MEMORY_SOCKET, T_WAY_MASK, T_OPERATION, T_REMAINING, T_WRITES_LEFT, T_FIRST_STRUCTURE,
     T_LAST_STRUCTURE, T_SLOTS, T_DATA_LINES, T_TOUCHED_LINES, T_WRITTEN_LINES, T_HEAD, T_FILLED, T_SENT, T_BURST,
     T_SATURATED, T_QUEUE_LIMIT, T_ARRIVED, T_NIC_LOCAL, T_ACCELERATOR, T_SAMPLES, T_FIRST_LINE, T_DATA_LINE,
-    T_DEPTH, T_SERVED, T_RETIRED, T_L2, T_COLUMNS,
-) = range(30)  # fmt: skip
+    T_DEPTH, T_SERVED, T_RETIRED, T_L2, T_SIBLING, T_END_LINE,
+    T_COLUMNS,
+) = range(32)  # fmt: skip
 # rates
 (
     F_GAP, F_PACKET_MLP, F_INTERARRIVAL, F_NEXT_ARRIVAL, F_THROTTLE, F_ACCELERATOR, F_RING_FACTOR, F_REQUESTS,
-    F_REQUEST_CREDIT, F_WIRE_BITS, F_WIRE_DUE, F_CARD_FREE, F_CARD_GRANTED, F_RECEIVE_LINES, F_SEND_LINES, F_COLUMNS,
-) = range(16)  # fmt: skip
+    F_REQUEST_CREDIT, F_WIRE_BITS, F_WIRE_DUE, F_CARD_FREE, F_CARD_GRANTED, F_RECEIVE_LINES, F_SEND_LINES,
+    F_SLOTS, F_SLOTS_USED, F_SLOTS_SINCE, F_SLOTS_SHARE, F_COLUMNS,
+) = range(20)  # fmt: skip
 # structures
 S_BASE, S_LINES, S_PATTERN, S_CURSOR, S_ZIPF, S_COLUMNS = range(6)
 RANDOM, SEQUENTIAL, ZIPF = range(3)
 # demand
 D_ACCESSES, D_WRITES, D_MLP, D_ACCESS_CREDIT, D_WRITE_CREDIT, D_COLUMNS = range(6)
+# streams that a prefetcher follows
+P_LAST, P_DIRECTION, P_STEPS, P_FURTHEST, P_COLUMNS = range(5)
 # counters
 (
     C_PACKETS, C_L2_HIT, C_L2_MISS, C_L3_HIT, C_L3_MISS, C_READ_LOCAL, C_READ_REMOTE, C_WRITE_LOCAL, C_WRITE_REMOTE,
@@ -111,6 +120,8 @@ A_IDLE, A_DRAM_LATENCY, A_COLUMNS = range(3)
 ) = range(15)  # fmt: skip
 
 ZIPF_PIECES = 1024
+#: Lines that one L2 has asked for and not got yet: the entries of its queue (superqueue).
+IN_FLIGHT = 16
 LATENCY_SAMPLES = 4096
 # Packets one tenant can have at an accelerator: at most half of it is used, so that no slot is taken again too soon.
 ACCELERATOR_SLOTS = 64

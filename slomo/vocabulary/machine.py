@@ -22,6 +22,8 @@ from slomo.vocabulary.display import html_table
 from slomo.vocabulary.documents import load_schema, parse_document, validate
 
 SCHEMA_VERSION = 1
+#: Fields that machines had not from the first.
+_NEWER_FIELDS = ("llc_insertion", "l2_prefetcher", "threads_per_core", "issue_width")
 #: Ways of a cache.
 MOST_WAYS = 32
 
@@ -35,7 +37,7 @@ class Machine(Stored, version=SCHEMA_VERSION):
     name, description, source : str
         Short name, what it is, where its numbers come from.
     sockets, cores_per_socket : int
-        Hyper-threading is taken to be off.
+        Cores as software sees them: hyper-threads are counted where `threads_per_core` is 2.
     frequency_ghz : float
         Nominal clock [GHz]; turbo is taken to be off.
     l2_kib, l2_ways, l2_hit_ns
@@ -69,6 +71,13 @@ class Machine(Stored, version=SCHEMA_VERSION):
     llc_insertion : str
         ``"recent"``: a new line is the most recently used of its set; ``"adaptive"``: it is the least recently used one
         while that misses less often (Intel's client parts since Ivy Bridge).
+    l2_prefetcher : str
+        ``"none"``, or ``"stream"``: each L2 brings the lines that follow a stream (Intel's L2 streamer).
+    threads_per_core : int
+        Hyper-threads that share a core's L2 and issue slots, 1 or 2; with 2 the cores 0 and 1, 2 and 3, and so on are
+        the threads of one core, each counted in `cores_per_socket`.
+    issue_width : int
+        Instructions that a core issues per cycle at most; hyper-threads share them.
     iio_gbps : float or None
         What the I/O controller and PCIe slots of a socket move in each direction [Gbit/s]; None where it is not known.
 
@@ -105,6 +114,9 @@ class Machine(Stored, version=SCHEMA_VERSION):
     ddio_policy: str = "allocate"
     iio_gbps: float | None = None
     llc_insertion: str = "recent"
+    l2_prefetcher: str = "none"
+    threads_per_core: int = 1
+    issue_width: int = 4
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -121,6 +133,11 @@ class Machine(Stored, version=SCHEMA_VERSION):
         self._require(self.llc_policy in ("inclusive", "victim"), "llc_policy", "'inclusive' or 'victim'")
         self._require(self.ddio_policy in ("allocate", "migrate"), "ddio_policy", "'allocate' or 'migrate'")
         self._require(self.llc_insertion in ("recent", "adaptive"), "llc_insertion", "'recent' or 'adaptive'")
+        self._require(self.l2_prefetcher in ("none", "stream"), "l2_prefetcher", "'none' or 'stream'")
+        self._require(self.threads_per_core in (1, 2), "threads_per_core", "1 or 2")
+        self._require(1 <= self.issue_width <= 16, "issue_width", "1 to 16 instructions per cycle")
+        whole = self.cores_per_socket // self.llc_domains_per_socket % self.threads_per_core == 0
+        self._require(whole, "cores_per_socket", "an even number in each LLC domain: threads_per_core is 2")
         inside = self.ddio_policy == "allocate" or (self.llc_policy == "victim" and self.llc_ways >= self.ddio_ways + 2)
         self._require(inside, "ddio_policy", "'allocate', or a 'victim' LLC with two ways beside the DDIO ways")
         for name in (
@@ -247,8 +264,9 @@ class Machine(Stored, version=SCHEMA_VERSION):
         False
         """
         numbers = {name: value for name, value in asdict(self).items() if name not in ("name", "description", "source")}
-        if self.llc_insertion == "recent":  # older than the field
-            del numbers["llc_insertion"]
+        for field in fields(self):
+            if field.name in _NEWER_FIELDS and numbers[field.name] == field.default:  # as before there was the field
+                del numbers[field.name]
         return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:16]
 
     @classmethod

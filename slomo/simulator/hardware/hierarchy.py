@@ -10,6 +10,7 @@ filled by what L2 evicts. A line has one owner, so occupancy is counted as lines
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.hardware.cache import empty, l2_find, l2_victim, llc_find, llc_victim, set_of, touch
 from slomo.simulator.hardware.memory import request
+from slomo.simulator.hardware.prefetch import PER_LOOKUP, next_of_stream, wait_for
 from slomo.simulator.state import (
     A_DRAM_LATENCY,
     C_L2_HIT,
@@ -32,6 +33,7 @@ from slomo.simulator.state import (
     M_L2_SETS,
     M_LLC_SETS,
     M_MOVED_MASK,
+    M_PREFETCH,
     M_SOCKETS,
     NO_LINE,
     T_DATA_LINE,
@@ -49,6 +51,8 @@ from slomo.simulator.state import (
 
 #: Sets of which one leads for either policy of insertion, and by how many misses one can be ahead.
 DUELLISTS, MOST_AHEAD = 32, 512
+#: Bits of `l2_dirty`.
+CHANGED, PREFETCHED = 1, 2
 
 
 @compiled
@@ -119,7 +123,7 @@ def drop_from_cache(state: State, cache: int, line: int) -> int:
     if way == L2_LANES:
         return 0
     empty(state.l2, index, way, L2_LANES)
-    return state.l2_dirty[index * L2_LANES + way]
+    return state.l2_dirty[index * L2_LANES + way] & CHANGED
 
 
 @compiled
@@ -198,15 +202,15 @@ def llc_drop(state: State, slot: int) -> None:
 
 
 @compiled
-def fill_l2(state: State, tenant: int, index: int, line: int, dirty: int, now: float) -> None:
-    """Put a line into the core's L2; what falls out goes to the LLC or, if changed, is recorded there."""
+def fill_l2(state: State, tenant: int, index: int, line: int, dirty: int, now: float) -> int:
+    """Put a line into the core's L2, return its way; what falls out goes to the LLC or, if changed, is marked there."""
     way = l2_victim(state.l2, index, state.machine[M_L2_MASK])
-    gone, changed = state.l2[index * (2 * L2_LANES) + way], state.l2_dirty[index * L2_LANES + way]
+    gone, changed = state.l2[index * (2 * L2_LANES) + way], state.l2_dirty[index * L2_LANES + way] & CHANGED
     state.l2[index * (2 * L2_LANES) + way] = line
     state.l2_dirty[index * L2_LANES + way] = dirty
     touch(state.l2, state.l2_clock, index, way, L2_LANES)
     if gone == NO_LINE:
-        return
+        return way
     if not state.machine[M_INCLUSIVE]:
         slot = llc_lookup(state, tenant, gone) if state.machine[M_MOVED_MASK] else -1
         if slot >= 0:  # moved there when the core read it
@@ -217,6 +221,7 @@ def fill_l2(state: State, tenant: int, index: int, line: int, dirty: int, now: f
         slot = llc_lookup(state, tenant, gone)
         if slot >= 0:
             state.llc_dirty[slot] = 1
+    return way
 
 
 @compiled
@@ -254,11 +259,43 @@ def access(state: State, tenant: int, line: int, dirty: int, now: float, throttl
     if way < L2_LANES:
         state.counters[tenant, C_L2_HIT] += 1
         touch(state.l2, state.l2_clock, index, way, L2_LANES)
-        state.l2_dirty[index * L2_LANES + way] |= dirty
+        held = state.l2_dirty[index * L2_LANES + way]
+        state.l2_dirty[index * L2_LANES + way] = held & CHANGED | dirty
+        if held & PREFETCHED:
+            return first_use(state, tenant, line, index * L2_LANES + way, now, throttle)
         return state.timing[X_L2_HIT]
     state.counters[tenant, C_L2_MISS] += 1
     latency = fetch(state, tenant, line, now)
     if latency < 0.0:
         latency, dirty = -latency, 1
     fill_l2(state, tenant, index, line, dirty, now)
+    if state.machine[M_PREFETCH]:
+        wait_for(state, tenant, now + latency * throttle)
+        prefetch(state, tenant, line, now, throttle)
     return latency * throttle
+
+
+@inner
+def first_use(state: State, tenant: int, line: int, slot: int, now: float, throttle: float) -> float:
+    """Use a prefetched line for the first time, which leads to more; return how long it is still on its way [ns]."""
+    latency = max(state.timing[X_L2_HIT], state.l2_ready[slot] - now)
+    prefetch(state, tenant, line, now, throttle)
+    return latency
+
+
+@inner
+def prefetch(state: State, tenant: int, line: int, now: float, throttle: float) -> None:
+    """Let the core's prefetcher see that its L2 was asked for a line, and bring the lines that come next."""
+    for _ in range(PER_LOOKUP):
+        following = next_of_stream(state, tenant, line, now)
+        if following < 0:
+            return
+        index = l2_set(state, tenant, following)
+        if l2_find(state.l2, index, following) < L2_LANES:
+            continue
+        latency, dirty = fetch(state, tenant, following, now), 0
+        if latency < 0.0:
+            latency, dirty = -latency, CHANGED
+        way = fill_l2(state, tenant, index, following, dirty | PREFETCHED, now)
+        state.l2_ready[index * L2_LANES + way] = now + latency * throttle
+        wait_for(state, tenant, now + latency * throttle)

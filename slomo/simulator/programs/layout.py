@@ -5,6 +5,7 @@ caches' sizes (set sampling: Kessler, Hill and Wood, IEEE ToC 43(6), 1994). Rate
 scaled.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,11 @@ SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL = 0.9, 0.57, 0.4
 WINDOW_NS = 2000.0
 #: Backlog that a memory controller's queues hold without delay beyond the curve above: some 100 lines.
 BUFFERED_NS = 200.0
+#: A core that finds its ring empty polls; a poll loop of loads and a predicted branch retires about so many a cycle.
+POLL_IPC = 1.5
+#: Lines that a core has in flight at most, its prefetcher's among them (ResQ, NSDI'18, section 4.2: 12 GB/s), and those
+#: that it asks for itself where a prefetcher is played: its line-fill buffers (Intel's Optimization Reference Manual).
+CORE_LINES, FILL_BUFFERS = 20.0, 10.0
 #: Preamble, start of frame and gap between frames, in bytes of time on the wire.
 WIRE_OVERHEAD_B = 20
 #: A core may run this far ahead of the next one; see docs/concepts/simulator.md for the error.
@@ -46,6 +52,7 @@ class Seat:
 def empty_caches(machine: Machine, sets: Sequence[int], private: int) -> dict[str, Any]:
     """Return the empty caches of a `State`, last-level ones of ``sets[0]`` sets and `private` ones of ``sets[1]``."""
     shared, own = machine.llc_domains * sets[0], private * sets[1]
+    streams = int(machine.l2_prefetcher == "stream")
     return {
         "llc": empty_cache(shared, machine.llc_ways, s.LLC_LANES),
         "llc_clock": np.zeros(shared, dtype=np.int32),
@@ -55,6 +62,11 @@ def empty_caches(machine: Machine, sets: Sequence[int], private: int) -> dict[st
         "l2": empty_cache(own, machine.l2_ways, s.L2_LANES),
         "l2_clock": np.zeros(own, dtype=np.int32),
         "l2_dirty": np.zeros(own * s.L2_LANES, dtype=np.uint8),
+        "l2_ready": np.zeros(own * s.L2_LANES * streams),
+        "streams": empty_cache(private * streams, s.L2_LANES, s.L2_LANES),
+        "stream_clock": np.zeros(private * streams, dtype=np.int32),
+        "stream_ends": np.zeros((private * s.L2_LANES * streams, s.P_COLUMNS), dtype=np.int64),
+        "in_flight": np.zeros((private * streams, s.IN_FLIGHT)),
     }
 
 
@@ -73,7 +85,7 @@ def build(
         cache_sets(machine.l2_kib * 2**10, machine.l2_ways, scale),
     ]
     tenants = _tenant_rows(machine, seats, scale)
-    structures, demand, zipf = _structure_rows(seats, tenants, scale)
+    structures, demand, zipf = _structure_rows(machine, seats, tenants, scale)
     queue = int((tenants[:, s.T_QUEUE_LIMIT] + tenants[:, s.T_SLOTS] + tenants[:, s.T_BURST]).max()) + 1
     count = len(seats)
     state = s.State(
@@ -117,6 +129,7 @@ def machine_row(machine: Machine, sets: Sequence[int]) -> s.Ints:
     row[s.M_SOCKETS] = machine.sockets
     row[s.M_MOVED_MASK] = machine.ddio_moved_way_mask
     row[s.M_ADAPTIVE] = machine.llc_insertion == "adaptive"
+    row[s.M_PREFETCH] = machine.l2_prefetcher == "stream"
     return row
 
 
@@ -126,13 +139,16 @@ def timing_row(machine: Machine, slack_ns: float) -> s.Floats:
     row[s.X_L2_HIT], row[s.X_LLC_HIT] = machine.l2_hit_ns, machine.llc_hit_ns
     row[s.X_DRAM_LOCAL], row[s.X_DRAM_REMOTE] = machine.dram_local_ns, machine.dram_remote_ns
     row[s.X_WINDOW], row[s.X_SLACK], row[s.X_BUFFERED] = WINDOW_NS, slack_ns, BUFFERED_NS
+    row[s.X_POLL_SLOTS] = POLL_IPC / machine.issue_width
     row[s.X_KNEE], row[s.X_SPEED_AT_KNEE], row[s.X_SPEED_FULL] = SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL
     return row
 
 
 def _tenant_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
     rows = np.zeros((len(seats), s.T_COLUMNS), dtype=np.int64)
-    rows[:, s.T_L2] = np.arange(len(seats))
+    rows[:, s.T_L2], rows[:, s.T_SIBLING] = np.arange(len(seats)), -1
+    for one, other in siblings(machine, seats).items():
+        rows[one, s.T_L2], rows[one, s.T_SIBLING] = min(one, other), other
     names = _accelerators(seats)
     first = 0
     for row, seat in zip(rows, seats, strict=True):
@@ -158,6 +174,20 @@ def _tenant_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
     return rows
 
 
+def siblings(machine: Machine, seats: Sequence[Seat]) -> dict[int, int]:
+    """Return the tenants whose core's other hyper-thread has a tenant, and which."""
+    place_of = {seat.core: place for place, seat in enumerate(seats)}
+    pairs = ((place, place_of.get(seat.core ^ 1)) for place, seat in enumerate(seats) if machine.threads_per_core == 2)
+    return {place: other for place, other in pairs if other is not None}
+
+
+def _lines_in_flight(machine: Machine, seats: Sequence[Seat]) -> list[float]:
+    """Return how many lines each tenant can have in flight: those of its core, half of them beside a sibling."""
+    alone, shared = (FILL_BUFFERS, FILL_BUFFERS) if machine.l2_prefetcher == "stream" else (math.inf, CORE_LINES)
+    beside = siblings(machine, seats)
+    return [0.5 * shared if place in beside else alone for place in range(len(seats))]
+
+
 def _accelerators(seats: Sequence[Seat]) -> list[str]:
     return sorted({seat.program.accelerator.name for seat in seats if seat.program.accelerator is not None})
 
@@ -165,10 +195,11 @@ def _accelerators(seats: Sequence[Seat]) -> list[str]:
 def rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Floats:
     """Return what each tenant's packets cost and how they come."""
     rows = np.zeros((len(seats), s.F_COLUMNS))
-    for row, seat, numbers in zip(rows, seats, tenants, strict=True):
+    for row, seat, numbers, most in zip(rows, seats, tenants, _lines_in_flight(machine, seats), strict=True):
         program = seat.program
+        row[s.F_SLOTS] = min(1.0, program.instructions / max(1e-9, program.compute_cycles) / machine.issue_width)
         row[s.F_GAP] = program.compute_cycles / machine.frequency_ghz / program.accesses
-        row[s.F_PACKET_MLP] = program.packet_mlp
+        row[s.F_PACKET_MLP] = min(program.packet_mlp, most)
         row[s.F_INTERARRIVAL] = 1e3 / arrival_mpps(machine, program)
         row[s.F_WIRE_BITS] = _wire_bits(program)
         row[s.F_THROTTLE] = 100.0 / seat.mba_percent
@@ -201,12 +232,14 @@ def _most_gbps(machine: Machine, program: Program) -> float:
     return 1e-3 * _wire_bits(program) * (saturated_mpps if program.offered_mpps is None else program.offered_mpps)
 
 
-def _structure_rows(seats: Sequence[Seat], tenants: s.Ints, scale: int) -> tuple[s.Ints, s.Floats, s.Ints]:
+def _structure_rows(
+    machine: Machine, seats: Sequence[Seat], tenants: s.Ints, scale: int
+) -> tuple[s.Ints, s.Floats, s.Ints]:
     """Give every line its number: tenant by tenant, packet buffers first, then structures from rarely used to busy."""
     numbers, demand = [], []
     tables: list[s.Ints] = [np.zeros(s.ZIPF_PIECES + 1, dtype=np.int64)]
     line = 0
-    for seat, tenant in zip(seats, tenants, strict=True):
+    for seat, tenant, most in zip(seats, tenants, _lines_in_flight(machine, seats), strict=True):
         tenant[s.T_FIRST_LINE] = line
         line += int(tenant[s.T_SLOTS] * (tenant[s.T_DATA_LINES] + 1))
         tenant[s.T_DATA_LINE] = line
@@ -219,8 +252,9 @@ def _structure_rows(seats: Sequence[Seat], tenants: s.Ints, scale: int) -> tuple
                 row[s.S_ZIPF] = len(tables)
                 tables.append(zipf_table(lines, item.zipf_exponent))
             numbers.append(row)
-            demand.append([item.reads + item.writes, item.writes, item.mlp, 0.0, 0.0])
+            demand.append([item.reads + item.writes, item.writes, min(item.mlp, most), 0.0, 0.0])
             line += lines
+        tenant[s.T_END_LINE] = line
     if line >= s.NEVER_OLDEST:
         raise InvalidValueError(
             f"the tenants' data are {line} lines, needed below 2**31", hint="use a larger scale or less data"

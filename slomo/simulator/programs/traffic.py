@@ -26,6 +26,7 @@ from slomo.simulator.state import (
     F_RECEIVE_LINES,
     F_RING_FACTOR,
     F_SEND_LINES,
+    F_SLOTS_USED,
     LATENCY_SAMPLES,
     T_ACCELERATOR,
     T_ARRIVED,
@@ -40,8 +41,10 @@ from slomo.simulator.state import (
     T_SAMPLES,
     T_SATURATED,
     T_SENT,
+    T_SIBLING,
     T_SLOTS,
     T_TOUCHED_LINES,
+    X_POLL_SLOTS,
     State,
 )
 
@@ -111,6 +114,8 @@ def idle_until(state: State, tenant: int, wake: float) -> None:
     now = state.clock[tenant]
     state.clock[tenant] = max(now, wake)
     state.sums[tenant, A_IDLE] += state.clock[tenant] - now
+    if state.tenants[tenant, T_SIBLING] >= 0:  # a thread that polls issues
+        state.rates[tenant, F_SLOTS_USED] += (state.clock[tenant] - now) * state.timing[X_POLL_SLOTS]
 
 
 @compiled

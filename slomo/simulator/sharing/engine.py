@@ -103,6 +103,8 @@ def simulate_chains(
     ------
     InvalidValueError
         For a core the machine does not have, or a duration that is not above 0.
+    UnsupportedPredictionError
+        For a machine with an L2 prefetcher or hyper-threads.
 
     Examples
     --------
@@ -114,6 +116,12 @@ def simulate_chains(
     1.0
     """
     lasts = Span(**span)
+    if machine.l2_prefetcher != "none" or machine.threads_per_core != 1:
+        raise UnsupportedPredictionError(
+            f"machine '{machine.name}': l2_prefetcher is '{machine.l2_prefetcher}', threads_per_core is "
+            f"{machine.threads_per_core}; shared cores are simulated with 'none' and 1",
+            hint="state these in a machine file of its own for chains",
+        )
     scheduler, manager = scheduler or Scheduler(), manager or Manager()
     seats = [_seat(machine, stage, system, functions, (places or {}).get(stage.name)) for stage in system.stages]
     state, sharing = build_shared(machine, system, seats, scheduler, manager, seed=lasts.seed)

@@ -176,7 +176,7 @@ def _tenant_rows(machine: Machine, everyone: Sequence[Seat], stages: int, cores:
         row[s.T_ACCELERATOR] = -1
         row[s.T_SLOTS] = 1
         is_card = stages <= place < len(everyone) - len(cores)
-        row[s.T_L2] = 0 if is_card else cores.index(seat.core)
+        row[s.T_L2], row[s.T_SIBLING] = 0 if is_card else cores.index(seat.core), -1
     return rows
 
 

@@ -109,6 +109,9 @@ def this_machine(name: str = NAME) -> Machine:
         iio_gbps=None,
         ddio_policy="allocate",
         llc_insertion="recent",
+        l2_prefetcher="none",
+        threads_per_core=1,
+        issue_width=4,
         **_TYPICAL,
     )
 

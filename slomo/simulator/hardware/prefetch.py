@@ -1,0 +1,83 @@
+"""Which lines an L2's stream prefetcher asks for, where the machine file says `l2_prefetcher: stream`.
+
+The streamer of Intel's L2 (64 and IA-32 Architectures Optimization Reference Manual, "Data Prefetch to L2 and LLC"):
+it sees what the L1 asks of the L2, follows one stream, upwards or downwards, in each of 32 pages of 4 KiB, asks for two
+lines at each lookup and runs up to 20 lines ahead, never into another page. The lines that a core's L2 waits for have
+one queue (superqueue): while it is full of demand misses and prefetches, nothing is prefetched. All prefetched lines go
+into the L2; the hardware leaves some in the LLC when it is busy.
+"""
+
+# Elements of arrays are Any to the type checker; numba gives them their types.
+# mypy: disable-error-code="no-any-return"
+
+from slomo.simulator.compilation import compiled, inner
+from slomo.simulator.hardware.cache import l2_find, l2_victim, touch
+from slomo.simulator.state import (
+    IN_FLIGHT,
+    L2_LANES,
+    P_DIRECTION,
+    P_FURTHEST,
+    P_LAST,
+    P_STEPS,
+    T_END_LINE,
+    T_FIRST_LINE,
+    T_L2,
+    State,
+)
+
+#: Lines it runs ahead, lines it asks for at each lookup, and lines of a page as a power of two.
+AHEAD, PER_LOOKUP, PAGE_BITS = 20, 2, 6
+#: Steps in one direction that make a stream.
+_STEPS = 2
+
+
+@compiled
+def earliest_place(state: State, tenant: int) -> int:
+    """Return the entry of the L2's queue that is free first."""
+    queue = state.in_flight[state.tenants[tenant, T_L2]]
+    first = 0
+    for place in range(1, IN_FLIGHT):
+        if queue[place] < queue[first]:
+            first = place
+    return first
+
+
+@inner
+def wait_for(state: State, tenant: int, ready: float) -> None:
+    """Note in the L2's queue a line that is there at time `ready`."""
+    state.in_flight[state.tenants[tenant, T_L2], earliest_place(state, tenant)] = ready
+
+
+@inner
+def next_of_stream(state: State, tenant: int, line: int, now: float) -> int:
+    """Note that the L2 was asked for a line; return the line to prefetch now, -1 for none."""
+    cache, page = state.tenants[tenant, T_L2], line >> PAGE_BITS
+    way = l2_find(state.streams, cache, page)
+    if way == L2_LANES:
+        way = l2_victim(state.streams, cache, (1 << L2_LANES) - 1)
+        state.streams[cache * (2 * L2_LANES) + way] = page
+        stream = state.stream_ends[cache * L2_LANES + way]
+        stream[P_LAST], stream[P_DIRECTION], stream[P_STEPS] = line, 0, 0
+    touch(state.streams, state.stream_clock, cache, way, L2_LANES)
+    stream = state.stream_ends[cache * L2_LANES + way]
+    step = line - stream[P_LAST]
+    if step != 0:
+        direction = 1 if step > 0 else -1
+        if direction == stream[P_DIRECTION] and abs(step) <= AHEAD:
+            stream[P_STEPS] += 1
+        else:
+            stream[P_DIRECTION], stream[P_STEPS], stream[P_FURTHEST] = direction, 1, line
+        stream[P_LAST] = line
+    if stream[P_STEPS] < _STEPS:
+        return -1
+    direction = stream[P_DIRECTION]
+    if (stream[P_FURTHEST] - line) * direction < 0:  # the core has overtaken it
+        stream[P_FURTHEST] = line
+    following = stream[P_FURTHEST] + direction
+    inside = state.tenants[tenant, T_FIRST_LINE] <= following < state.tenants[tenant, T_END_LINE]
+    if abs(following - line) > AHEAD or following >> PAGE_BITS != page or not inside:
+        return -1
+    if state.in_flight[cache, earliest_place(state, tenant)] > now:
+        return -1
+    stream[P_FURTHEST] = following
+    return following
