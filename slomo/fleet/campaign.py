@@ -8,9 +8,7 @@ the same command collects what the hosts have finished and goes on.
 import os
 import socket
 import statistics
-import subprocess
 import tempfile
-import threading
 import time
 import uuid
 from collections import defaultdict
@@ -27,38 +25,37 @@ from slomo.extras import need
 from slomo.files.stored import Stored
 from slomo.fleet.hosts import Fleet, FleetHost
 from slomo.fleet.measuring import (
+    RESOURCE,
     FleetWork,
     HostDescription,
     claim_host,
     collect_runs,
+    compare_on,
     describe_host,
     measure_on,
     on_worker,
-    try_run,
+    own_resource,
 )
 from slomo.fleet.spread import connected
+from slomo.fleet.starting import START_S, Starter, free_port
+from slomo.fleet.worker import MOST_DEATHS
 from slomo.profiling.campaign.progress import Progress, Silent
 from slomo.profiling.campaign.run import RunOutcome, campaign_dataset, run_batch
 from slomo.profiling.campaign.schedule import Schedule, record_throughput
-from slomo.profiling.campaign.store import CampaignStore
+from slomo.profiling.campaign.store import CampaignStore, StaleTokenError
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.records.dataset import ProfileDataset
 from slomo.records.provenance import difference, versions
 from slomo.records.run import RunRecord
-from slomo.testbed.host.traffic.place import Place
 from slomo.vocabulary.network_function import NetworkFunction
 
 if TYPE_CHECKING:
     from distributed import Client
 
-#: How long hosts may take to start their worker [s].
-START_S = 180.0
-#: How often workers are looked at [s], and how often one host's may die.
-_LOOK_S, _MOST_DEATHS = 0.5, 100
+#: How long a worker may say nothing until its run is given to another one [s].
+SILENT_S = 60.0
 #: So many hosts are needed before one of them can be called different from the others.
 _LEAST_COMPARED = 3
-#: The one resource of a worker: its host's testbed, which one run uses at a time.
-RESOURCE = "testbed"
 
 
 @dataclass(frozen=True)
@@ -139,7 +136,7 @@ def profile_on_hosts(
     started = time.monotonic()
     name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
     work = FleetWork(plan.fingerprint, fleet.testbed, plan.machine, tuple(own), coordinator=name)
-    with CampaignStore(store) as opened, _workers(fleet, scheduler, skip_missing) as (client, left_out):
+    with CampaignStore(store) as opened, _workers(fleet, scheduler, skip_missing, opened) as (client, left_out):
         hosts = {host: entry for host, entry in fleet.names.items() if host not in left_out}
         described = _ask(client, hosts, describe_host, work, plan, skip=left_out if skip_missing else None)
         _require_alike(described, plan, fleet.fingerprint)
@@ -148,7 +145,9 @@ def profile_on_hosts(
         work = replace(work, token=token)
         opened.fence(token)
         hosts = {host: hosts[host] for host in described}
-        _ask(client, hosts, claim_host, work)
+        unusable = left_out if skip_missing else None
+        _ask(client, hosts, claim_host, work, skip=unusable)
+        hosts = {host: entry for host, entry in hosts.items() if host not in left_out}
         collected = _collect(client, hosts, work, plan, opened)
         left_out |= _outliers(client, hosts, work, plan)
         hosts = {host: entry for host, entry in hosts.items() if host not in left_out}
@@ -205,106 +204,61 @@ def describe_on_hosts(
 
 
 @contextmanager
-def _workers(fleet: Fleet, scheduler: str | None, skip_missing: bool) -> "Iterator[tuple[Client, dict[str, str]]]":
+def _workers(
+    fleet: Fleet, scheduler: str | None, skip_missing: bool, store: CampaignStore
+) -> "Iterator[tuple[Client, dict[str, str]]]":
     """Yield a client whose workers are the hosts, and hosts that did not come with the reason."""
     with ExitStack() as stack:
-        begun: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
-        if scheduler is None:
-            import dask
-            from distributed import LocalCluster
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slomo-fleet-")))
+        starter = Starter(fleet, folder, returning=_token_of(store) > 0)
+        stack.callback(starter.end)
+        address = scheduler or stack.enter_context(_listening(fleet, store))
+        client = stack.enter_context(connected(address))
 
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slomo-fleet-")))
-            # a run that kills its worker is tried on another one; what is wrong with it is told by the testbed
-            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 100}))
-            made: Any = LocalCluster
-            cluster = stack.enter_context(
-                made(n_workers=0, host=fleet.listen, dashboard_address="127.0.0.1:0", silence_logs=50)
-            )
-            scheduler = str(cluster.scheduler_address)
-            stack.callback(_end, begun)
-            for entry in fleet.hosts:
-                begun[entry.name] = _begun(entry, scheduler, folder)
-        client = stack.enter_context(connected(scheduler))
-        left_out = _awaited(client, fleet, begun)
-        if begun:
-            ended = threading.Event()
-            again = {host: partial(_begun, fleet.names[host], scheduler, folder) for host in begun}
-            watch = threading.Thread(target=_keep_up, args=(client, begun, again, left_out, ended), daemon=True)
-            watch.start()
-            stack.callback(watch.join)
-            stack.callback(ended.set)
+        def present() -> set[str]:
+            return {str(each["name"]) for each in client.scheduler_info(n_workers=-1)["workers"].values()}
+
+        left_out = starter.start(address, present) if scheduler is None else _awaited(present, fleet)
         if left_out and (not skip_missing or len(left_out) == len(fleet.hosts)):
             host, why = next(iter(left_out.items()))
             raise TestbedError(
                 f"{len(left_out)} of {len(fleet.hosts)} hosts cannot be used; '{host}': {why}",
                 hint="mend it, or leave such hosts out with --skip-missing",
             )
+        if scheduler is None:
+            stack.enter_context(starter.keeping_up(client.close))
         yield client, left_out
 
 
-def _begun(host: FleetHost, scheduler: str, folder: Path) -> "tuple[subprocess.Popen[bytes], Path]":
-    words = [host.python, "-m", "distributed.cli.dask_worker", scheduler, "--name", host.name, "--nthreads", "1"]
-    words += ["--no-nanny", "--no-dashboard", "--resources", f"{RESOURCE}=1 {own_resource(host.name)}=1"]
-    words += ["--death-timeout", f"{START_S:g}"]
-    log = folder / f"{host.name}.log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            Place(host.ssh).words(words),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for the coordinator, which lets runs end
-        )
-    return process, log
+@contextmanager
+def _listening(fleet: Fleet, store: CampaignStore) -> Iterator[str]:
+    """Start a scheduler; where the last one of this store listened, so that its workers come back."""
+    import dask
+    from distributed import LocalCluster
+
+    settings = {
+        # a run that kills its worker is tried on another one; what is wrong with it is told by the testbed
+        "distributed.scheduler.allowed-failures": MOST_DEATHS,
+        "distributed.scheduler.worker-ttl": f"{SILENT_S:g} s",
+    }
+    made: Any = LocalCluster
+    port = free_port(fleet.listen, int(store.settings().get("port", 0)))
+    with (
+        dask.config.set(settings),
+        made(
+            n_workers=0, host=fleet.listen, scheduler_port=port, dashboard_address="127.0.0.1:0", silence_logs=50
+        ) as cluster,
+    ):
+        store.note("port", int(cluster.scheduler_address.rsplit(":", 1)[1]))
+        yield str(cluster.scheduler_address)
 
 
-def _keep_up(
-    client: "Client",
-    begun: "dict[str, tuple[subprocess.Popen[bytes], Path]]",
-    again: "Mapping[str, Callable[[], tuple[subprocess.Popen[bytes], Path]]]",
-    left_out: Mapping[str, str],
-    ended: threading.Event,
-) -> None:
-    """Start workers that died again, until a host's has died too often; without any host left, give up."""
-    deaths = dict.fromkeys(begun, 0)
-    while not ended.wait(_LOOK_S):
-        taking_part = begun.keys() - left_out.keys()
-        for host in [host for host in taking_part if begun[host][0].poll() is not None]:
-            deaths[host] += 1
-            if deaths[host] <= _MOST_DEATHS:
-                begun[host] = again[host]()
-        if all(deaths[host] > _MOST_DEATHS for host in taking_part):
-            client.close()  # type: ignore[no-untyped-call]
-            return
-
-
-def _end(begun: "Mapping[str, tuple[subprocess.Popen[bytes], Path]]") -> None:
-    for process, _ in begun.values():
-        process.terminate()
-    for process, _ in begun.values():
-        try:
-            process.wait(5.0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _awaited(
-    client: "Client", fleet: Fleet, begun: "Mapping[str, tuple[subprocess.Popen[bytes], Path]]"
-) -> dict[str, str]:
-    """Wait for every host's worker; return the hosts that did not come, and why."""
-    missing, deadline = set(fleet.names), time.monotonic() + START_S
-    left_out: dict[str, str] = {}
-    while missing and time.monotonic() < deadline:
-        there = {str(each["name"]) for each in client.scheduler_info(n_workers=-1)["workers"].values()}
-        missing -= there
-        for host in [host for host in missing if host in begun and begun[host][0].poll() is not None]:
-            lines = begun[host][1].read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            left_out[host] = lines[-1] if lines else f"its worker ended with code {begun[host][0].returncode}"
-            missing.discard(host)
-        if missing:
-            time.sleep(0.05)
-    return left_out | dict.fromkeys(sorted(missing), f"its worker did not come within {START_S:g} s")
+def _awaited(present: Callable[[], set[str]], fleet: Fleet) -> dict[str, str]:
+    """Wait for workers that others start; return the hosts that did not come."""
+    deadline = time.monotonic() + START_S
+    while (missing := fleet.names.keys() - present()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return dict.fromkeys(sorted(missing), f"its worker did not come within {START_S:g} s")
 
 
 def _ask(
@@ -327,9 +281,12 @@ def _ask(
             try:
                 answers[host] = future.result()
             except SlomoError as error:
-                if skip is None or len(skip) + 1 == len(hosts):
+                if skip is None or isinstance(error, StaleTokenError):
                     raise
                 skip[host] = error.message
+                refused = error
+        if not answers and hosts:
+            raise refused
         return answers
 
 
@@ -347,17 +304,6 @@ def _lost_scheduler_told() -> Iterator[None]:
             f"scheduler or workers of the fleet are gone ({type(error).__name__}: {error})",
             hint="the same command again collects what the hosts have finished, and goes on",
         ) from None
-
-
-def own_resource(host: str) -> str:
-    """Return the resource that a host's worker alone has: a worker that is started again has it, too.
-
-    Examples
-    --------
-    >>> own_resource("rack1")
-    'host-rack1'
-    """
-    return f"host-{host}"
 
 
 def _drop(client: "Client", hosts: Iterable[str]) -> None:
@@ -411,20 +357,27 @@ def _collect(
 def _outliers(
     client: "Client", hosts: Mapping[str, FleetHost], work: FleetWork, plan: ExperimentPlan
 ) -> dict[str, str]:
-    """Let every host make the same run; return hosts that are farther from the median than the plan's limit."""
+    """Let every host make the same run; return hosts that are farther from the median than the plan's limit, twice."""
     if len(hosts) < _LEAST_COMPARED:
         return {}
     alone = next((each for each in plan.colocations if not each.competitors), plan.colocations[0])
-    outcomes: dict[str, RunOutcome] = _ask(client, hosts, try_run, work, plan.run(alone, 0))
-    mpps = {host: record_throughput(each.record) for host, each in outcomes.items() if each.record is not None}
-    failed = {host: f"its first run failed: {each.errors[-1]}" for host, each in outcomes.items() if host not in mpps}
+    made: dict[str, RunOutcome] = _ask(client, hosts, compare_on, work, plan.run(alone, 0))
+    if suspects := _far(made, alone.label, plan.dispersion_limit):
+        again = {host: hosts[host] for host in suspects}
+        made |= _ask(client, again, compare_on, work, plan.run(alone, 0), True)
+    return _far(made, alone.label, plan.dispersion_limit)
+
+
+def _far(made: Mapping[str, RunOutcome], label: str, limit: float) -> dict[str, str]:
+    """Return hosts whose run failed, or is farther from the median than a limit, and what is wrong with each."""
+    mpps = {host: record_throughput(each.record) for host, each in made.items() if each.record is not None}
+    failed = {host: f"its first run failed: {each.errors[-1]}" for host, each in made.items() if host not in mpps}
     middle = statistics.median(mpps.values()) if mpps else 0.0
-    far = {host: value / middle - 1.0 for host, value in mpps.items() if middle > 0.0}
-    limit = plan.dispersion_limit
     return failed | {
-        host: f"{alone.label}: {100 * away:+.1f} % from the median of {len(mpps)} hosts, limit {100 * limit:g} %"
-        for host, away in far.items()
-        if abs(away) > limit
+        host: f"{label}: {100 * (value / middle - 1.0):+.1f} % from the median of {len(mpps)} hosts, "
+        f"limit {100 * limit:g} %"
+        for host, value in mpps.items()
+        if middle > 0.0 and abs(value / middle - 1.0) > limit
     }
 
 

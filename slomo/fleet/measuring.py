@@ -6,6 +6,7 @@ locking", 2016; a scheduler's lease may outlive its holder).
 """
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -29,6 +30,9 @@ from slomo.testbed.base import Testbed
 from slomo.testbed.registry import make_testbed
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction
+
+#: The one resource of a worker: its host's testbed, which one run uses at a time.
+RESOURCE = "testbed"
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class HostDescription:
 
 def describe_host(host: FleetHost, work: FleetWork, plan: ExperimentPlan) -> HostDescription:
     """Return what a host is; TestbedError where another process uses it."""
-    _lock(host)
+    hold(host)
     environment = campaign_environment(plan, _testbed(host, work))
     fingerprint = stated_fingerprint(environment, plan.machine)
     return HostDescription(host.name, versions(), environment, fingerprint, _claimed(host)[0])
@@ -78,7 +82,7 @@ def describe_host(host: FleetHost, work: FleetWork, plan: ExperimentPlan) -> Hos
 
 def claim_host(host: FleetHost, work: FleetWork) -> None:
     """Let a coordinator have a host; StaleTokenError where a newer one has it, or another one with this token."""
-    _lock(host)
+    hold(host)
     token, coordinator = _claimed(host)
     if (token, coordinator) > (work.token, work.coordinator) or (
         token == work.token and coordinator != work.coordinator
@@ -87,7 +91,12 @@ def claim_host(host: FleetHost, work: FleetWork) -> None:
     claim = json.dumps({"token": work.token, "coordinator": work.coordinator})
     write_durably(_state(host) / "claim.json", claim)
     with _store(host, work) as store:
-        store.fence(work.token)
+        try:
+            store.fence(work.token)
+        except StaleTokenError:
+            raise
+        except StoreError:
+            return  # a full disk: nobody's runs are written there, and the coordinator keeps them
 
 
 def collect_runs(host: FleetHost, work: FleetWork) -> list[tuple[str, int, dict[str, Any], float]]:
@@ -97,14 +106,14 @@ def collect_runs(host: FleetHost, work: FleetWork) -> list[tuple[str, int, dict[
         return [(*key, run[0].to_dict(), run[1]) for key, run in found if run is not None]
 
 
-def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun) -> RunOutcome:
-    """Make one run on a host, unless the host has it already; keep it there before it is told.
+def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
+    """Make one run on a host, unless the host has it already and it is not wanted `again`; keep it before it is told.
 
     Where the host cannot keep it (a full disk), the run is told with that error, and the coordinator keeps it.
     """
-    _lock(host)
+    hold(host)
     _require_claim(host, work)
-    if there := _kept_run(host, work, run):
+    if not again and (there := _kept_run(host, work, run)):
         return RunOutcome(there[0], (), there[1])
     outcome = attempt(_testbed(host, work), run)
     if outcome.record is None:
@@ -130,10 +139,20 @@ def _kept_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> tuple[RunRec
         return None  # it is made again
 
 
-def try_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> RunOutcome:
-    """Make a run that hosts are compared by; it belongs to no dataset."""
-    _require_claim(host, work)
-    return attempt(_testbed(host, work), run)
+def compare_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
+    """Make a run that hosts are compared by; it belongs to no dataset, and is kept apart."""
+    return measure_on(host, replace(work, plan=f"{work.plan}-compared"), run, again)
+
+
+def own_resource(host: str) -> str:
+    """Return the resource that a host's worker alone has: a worker that is started again has it, too.
+
+    Examples
+    --------
+    >>> own_resource("rack1")
+    'host-rack1'
+    """
+    return f"host-{host}"
 
 
 def here(hosts: dict[str, FleetHost]) -> FleetHost:
@@ -193,10 +212,16 @@ def _machine_lock(state: Path) -> MachineLock:
     return MachineLock(f"host '{state.name}'", state / "lock", 0o666)
 
 
-def _lock(host: FleetHost) -> None:
-    lock = _machine_lock(_state(host))
-    if not lock.held:
-        lock.acquire()
+def hold(host: FleetHost, wait_s: float = 0.0) -> None:
+    """Take the lock of a host, for as long as this process lives; TestbedError where another one has it for so long."""
+    lock, until = _machine_lock(_state(host)), time.monotonic() + wait_s
+    while not lock.held:
+        try:
+            lock.acquire()
+        except TestbedError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.1)
 
 
 @lru_cache(maxsize=8)

@@ -147,6 +147,11 @@ _END: Any = object()
 def _begin(parent: int) -> None:
     """Leave Ctrl-C to the parent, and end with it, however it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(parent)
+
+
+def end_with(parent: int) -> None:
+    """End this process when its parent has ended, however that was."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -17,9 +17,9 @@ import slomo.fleet.campaign as fleet_campaign
 import slomo.fleet.measuring as measuring
 from slomo.cli.main import main
 from slomo.errors import IncompatibleMeasurementsError, SlomoError, StoreError, TestbedError
-from slomo.fleet.campaign import own_resource, profile_on_hosts
+from slomo.fleet.campaign import profile_on_hosts
 from slomo.fleet.hosts import Fleet, FleetHost, load_fleet
-from slomo.fleet.measuring import FleetWork, claim_host, collect_runs, describe_host, measure_on
+from slomo.fleet.measuring import FleetWork, claim_host, collect_runs, describe_host, measure_on, own_resource
 from slomo.host.locks import MachineLock
 from slomo.profiling.campaign.run import attempt, run_campaign
 from slomo.profiling.campaign.store import CampaignStore, StaleTokenError
@@ -77,7 +77,7 @@ def test_hosts_make_the_dataset_of_one(workers, fleet, tmp_path):
 def test_a_host_that_differs_is_named_before_it_measures(workers, fleet, tmp_path, monkeypatch):
     """One run on each; what is farther from the median than the plan allows is left out."""
 
-    def slow(host, work, run):
+    def slow(host, work, run, again=False):
         outcome = attempt(ToyTestbed(), run)
         tenant = outcome.record.beside.tenants[0]
         slower = replace(tenant, throughput_mpps=(0.8 if host.name == "b" else 1.0) * tenant.throughput_mpps)
@@ -85,7 +85,7 @@ def test_a_host_that_differs_is_named_before_it_measures(workers, fleet, tmp_pat
             outcome, record=replace(outcome.record, beside=replace(outcome.record.beside, tenants=(slower,)))
         )
 
-    monkeypatch.setattr(fleet_campaign, "try_run", slow)
+    monkeypatch.setattr(fleet_campaign, "compare_on", slow)
     done = profile_on_hosts(PLAN, fleet, tmp_path / "runs.sqlite", scheduler=workers)
     assert "-20.0 % from the median of 3 hosts" in done.left_out["b"]
     assert {share.name: share.runs for share in done.shares}["b"] == 0

@@ -24,6 +24,7 @@ KbdInteractiveAuthentication no
 StrictModes no
 UsePAM no
 PidFile none
+MaxStartups 200
 PermitRootLogin yes
 Subsystem sftp internal-sftp
 SetEnv PATH={folder}/remote:{path}

@@ -112,6 +112,11 @@ class CampaignStore:
             rows = self._connection.execute("SELECT name, value FROM settings").fetchall()
         return {name: self._decoded(value, f"setting '{name}'") for name, value in rows}
 
+    def note(self, name: str, value: int) -> None:
+        """Keep a number of a coordinator's own."""
+        with self._mapped(), self._connection:
+            self._connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, str(value)))
+
     def fence(self, token: int) -> None:
         """From now on take no runs of an older token; StaleTokenError where this is one."""
         with self._mapped(), self._connection:

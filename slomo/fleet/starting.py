@@ -1,0 +1,143 @@
+"""Workers on all hosts of a fleet: started over SSH, awaited, and started again when one is gone for good."""
+
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from slomo.fleet.hosts import Fleet, FleetHost
+from slomo.testbed.host.traffic.place import Place
+
+#: How long hosts may take to start their worker; how long workers of an earlier coordinator may take to come back [s].
+START_S, RETURN_S = 180.0, 3.0
+#: How often workers are looked at, and at most between two starts of one [s]; how often one is started.
+_LOOK_S, _MOST_PAUSE_S, _MOST_STARTS = 0.2, 10.0, 100
+
+
+class Starter:
+    """Starts a fleet's workers.
+
+    Parameters
+    ----------
+    fleet : Fleet
+        Whose.
+    folder : Path
+        For what they say.
+    returning : bool
+        Whether workers of an earlier coordinator may come back by themselves.
+    """
+
+    def __init__(self, fleet: Fleet, folder: Path, *, returning: bool) -> None:
+        self._fleet, self._folder = fleet, folder
+        self._scheduler = ""
+        self._present: Callable[[], set[str]] = set
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._begin_at = dict.fromkeys(fleet.names, time.monotonic() + (RETURN_S if returning else 0.0))
+        self._deaths = dict.fromkeys(fleet.names, 0)
+        self._ended = threading.Event()
+        self.left_out: dict[str, str] = {}
+
+    def start(self, scheduler: str, present: Callable[[], set[str]]) -> dict[str, str]:
+        """Start every worker that does not come by itself; return hosts that did not come, and why.
+
+        Parameters
+        ----------
+        scheduler : str
+            Address that workers connect to.
+        present : callable
+            Tells the names of workers that are connected.
+        """
+        self._scheduler, self._present = scheduler, present
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline and (missing := self._missing()):
+            for host in missing:
+                process = self._processes.get(host)
+                if process is not None and process.poll() is not None:
+                    self.left_out[host] = self._said(host)
+                elif process is None and time.monotonic() >= self._begin_at[host]:
+                    self._begin(host)
+            time.sleep(0.05)
+        self.left_out |= dict.fromkeys(sorted(self._missing()), f"its worker did not come within {START_S:g} s")
+        return self.left_out
+
+    @contextmanager
+    def keeping_up(self, give_up: Callable[[], object]) -> Iterator[None]:
+        """Meanwhile start again what is gone for good; without any host left, give up."""
+        thread = threading.Thread(target=self._keep_up, args=(give_up,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join()
+
+    def _keep_up(self, give_up: Callable[[], object]) -> None:
+        while not self._ended.wait(_LOOK_S):
+            for host in self._missing():
+                process = self._processes.get(host)
+                if process is not None and process.poll() is None:
+                    continue  # it forks another one, or stands still
+                if time.monotonic() < self._begin_at[host]:
+                    continue
+                self._deaths[host] += 1
+                self._begin_at[host] = time.monotonic() + min(self._deaths[host], _MOST_PAUSE_S)
+                if self._deaths[host] > _MOST_STARTS:
+                    self.left_out[host] = self._said(host)
+                else:
+                    self._begin(host)
+            if len(self.left_out) == len(self._fleet.hosts):
+                give_up()
+                return
+
+    def end(self) -> None:
+        """End the workers that were started here, once the scheduler has told them to."""
+        for process in self._processes.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(1.0)
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(5.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _missing(self) -> set[str]:
+        return self._fleet.names.keys() - self._present() - self.left_out.keys()
+
+    def _begin(self, host: str) -> None:
+        entry: FleetHost = self._fleet.names[host]
+        words = [entry.python, "-m", "slomo.fleet.worker", self._scheduler, "--name", host, "--state", entry.state]
+        with (self._folder / f"{host}.log").open("wb") as log:
+            self._processes[host] = subprocess.Popen(
+                Place(entry.ssh).words(words),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the coordinator, which lets runs end
+            )
+
+    def _said(self, host: str) -> str:
+        text = (self._folder / f"{host}.log").read_text(encoding="utf-8", errors="replace")
+        lines = text.strip().splitlines()
+        return lines[-1] if lines else f"its worker ended with code {self._processes[host].returncode}"
+
+
+def free_port(host: str, wanted: int) -> int:
+    """Return a port if nobody listens there, else 0: any.
+
+    Examples
+    --------
+    >>> free_port("127.0.0.1", 0)
+    0
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, wanted))
+        except OSError:
+            return 0
+    return wanted
