@@ -178,7 +178,7 @@ def _plagued(
         out, told = (text.decode() for text in coordinator.communicate())
         if coordinator.returncode == 0:
             break
-        print(f"  call {calls} ended with {coordinator.returncode}: {told.strip()[:200] or 'killed'}", flush=True)
+        print(f"  call {calls} ended with {coordinator.returncode}: {told.strip()[-600:] or 'killed'}", flush=True)
         if coordinator.returncode not in (-signal.SIGKILL, 3) or calls > 5 + 5 * given.coordinators:
             raise SystemExit(told)
     for _, pid in waking:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,8 +43,16 @@ from slomo.profiling.campaign.progress import Progress, Silent
 from slomo.profiling.campaign.run import RunOutcome, campaign_dataset, run_batch
 from slomo.profiling.campaign.schedule import Schedule, record_throughput
 from slomo.profiling.campaign.store import CampaignStore, StaleTokenError
-from slomo.profiling.plans.plan import ExperimentPlan
+from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
 from slomo.records.dataset import ProfileDataset
+from slomo.records.host_effect import (
+    FEWEST,
+    MOST_MISFIT,
+    HostEffect,
+    calibration_of,
+    host_effects,
+    shared_environment,
+)
 from slomo.records.provenance import difference, versions
 from slomo.records.run import RunRecord
 from slomo.vocabulary.network_function import NetworkFunction
@@ -56,6 +64,8 @@ if TYPE_CHECKING:
 SILENT_S = 60.0
 #: So many hosts are needed before one of them can be called different from the others.
 _LEAST_COMPARED = 3
+#: Competitions by which the probes of hosts are compared.
+_COMPARED_BY = 8
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,7 @@ def profile_on_hosts(
         hosts = {host: entry for host, entry in fleet.names.items() if host not in left_out}
         described = _ask(client, hosts, describe_host, work, plan, skip=left_out if skip_missing else None)
         _require_alike(described, plan, fleet.fingerprint)
-        opened.bind(plan, next(iter(described.values())).environment)
+        opened.bind(plan, shared_environment(next(iter(described.values())).environment))
         token = 1 + max(*(each.token for each in described.values()), _token_of(opened))
         work = replace(work, token=token)
         opened.fence(token)
@@ -151,9 +161,12 @@ def profile_on_hosts(
         collected = _collect(client, hosts, work, plan, opened)
         left_out |= _outliers(client, hosts, work, plan)
         hosts = {host: entry for host, entry in hosts.items() if host not in left_out}
-        _drop(client, left_out)
+        calibrated, strange = _calibrated(client, hosts, work, plan, described, opened)
+        left_out |= strange
+        hosts = {host: entry for host, entry in hosts.items() if host not in left_out}
+        client.retire_workers(names=[*left_out], close_workers=True)
         schedule = Schedule(plan, opened.records(), interleaved=fleet.testbed == "host")
-        measure = partial(on_worker, measure_on, hosts, work)
+        measure = partial(on_worker, measure_on, {**dict.fromkeys(fleet.names), **hosts}, work)
         listener, before = progress or Silent(), opened.finished()
         with (
             _lost_scheduler_told(),
@@ -162,7 +175,7 @@ def profile_on_hosts(
         ):
             failed = run_batch(opened, schedule, measure, len(hosts), listener, pool)
         shares = _shares(opened, before, fleet)
-        dataset = campaign_dataset(plan, schedule, opened, failed)
+        dataset = campaign_dataset(plan, schedule, opened, failed, calibrated)
     return FleetOutcome(dataset, shares, collected, left_out, time.monotonic() - started)
 
 
@@ -226,7 +239,7 @@ def _workers(
                 hint="mend it, or leave such hosts out with --skip-missing",
             )
         if scheduler is None:
-            stack.enter_context(starter.keeping_up(client.close))
+            stack.enter_context(starter.keeping_up(client))
         yield client, left_out
 
 
@@ -306,13 +319,6 @@ def _lost_scheduler_told() -> Iterator[None]:
         ) from None
 
 
-def _drop(client: "Client", hosts: Iterable[str]) -> None:
-    """End the workers of hosts that take no part."""
-    there = client.scheduler_info(n_workers=-1)["workers"]
-    if leaving := [address for address, each in there.items() if str(each["name"]) in hosts]:
-        client.retire_workers(leaving, close_workers=True)
-
-
 def _require_alike(described: Mapping[str, HostDescription], plan: ExperimentPlan, fingerprint: str) -> None:
     """Refuse hosts with another slomo, of another machine, or with other settings."""
     ours, first = versions(), next(iter(described.values()))
@@ -328,7 +334,7 @@ def _require_alike(described: Mapping[str, HostDescription], plan: ExperimentPla
                 f"host '{host}' is not the machine '{plan.machine}': fingerprint {each.fingerprint}, needed {wanted}",
                 hint="hosts of one fleet are of one type; make a file of hosts for each type",
             )
-        if lines := difference(first.environment, each.environment):
+        if lines := difference(shared_environment(first.environment), shared_environment(each.environment)):
             raise IncompatibleMeasurementsError(
                 f"hosts '{first.name}' and '{host}' do not measure alike (first | second):\n  " + "\n  ".join(lines),
                 hint="give them the same settings and network functions",
@@ -379,6 +385,66 @@ def _far(made: Mapping[str, RunOutcome], label: str, limit: float) -> dict[str, 
         for host, value in mpps.items()
         if middle > 0.0 and abs(value / middle - 1.0) > limit
     }
+
+
+def _calibrated(
+    client: "Client",
+    hosts: Mapping[str, FleetHost],
+    work: FleetWork,
+    plan: ExperimentPlan,
+    described: Mapping[str, HostDescription],
+    store: CampaignStore,
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return the effect of every host that is probed, by calibration, and hosts whose reporters feel something else.
+
+    Where calibrations differ, every host probes the same competitions first.
+    """
+    known: dict[str, dict[str, Any]] = store.settings().get("calibrations", {})
+    own = {host: calibration_of(described[host].environment) for host in hosts}
+    for host, calibration in own.items():
+        reporters = described[host].environment.get("settings", {}).get("reporters", {})
+        if calibration:
+            known.setdefault(calibration, {"host": host, "reporters": reporters, "felt": []})
+    if len(known) > 1:
+        made = [_ask(client, hosts, compare_on, work, run) for run in _competitions(plan)]
+        for host, calibration in own.items():
+            runs = [each[host] for each in made]
+            if failed := next((run for run in runs if run.record is None), None):
+                raise TestbedError(f"host '{host}': a run that hosts are compared by failed: {failed.errors[-1]}")
+            known[calibration]["felt"] = [dict(run.record.alone.socket) for run in runs]
+    store.note("calibrations", known)
+    felt = {calibration: each["felt"] for calibration, each in known.items() if each["felt"]}
+    effects = host_effects(felt) if len(felt) > 1 else {}
+    strange = {
+        known[calibration]["host"]: f"its reporters follow something else than those of the other hosts: "
+        f"{100 * effect.misfit:.0f} % off, limit {100 * MOST_MISFIT:g} %"
+        for calibration, effect in effects.items()
+        if effect.misfit > MOST_MISFIT
+    }
+    if strange and len(effects) < _LEAST_COMPARED:
+        host, why = next(iter(strange.items()))
+        raise IncompatibleMeasurementsError(
+            f"host '{host}': {why}", hint="which of two hosts is wrong cannot be told: calibrate both again, or use one"
+        )
+    alone = HostEffect({}, 0.0)
+    return {
+        calibration: {"host": each["host"], "reporters": each["reporters"], **asdict(effects.get(calibration, alone))}
+        for calibration, each in known.items()
+        if each["host"] not in strange
+    }, {host: why for host, why in strange.items() if host in hosts}
+
+
+def _competitions(plan: ExperimentPlan) -> list[PlannedRun]:
+    """Return runs with different competitions, evenly over the plan; hosts that are probed are compared by them."""
+    first = {each.competitors: each for each in reversed(plan.colocations) if each.competitors}
+    if len(first) < FEWEST:
+        raise IncompatibleMeasurementsError(
+            f"the hosts' probes are calibrated differently, and the plan has {len(first)} competitions to compare them "
+            f"by, needed {FEWEST}",
+            hint="plan more competitions, or measure on one host",
+        )
+    chosen = list(first.values())[:: max(1, len(first) // _COMPARED_BY)][:_COMPARED_BY]
+    return [plan.run(each, 0) for each in chosen]
 
 
 def _shares(store: CampaignStore, before: set[tuple[str, int]], fleet: Fleet) -> tuple[HostShare, ...]:

@@ -7,7 +7,7 @@ locking", 2016; a scheduler's lease may outlive its holder).
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from slomo.models.identity import stated_fingerprint
 from slomo.profiling.campaign.run import RunOutcome, attempt, campaign_environment
 from slomo.profiling.campaign.store import CampaignStore, StaleTokenError
 from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
+from slomo.records.host_effect import calibration_of
 from slomo.records.provenance import versions
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
@@ -33,6 +34,8 @@ from slomo.vocabulary.network_function import NetworkFunction
 
 #: The one resource of a worker: its host's testbed, which one run uses at a time.
 RESOURCE = "testbed"
+#: How long who must wait for others waits at a time [s].
+_MOMENT_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,8 @@ def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = 
     if outcome.record is None:
         return outcome
     by = {"host": host.name, "token": work.token}
+    if calibration := calibration_of(_testbed(host, work).environment()):
+        by["calibration"] = calibration
     record = replace(outcome.record, provenance={**outcome.record.provenance, "fleet": by})
     _require_claim(host, work)
     try:
@@ -140,8 +145,9 @@ def _kept_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> tuple[RunRec
 
 
 def compare_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
-    """Make a run that hosts are compared by; it belongs to no dataset, and is kept apart."""
-    return measure_on(host, replace(work, plan=f"{work.plan}-compared"), run, again)
+    """Make a run that hosts are compared by; it belongs to no dataset, and is kept apart, per calibration."""
+    apart = calibration_of(_testbed(host, work).environment()) or "compared"
+    return measure_on(host, replace(work, plan=f"{work.plan}-{apart}"), run, again)
 
 
 def own_resource(host: str) -> str:
@@ -155,17 +161,23 @@ def own_resource(host: str) -> str:
     return f"host-{host}"
 
 
-def here(hosts: dict[str, FleetHost]) -> FleetHost:
-    """Return the host that this Dask worker is called by; TestbedError for a worker of another name."""
-    from distributed import get_worker
+def here(hosts: Mapping[str, FleetHost | None]) -> FleetHost:
+    """Return the host that this Dask worker is called by.
+
+    Raises TestbedError for a worker of another name; `distributed.Reschedule` on a host that takes no part (None).
+    """
+    from distributed import Reschedule, get_worker
 
     name = str(get_worker().name)
     if name not in hosts:
         raise TestbedError(f"worker '{name}' is no host of this fleet", hint="start workers with --name HOST")
-    return hosts[name]
+    if (host := hosts[name]) is None:
+        time.sleep(_MOMENT_S)
+        raise Reschedule
+    return host
 
 
-def on_worker(function: Callable[..., Any], hosts: dict[str, FleetHost], *arguments: Any) -> Any:
+def on_worker(function: Callable[..., Any], hosts: Mapping[str, FleetHost | None], *arguments: Any) -> Any:
     """Call a function of a host where it runs."""
     return function(here(hosts), *arguments)
 
@@ -221,7 +233,7 @@ def hold(host: FleetHost, wait_s: float = 0.0) -> None:
         except TestbedError:
             if time.monotonic() >= until:
                 raise
-            time.sleep(0.1)
+            time.sleep(_MOMENT_S)
 
 
 @lru_cache(maxsize=8)

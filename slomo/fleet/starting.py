@@ -7,14 +7,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slomo.fleet.hosts import Fleet, FleetHost
 from slomo.testbed.host.traffic.place import Place
 
-#: How long hosts may take to start their worker; how long workers of an earlier coordinator may take to come back [s].
-START_S, RETURN_S = 180.0, 3.0
+if TYPE_CHECKING:
+    from distributed import Client
+
+#: How long hosts may take to start their worker [s].
+START_S = 180.0
+#: How long workers of an earlier coordinator may take to come back by themselves, and to let others in [s].
+RETURN_S, LEFT_S = 5.0, 30.0
 #: How often workers are looked at, and at most between two starts of one [s]; how often one is started.
-_LOOK_S, _MOST_PAUSE_S, _MOST_STARTS = 0.2, 10.0, 100
+_LOOK_S, _MOST_PAUSE_S, _MOST_STARTS = 0.5, 10.0, 100
 
 
 class Starter:
@@ -36,6 +42,7 @@ class Starter:
         self._present: Callable[[], set[str]] = set
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._begin_at = dict.fromkeys(fleet.names, time.monotonic() + (RETURN_S if returning else 0.0))
+        self._returned_by = time.monotonic() + (LEFT_S if returning else 0.0)
         self._deaths = dict.fromkeys(fleet.names, 0)
         self._ended = threading.Event()
         self.left_out: dict[str, str] = {}
@@ -56,7 +63,11 @@ class Starter:
             for host in missing:
                 process = self._processes.get(host)
                 if process is not None and process.poll() is not None:
-                    self.left_out[host] = self._said(host)
+                    if time.monotonic() < self._returned_by:  # the one before it is about to leave
+                        del self._processes[host]
+                        self._begin_at[host] = time.monotonic() + 1.0
+                    else:
+                        self.left_out[host] = self._said(host)
                 elif process is None and time.monotonic() >= self._begin_at[host]:
                     self._begin(host)
             time.sleep(0.05)
@@ -64,9 +75,9 @@ class Starter:
         return self.left_out
 
     @contextmanager
-    def keeping_up(self, give_up: Callable[[], object]) -> Iterator[None]:
-        """Meanwhile start again what is gone for good; without any host left, give up."""
-        thread = threading.Thread(target=self._keep_up, args=(give_up,), daemon=True)
+    def keeping_up(self, client: "Client") -> Iterator[None]:
+        """Meanwhile start again what is gone for good, and end who takes no part; without any host left, give up."""
+        thread = threading.Thread(target=self._keep_up, args=(client,), daemon=True)
         thread.start()
         try:
             yield
@@ -74,8 +85,10 @@ class Starter:
             self._ended.set()
             thread.join()
 
-    def _keep_up(self, give_up: Callable[[], object]) -> None:
+    def _keep_up(self, client: "Client") -> None:
         while not self._ended.wait(_LOOK_S):
+            if idle := self._present() & self.left_out.keys():
+                client.retire_workers(names=[*idle], close_workers=True)
             for host in self._missing():
                 process = self._processes.get(host)
                 if process is not None and process.poll() is None:
@@ -89,7 +102,7 @@ class Starter:
                 else:
                     self._begin(host)
             if len(self.left_out) == len(self._fleet.hosts):
-                give_up()
+                client.close()  # type: ignore[no-untyped-call]
                 return
 
     def end(self) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+import slomo.records.host_effect as host_effect
 import slomo.records.provenance as provenance
 import slomo.records.rows as rows
 import slomo.records.schema as schema
@@ -232,12 +233,19 @@ class ProfileDataset:
     def merge(self, other: "ProfileDataset") -> "ProfileDataset":
         """Return the rows of both; a measurement that both hold appears once.
 
+        What the reporters of two hosts felt is brought to the units of this dataset, by competitions that both probed
+        (`slomo.records.host_effect`); of a run that both made, this dataset's is kept.
+
         Raises
         ------
         IncompatibleMeasurementsError
-            Where the environments differ in what must agree, or one measurement has other numbers in the other dataset.
+            Where the environments differ in what must agree, or one measurement has other numbers in the other dataset;
+            for probed hosts that share too few competitions, or whose reporters follow something else.
         """
-        environment = provenance.merge_environments(self._environment, other._environment)
+        mine, theirs = self._environment, other._environment
+        if host_effect.calibration_of(mine) != host_effect.calibration_of(theirs) != "":
+            return self._with_host(other)
+        environment = provenance.merge_environments(mine, theirs)
         both = pd.concat(
             [part for part in (self._frame, other._frame) if len(part)] or [self._frame], ignore_index=True
         )
@@ -248,6 +256,30 @@ class ProfileDataset:
                 _conflict(again), hint="one of them was measured under other conditions; keep the datasets apart"
             )
         return ProfileDataset(both, environment)
+
+    def _with_host(self, other: "ProfileDataset") -> "ProfileDataset":
+        """Return the rows of both, those of a host whose probes have another calibration in the units of this one."""
+        first, second = (
+            host_effect.by_competition(each._frame, each.metric_names("competition")) for each in (self, other)
+        )
+        both = first.index.intersection(second.index)
+        effect = host_effect.effect_of_shared(first.loc[both], second.loc[both])
+        frame, known = other._frame.copy(), self._frame.set_index(list(schema.IDENTITY)).index
+        for name, factor in effect.factors.items():
+            columns = [schema.metric_column(prefix, name) for prefix in schema.PREFIXES]
+            frame[columns] = frame[columns] * factor
+        if other._environment["settings"].get("interleaved"):  # throughput is a share of the host's own solo
+            for target in set(self.targets) & set(other.targets):
+                ours, theirs = self.solo_mpps(target), other.solo_mpps(target)
+                rows = frame[schema.TARGET] == target
+                frame.loc[rows, schema.THROUGHPUT] *= ours / theirs
+                if schema.THROUGHPUT_SE in frame:
+                    frame.loc[rows, schema.THROUGHPUT_SE] *= ours / theirs
+        frame = frame[~frame.set_index(list(schema.IDENTITY)).index.isin(known)]
+        hosts = host_effect.joined_hosts(self._environment, other._environment, effect)
+        shared = [host_effect.shared_environment(each._environment) for each in (self, other)]
+        joined = host_effect.joined_environment(provenance.merge_environments(*shared), hosts)
+        return ProfileDataset(pd.concat([self._frame, frame], ignore_index=True), joined)
 
     @classmethod
     def from_measurements(

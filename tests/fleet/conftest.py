@@ -1,6 +1,7 @@
 """Mixes of the toy's network functions in a parquet file, and the toy's models in a folder."""
 
 import itertools
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,3 +30,27 @@ def mixes_file(toy_table, tmp_path) -> Path:
     """Return the same in a file of four row groups."""
     pq.write_table(toy_table, tmp_path / "mixes.parquet", row_group_size=32)
     return tmp_path / "mixes.parquet"
+
+
+@pytest.fixture
+def fleet_workers():
+    """Return what starts a scheduler with a worker per host of a fleet, in threads of this process."""
+    import distributed
+
+    from slomo.fleet.measuring import own_resource
+
+    with ExitStack() as stack:
+
+        def start(fleet) -> str:
+            options = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None}
+            resources = {host.name: {"testbed": 1, own_resource(host.name): 1} for host in fleet.hosts}
+            named = {
+                name: {"cls": distributed.Worker, "options": options | {"resources": owned}}
+                for name, owned in resources.items()
+            }
+            places = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "port": 0}
+            scheduler = {"cls": distributed.Scheduler, "options": places}
+            cluster = stack.enter_context(distributed.SpecCluster(named, scheduler, silence_logs=50))
+            return str(cluster.scheduler_address)
+
+        yield start

@@ -11,15 +11,13 @@ import pytest
 
 pytest.importorskip("distributed", reason="needs the extra fleet")
 
-import distributed
-
 import slomo.fleet.campaign as fleet_campaign
 import slomo.fleet.measuring as measuring
 from slomo.cli.main import main
 from slomo.errors import IncompatibleMeasurementsError, SlomoError, StoreError, TestbedError
 from slomo.fleet.campaign import profile_on_hosts
 from slomo.fleet.hosts import Fleet, FleetHost, load_fleet
-from slomo.fleet.measuring import FleetWork, claim_host, collect_runs, describe_host, measure_on, own_resource
+from slomo.fleet.measuring import FleetWork, claim_host, collect_runs, describe_host, measure_on
 from slomo.host.locks import MachineLock
 from slomo.profiling.campaign.run import attempt, run_campaign
 from slomo.profiling.campaign.store import CampaignStore, StaleTokenError
@@ -40,18 +38,9 @@ def fleet(tmp_path):
 
 
 @pytest.fixture
-def workers(toy, fleet):
-    """Return the address of a scheduler with a worker per host, in threads of this process."""
-    options = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None}
-    resources = {host.name: {"testbed": 1, own_resource(host.name): 1} for host in fleet.hosts}
-    named = {
-        name: {"cls": distributed.Worker, "options": options | {"resources": owned}}
-        for name, owned in resources.items()
-    }
-    places = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "port": 0}
-    scheduler = {"cls": distributed.Scheduler, "options": places}
-    with distributed.SpecCluster(named, scheduler, silence_logs=50) as cluster:
-        yield cluster.scheduler_address
+def workers(toy, fleet, fleet_workers):
+    """Return the address of a scheduler with a worker per host."""
+    return fleet_workers(fleet)
 
 
 def same(one, other):

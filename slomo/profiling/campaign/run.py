@@ -25,6 +25,7 @@ from slomo.profiling.campaign.solo_reference import stability, with_common_solo
 from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
 from slomo.records.dataset import ProfileDataset
+from slomo.records.host_effect import in_common_units, joined_environment, measured_by
 from slomo.records.proved_zeros import with_proved_zeros
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
@@ -256,14 +257,25 @@ def _usable(record: RunRecord, run: PlannedRun) -> RunRecord:
 
 
 def campaign_dataset(
-    plan: ExperimentPlan, schedule: Schedule, store: CampaignStore, failed: Mapping[str, Exception]
+    plan: ExperimentPlan,
+    schedule: Schedule,
+    store: CampaignStore,
+    failed: Mapping[str, Exception],
+    hosts: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ProfileDataset:
-    """Return the dataset of a campaign that has ended; IncompleteCampaignError where some of its runs failed."""
+    """Return the dataset of a campaign that has ended; IncompleteCampaignError where some of its runs failed.
+
+    Of `hosts` that are probed, by calibration, readings are brought to common units (`slomo.records.host_effect`).
+    """
     stored_records = dict(store.records())
     keys = [colocation.key for colocation in plan.colocations]
     raw = [stored_records[key, replicate] for key in keys for replicate in schedule.used(key)]
+    environment = store.settings()["environment"]
+    if hosts:
+        raw = [in_common_units(record, hosts[measured_by(record)]["factors"]) for record in raw]
+        environment = joined_environment(environment, hosts)
     records, steady = with_common_solo(with_proved_zeros(raw)), stability(raw)
-    environment = store.settings()["environment"] | ({"stability": steady} if steady else {})
+    environment |= {"stability": steady} if steady else {}
     dataset = ProfileDataset.from_records(records, environment, limit=plan.dispersion_limit)
     if not failed:
         return dataset

@@ -112,10 +112,11 @@ class CampaignStore:
             rows = self._connection.execute("SELECT name, value FROM settings").fetchall()
         return {name: self._decoded(value, f"setting '{name}'") for name, value in rows}
 
-    def note(self, name: str, value: int) -> None:
-        """Keep a number of a coordinator's own."""
+    def note(self, name: str, value: Any) -> None:
+        """Keep what a coordinator wants to know again; JSON only."""
+        row = (name, json.dumps(value, sort_keys=True))
         with self._mapped(), self._connection:
-            self._connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, str(value)))
+            self._connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", row)
 
     def fence(self, token: int) -> None:
         """From now on take no runs of an older token; StaleTokenError where this is one."""

@@ -1,0 +1,182 @@
+"""What probed hosts feel differently, as a factor per host and metric, so that their runs stand in one dataset.
+
+Each host's reporters are calibrated for that host (`slomo.testbed.host.probe`): beside the same competition one feels
+more extra time than another. Competitions that all of them probed say by how much; readings are brought to common units
+with that factor, and the dataset's environment keeps calibrations and factors. Throughput is left as it is.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import slomo.records.schema as schema
+from slomo.errors import IncompatibleMeasurementsError
+from slomo.records.run import Phase, RunRecord
+from slomo.vocabulary.metrics import FELT
+from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.workload import canonical_json
+
+#: Competitions that hosts must have probed alike, at least.
+FEWEST = 4
+#: Readings that are farther from the common ones than this share follow something else: a host like that is refused.
+MOST_MISFIT = 0.25
+#: Settings that belong to one host.
+OWN_SETTINGS = ("calibration", "reporters")
+HOSTS = "hosts"
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class HostEffect:
+    """How one host's readings become common ones.
+
+    Attributes
+    ----------
+    factors : mapping of str to float
+        Of each metric that reporters feel.
+    misfit : float
+        How far its readings are from the common ones even then, as a share of these.
+    """
+
+    factors: Mapping[str, float]
+    misfit: float
+
+
+def host_effects(readings: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, HostEffect]:
+    """Return the effect of each host from what all of them read of the same competitions, in the same order.
+
+    The common reading of a competition is the median over hosts; a factor is fitted by least squares through zero, so
+    that what is hardly felt says little.
+
+    Examples
+    --------
+    >>> seen = [{"FELTLLC": value} for value in (0.1, 0.5, 1.0, 2.0)]
+    >>> double = [{"FELTLLC": 2.0 * value} for value in (0.1, 0.5, 1.0, 2.0)]
+    >>> {host: round(effect.factors["FELTLLC"], 2) for host, effect in host_effects({"a": seen, "b": double}).items()}
+    {'a': 1.5, 'b': 0.75}
+    """
+    names = [name for name in FELT if all(name in vector for rows in readings.values() for vector in rows)]
+    read = {host: np.array([[row[name] for name in names] for row in rows]) for host, rows in readings.items()}
+    common = np.median(np.stack(list(read.values())), axis=0)
+    return {host: _effect(names, mine, common) for host, mine in read.items()}
+
+
+def by_competition(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
+    """Return what was felt of each competition of a dataset, the mean where it was probed more than once."""
+    felt = [name for name in names if name in FELT]
+    pressed = frame[frame[schema.COMPETITOR_COUNT] > 0]
+    columns = {schema.metric_column("competition", name): name for name in felt}
+    return pressed.groupby(schema.COMPETITORS)[list(columns)].mean().rename(columns=columns)
+
+
+def effect_of_shared(common: pd.DataFrame, mine: pd.DataFrame) -> HostEffect:
+    """Return the effect of a host from competitions that another probed, whose readings are the common ones.
+
+    Raises IncompatibleMeasurementsError where these are too few, or say that one host's reporters feel something else.
+    """
+    if len(common) < FEWEST:
+        raise IncompatibleMeasurementsError(
+            f"the probes of the two hosts are calibrated differently, and both datasets share {len(common)} "
+            f"competitions to compare them by, needed {FEWEST}",
+            hint="profile the same competitions on both hosts, or keep the datasets apart",
+        )
+    names = [name for name in common.columns if name in mine.columns]
+    effect = _effect(names, mine[names].to_numpy(), common[names].to_numpy())
+    if effect.misfit > MOST_MISFIT:
+        raise IncompatibleMeasurementsError(
+            f"the reporters of the two hosts follow something else: {100 * effect.misfit:.0f} % apart over "
+            f"{len(common)} competitions that both probed, limit {100 * MOST_MISFIT:g} %",
+            hint="calibrate both hosts again, or keep the datasets apart",
+        )
+    return effect
+
+
+def joined_hosts(first: Mapping[str, Any], second: Mapping[str, Any], effect: HostEffect) -> dict[str, dict[str, Any]]:
+    """Return the hosts of two datasets, by calibration; those of the second seen through an effect."""
+    hosts: dict[str, dict[str, Any]] = {}
+    for environment, factors, misfit in ((first, {}, 0.0), (second, effect.factors, effect.misfit)):
+        alone = {calibration_of(environment): {"reporters": environment["settings"].get("reporters", {})}}
+        for calibration, each in environment.get(HOSTS, alone).items():
+            before = each.get("factors", {})
+            names = {*before, *factors}
+            through = {name: before.get(name, 1.0) * factors.get(name, 1.0) for name in sorted(names)}
+            hosts[calibration] = {**each, "factors": through, "misfit": max(misfit, each.get("misfit", 0.0))}
+    return hosts
+
+
+def _effect(names: Sequence[str], mine: Floats, common: Floats) -> HostEffect:
+    size = (mine**2).sum(axis=0)
+    factors = np.where(size > 0.0, (mine * common).sum(axis=0) / np.where(size > 0.0, size, 1.0), 1.0)
+    apart, felt = float(((factors * mine - common) ** 2).sum()), float((common**2).sum())
+    return HostEffect(dict(zip(names, factors.tolist(), strict=True)), (apart / felt) ** 0.5 if felt else 0.0)
+
+
+def in_common_units(record: RunRecord, factors: Mapping[str, float]) -> RunRecord:
+    """Return a run with what its host's reporters felt in common units."""
+    alone, beside = (None if phase is None else _phase(phase, factors) for phase in (record.alone, record.beside))
+    return replace(record, alone=alone, beside=beside)
+
+
+def joined_environment(environment: Mapping[str, Any], calibrated: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the environment of runs of several hosts.
+
+    Parameters
+    ----------
+    environment : mapping
+        What they share.
+    calibrated : mapping of str to mapping
+        Calibration -> ``factors`` and what the host states of its ``reporters``.
+    """
+    reporters = [(each.get("reporters") or {}, each["factors"]) for each in calibrated.values()]
+    full = [each["full"] * factors.get(FELT[0], 1.0) for each, factors in reporters if each.get("full") is not None]
+    settings = {
+        **environment["settings"],
+        "calibration": hashlib.sha256(canonical_json(sorted(calibrated)).encode()).hexdigest()[:16],
+        "reporters": {
+            "programs": reporters[0][0].get("programs", {}),
+            "full": float(np.median(full)) if full else None,
+        },
+    }
+    return {**environment, "settings": settings, HOSTS: {name: dict(each) for name, each in calibrated.items()}}
+
+
+def shared_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an environment without what belongs to one host.
+
+    Examples
+    --------
+    >>> shared_environment({"settings": {"counters": "probe", "calibration": "f00d"}})
+    {'settings': {'counters': 'probe'}}
+    """
+    settings = {name: value for name, value in environment.get("settings", {}).items() if name not in OWN_SETTINGS}
+    return {**environment, "settings": settings} if "settings" in environment else dict(environment)
+
+
+def calibration_of(environment: Mapping[str, Any]) -> str:
+    """Return which calibration reads the vectors; empty where counters do.
+
+    Examples
+    --------
+    >>> calibration_of({"settings": {"counters": "probe", "calibration": "f00d"}}), calibration_of({})
+    ('f00d', '')
+    """
+    return str(environment.get("settings", {}).get("calibration", ""))
+
+
+def measured_by(record: RunRecord) -> str:
+    """Return the calibration of the host that made a run of a fleet."""
+    return str(record.provenance.get("fleet", {}).get("calibration", ""))
+
+
+def _phase(phase: Phase, factors: Mapping[str, float]) -> Phase:
+    tenants = tuple(replace(each, vector=_vector(each.vector, factors)) for each in phase.tenants)
+    return replace(phase, tenants=tenants, socket=_vector(phase.socket, factors))
+
+
+def _vector(vector: MetricVector, factors: Mapping[str, float]) -> MetricVector:
+    return MetricVector({name: value * factors.get(name, 1.0) for name, value in vector.items()}, scope=vector.scope)
