@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from slomo.files.durable import write_durably
 from slomo.host.journal import Journal, Layer
@@ -213,6 +215,62 @@ def _shared(source: Path) -> Writer:
     return Writer("shared library", lambda folder: list(write(folder, "old")), write, read)
 
 
+def _fleet_host() -> Writer:
+    """Return what happens on a host of a fleet: it is claimed, then keeps every run before it tells it."""
+    from slomo.fleet import measuring
+    from slomo.fleet.hosts import FleetHost
+    from slomo.fleet.measuring import FleetWork, claim_host, measure_on
+
+    plan, testbed = toy_plan(competitors=1), ToyTestbed()
+    work, runs = FleetWork(plan.fingerprint, "toy", "toy", token=1, coordinator="one"), plan.runs()
+
+    def write(folder: Path, note: str) -> Iterator[None]:
+        measuring._opened_testbed = lambda *_: testbed  # type: ignore[assignment]  # in a process of its own
+        host = FleetHost("h", state=str(folder))
+        claim_host(host, work)
+        yield
+        for run in runs:
+            if errors := measure_on(host, work, run).errors:
+                raise errors[-1]
+            yield
+
+    def read(folder: Path) -> int:
+        if not (folder / "h" / "claim.json").exists():
+            return 0
+        assert json.loads((folder / "h" / "claim.json").read_text()) == {"coordinator": "one", "token": 1}
+        place = folder / "h" / f"{plan.fingerprint}.sqlite"
+        if not place.exists():
+            return 1
+        with CampaignStore(place) as store:
+            return 1 + len(list(store.records()))
+
+    return Writer("fleet's host", lambda _: None, write, read, 1 + len(runs))
+
+
+def _bulk(source: Path) -> Writer:
+    """Return what predicts mixes from file to file; which content is there says the coverage asked for."""
+    from slomo.fleet.bulk import BulkQuestion, predict_file
+    from slomo.prediction.options import PredictionOptions
+
+    coverage = dict(zip(NOTES, (0.8, 0.85, 0.9), strict=True))
+
+    def write(folder: Path, note: str) -> Iterator[None]:
+        how = PredictionOptions(coverage=coverage[note], explain=False)
+        predict_file(
+            source / "mixes.parquet", folder / "out.parquet", BulkQuestion(str(source / "models"), None, how), jobs=1
+        )
+        yield
+
+    def read(folder: Path) -> int:
+        made = pq.read_table(folder / "out.parquet")
+        assert len(made) == MIXES
+        job = json.loads(made.schema.metadata[b"slomo"])
+        return _only({note for note in NOTES if coverage[note] == job["coverage"]})
+
+    return Writer("mixes in bulk", lambda folder: list(write(folder, "old")), write, read)
+
+
+MIXES = 6
 CARELESS = _careless()
 
 
@@ -224,6 +282,8 @@ def put_shared(folder: Path) -> None:
     library.save(folder / "models")
     for note in NOTES:
         _noted(library, note).save(folder / f"models-{note}")
+    mixes = pa.table({"target": ["lpm"] * MIXES, "competitors": [["nat"] * (n % 3) for n in range(MIXES)]})
+    pq.write_table(mixes, folder / "mixes.parquet", row_group_size=MIXES // 2)
     kept = Store(folder / "source.sqlite")
     kept.write(journal.advance).result()
     kept.close()
@@ -236,5 +296,5 @@ def writers(folder: Path) -> tuple[Writer, ...]:
     shared = (_shared(folder),) if find_spec("fsspec") else ()  # of the extra fleet
     return (
         _document(), _dataset("csv", small), _dataset("parquet", small), _library(library), _store(), _journal(),
-        _state(), _backup(folder / "source.sqlite"), *shared,
+        _state(), _backup(folder / "source.sqlite"), _fleet_host(), _bulk(folder), *shared,
     )  # fmt: skip
