@@ -10,7 +10,9 @@
 #   make lock, make sbom, make audit, make reproducible   see locks/README.md
 #   make bench   the benchmarks, side by side with the alternatives: hours (make bench QUICK=1: less of each)
 #   make papers  what is missing of the five papers' figures: measured, kept, written as docs/papers.md; hours, goes on where it stopped
-#   make docs-site  the documentation as a site with search, links checked, in site/
+#   make docs-site  the documentation as a site: notebooks run, Python's pages from docstrings, search without a network, links checked; in site/
+#   make figures  the README's figure and table, and the gallery's figures, from the shipped datasets
+#   make release-check  one version everywhere; sdist and wheel built, compared, installed, tested
 #   make clean   remove what make made
 
 SHELL := /bin/sh
@@ -21,7 +23,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: lock sbom audit reproducible faults numa-guest kube-tools demo test fuzz lint types floors unit native bench papers datasets docs docs-site readme-figure clean
+.PHONY: lock sbom audit reproducible faults numa-guest kube-tools demo test fuzz lint types floors unit native bench papers datasets docs docs-site figures release-check clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/slomo demo --out demo-output
@@ -130,13 +132,17 @@ datasets: $(VENV)/.runtime
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
 
-docs-site: $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet 'zensical>=0.0.70'
+docs-site: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet 'zensical>=0.0.70' 'mkdocstrings-python>=2' 'nbconvert>=7.16'
+	$(BIN)/python docs/make_site.py
 	$(BIN)/zensical build --strict --clean
 	@echo "site/index.html"
 
-readme-figure: $(VENV)/.dev
-	$(BIN)/python docs/readme_figure.py
+figures: $(VENV)/.dev
+	$(BIN)/python docs/make_figures.py
+
+release-check: $(VENV)/.dev
+	$(BIN)/python deploy/release_check.py $(CHOSEN)
 
 clean:
 	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-output

@@ -34,7 +34,7 @@ from slomo.profiling.plans.basic import mixes_plan, pressure_plan
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
-from slomo.report.html import png_bytes
+from slomo.report.html import svg_bytes
 from slomo.report.sections import accuracy_section, pairs_section, scatter_section, surface_section
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.training.training import train
@@ -140,7 +140,7 @@ def draw(evaluation: Evaluation, dataset: ProfileDataset, library: ModelLibrary,
     }
     for name, section in sections.items():
         assert section.figure is not None
-        (folder / f"{machine.name}-{name}.png").write_bytes(png_bytes(section.figure))
+        (folder / f"{machine.name}-{name}.svg").write_bytes(svg_bytes(section.figure))
 
 
 def run(plan: ExperimentPlan, machine: str, given: argparse.Namespace) -> ProfileDataset:

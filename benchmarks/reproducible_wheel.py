@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("slomo", "datasets", "synthetic_nf", "pyproject.toml", "README.md", "LICENSE")
+PARTS = ("slomo", "datasets", "synthetic_nf", "pyproject.toml", "version.py", "README.md", "LICENSE")
 
 
 def build(place: Path, mask: int, moment: int) -> Path:

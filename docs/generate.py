@@ -55,6 +55,30 @@ def errors_page() -> str:
     )
 
 
+def documents_page() -> str:
+    """Return the documents that people write, with the ids of their schemas and their fields, as Markdown."""
+    from slomo.workflow.schemas import DOCUMENTS, document_schema
+
+    head = "# Documents\n\n" + NOTE
+    head += (
+        "Files that slomo reads, YAML or JSON (`settings`: TOML). `slomo schema NAME` prints the JSON Schema (draft 2020-12); an\n"
+        "editor that speaks JSON Schema then completes and checks the file. An `$id` ends with the version of the format: it\n"
+        "changes only where a file that was valid no longer is ([versions](versions.md)).\n\n"
+        "| Name | Document | `$id` | Required fields | Others |\n| --- | --- | --- | --- | --- |\n"
+    )
+    return head + "".join(_document_row(name, row[0], document_schema(name)) for name, row in DOCUMENTS.items())
+
+
+def _document_row(name: str, title: str, schema: dict[str, Any]) -> str:
+    fields = schema.get("properties") or schema["$defs"][schema["$ref"].rsplit("/", 1)[-1]]["properties"]
+    needed = schema.get("required") or schema.get("$defs", {}).get(schema.get("$ref", "").rsplit("/", 1)[-1], {}).get(
+        "required", []
+    )
+    required = ", ".join(f"`{field}`" for field in needed)
+    others = ", ".join(f"`{field}`" for field in fields if field not in needed)
+    return f"| `{name}` | {title} | `{schema['$id']}` | {required} | {others} |\n"
+
+
 def cli_page() -> str:
     """Return every command with its help as Markdown."""
     from slomo.cli.reference import reference_page
@@ -151,6 +175,7 @@ def _type_text(item: dict[str, Any]) -> str:
 PAGES = {
     "metrics.md": metrics_page,
     "errors.md": errors_page,
+    "documents.md": documents_page,
     "cli.md": cli_page,
     "python.md": python_page,
     "service-api.md": api_page,

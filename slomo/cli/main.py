@@ -35,6 +35,7 @@ COMMANDS = {
     "nf": "List and show network functions.",
     "machine": "List and show machines.",
     "plugin": "List what other packages add: models, policies, counter readers, testbeds.",
+    "schema": "Print the JSON Schema of a document, for editors and other programs.",
     "doctor": "Say what this host can measure, and what would disturb it.",
     "demo": "Profile, train, predict and check, on the simulator, with a report.",
     "completion": "Print the script that completes names in a shell.",
@@ -42,7 +43,7 @@ COMMANDS = {
 
 
 #: Commands that list and show what there is.
-INVENTORY = frozenset(("dataset", "models", "nf", "machine", "plugin", "doctor", "completion"))
+INVENTORY = frozenset(("dataset", "models", "nf", "machine", "plugin", "schema", "doctor", "completion"))
 #: sub-commands whose files are in verbs/acting.
 ACTING = frozenset({"control", "enforce", "noisy-neighbour", "whatif"})
 

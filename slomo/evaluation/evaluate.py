@@ -24,6 +24,7 @@ from slomo.records.dataset import ProfileDataset
 from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, Compat
 from slomo.vocabulary.display import drawn, html_table
 from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import counted
 
 if TYPE_CHECKING:
     from slomo.vocabulary.display import Axes
@@ -162,7 +163,7 @@ class Evaluation:
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per prediction: target, competitor_count, model, measured, predicted, interval, error."""
+        """Return one row per prediction: target, competitors, model, measured, predicted, interval, error."""
         return pd.DataFrame(dict(self.rows))
 
     def plot(self, ax: "Axes | None" = None, *, model: str | None = None) -> "Axes":
@@ -348,6 +349,7 @@ def _rows_of(
     batch = predictor.predict_batch(targets, competitors, coverage)
     return {
         "target": np.array([workload.nf for workload in targets], dtype=object),
+        "competitors": np.array([counted(sorted(w.nf for w in names)) for names in competitors], dtype=object),
         "competitor_count": np.array([len(names) for names in competitors]),
         "model": np.full(len(targets), name, dtype=object),
         "solo_mpps": batch.solo_mpps,

@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from slomo.report.figures import COLOURS
 from slomo.report.html import Section, render_html
 from slomo.report.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 
 
 def before_after_figure(
@@ -26,10 +25,10 @@ def before_after_figure(
 
     figure = Figure(figsize=(1.6 + 0.9 * len(bars), 3.2), layout="constrained")
     axes = figure.add_subplot()
-    drawn = axes.bar(list(bars), list(bars.values()), color=_COLOURS[0], width=0.65)
+    drawn = axes.bar(list(bars), list(bars.values()), color=COLOURS[0], width=0.65)
     axes.bar_label(drawn, fmt="%.2f", padding=2, fontsize=9)
     if reference is not None:
-        axes.axhline(reference, color=_COLOURS[1], linestyle="--", linewidth=1.2, label=f"{meaning}: {reference:.2f}")
+        axes.axhline(reference, color=COLOURS[1], linestyle="--", linewidth=1.2, label=f"{meaning}: {reference:.2f}")
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.16))
     axes.set_ylabel("throughput [Mpps]")
     axes.set_ylim(0, 1.12 * max([*bars.values(), reference or 0.0], default=1.0))

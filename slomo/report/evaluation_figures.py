@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from slomo.evaluation.baselines import curves_in_better_form
-from slomo.report.figures import COLOURS, axes_of
+from slomo.report.figures import COLOURS, axes_of, legend_below
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ def reliability_diagram(
     >>> reliability_diagram({"slomo-xgb": {0.5: 0.52, 0.9: 0.91}}).axes[0].get_xlabel()
     'nominal coverage [%]'
     """
-    figure, axes = axes_of(title, "nominal coverage [%]", "observed coverage [%]", (4.6, 4.4))
+    figure, axes = axes_of(title, "nominal coverage [%]", "observed coverage [%]", (4.8, 4.6))
     axes.plot([0, 100], [0, 100], color="#767676", linewidth=1, linestyle=":", label="as promised")
     for index, (name, points) in enumerate(observed.items()):
         levels = sorted(points)
@@ -66,7 +66,7 @@ def learning_curves(curves: Mapping[str, Mapping[int, float]], *, title: str = "
     >>> learning_curves({"slomo-gbr": {30: 8.0, 100: 4.0}}).axes[0].get_xlabel()
     'pressure runs per network function'
     """
-    figure, axes = axes_of(title, "pressure runs per network function", "mean absolute error of throughput [%]")
+    figure, axes = axes_of(title, "pressure runs per network function", "mean error of throughput [%]", (4.8, 4.6))
     for index, (name, points) in enumerate(curves_in_better_form(curves).items()):
         runs = sorted(points)
         axes.plot(
@@ -83,5 +83,5 @@ def learning_curves(curves: Mapping[str, Mapping[int, float]], *, title: str = "
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize=9, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    legend_below(axes, columns=2)
     return figure

@@ -62,7 +62,7 @@ def waterfall(prediction: "Prediction", *, ax: "Axes | None" = None) -> "Figure"
     if abs(why.unattributed_mpps) >= _THIN * prediction.solo_mpps:
         steps["not\nattributed"] = {"": why.unattributed_mpps}
     names = list(why.by_competitor)
-    figure, axes = axes_of(_title(prediction), "", "throughput [Mpps]", (2.2 + 1.05 * (len(steps) + 2), 4.4), ax)
+    figure, axes = axes_of(_title(prediction), "", "throughput [Mpps]", (1.4 + 0.85 * (len(steps) + 2), 4.2), ax)
     level = _steps(axes, steps, names, prediction.solo_mpps)
     _ends(axes, prediction, len(steps) + 1)
     _labels(axes, prediction, steps, names, level)
@@ -101,7 +101,7 @@ def _steps(axes: "Axes", steps: Mapping[str, Mapping[str, float]], names: list[s
             xytext=(0, 4),
             textcoords="offset points",
             ha="center",
-            fontsize=8.5,
+            fontsize=9,
             color=_INK,
         )
         axes.plot([place - 0.31, place + 1.31], [level, level], color=_GREY, linewidth=0.8, linestyle=":", zorder=2)
@@ -125,7 +125,7 @@ def _ends(axes: "Axes", prediction: "Prediction", last: int) -> None:
             xytext=(0, 4),
             textcoords="offset points",
             ha="center",
-            fontsize=8.5,
+            fontsize=9,
             color=_INK,
         )
 
@@ -159,7 +159,7 @@ def _labels(
         axes.legend(
             handles=patches,
             title="because of",
-            fontsize=8.5,
+            fontsize=9,
             frameon=False,
             loc="upper left",
             bbox_to_anchor=(1.0, 1.0),

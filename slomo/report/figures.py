@@ -2,7 +2,7 @@
 
 They follow SLOMO (SIGCOMM'20): its Fig. 5 (slowdown over occupancy and access rate), its error comparison with Dobrescu
 and Bubble-Up, and the pairwise slowdown tables of ResQ (NSDI'18). Colours are Okabe and Ito's and cividis, both safe
-for colour-blind readers; every curve differs in marker or dash too.
+for colour-blind readers; every curve differs in marker or dash too. Slowdowns and errors have the same axes everywhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +25,10 @@ _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 _INK = "#222222"
 _SEQUENTIAL = "cividis"
 _BANDS_PERCENT = (5.0, 10.0)
+#: Where axes of slowdowns and of errors end, unless values lie beyond: figures can be compared at a glance.
+_SLOWDOWN_TOP, _ERROR_TOP = 60.0, 30.0
+#: Size of a figure [inch]: on a phone of 390 px its text is still 9 px.
+SIZE = (4.8, 3.8)
 _WIDE = 30.0  # access rates that differ by more than this factor are drawn on a logarithmic axis
 _FLAT = 1e-3  # points with less spread than this across their line span no surface
 
@@ -75,7 +79,7 @@ def sensitivity_surface(
         "competitors' cache occupancy [MiB]",
         ax=ax,
     )
-    top = max(float(z.max()), 1.0)
+    top = axis_top(z)
     wide = x.min() > 0 and x.max() > _WIDE * x.min()
     if wide:
         axes.set_xscale("log")
@@ -91,7 +95,7 @@ def sensitivity_surface(
     if llc_mib is not None:
         axes.axhline(llc_mib, color=_INK, linewidth=1, linestyle="--")
         place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "xytext": (0, 4), "textcoords": "offset points"}
-        axes.annotate(f"LLC {llc_mib:.3g} MiB", (0.01, llc_mib), va="bottom", fontsize=8, color=_INK, **place)
+        axes.annotate(f"LLC {llc_mib:.3g} MiB", (0.01, llc_mib), va="bottom", fontsize=9, color=_INK, **place)
     if not wide:
         axes.set_xlim(0, x.max() * 1.03)
     axes.set_ylim(0, max(float(y.max()), llc_mib or 0.0) * 1.09)
@@ -126,7 +130,7 @@ def predicted_against_measured(
     """
     measured, predicted = np.asarray(measured_percent, float), np.asarray(predicted_percent, float)
     figure, axes = axes_of(
-        title or "Mixes never trained on", "measured slowdown [%]", "predicted slowdown [%]", (6.4, 5.2), ax
+        title or "Mixes never trained on", "measured slowdown [%]", "predicted slowdown [%]", (4.8, 5.4), ax
     )
     low, high = _limits(measured, predicted)
     line = np.array([low, high])
@@ -157,7 +161,7 @@ def predicted_against_measured(
     axes.set_xlim(low, high)
     axes.set_ylim(low, high)
     axes.set_aspect("equal")
-    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    legend_below(axes)
     return figure
 
 
@@ -178,14 +182,14 @@ def error_cdf(
     >>> error_cdf({"slomo-xgb": [1, 2, 3], "dobrescu": [4, 9, 20]}).axes[0].get_ylabel()
     'share of predictions [%]'
     """
-    figure, axes = axes_of(title, "absolute error of throughput [%]", "share of predictions [%]")
-    farthest = 1.0
+    figure, axes = axes_of(title, "absolute error of throughput [%]", "share of predictions [%]", (4.8, 5.2))
+    nearest = np.inf
     for index, (name, values) in enumerate(errors_percent.items()):
         errors = np.sort(np.abs(np.asarray(values, float)))
         errors = errors[np.isfinite(errors)]
         if not len(errors):
             continue
-        farthest = max(farthest, float(np.percentile(errors, 98)))
+        nearest = min(nearest, float(np.percentile(errors, 95)))
         share = 100.0 * np.arange(1, len(errors) + 1) / len(errors)
         label = f"{name} (mean {errors.mean():.1f} %)"
         axes.step(
@@ -199,10 +203,10 @@ def error_cdf(
         )
     for band in _BANDS_PERCENT:
         axes.axvline(band, color="#767676", linewidth=0.8, linestyle=":")
-        axes.annotate(f"{band:g} %", (band, 1), xytext=(3, 2), textcoords="offset points", fontsize=8, color="#555555")
-    axes.set_xlim(0, farthest * 1.03)
+        axes.annotate(f"{band:g} %", (band, 1), xytext=(3, 2), textcoords="offset points", fontsize=9, color="#555555")
+    axes.set_xlim(0, _ERROR_TOP if nearest <= _ERROR_TOP else 100.0)
     axes.set_ylim(0, 101)
-    axes.legend(fontsize=9, frameon=False, loc="lower right")
+    legend_below(axes, columns=1)
     return figure
 
 
@@ -226,9 +230,9 @@ def pair_matrix(
     'competitor'
     """
     values = np.asarray(slowdown_percent, float)
-    size = (2.9 + 0.62 * len(competitors), 1.9 + 0.46 * len(targets))
+    size = (2.2 + 0.44 * len(competitors), 1.9 + 0.36 * len(targets))
     figure, axes = axes_of(title, "competitor", "target", size=size)
-    top = max(float(np.nanmax(values)) if np.isfinite(values).any() else 0.0, 1.0)
+    top = axis_top(values)
     image = axes.imshow(values, cmap=_SEQUENTIAL, vmin=0, vmax=top, aspect="auto")
     axes.set_xticks(range(len(competitors)), competitors, rotation=40, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(targets)), targets)
@@ -237,7 +241,7 @@ def pair_matrix(
     for row, column in np.argwhere(np.isfinite(values)):
         colour = "black" if values[row, column] > 0.55 * top else "white"
         axes.text(
-            column, row, f"{max(values[row, column], 0.0):.0f}", ha="center", va="center", fontsize=8.5, color=colour
+            column, row, f"{max(values[row, column], 0.0):.0f}", ha="center", va="center", fontsize=9, color=colour
         )
     for spine in axes.spines.values():
         spine.set_visible(False)
@@ -248,7 +252,7 @@ def pair_matrix(
 
 
 def axes_of(
-    title: str, xlabel: str, ylabel: str, size: tuple[float, float] = (6.4, 4.2), ax: "Axes | None" = None
+    title: str, xlabel: str, ylabel: str, size: tuple[float, float] = SIZE, ax: "Axes | None" = None
 ) -> "tuple[Figure, Axes]":
     """Return axes in the house's style and their figure: those given, or a figure of its own with one set."""
     from matplotlib.figure import Figure  # pyplot would keep every figure alive and choose a back end
@@ -270,6 +274,23 @@ def styled(axes: "Axes", title: str, xlabel: str, ylabel: str) -> None:
     axes.tick_params(colors=_INK, labelsize=9)
 
 
+def legend_below(axes: "Axes", columns: int = 3) -> None:
+    """Put the legend below the axes, where it covers nothing and costs no width."""
+    axes.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns)
+
+
+def axis_top(slowdown_percent: ArrayLike) -> float:
+    """Return where an axis of slowdowns ends [%]: at 60, or at 100 if any lies beyond.
+
+    Examples
+    --------
+    >>> axis_top([3.0, 42.0]), axis_top([3.0, 61.0])
+    (60.0, 100.0)
+    """
+    values = np.asarray(slowdown_percent, float)
+    return 100.0 if (values[np.isfinite(values)] > _SLOWDOWN_TOP).any() else _SLOWDOWN_TOP
+
+
 def _finite_columns(*columns: ArrayLike) -> tuple[NDArray[np.float64], ...]:
     table = np.column_stack([np.asarray(column, float) for column in columns])
     table = table[np.isfinite(table).all(axis=1)]
@@ -289,6 +310,4 @@ def _triangulated(x: NDArray[np.float64], y: NDArray[np.float64], *, logarithmic
 
 def _limits(*columns: NDArray[np.float64]) -> tuple[float, float]:
     finite = np.concatenate([column[np.isfinite(column)] for column in columns])
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-    margin = max(0.04 * (high - low), 1.0)
-    return min(low, 0.0) - margin, high + margin
+    return min([0.0, *finite]) - 1.0, axis_top(finite)

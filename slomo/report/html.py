@@ -1,6 +1,6 @@
-"""A report as one HTML file that needs nothing else: text, tables, and figures inside it as base64 images.
+"""A report as one HTML file that needs nothing else: headline, text, tables, and figures inside it as SVG with text.
 
-It opens from a mail or a bug report, without a network, in a light or dark browser.
+It opens from a mail or a bug report, without a network, in a light or dark browser, on a phone and on paper.
 """
 
 import base64
@@ -15,6 +15,29 @@ from slomo.report.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+#: A figure's text is 9 points or more: at seven tenths of its size, 8.4 pixels of a browser.
+_LEAST_SCALE, _PX_PER_INCH = 0.7, 96
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One number of a headline.
+
+    Attributes
+    ----------
+    value : str
+        The number with its unit.
+    meaning : str
+        What it is, in a few words.
+    detail : str
+        One sentence beside it: of what, or why.
+    """
+
+    value: str
+    meaning: str
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,28 +70,38 @@ class Section:
         return (
             None
             if self.figure is None
-            else f"data:image/png;base64,{base64.b64encode(png_bytes(self.figure)).decode()}"
+            else f"data:image/svg+xml;base64,{base64.b64encode(svg_bytes(self.figure)).decode()}"
         )
+
+    @property
+    def least_width_px(self) -> int:
+        """Width below which the figure scrolls instead of shrinking further, so that its text stays legible [px]."""
+        return 0 if self.figure is None else round(_LEAST_SCALE * _PX_PER_INCH * self.figure.get_figwidth())
 
     def _repr_html_(self) -> str:
         return _render("section.html.j2", section=self)
 
 
-def png_bytes(figure: "Figure") -> bytes:
-    """Return the figure as PNG, the same bytes for the same figure.
+def svg_bytes(figure: "Figure") -> bytes:
+    """Return the figure as SVG whose text is text, the same bytes for the same figure.
 
     Examples
     --------
     >>> from matplotlib.figure import Figure
-    >>> png_bytes(Figure(figsize=(1, 1)))[1:4]
-    b'PNG'
+    >>> svg_bytes(Figure(figsize=(1, 1)))[:5]
+    b'<?xml'
     """
+    from matplotlib import rc_context
+
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "slomo", "font.family": "sans-serif"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 
-def render_html(title: str, sections: Sequence[Section], *, lead: str = "", footer: str = "") -> str:
+def render_html(
+    title: str, sections: Sequence[Section], *, headline: Sequence[Fact] = (), lead: str = "", footer: str = ""
+) -> str:
     """Return a self-contained HTML page.
 
     Parameters
@@ -77,6 +110,8 @@ def render_html(title: str, sections: Sequence[Section], *, lead: str = "", foot
         Title of the page.
     sections : sequence of Section
         In order.
+    headline : sequence of Fact
+        The numbers to read first, above all sections.
     lead : str
         Sentence under the title.
     footer : str
@@ -87,7 +122,7 @@ def render_html(title: str, sections: Sequence[Section], *, lead: str = "", foot
     >>> "&lt;script&gt;" in render_html("A <script> title", [])
     True
     """
-    return _render("report.html.j2", title=title, lead=lead, sections=sections, footer=footer)
+    return _render("report.html.j2", title=title, lead=lead, headline=headline, sections=sections, footer=footer)
 
 
 def _render(template: str, **values: object) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from slomo.report.figures import COLOURS, legend_below
 from slomo.report.html import Section, render_html
 from slomo.report.tables import Table
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.over_time.timeline import Timeline
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 _DASHES = ("-", "--", "-.", ":")
 
 
@@ -65,12 +65,12 @@ def policy_bars(judgements: "Sequence[Judgement]", *, title: str = "Servers and 
     >>> len(policy_bars([]).axes)
     2
     """
-    figure, (left, right) = _figure(1, 2, (9.0, 0.8 + 0.42 * max(len(judgements), 3)))
+    figure, (left, right) = _figure(1, 2, (5.4, 0.9 + 0.42 * max(len(judgements), 3)))
     names = [item.policy for item in judgements]
     place = np.arange(len(names))
     for axes, values, label, colour, unit in (
-        (left, [item.servers_used for item in judgements], "servers in use", _COLOURS[0], ""),
-        (right, [100 * item.violated_share for item in judgements], "SLOs broken [%]", _COLOURS[1], " %"),
+        (left, [item.servers_used for item in judgements], "servers in use", COLOURS[0], ""),
+        (right, [100 * item.violated_share for item in judgements], "SLOs broken [%]", COLOURS[1], " %"),
     ):
         axes.barh(place, values, color=colour)
         axes.set_yticks(place, names if axes is left else [])
@@ -80,7 +80,7 @@ def policy_bars(judgements: "Sequence[Judgement]", *, title: str = "Servers and 
         axes.set_xlim(0, max([1.0, *map(float, values)]) * 1.15)
         for at, value in zip(place, values, strict=True):
             axes.annotate(
-                f"{value:.3g}{unit}", (value, at), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8
+                f"{value:.3g}{unit}", (value, at), xytext=(3, 0), textcoords="offset points", va="center", fontsize=9
             )
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return figure
@@ -105,16 +105,16 @@ def rate_timeline(
     >>> rate_timeline({"numasfp": [90.0, 95.0]}).axes[0].get_xlabel()
     'time [s]'
     """
-    figure, axes = _figure(1, 1, (6.4, 3.8))
+    figure, axes = _figure(1, 1, (4.8, 4.4))
     for index, (name, values) in enumerate(series.items()):
         times = step_s * np.arange(len(values) + 1)
-        style = {"color": _COLOURS[index % len(_COLOURS)], "linestyle": _DASHES[index % len(_DASHES)]}
+        style = {"color": COLOURS[index % len(COLOURS)], "linestyle": _DASHES[index % len(_DASHES)]}
         axes.step(times, [*values, values[-1]], where="post", label=name, linewidth=2, **style)
     axes.set_xlabel("time [s]")
     axes.set_ylabel(label)
     axes.margins(x=0.01)
     if series:
-        axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        legend_below(axes, columns=2)
     axes.set_title("Throughput over time", loc="left", fontsize=11, fontweight="bold")
     return figure
 
@@ -157,11 +157,11 @@ def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
     >>> len(cluster_timeline([]).axes)
     2
     """
-    figure, (top, bottom) = _figure(2, 1, (9.0, 5.2))
+    figure, (top, bottom) = _figure(2, 1, (4.8, 5.6))
     policies = list(dict.fromkeys(item.policy for item in timelines))
     lines: set[tuple[tuple[float, int], ...]] = set()
     for item in timelines:
-        colour = _COLOURS[policies.index(item.policy) % len(_COLOURS)]
+        colour = COLOURS[policies.index(item.policy) % len(COLOURS)]
         times = [sample.time_s for sample in item.samples]
         name = (
             f"{item.policy}, planned afresh\nby {item.planner}: {item.migrations} moves"
@@ -186,7 +186,9 @@ def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
         axes.set_ylim(bottom=0)
         axes.margins(x=0.01)
     if timelines:
-        top.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        bottom.legend(
+            *top.get_legend_handles_labels(), fontsize=9, frameon=False, loc="upper left", bbox_to_anchor=(0.0, -0.3)
+        )
     top.set_title(
         "Requests come and go; triangles: migrated to a fresh plan", loc="left", fontsize=11, fontweight="bold"
     )
@@ -256,5 +258,5 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure
         item.grid(visible=True, color="#E4E4E4", linewidth=0.7)
         item.set_axisbelow(True)
         item.spines[["top", "right"]].set_visible(False)
-        item.tick_params(labelsize=8)
+        item.tick_params(labelsize=9)
     return figure, axes

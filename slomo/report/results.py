@@ -43,7 +43,7 @@ def throughputs(columns: Mapping[str, Sequence[Any]], labels: Sequence[str], ax:
     values = {name: _numbers(columns.get(name), shown) for name in names}
     promised = _numbers(columns.get("needed_mpps", columns.get("slo_mpps")), shown)
     predicted, place = values["throughput_mpps"], np.arange(shown)
-    axes = ax or _new_axes((6.4, 1.6 + 0.34 * max(shown, 2)))
+    axes = ax or _new_axes((4.8, 1.9 + 0.34 * max(shown, 2)))
     cut = "" if shown == len(labels) else f", first {shown} of {len(labels)}"
     styled(axes, "", f"throughput [Mpps]{cut}", "")
     if np.isfinite(values["solo_mpps"]).any():
@@ -63,27 +63,27 @@ def throughputs(columns: Mapping[str, Sequence[Any]], labels: Sequence[str], ax:
     axes.set_yticks(place, list(labels)[:shown])
     axes.set_ylim(shown - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
-    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    axes.legend(fontsize=9, frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, columnspacing=1.0)
     return axes
 
 
 def loss(prediction: "Prediction", ax: "Axes | None" = None) -> "Axes":
     """Draw how a predicted loss adds up."""
-    axes = ax or _new_axes((6.4, 4.4))
+    axes = ax or _new_axes((4.8, 4.2))
     waterfall(prediction, ax=axes)
     return axes
 
 
 def scatter(evaluation: "Evaluation", model: str, ax: "Axes | None" = None) -> "Axes":
     """Draw predicted over measured slowdown of one model."""
-    axes = ax or _new_axes((6.4, 5.2))
+    axes = ax or _new_axes((4.8, 5.4))
     scatter_section(evaluation, model, ax=axes)
     return axes
 
 
 def surface(dataset: "ProfileDataset", target: str, ax: "Axes | None" = None) -> "Axes":
     """Draw a target's measured slowdown over access rate and occupancy of its competitors."""
-    axes = ax or _new_axes((6.4, 4.2))
+    axes = ax or _new_axes((4.8, 3.8))
     surface_section(dataset, target, ax=axes)
     return axes
 

@@ -122,7 +122,7 @@ def test_evaluation_runs_its_own_mixes(bench, capsys, tmp_path: Path) -> None:
     evaluation = answer(capsys, line)
 
     assert (evaluation["mixes"], set(evaluation["models"])) == (3, {"none"})
-    assert "data:image/png;base64," in page.read_text(encoding="utf-8")
+    assert "data:image/svg+xml;base64," in page.read_text(encoding="utf-8")
 
 
 def test_evaluation_takes_as_many_mixes_as_there_are(monkeypatch, profiled) -> None:

@@ -24,7 +24,7 @@ def test_every_model_is_judged_at_every_budget(bench, capsys, tmp_path: Path) ->
     assert curves["none"]["15"] == curves["none"]["40"] > curves["slomo-xgb"]["40"]
     assert curves["slomo-gbr"]["40"] != curves[PUBLISHED]["40"]
     assert drawn.read_bytes()[1:4] == b"PNG"
-    assert "data:image/png;base64," in page.read_text(encoding="utf-8")
+    assert "data:image/svg+xml;base64," in page.read_text(encoding="utf-8")
 
 
 def test_people_get_a_table(bench, capsys) -> None:

@@ -57,7 +57,7 @@ def test_demonstration_ends_with_a_table_and_a_report(
     assert "simulated slowdown [%]" in said.out
     assert "slomo-xgb" in said.out
     assert str(tmp_path / "report.html") in said.err
-    assert page.count("data:image/png;base64,") >= 4
+    assert page.count("data:image/svg+xml;base64,") >= 4
     assert main(["demo", "--out", str(tmp_path), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert len(again["mixes"]) == 5

@@ -34,7 +34,7 @@ def test_notebooks_run_in_order_and_show_their_figures(tmp_path: Path) -> None:
         place = {"metadata": {"path": str(tmp_path)}}
         nbclient.NotebookClient(notebook, timeout=_LIMIT_S, kernel_name="python3", resources=place).execute()
         shown = [output.get("data", {}).get("text/html", "") for cell in cells(notebook) for output in cell.outputs]
-        assert any("data:image/png;base64," in text for text in shown), path.stem
+        assert any("data:image/svg+xml;base64," in text for text in shown), path.stem
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

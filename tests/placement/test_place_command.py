@@ -187,7 +187,7 @@ def test_policies_are_compared_by_one_truth(folder, capsys) -> None:
 
     assert [item["policy"] for item in document["policies"]] == ["first-fit", "predicted"]
     assert document["policies"][0]["servers_used"] == 1
-    assert (folder / "p.html").read_text().count("data:image/png") == 1
+    assert (folder / "p.html").read_text().count("data:image/svg+xml") == 1
 
 
 @pytest.mark.slow

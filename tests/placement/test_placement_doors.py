@@ -55,7 +55,7 @@ def test_timeline_runs_each_policy_without_and_with_fresh_plans(folder, capsys) 
     assert again["migrations"] == sum(len(item["moves"]) for item in again["reoptimisations"])
     assert again["mean_servers"] <= plain["mean_servers"]
     assert max(sample["placed"] for sample in plain["samples"]) > 3
-    assert (folder / "t.html").read_text().count("data:image/png") == 1
+    assert (folder / "t.html").read_text().count("data:image/svg+xml") == 1
     assert run(folder, "timeline", *words) == 0
     assert "servers, mean" in capsys.readouterr().out
 
@@ -84,7 +84,7 @@ def test_chain_policies_are_compared_by_what_they_serve(folder, capsys) -> None:
 
     assert [item["policy"] for item in judgements] == ["octans", "node-balance"]
     assert all(len(item["anat_over_time"]) == 2 and 0.5 < item["anat"] <= 1.0 for item in judgements)
-    assert (folder / "n.html").read_text().count("data:image/png") == 2
+    assert (folder / "n.html").read_text().count("data:image/svg+xml") == 2
 
 
 def test_on_demand_requests_go_through_the_command_line(folder, capsys) -> None:

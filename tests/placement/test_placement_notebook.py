@@ -22,7 +22,7 @@ def test_placement_notebook_runs_and_shows_its_figures(tmp_path: Path) -> None:
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     shown = [output.get("data", {}).get("text/html", "") for cell in code for output in cell.outputs]
 
-    assert sum("data:image/png;base64," in text for text in shown) == 2
+    assert sum("data:image/svg+xml;base64," in text for text in shown) == 2
 
 
 def test_placement_notebook_is_kept_without_outputs() -> None:

@@ -21,7 +21,7 @@ def test_timeline_draws_requests_once_and_marks_migrations() -> None:
     assert len(bottom.lines) == 1
     assert len(top.lines) == 3
     assert [list(line.get_xdata()) for line in markers] == [[5.0]]
-    assert "1 moves" in top.get_legend().get_texts()[1].get_text()
+    assert "1 moves" in bottom.get_legend().get_texts()[1].get_text()
 
 
 def test_tables_have_all_six_numbers() -> None:
@@ -41,5 +41,5 @@ def test_pages_show_throughput_over_time_where_there_is_any() -> None:
     plain = Judgement("slomo", 1, 1, 1, (), 1.0, 0.5)
     timed = Judgement("octans", 1, 1, 1, (), 1.0, 0.5, anat_over_time=(1.0, 0.9))
 
-    assert comparison_page([plain]).count("data:image/png") == 1
-    assert comparison_page([timed]).count("data:image/png") == 2
+    assert comparison_page([plain]).count("data:image/svg+xml") == 1
+    assert comparison_page([timed]).count("data:image/svg+xml") == 2

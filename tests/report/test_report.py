@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError
+from slomo.evaluation.evaluate import evaluate
 from slomo.report import figures
-from slomo.report.html import Section, png_bytes, render_html
+from slomo.report.html import Section, render_html, svg_bytes
+from slomo.report.sections import headline
 from slomo.report.tables import ACCURACY_COLUMNS, Table, accuracy_per_nf_table, accuracy_table, mixes_table
 
 RANDOM = np.random.default_rng(7)
@@ -30,7 +32,7 @@ def test_surface_of_points_on_a_line_is_drawn_without_filling() -> None:
     """A design that varies one knob only still gives a figure."""
     figure = figures.sensitivity_surface([1, 2, 3], [1, 2, 3], [1, 2, 3], target="lpm")
 
-    assert png_bytes(figure).startswith(b"\x89PNG")
+    assert svg_bytes(figure).startswith(b"<?xml")
 
 
 def test_surface_needs_three_points() -> None:
@@ -69,7 +71,7 @@ def test_matrix_prints_known_cells_only() -> None:
 
 def test_same_figure_gives_the_same_bytes() -> None:
     """Reports of the same numbers are equal."""
-    assert png_bytes(figures.error_cdf({"none": [1, 2]})) == png_bytes(figures.error_cdf({"none": [1, 2]}))
+    assert svg_bytes(figures.error_cdf({"none": [1, 2]})) == svg_bytes(figures.error_cdf({"none": [1, 2]}))
 
 
 def test_page_needs_nothing_else() -> None:
@@ -78,7 +80,7 @@ def test_page_needs_nothing_else() -> None:
         "Report", [Section("Errors", "text", figure=figures.error_cdf({"none": [1, 2]}), alternative="error curves")]
     )
 
-    assert 'src="data:image/png;base64,' in page
+    assert 'src="data:image/svg+xml;base64,' in page
     assert 'alt="error curves"' in page
     assert not re.search(r"(?:src|href)=\"(?!data:)", page)
     assert "http" not in page
@@ -90,7 +92,40 @@ def test_page_shows_markup_instead_of_obeying_it() -> None:
     page = render_html(evil, [Section(evil, evil, Table((evil,), ((evil,),), evil))], lead=evil, footer=evil)
 
     assert "<script" not in page
-    assert page.count("&lt;script&gt;") == 9
+    assert page.count("&lt;script&gt;") == 10
+
+
+def test_a_headline_names_error_coverage_and_worst_case(toy_library: object, toy_mixes: object) -> None:
+    """The three numbers are those of the evaluation; the worst case is its largest error, with who and why."""
+    evaluation = evaluate(toy_library, toy_mixes)  # type: ignore[arg-type]
+    model = next(iter(evaluation.models))
+    rows = evaluation.to_frame().query("model == @model")
+    worst = rows.loc[rows["error_percent"].abs().idxmax()]
+    off, hold, extreme = headline(evaluation, model)
+
+    assert (off.value, hold.value) == (
+        f"{evaluation.models[model].mape:.1f} %",
+        f"{evaluation.models[model].coverage:.0f} %",
+    )
+    assert extreme.value == f"{worst['error_percent']:+.1f} %"
+    assert extreme.meaning == f"worst case: {worst['target']} beside {worst['competitors']}"
+    assert "its interval; " in extreme.detail
+    assert extreme.meaning in render_html("Report", [], headline=(extreme,))
+
+
+def test_cells_carry_their_heading_for_narrow_screens() -> None:
+    """On a phone a row is a card, so each cell knows its column."""
+    page = render_html("Report", [Section("Table", table=Table(("a", "b"), ((1, 2.0),)))])
+
+    assert 'data-head="b">2.00</td>' in page
+
+
+def test_figures_keep_their_text_and_scroll_before_it_is_too_small() -> None:
+    """Text of a figure is text of its SVG; a figure never shrinks below seven tenths."""
+    section = Section("Errors", figure=figures.error_cdf({"none": [1, 2]}))
+
+    assert b">none (mean 1.5 %)</text>" in svg_bytes(section.figure)  # type: ignore[arg-type]
+    assert section.least_width_px == round(0.7 * 96 * 4.8)
 
 
 def test_unknown_numbers_are_dashes() -> None:
@@ -121,4 +156,4 @@ def test_section_shows_itself_in_a_notebook() -> None:
 
     assert "<h2>Errors</h2>" in shown
     assert "1.50</td>" in shown
-    assert 'src="data:image/png;base64,' in shown
+    assert 'src="data:image/svg+xml;base64,' in shown

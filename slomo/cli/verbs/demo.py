@@ -125,20 +125,22 @@ def _page(made: Demonstration, machine: str) -> str:
     from slomo.report.html import render_html
     from slomo.vocabulary.machine import load_machine
 
-    host, answering = load_machine(machine), [name for name in [default_of(made.evaluation.models)] if name]
+    host, answering = load_machine(machine), default_of(made.evaluation.models)
+    assert answering is not None, "BUG: an evaluation without the default"
     parts = [
-        sections.mixes_section(made.predictions, made.measured_mpps),
         sections.accuracy_section(made.evaluation),
-        *(sections.scatter_section(made.evaluation, name) for name in answering),
-        sections.per_nf_section(made.evaluation, answering),
+        sections.scatter_section(made.evaluation, answering),
+        sections.per_nf_section(made.evaluation, [answering]),
         sections.pairs_section(Predictor(made.library), instances=host.cores_per_socket - 1),
         *(sections.surface_section(made.dataset, target, llc_mib=host.llc_mib) for target in made.dataset.targets[:2]),
+        sections.mixes_section(made.predictions, made.measured_mpps),
         sections.dataset_section(made.dataset),
     ]
     lead = (
         f"Network functions profiled on a simulated {host.description}, and predicted in mixes they were never run in."
     )
-    return render_html("slomo: predicted and simulated slowdown", parts, lead=lead, footer=_footer(made))
+    headline = sections.headline(made.evaluation, answering)
+    return render_html("Predicted and simulated slowdown", parts, headline=headline, lead=lead, footer=_footer(made))
 
 
 def _footer(made: Demonstration) -> str:

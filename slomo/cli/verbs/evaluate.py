@@ -197,6 +197,7 @@ def _write_report(evaluation: "Evaluation", path: str) -> None:
     from slomo.report.html import render_html
     from slomo.report.sections import (
         accuracy_section,
+        headline,
         per_nf_section,
         reliability_section,
         scatter_section,
@@ -209,4 +210,6 @@ def _write_report(evaluation: "Evaluation", path: str) -> None:
         sections.append(sources_section(evaluation))
     if evaluation.reliability:
         sections.append(reliability_section(evaluation))
-    write_durably(path, render_html(f"Predictions on {evaluation.machine}", sections))
+    write_durably(
+        path, render_html(f"Predictions on {evaluation.machine}", sections, headline=headline(evaluation, shown))
+    )

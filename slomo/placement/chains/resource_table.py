@@ -92,7 +92,9 @@ class ResourceTable:
         return {"schema_version": SCHEMA_VERSION, "machine": self.machine, "rows": stored(self.rows)}
 
 
-class _TableFile(Struct, forbid_unknown_fields=True):
+class ResourceTableFile(Struct, forbid_unknown_fields=True):
+    """The file of a resource table."""
+
     machine: Name
     rows: tuple[ResourceRow, ...]
     schema_version: Literal[1] = 1
@@ -105,5 +107,5 @@ def save_resource_table(table: ResourceTable, path: str | Path) -> Path:
 
 def load_resource_table(path: str | Path) -> ResourceTable:
     """Read a table; ConfigurationError for a file that holds none, or another schema version."""
-    table = read(path, _TableFile, hint="slomo profile NF... --plan resource-table --out FILE")
+    table = read(path, ResourceTableFile, hint="slomo profile NF... --plan resource-table --out FILE")
     return ResourceTable(table.machine, table.rows)

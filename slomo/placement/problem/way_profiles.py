@@ -134,7 +134,9 @@ class InstanceProfile:
         return loads[above - 1] + share * (loads[above] - loads[above - 1])
 
 
-class _ProfilesFile(Struct, forbid_unknown_fields=True):
+class WayProfilesFile(Struct, forbid_unknown_fields=True):
+    """The file of profiles over cache ways."""
+
     profiles: tuple[InstanceProfile, ...]
     schema_version: Literal[1] = 1
 
@@ -147,4 +149,4 @@ def save_profiles(profiles: Iterable[InstanceProfile], path: str | Path) -> Path
 
 def load_profiles(path: str | Path) -> tuple[InstanceProfile, ...]:
     """Read profiles; ConfigurationError for a file that holds none, or another schema version."""
-    return read(path, _ProfilesFile, hint="write them with save_profiles").profiles
+    return read(path, WayProfilesFile, hint="write them with save_profiles").profiles

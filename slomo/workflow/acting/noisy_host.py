@@ -42,7 +42,9 @@ class _HostNoise(Struct, forbid_unknown_fields=True):
     levels: Annotated[tuple[PositiveCount, ...], Meta(min_length=1)] = (1,)
 
 
-class _HostNoiseFile(Struct, forbid_unknown_fields=True):
+class HostNoiseFile(Struct, forbid_unknown_fields=True):
+    """The file of a noisy-neighbour test on this machine."""
+
     machine: Literal["host"]
     victim: Name
     noise: _HostNoise
@@ -127,7 +129,7 @@ def host_noise_test(path: str | Path) -> HostNoiseTest | None:
     document = parse(read_text(path), str(path))
     if document.table(_HINT).get("machine") != HOST:
         return None
-    stored = document.to(_HostNoiseFile, _HINT)
+    stored = document.to(HostNoiseFile, _HINT)
     for name in stored.policies:
         if name not in HOST_POLICIES:
             raise UnknownNameError("policy", name, HOST_POLICIES)

@@ -59,7 +59,9 @@ class _Noise(Struct, forbid_unknown_fields=True):
     levels: Annotated[tuple[Count, ...], Meta(min_length=1)]
 
 
-class _NoisyNeighbourFile(Struct, forbid_unknown_fields=True):
+class NoisyNeighbourFile(Struct, forbid_unknown_fields=True):
+    """The file of a noisy-neighbour test."""
+
     machine: Name
     path: Annotated[tuple[PathStage, ...], Meta(min_length=1)]
     noise: _Noise
@@ -149,7 +151,7 @@ class NoisyNeighbourRow:
 
 def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
     """Read a configuration; ConfigurationError for what is none; UnknownNameError for a policy there is not."""
-    stored = read(path, _NoisyNeighbourFile, hint="see docs/examples/noisy-neighbour")
+    stored = read(path, NoisyNeighbourFile, hint="see docs/examples/noisy-neighbour")
     for name in stored.policies:
         if name not in POLICIES:
             raise UnknownNameError("policy", name, POLICIES)

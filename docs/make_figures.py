@@ -1,0 +1,105 @@
+"""Draw the README's figure and those of the gallery, print the README's table: run `make figures` (a few minutes).
+
+For both shipped datasets models train on the runs alone and under pressure. Half of the shipped mixes set the width of
+intervals, the other half, which nothing was fitted to, judges.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import slomo
+from slomo.evaluation.evaluate import Evaluation, evaluate
+from slomo.models.library import ModelLibrary
+from slomo.prediction.predictor import Predictor
+from slomo.records.catalog import find_dataset
+from slomo.records.dataset import ProfileDataset
+from slomo.report import sections
+from slomo.report.explanation_figures import waterfall
+from slomo.report.figures import COLOURS, axes_of, legend_below
+from slomo.report.html import svg_bytes
+from slomo.vocabulary.machine import load_machine
+
+FIGURES = Path(__file__).parent / "figures"
+MACHINES = ("e5-2620v4", "silver-4110")
+#: Name in the evaluation -> name for readers.
+SHOWN = {
+    "equilibrium": "slomo",
+    "slomo-gbr": "SLOMO's learner and composition",
+    "dobrescu-curve": "Dobrescu",
+    "bubbleup-curve": "Bubble-Up",
+    "mean": "mean slowdown of the profile",
+    "none": "no interference",
+}
+
+
+def halves(dataset: ProfileDataset) -> tuple[ProfileDataset, ProfileDataset]:
+    """Return the dataset without every second mix, and these mixes: by the order in which mixes were run."""
+    mixes = dataset.select(plan="mix").frame["run_key"].drop_duplicates().tolist()
+    judged = set(mixes[1::2])
+    apart = dataset.frame["run_key"].isin(judged) & (dataset.frame["plan"] == "mix")
+    return (
+        ProfileDataset(dataset.frame[~apart].reset_index(drop=True), dataset.environment),
+        ProfileDataset(dataset.frame[apart].reset_index(drop=True), dataset.environment),
+    )
+
+
+def drawn(evaluation: Evaluation) -> Axes:
+    """Draw predicted over measured slowdown of slomo and of the closest of the older methods."""
+    figure, axes = axes_of("", "measured slowdown [%]", "predicted slowdown [%]", size=(5.6, 4.6))
+    frame = evaluation.to_frame()
+    for place, (model, marker) in enumerate((("dobrescu-curve", "x"), ("equilibrium", "o"))):
+        rows = frame[frame["model"] == model]
+        measured = 100.0 * (1.0 - rows["measured_mpps"] / rows["solo_mpps"])
+        predicted = 100.0 * (1.0 - rows["predicted_mpps"] / rows["solo_mpps"])
+        label = f"{SHOWN[model]}: {evaluation.models[model].mape:.1f} % off on average"
+        style = {"color": COLOURS[1 - place], "marker": marker, "s": 20, "linewidths": 0.9, "alpha": 0.8}
+        axes.scatter(measured, predicted, label=label, **style)
+    ends = np.array([0.0, 60.0])
+    axes.plot(ends, ends, color="#222222", linewidth=1, zorder=0)
+    axes.set(xlim=(-1, 60), ylim=(-1, 60))
+    legend_below(axes, columns=1)
+    figure.suptitle(
+        f"{len(rows)} predictions of mixes never trained on\n(E5-2620 v4, simulated; the line: as measured)",
+        fontsize=11,
+        x=0.02,
+        ha="left",
+    )
+    return axes
+
+
+def gallery(library: ModelLibrary, learned: ProfileDataset, evaluation: Evaluation) -> dict[str, Figure]:
+    """Return the figures of one machine by name."""
+    machine = load_machine(evaluation.machine)
+    drawn = {
+        "errors": sections.accuracy_section(evaluation).figure,
+        "scatter": sections.scatter_section(evaluation, "equilibrium").figure,
+        "surface": sections.surface_section(learned, "ip-router", llc_mib=machine.llc_mib).figure,
+        "pairs": sections.pairs_section(Predictor(library, machine.name), instances=3).figure,
+    }
+    return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def main() -> None:
+    """Train, judge and draw for each machine; print the README's table."""
+    for machine in MACHINES:
+        learned, judged = halves(find_dataset(f"slomo-{machine}"))
+        library = slomo.train(learned)
+        evaluation = evaluate(library, judged)
+        for name, figure in gallery(library, learned, evaluation).items():
+            (FIGURES / f"{machine}-{name}.svg").write_bytes(svg_bytes(figure))
+        print(f"\n{machine}: {evaluation.mixes} mixes")
+        print("| Method | mean error [%] | 95th percentile [%] | 90 % intervals hold [%] |\n| --- | --- | --- | --- |")
+        for model in evaluation.models:
+            accuracy = evaluation.models[model]
+            print(f"| {SHOWN.get(model, model)} | {accuracy.mape:.2f} | {accuracy.p95:.1f} | {accuracy.coverage:.0f} |")
+        if machine == MACHINES[0]:
+            (FIGURES / "predicted-against-measured.svg").write_bytes(svg_bytes(drawn(evaluation).get_figure()))
+            why = slomo.predict("ip-router", ["pfsense:2", "maglev:2", "vpn"], library, explain=True)
+            (FIGURES / "explanation-waterfall.svg").write_bytes(svg_bytes(waterfall(why)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Documents that people write have a JSON Schema, and examples that slomo reads fit theirs."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from slomo.cli.main import main
+from slomo.errors import UnknownNameError
+from slomo.workflow.schemas import DOCUMENTS, document_schema
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+EXAMPLES = {
+    "machine": "slomo/vocabulary/machines/e5-2620v4.yaml",
+    "network-function": "slomo/vocabulary/network_functions/lpm.yaml",
+    "noisy-neighbour": "docs/examples/noisy-neighbour/test.yaml",
+    "noisy-neighbour-host": "docs/examples/noisy-neighbour/host.yaml",
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_schema_is_one_and_has_its_id(name: str) -> None:
+    """A schema is valid itself, and names the document and its version."""
+    schema = document_schema(name)
+
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["$id"] == f"urn:slomo:schema:{name}:1"
+    assert schema["title"]
+
+
+@pytest.mark.parametrize(("name", "file"), EXAMPLES.items())
+def test_examples_fit_their_schema_and_nothing_else_does(name: str, file: str) -> None:
+    """A shipped document is valid; with a field that nobody knows it is not."""
+    document = yaml.safe_load((REPOSITORY / file).read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(document_schema(name))
+
+    assert list(validator.iter_errors(document)) == []
+    assert list(validator.iter_errors({**document, "nobody-knows": 1}))
+
+
+def test_the_command_prints_and_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    """With a name the schema, without one what there is; a near name is proposed."""
+    assert main(["schema", "requests"]) == 0
+    assert json.loads(capsys.readouterr().out)["$id"] == "urn:slomo:schema:requests:1"
+    assert main(["schema"]) == 0
+    assert "urn:slomo:schema:hosts:1" in capsys.readouterr().out
+    with pytest.raises(UnknownNameError, match="requests"):
+        document_schema("request")
