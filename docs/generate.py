@@ -61,9 +61,10 @@ def documents_page() -> str:
 
     head = "# Documents\n\n" + NOTE
     head += (
-        "Files that slomo reads, YAML or JSON (`settings`: TOML). `slomo schema NAME` prints the JSON Schema (draft 2020-12); an\n"
-        "editor that speaks JSON Schema then completes and checks the file. An `$id` ends with the version of the format: it\n"
-        "changes only where a file that was valid no longer is ([versions](versions.md)).\n\n"
+        "Files that slomo reads, YAML or JSON (`settings`: TOML). `slomo schema NAME` prints the JSON Schema\n"
+        "(draft 2020-12); an editor that speaks JSON Schema then completes and checks the file. An `$id` ends with\n"
+        "the version of the format: it changes where a file that was valid is no longer ([versions](versions.md)).\n"
+        "\n"
         "| Name | Document | `$id` | Required fields | Others |\n| --- | --- | --- | --- | --- |\n"
     )
     return head + "".join(_document_row(name, row[0], document_schema(name)) for name, row in DOCUMENTS.items())
@@ -169,7 +170,7 @@ def _type_text(item: dict[str, Any]) -> str:
     names = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "minLength", "maxLength", "minItems",
              "maxItems", "pattern")  # fmt: skip
     bounds = ", ".join(f"{key} {item[key]}".replace("|", "\\|") for key in names if key in item)
-    return f"{item.get('type', 'anything')}{f' ({bounds})' if bounds else ''}"
+    return f"{item.get('type', 'anything')}{f' (`{bounds}`)' if bounds else ''}"
 
 
 PAGES = {

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import slomo
+from slomo.evaluation.baselines import better_forms
 from slomo.evaluation.evaluate import Evaluation, evaluate
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
@@ -28,8 +29,10 @@ MACHINES = ("e5-2620v4", "silver-4110")
 SHOWN = {
     "equilibrium": "slomo",
     "slomo-gbr": "SLOMO's learner and composition",
-    "dobrescu-curve": "Dobrescu",
-    "bubbleup-curve": "Bubble-Up",
+    "dobrescu": "Dobrescu, line",
+    "dobrescu-curve": "Dobrescu, curve",
+    "bubbleup": "Bubble-Up, line",
+    "bubbleup-curve": "Bubble-Up, curve",
     "mean": "mean slowdown of the profile",
     "none": "no interference",
 }
@@ -47,10 +50,11 @@ def halves(dataset: ProfileDataset) -> tuple[ProfileDataset, ProfileDataset]:
 
 
 def drawn(evaluation: Evaluation) -> Axes:
-    """Draw predicted over measured slowdown of slomo and of the closest of the older methods."""
+    """Draw predicted over measured slowdown of slomo and of the closest of the older methods, in its better form."""
     figure, axes = axes_of("", "measured slowdown [%]", "predicted slowdown [%]", size=(5.6, 4.6))
     frame = evaluation.to_frame()
-    for place, (model, marker) in enumerate((("dobrescu-curve", "x"), ("equilibrium", "o"))):
+    older = better_forms({name: accuracy.mape for name, accuracy in evaluation.models.items()})["Dobrescu"]
+    for place, (model, marker) in enumerate(((older, "x"), ("equilibrium", "o"))):
         rows = frame[frame["model"] == model]
         measured = 100.0 * (1.0 - rows["measured_mpps"] / rows["solo_mpps"])
         predicted = 100.0 * (1.0 - rows["predicted_mpps"] / rows["solo_mpps"])
@@ -95,6 +99,8 @@ def main() -> None:
         for model in evaluation.models:
             accuracy = evaluation.models[model]
             print(f"| {SHOWN.get(model, model)} | {accuracy.mape:.2f} | {accuracy.p95:.1f} | {accuracy.coverage:.0f} |")
+        hold = {nf: by_model["equilibrium"].coverage for nf, by_model in evaluation.per_nf.items()}
+        print("intervals of slomo hold by function [%]:", {nf: round(share) for nf, share in sorted(hold.items())})
         if machine == MACHINES[0]:
             (FIGURES / "predicted-against-measured.svg").write_bytes(svg_bytes(drawn(evaluation).get_figure()))
             why = slomo.predict("ip-router", ["pfsense:2", "maglev:2", "vpn"], library, explain=True)

@@ -77,17 +77,19 @@ def headline(evaluation: "Evaluation", model: str) -> tuple[Fact, ...]:
     model : str
         Whose predictions.
     """
-    errors, frame = evaluation.models[model], evaluation.to_frame()
-    frame = frame[frame["model"] == model]
-    worst = frame.loc[frame["error_percent"].abs().idxmax()]
+    errors = evaluation.models[model]
+    names = tuple(evaluation.rows)
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*evaluation.rows.values(), strict=True)]
+    rows = [row for row in rows if row["model"] == model]
+    worst = max(rows, key=lambda row: abs(row["error_percent"]))
     target, beside = worst["target"], worst["competitors"] or "nobody"
     inside = worst["low_mpps"] <= worst["measured_mpps"] <= worst["high_mpps"]
-    usual = frame.loc[frame["target"] == target, "error_percent"].abs()
-    rank = frame["error_percent"].abs().groupby(frame["target"]).mean().rank(ascending=False)
+    means = {nf: by_model[model].mape for nf, by_model in evaluation.per_nf.items()}
+    usual = float(np.median([abs(row["error_percent"]) for row in rows if row["target"] == target]))
     why = (
-        f"{target} is the function most off, {usual.mean():.1f} % on average"
-        if rank[target] == 1
-        else f"alone of its kind: half of the predictions of {target} are at most {usual.median():.1f} % off"
+        f"{target} is the function most off, {means[target]:.1f} % on average"
+        if means[target] == max(means.values())
+        else f"alone of its kind: half of the predictions of {target} are at most {usual:.1f} % off"
     )
     promised = 100.0 * evaluation.nominal_coverage
     return (
