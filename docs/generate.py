@@ -65,19 +65,17 @@ def documents_page() -> str:
         "(draft 2020-12); an editor that speaks JSON Schema then completes and checks the file. An `$id` ends with\n"
         "the version of the format: it changes where a file that was valid is no longer ([versions](versions.md)).\n"
         "\n"
-        "| Name | Document | `$id` | Required fields | Others |\n| --- | --- | --- | --- | --- |\n"
+        "| Name | Document | `$id` | Required fields |\n| --- | --- | --- | --- |\n"
     )
     return head + "".join(_document_row(name, row[0], document_schema(name)) for name, row in DOCUMENTS.items())
 
 
 def _document_row(name: str, title: str, schema: dict[str, Any]) -> str:
-    fields = schema.get("properties") or schema["$defs"][schema["$ref"].rsplit("/", 1)[-1]]["properties"]
     needed = schema.get("required") or schema.get("$defs", {}).get(schema.get("$ref", "").rsplit("/", 1)[-1], {}).get(
         "required", []
     )
     required = ", ".join(f"`{field}`" for field in needed)
-    others = ", ".join(f"`{field}`" for field in fields if field not in needed)
-    return f"| `{name}` | {title} | `{schema['$id']}` | {required} | {others} |\n"
+    return f"| `{name}` | {title} | `{schema['$id']}` | {required} |\n"
 
 
 def cli_page() -> str:
