@@ -26,7 +26,7 @@ from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
-from slomo.vocabulary.defaults import DEFAULT_MODEL, model_named
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.vector import MetricVector
 
 if TYPE_CHECKING:
@@ -172,7 +172,6 @@ class DriftMonitor:
                 f"a drift monitor of {len(models)} models on {len(machines)} machines with noise {noise:g}, "
                 "needed models of one machine and noise above 0"
             )
-        model = model_named(model)
         for item in models:
             item.model(model)
         self._models, self._family, self._noise = tuple(models), model, noise

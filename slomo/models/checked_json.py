@@ -131,12 +131,10 @@ def array(data: Mapping[str, Any], name: str, dimensions: int) -> NDArray[np.flo
     return result
 
 
-def check_version(data: Mapping[str, Any], newest: int, label: str, *, oldest: int | None = None) -> None:
-    """Refuse a file of a schema version that cannot be read; by default of any but the newest."""
-    readable = range(newest if oldest is None else oldest, newest + 1)
-    if data.get("schema_version") not in readable:
-        needed = f"{newest}" if len(readable) == 1 else f"{readable[0]} to {newest}"
+def check_version(data: Mapping[str, Any], version: int, label: str) -> None:
+    """Refuse a file of another schema version."""
+    if data.get("schema_version") != version:
         raise ConfigurationError(
-            f"{label} has schema version {data.get('schema_version')!r}, needed {needed}",
+            f"{label} has schema version {data.get('schema_version')!r}, needed {version}",
             hint="train the models again with this version of slomo",
         )

@@ -22,13 +22,13 @@ from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.partition import AllocationModel
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
-from slomo.vocabulary.defaults import DEFAULT_MODEL, FORMER_DEFAULT, model_named
+from slomo.vocabulary.defaults import DEFAULT_MODEL, FORMER_DEFAULT
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
 #: 4: vectors beside running neighbours are per packet. What earlier versions learned cannot be turned into that.
-SCHEMA_VERSION, OLDEST_READABLE = 4, 4
+SCHEMA_VERSION = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ class NFModel:
         with their first family.
         """
         if name != DEFAULT_MODEL or DEFAULT_MODEL in self.sensitivity:
-            return model_named(name)
+            return name
         usual = (self.chosen, FORMER_DEFAULT)
         return next((family for family in (*usual, *self.sensitivity) if family in self.sensitivity), FORMER_DEFAULT)
 

@@ -33,14 +33,13 @@ from slomo.models.checked_json import (
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.identity import require_same
 from slomo.models.intervals import ConformalCalibration
-from slomo.models.nf_model import OLDEST_READABLE, SCHEMA_VERSION, NFModel
+from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.partition import AllocationModel
 from slomo.models.responses.sensitivity import is_known_kind, sensitivity_from_dict
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
-from slomo.vocabulary.defaults import PUBLISHED_MODEL
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
 
@@ -191,7 +190,7 @@ def _sweep(directory: Path, kept: Collection[str], *, is_whole: bool) -> None:
 def _is_of_another_version(folder: Path) -> bool:
     with suppress(ConfigurationError):
         manifest = parse_object(read_text(folder / MANIFEST), MANIFEST)
-        return manifest.get("schema_version") not in range(OLDEST_READABLE, SCHEMA_VERSION + 1)
+        return manifest.get("schema_version") != SCHEMA_VERSION
     return False
 
 
@@ -214,7 +213,7 @@ def _index(directory: Path) -> dict[str, Any]:
 
 def _listed(directory: Path, data: Mapping[str, Any]) -> list[Entry]:
     path = directory / INDEX
-    check_version(data, SCHEMA_VERSION, str(path), oldest=OLDEST_READABLE)
+    check_version(data, SCHEMA_VERSION, str(path))
     entries = []
     for row in data["models"]:
         if not isinstance(row, dict):
@@ -243,14 +242,14 @@ def read_model(entry: Entry) -> NFModel:
     path = entry.folder / MANIFEST
     written = read_text(path)
     manifest = parse_object(written, str(path))
-    check_version(manifest, SCHEMA_VERSION, str(path), oldest=OLDEST_READABLE)
+    check_version(manifest, SCHEMA_VERSION, str(path))
     try:
         files = {plain_name(name, path): str(digest) for name, digest in mapping(manifest, "files").items()}
         if MODEL not in files:
             raise ConfigurationError(f"{path} lists no {MODEL}", hint=HINT)
         contents = {name: read_text(entry.folder / name, digest) for name, digest in files.items()}
         described = parse_object(contents[MODEL], str(entry.folder / MODEL))
-        model = _assemble(entry.folder, _renamed(described), contents, _renamed(manifest))
+        model = _assemble(entry.folder, described, contents, manifest)
     except _DAMAGES as error:
         raise _damaged(entry.folder, error) from None
     if (model.machine, model.workload.key) != (entry.machine, entry.workload):
@@ -362,21 +361,6 @@ def _require_readable(model: NFModel) -> None:
         again = sensitivity_from_dict(written)
         if json.loads(json.dumps(again.to_dict())) != written:
             raise ConfigurationError(f"{whose} is read back as something else than was saved", hint=hint)
-
-
-#: What is kept by model, in a model and in its manifest.
-_BY_MODEL = {"sensitivity", "calibration", "cross_validation", "intervals", "left_out", "refit", "skipped"}
-
-
-def _renamed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said by model with the name of now, for libraries saved while `slomo` named one."""
-    parts = dict(document)
-    for part in _BY_MODEL & {*parts}:
-        if isinstance(said := parts[part], Mapping) and "slomo" in said:
-            parts[part] = {PUBLISHED_MODEL if name == "slomo" else name: value for name, value in said.items()}
-            if part == "sensitivity":
-                parts[part][PUBLISHED_MODEL] = {**mapping(said, "slomo"), "name": PUBLISHED_MODEL}
-    return parts
 
 
 class _Families(Mapping[str, SensitivityModel]):

@@ -13,7 +13,6 @@ from slomo.vocabulary.defaults import (
     Method,
     compat_named,
     method_named,
-    model_named,
 )
 
 
@@ -78,7 +77,6 @@ class PredictionOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", method_named(self.method))
-        object.__setattr__(self, "model", model_named(self.model))
         object.__setattr__(self, "compat", compat_named(self.compat))
         check_coverage(self.coverage)
 
@@ -95,7 +93,7 @@ class PredictionOptions:
 
 
 def options_of(fields: OptionFields) -> PredictionOptions:
-    """Return the options that keyword arguments ask for, older names of methods and rules among them."""
+    """Return the options that keyword arguments ask for."""
     return PredictionOptions(**fields)  # type: ignore[arg-type]
 
 

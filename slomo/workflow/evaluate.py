@@ -14,7 +14,7 @@ from slomo.models.library import opened
 from slomo.profiling.plans.basic import stream_of
 from slomo.training.plausibility import plausible_rows
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.defaults import compat_named, model_named
+from slomo.vocabulary.defaults import compat_named
 from slomo.vocabulary.network_function import network_function_names, stage_names
 from slomo.workflow.names import dataset_of, host_of, machine_name, machine_named, modelled
 from slomo.workflow.profile import profile
@@ -80,7 +80,7 @@ def evaluate(
     UnknownNameError
         For a model that was not trained, or a network function that cannot be run because `own` lacks it.
     """
-    opened_library, models = opened(library), None if models is None else [*map(model_named, models)]
+    opened_library, models = opened(library), models
     if dataset is None:
         host = host_of(opened_library, machine)
         workloads = [opened_library.find(key, host.name).workload for key in opened_library.workloads(host.name)]
@@ -158,7 +158,7 @@ def learning_curve(
     UsageError
         Where a machine has to be named.
     """
-    models = None if models is None else [*map(model_named, models)]
+    models = models
     learned = dataset if machine is None else dataset.select(machine=machine_name(machine))
     host = _only_machine(learned)
     if judged is None:

@@ -17,7 +17,7 @@ from slomo.placement.policies.registry import policy_class
 from slomo.placement.problem.documents import read_cluster, read_requests
 from slomo.placement.problem.way_profiles import load_profiles
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.defaults import DEFAULT_MODEL, model_named
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.machine import load_machine
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def place(
     batch = read_requests(requests) if isinstance(requests, (str, Path)) else tuple(requests)
     opened = load_library(library) if isinstance(library, (str, Path)) else library
     curves = load_profiles(profiles) if isinstance(profiles, (str, Path)) else profiles
-    check_model(opened, policy, model_named(options.get("model", DEFAULT_MODEL)))
+    check_model(opened, policy, options.get("model", DEFAULT_MODEL))
     placer = Placer(opened, servers, policy, profiles=curves, **options)
     placer.place_all(batch)
     return placer
@@ -143,7 +143,7 @@ def compare(
     made = judge or make_judge(machines=cluster.machine_types.values())
     judgements = []
     for policy in policies:
-        check_model(library, policy, model_named(options.get("model", DEFAULT_MODEL)))
+        check_model(library, policy, options.get("model", DEFAULT_MODEL))
     for policy in policies:
         placer = Placer(library, cluster, policy, profiles=profiles, observe=made.throughput, **options)
         begun = time.perf_counter()

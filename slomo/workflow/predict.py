@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, compat_named, method_named
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import modelled, named, sequence_of
@@ -102,7 +102,7 @@ def predict(
         setting = setting or ServerSetting()
         cores = (0,) * (1 + len(partners)) + (None,) * len(others) if partners else setting.cores
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
-    options = PredictionOptions(method_named(method), model, compat_named(compat), coverage, explain, window_s, prove)
+    options = PredictionOptions(method, model, compat, coverage, explain, window_s, prove)  # type: ignore[arg-type]
     models = opened(library)
     question = Question(
         mix, modelled(models, machine), setting, offered_mpps=offered_mpps, strict=strict, options=options

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from slomo.cli.main import main
 
 
@@ -64,12 +62,3 @@ def test_the_equilibrium_explains_its_loss(bench, capsys) -> None:
     assert abs(prediction["solo_mpps"] - prediction["throughput_mpps"] - why["loss_mpps"]) < 1e-9
     assert why["groups"][why["bottleneck"]] == max(why["groups"].values())
     assert "stats" in why["lever"] or "firewall" in why["lever"]
-
-
-def test_older_names_still_work(bench, capsys) -> None:
-    """What was model, method and rule "slomo" is asked for by that name with a warning, and answers the same."""
-    base = f"predict --target lpm --with stats --models {bench.models} --json"
-    _, new, _ = command(capsys, f"{base} --model slomo-gbr --method composed --compat published")
-    with pytest.warns(DeprecationWarning, match="is called '(slomo-gbr|composed|published)' now"):
-        _, old, _ = command(capsys, f"{base} --model slomo --method slomo --compat slomo")
-    assert json.loads(old) == json.loads(new)

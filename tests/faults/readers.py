@@ -241,7 +241,6 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
                right.champsim_statistics),
         Reader("champsim-run", ".json", right.champsim_run(), lambda path: read_run(path, 2)),
         Reader("champsim-trace", ".json", right.TRACE, right.trace_of),
-        Reader("old-receipt", ".jsonl", right.OLD_RECEIPT, right.adopted),
         Reader("journal", ".sqlite", right.journal_file(folder / "journal"), right.journal_of),
         Reader("state", ".sqlite", right.state_file(folder / "state.sqlite"), right.state_of(folder / "models")),
         Reader("pod-token", ".txt", b"eyJhbGciOi.x.y\n", right.pod_token),

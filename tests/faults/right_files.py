@@ -21,7 +21,6 @@ from msgspec import MsgspecError
 from msgspec import json as fast
 
 from slomo.client import Client
-from slomo.enforce.old_receipts import adopt
 from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.fleet.batches import BulkQuestion
@@ -103,10 +102,6 @@ TRACE = json.dumps(
         "working_set": [[10, 5.0], [20, 8.0]], "workload": "lpm",
     }
 ).encode()  # fmt: skip
-OLD_RECEIPT = b"""{"schema_version": 1, "backend": "cgroup", "place": "/nowhere", "document": {}}
-{"knob": "cpu.weight", "before": "100", "after": "250"}
-{"mark": "applied"}
-"""
 LOOK = (
     b'{"event": "look", "time_s": 0.01, "stages": [[5000, 550, 10, 40, 560.0]], "stopped": [0]}\n'
     b'{"event": "result", "seconds": 1.0, "manager_s": 0.1, "looks": 100, "stages": [{"name": "a", "offered": 9, '
@@ -355,15 +350,6 @@ def trace_of(path: Path) -> object:
     for name in ("whole", "settling"):
         (folder / f"{name}.trace").write_bytes(b"")
     return read_trace(folder)
-
-
-def adopted(path: Path) -> object:
-    """Take an old receipt over, out of a copy: it is renamed then."""
-    folder = path.with_suffix(".receipts")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    receipt = adopt(Path(os.replace(path, folder / "old.jsonl") or folder / "old.jsonl"), Journal(folder))
-    return receipt.head, receipt.layers(), receipt.changes()
 
 
 def journal_file(folder: Path) -> bytes:

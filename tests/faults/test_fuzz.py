@@ -124,7 +124,7 @@ NAMES = (
     "fleet-plan", "claim", "shared-models", "shared-index", "pcm-results",
     "library-saved-over", "library-left-over", "library-found", "library-served",
     "model", "tokens", "control-status", "host-nf",
-    "capture", "champsim-configuration", "champsim-statistics", "champsim-run", "champsim-trace", "old-receipt",
+    "capture", "champsim-configuration", "champsim-statistics", "champsim-run", "champsim-trace",
     "journal", "state", "pod-token", "pod", "node", "watch", "client-answer", "chain-looks", "perf", "pcm-pcie",
     "nf-output",
 )  # fmt: skip

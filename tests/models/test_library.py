@@ -299,24 +299,6 @@ def test_repr_html_lists_the_models(toy_library: ModelLibrary) -> None:
     assert "slomo-xgb" in toy_library.find("lpm")._repr_html_()
 
 
-def test_models_saved_under_the_old_name_still_answer(toy_library: ModelLibrary, tmp_path: Path) -> None:
-    """A library saved while `slomo` named a model is read with the name of now; the old one answers with a warning."""
-    model = toy_library.find("lpm")
-    before = replace(
-        model,
-        sensitivity={"slomo": replace(model.sensitivity["slomo-gbr"], name="slomo")},
-        calibration={"slomo": model.calibration["slomo-gbr"]},
-        manifest={**model.manifest, "cross_validation": {"slomo": {}}},
-    )
-    read = ModelLibrary.load(ModelLibrary([before]).save(tmp_path)).find("lpm")
-
-    assert (set(read.sensitivity), set(read.calibration)) == ({"slomo-gbr"}, {"slomo-gbr"})
-    assert set(read.manifest["cross_validation"]) == {"slomo-gbr"}
-    assert read.sensitivity["slomo-gbr"].to_dict() == model.sensitivity["slomo-gbr"].to_dict()
-    with pytest.warns(DeprecationWarning, match="model 'slomo' is called 'slomo-gbr' now"):
-        assert read.model("slomo") is read.sensitivity["slomo-gbr"]
-
-
 def _killed_while(toy_library: ModelLibrary, directory: Path, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Save the library as another version, and break off before a file is written."""
 

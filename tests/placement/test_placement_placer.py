@@ -403,10 +403,3 @@ def test_servers_that_differ_cut_requests_each_in_its_own_way(library, ask) -> N
     cluster = Cluster((Server("a", MACHINE, cores_reserved=1), Server("b", MACHINE)))
     decisions = Placer(library, cluster).place_all([ask(f"r{i}", replicas=2) for i in range(4)])
     assert all(decision.accepted for decision in decisions)
-
-
-def test_the_old_name_of_the_policy_works_with_one_warning(library, cluster) -> None:
-    """Policy "slomo" is "predicted" now; the old name warns."""
-    with pytest.warns(DeprecationWarning, match="called 'predicted' now"):
-        placer = Placer(library, cluster, "slomo")
-    assert placer.policy.name == "predicted"

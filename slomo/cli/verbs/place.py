@@ -34,7 +34,6 @@ from slomo.cli.verbs.place_output import (
     complete_policies,
     confidence_option,
     emit_judgements,
-    policy_said,
     show_decisions,
 )
 from slomo.files.durable import write_durably
@@ -67,7 +66,7 @@ class DefaultGroup(click.Group):
         return super().parse_args(ctx, args)
 
 
-_POLICY = {"metavar": "NAME", "shell_complete": complete_policies, "callback": policy_said}
+_POLICY = {"metavar": "NAME", "shell_complete": complete_policies}
 _model = click.option(
     "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]"
 )

@@ -12,7 +12,6 @@ from slomo.cli.verbs.place_output import (
     complete_policies,
     confidence_option,
     emit_judgements,
-    policy_said,
     show_decisions,
 )
 from slomo.errors import InvalidValueError, UnknownNameError
@@ -139,7 +138,7 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
 @click.argument("requests", type=click.Path())
 @click.option(
     "--policy", "policies", multiple=True, default=("predicted",), show_default=True, metavar="NAME",
-    shell_complete=complete_policies, callback=policy_said, help="Policy that admits, repeatable.",
+    shell_complete=complete_policies, help="Policy that admits, repeatable.",
 )  # fmt: skip
 @click.option("--per-s", type=RATE, default=1.0, show_default=True, metavar="RATE", help="Arrivals per second.")
 @click.option(

@@ -1,7 +1,7 @@
 """What the commands of `slomo place` share: names to complete, options, decisions and judgements as tables."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,35 +21,10 @@ def complete_policies(_: click.Context, __: click.Parameter, incomplete: str) ->
     return [name for name in (*policy_names(), *chain_policy_names()) if name.startswith(incomplete)]
 
 
-def policy_said(_: click.Context, __: click.Parameter, value: Any) -> Any:
-    """Return policies under the names they go by now; say so where they were called otherwise."""
-    from slomo.placement.policies.registry import DEPRECATED
-
-    for name in (value,) if isinstance(value, str) else value or ():
-        if name in DEPRECATED:
-            note(f"policy '{name}' is called '{DEPRECATED[name]}' now; the old name will go with the next release")
-    now = [DEPRECATED.get(name, name) for name in ((value,) if isinstance(value, str) else value or ())]
-    return now[0] if isinstance(value, str) else tuple(now)
-
-
-def confidence_option(command: Any) -> Any:
-    """Add ``--confidence``, and ``--risk``, which it was called before."""
-
-    def said(ctx: click.Context, _: click.Parameter, value: float | None) -> None:
-        if value is not None:
-            note("--risk is called --confidence now; the old spelling will go with the next release")
-            ctx.params["confidence"] = value
-
-    command = click.option("--risk", type=SHARE, hidden=True, expose_value=False, callback=said)(command)
-    return click.option(
-        "--confidence", type=SHARE, default=0.95, show_default=True, metavar="SHARE", callback=_unless_said,
-        help="Probability with which all SLOs of a socket must hold, 0.5 to below 1.",
-    )(command)  # fmt: skip
-
-
-def _unless_said(ctx: click.Context, _: click.Parameter, value: float) -> float:
-    said: float = ctx.params.get("confidence", value)
-    return said
+confidence_option = click.option(
+    "--confidence", type=SHARE, default=0.95, show_default=True, metavar="SHARE",
+    help="Probability with which all SLOs of a socket must hold, 0.5 to below 1.",
+)  # fmt: skip
 
 
 def show_decisions(decisions: "Sequence[Decision]") -> None:

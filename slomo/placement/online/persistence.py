@@ -21,7 +21,6 @@ from slomo.placement.online.checker import broken_constraints
 from slomo.placement.online.moves import Move
 from slomo.placement.online.sockets import Socket, Spot
 from slomo.placement.online.state import ClusterState
-from slomo.placement.policies.registry import DEPRECATED
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.entries import ClusterFile, PlacementEntry
@@ -178,7 +177,7 @@ def _check_origin(document: Mapping[str, Any], core: "Admission") -> None:
                 f"the snapshot is of another machine '{name}' than this cluster's",
                 hint="its file changed: place the requests again",
             )
-    policy = DEPRECATED.get(document["policy"], document["policy"])
+    policy = document["policy"]
     if core.policy.name != policy:
         raise ConfigurationError(
             f"the snapshot was placed by policy '{policy}', this placer's is '{core.policy.name}'",

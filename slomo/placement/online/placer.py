@@ -6,7 +6,6 @@ What happens to servers (drain, fail, add, remove, ...) is in :attr:`Placer.life
 """
 
 import threading
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -65,8 +64,6 @@ class Placer:
         Machine type whose solo throughput `min_share` is a share of; by default the one where a request ends up.
     factors : mapping of str to mapping of str to float, optional
         Machine type -> workload -> what predictions are multiplied by, as outcomes taught.
-    risk : float, optional
-        Older name of `confidence`.
 
     Raises
     ------
@@ -96,15 +93,11 @@ class Placer:
         slo_grid: float = 0.01,
         reference_machine: str | None = None,
         factors: Mapping[str, Mapping[str, float]] | None = None,
-        risk: float | None = None,
     ) -> None:
         if not isinstance(cluster, Cluster):
             raise InvalidValueError(
                 f"{cluster!r} is no cluster of servers", hint="write for instance Cluster.uniform('e5-2620v4', 4)"
             )
-        if risk is not None:
-            warnings.warn("risk is called confidence now", DeprecationWarning, stacklevel=2)
-            confidence = risk
         self.settings = PlacerSettings(
             model, confidence, profiles, fallback, method, observe, slo_grid, reference_machine, factors or {}
         )

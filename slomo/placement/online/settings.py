@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from slomo.errors import InvalidValueError
 from slomo.placement.problem.way_profiles import InstanceProfile
-from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, model_named
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 
 Fallback = Literal["refuse", "alone", "worst-case"]
 #: Returns the throughput of every request [Mpps], given the placer.
@@ -22,7 +22,6 @@ class DecisionOptions(TypedDict, total=False):
     method: str
     slo_grid: float
     reference_machine: str | None
-    risk: float
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,6 @@ class PlacerSettings:
     factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "model", model_named(self.model))
         if self.fallback not in get_args(Fallback):
             choices = ", ".join(repr(name) for name in get_args(Fallback))
             raise InvalidValueError(f"fallback is {self.fallback!r}, needed one of {choices}")

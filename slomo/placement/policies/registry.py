@@ -1,7 +1,6 @@
 """The policies by name; each is imported when it is asked for."""
 
 import importlib
-import warnings
 
 from slomo.errors import InvalidValueError
 from slomo.placement.chains.registry import chain_policy_names
@@ -24,9 +23,6 @@ _HOME = {
     "dobrescu": ("baselines", "DobrescuFirstFit"),
 }
 
-#: Names of before, which will go with the next release: "slomo" is a model, too.
-DEPRECATED = {"slomo": "predicted"}
-
 
 def policy_names() -> tuple[str, ...]:
     """Return the names of all policies.
@@ -37,20 +33,6 @@ def policy_names() -> tuple[str, ...]:
     True
     """
     return tuple(_HOME)
-
-
-def current_name(name: str) -> str:
-    """Return the name a policy goes by now, with one warning where it was called otherwise.
-
-    Examples
-    --------
-    >>> current_name("first-fit")
-    'first-fit'
-    """
-    if name not in DEPRECATED:
-        return name
-    warnings.warn(f"policy '{name}' is called '{DEPRECATED[name]}' now", DeprecationWarning, stacklevel=3)
-    return DEPRECATED[name]
 
 
 def policy_class(name: str) -> type[Policy]:
@@ -68,7 +50,6 @@ def policy_class(name: str) -> type[Policy]:
     >>> policy_class("predicted").picks
     'best'
     """
-    name = current_name(name)
     if name in chain_policy_names():
         raise InvalidValueError(
             f"policy '{name}' places chains with rates on NUMA nodes, not requests one by one",

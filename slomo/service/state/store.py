@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError
 from slomo.files.durable import make_private, write_durably
-from slomo.service.state.schema import migrate
+from slomo.service.state.schema import make_tables
 
 Result = TypeVar("Result")
 #: Writes of one transaction, at most.
@@ -79,7 +79,7 @@ class Store:
             connection = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=5.0)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            migrate(connection)
+            make_tables(connection)
         except OSError as error:
             raise StoreError(
                 f"'{self.path}' cannot be opened: {error.strerror}", hint="name a file you may write to: --state"

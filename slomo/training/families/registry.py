@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from slomo.errors import InvalidValueError
 from slomo.models.base import ModelFamily
 from slomo.plugins import load_plugin, require_name
-from slomo.vocabulary.defaults import FORMER_DEFAULT, model_named
+from slomo.vocabulary.defaults import FORMER_DEFAULT
 
 #: Entry points under which other packages give families.
 GROUP = "slomo.models"
@@ -92,9 +92,8 @@ def check_model_name(name: str) -> str:
     hint: did you mean 'dobrescu'? Known: boosted-trees, bubbleup, bubbleup-curve, dobrescu, dobrescu-curve,
     extra-trees, linear, mean, none, slomo-additive, slomo-gbr, slomo-gp, slomo-smooth, slomo-xgb
     """
-    named = model_named(name)
-    require_name("model", named, _KNOWN, GROUP)
-    return named
+    require_name("model", name, _KNOWN, GROUP)
+    return name
 
 
 def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:

@@ -10,7 +10,6 @@ from typing import Any
 from slomo.enforce.backends.registry import load_backend
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import Undone, undo
-from slomo.enforce.old_receipts import adopt, old_receipts
 from slomo.enforce.plan import EnforcementPlan, plan_from_decision
 from slomo.errors import ConfigurationError, SlomoError, StoreError, UnknownNameError
 from slomo.files.documents import convert, parse
@@ -77,18 +76,12 @@ def read_plan(path: str | Path, *, server: str | None = None, machine: str | Non
 
 
 def find_receipt(name: str, folder: Path | None = None) -> Receipt:
-    """Return a receipt by its identifier, or by the file of one that slomo wrote before it kept a journal.
-
-    Raises UnknownNameError if there is none.
-    """
+    """Return a receipt by its identifier; UnknownNameError if there is none."""
     journal = Journal(folder or receipts_directory())
     receipts = {receipt.identifier: receipt for receipt in journal.receipts()}
-    if name in receipts:
-        return receipts[name]
-    old = {path.stem: path for path in old_receipts(journal.folder)}
-    if Path(name).is_file() or name in old:
-        return adopt(old.get(name, Path(name)), journal)
-    raise UnknownNameError("receipt", name, [*receipts, *old])
+    if name not in receipts:
+        raise UnknownNameError("receipt", name, receipts)
+    return receipts[name]
 
 
 def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend | None = None) -> list[UndoReport]:
@@ -97,7 +90,7 @@ def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend
     Parameters
     ----------
     name : str or None
-        Identifier or file; None for all.
+        Identifier; None for all.
     folder : path, optional
         Folder of the journal.
     backend : Backend, optional
@@ -111,13 +104,8 @@ def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend
     if name is not None:
         receipt = find_receipt(name, folder)
         return [UndoReport(receipt.identifier, undo(receipt, backend or load_backend(receipt.head["backend"])))]
-    journal, reports = Journal(folder or receipts_directory()), []
-    for path in old_receipts(journal.folder):
-        try:
-            adopt(path, journal)
-        except SlomoError as problem:
-            reports.append(UndoReport(path.stem, left=problem.message))
-    return [*reports, *(_undone(receipt, backend) for receipt in reversed(journal.receipts(still_open=True)))]
+    journal = Journal(folder or receipts_directory())
+    return [_undone(receipt, backend) for receipt in reversed(journal.receipts(still_open=True))]
 
 
 def _undone(receipt: Receipt, backend: Backend | None) -> UndoReport:
@@ -158,5 +146,4 @@ def describe_receipts(folder: Path | None = None) -> list[dict[str, Any]]:
             head = receipt.head
             row |= {"backend": head["backend"], "state": head["state"], "changes": len(receipt.changes())}
         rows.append(row)
-    old = [{"receipt": p.stem, "backend": "", "state": "old", "changes": 0} for p in old_receipts(journal.folder)]
-    return [*old, *rows]
+    return rows
