@@ -163,13 +163,13 @@ def extender() -> None:
     """Filter and prioritise over 1 000 nodes of ten tenants each, two kinds of machine with sixteen cores."""
     import slomo.service.kubernetes.view as view_room
     from slomo.placement.feasibility.mixes import Host
-    from slomo.service.knowledge.shelf import ModelShelf
+    from slomo.service.knowledge.model_store import ModelStore
     from slomo.service.kubernetes.pods import MIN_SHARE, NF
     from slomo.service.kubernetes.service import KubernetesRoom
     from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod, PodSpec
     from slomo.service.metrics import Metrics
 
-    room = KubernetesRoom(ModelShelf(models()), 0.95, Metrics())
+    room = KubernetesRoom(ModelStore(models()), 0.95, Metrics())
     dice, names = random.Random(2), [f"n{number}" for number in range(1000)]
     machines = room.judge.library.machines
     for number, name in enumerate(names):

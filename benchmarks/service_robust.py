@@ -226,7 +226,7 @@ def memory(count: int = int(os.environ.get("SLOMO_REQUESTS", "1000000"))) -> Non
     async def everything() -> list[float]:
         repeated, marks = questions(1_000, 200), []
         filled = [json.loads(body) for body in questions(MOST_MIXES, 300)]
-        running.shelf.answers.columns(
+        running.model_store.answers.columns(
             Questions([q["target"] for q in filled], [q["competitors"] for q in filled], machine=MACHINE)
         )
         for number in range(MOST_KEPT // 50):

@@ -130,8 +130,7 @@ def own_nf_option(command: Command) -> Command:
 def compat_option(command: Command) -> Command:
     """Add ``--compat``."""
     text = "`published` composes contentiousness by the rule of SLOMO's scripts, for comparison."
-    choice = click.Choice([*COMPATS, "slomo"])  # the last by its older name
-    return click.option("--compat", type=choice, metavar="published", help=text)(command)
+    return click.option("--compat", type=click.Choice(COMPATS), metavar="published", help=text)(command)
 
 
 def method_option(command: Command) -> Command:
@@ -140,9 +139,7 @@ def method_option(command: Command) -> Command:
         "Solve the whole server at once, or compose the competitors' vectors; auto: the first where all models know it,"
         " and neither --model nor --compat asks for the second."
     )
-    choice = click.Choice([*METHODS, "slomo"])  # the last by its older name
-    shown = f"[{'|'.join(METHODS)}]"
-    return click.option("--method", type=choice, default=DEFAULT_METHOD, show_default=True, metavar=shown, help=text)(
+    return click.option("--method", type=click.Choice(METHODS), default=DEFAULT_METHOD, show_default=True, help=text)(
         command
     )
 

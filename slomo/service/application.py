@@ -22,8 +22,8 @@ from slomo.service.door.endpoint import Endpoint, NotFound
 from slomo.service.door.operation import Caller, Operation
 from slomo.service.host.room import HostRoom
 from slomo.service.jobs import Jobs
+from slomo.service.knowledge.model_store import ModelStore
 from slomo.service.knowledge.outcomes import Outcomes
-from slomo.service.knowledge.shelf import ModelShelf
 from slomo.service.kubernetes.judging import NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.service import KubernetesRoom
@@ -32,7 +32,7 @@ from slomo.service.one_more import OneMore, one_more
 from slomo.service.servers import RunningServer, placed, promises
 from slomo.service.settings import ServiceSettings
 from slomo.service.state import journal
-from slomo.service.state.clerk import Clerk
+from slomo.service.state.cluster_store import ClusterStore
 from slomo.service.state.store import Store
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 
@@ -68,22 +68,22 @@ class Service:
         tokens = () if settings.token_file is None else read_tokens(settings.token_file)
         mutual = settings.client_ca is not None
         self.gate = Gate(tokens, settings.names, certificates=mutual, open_loopback=settings.open_loopback)
-        self.shelf = ModelShelf(settings.models)
+        self.model_store = ModelStore(settings.models)
         self.store = Store(settings.state)
         try:
-            self.clerk = Clerk(self.store, self.shelf, settings.policy, settings.confidence)
+            self.cluster_store = ClusterStore(self.store, self.model_store, settings.policy, settings.confidence)
         except BaseException:
             self.store.close()  # else its thread holds the state for as long as this process lives
             raise
-        if settings.cluster is not None and not self.clerk.has_cluster:
+        if settings.cluster is not None and not self.cluster_store.has_cluster:
             documents = [server.to_dict() for server in read_cluster(settings.cluster).servers]
-            self.store.write(lambda connection: self.clerk.add_servers(connection, documents)).result()
+            self.store.write(lambda connection: self.cluster_store.add_servers(connection, documents)).result()
         self.outcomes = self._replayed()
-        self.kubernetes = KubernetesRoom(self.shelf, settings.confidence, self.metrics, settings.evict)
+        self.kubernetes = KubernetesRoom(self.model_store, settings.confidence, self.metrics, settings.evict)
         if settings.correct and not self.outcomes.is_neutral:
-            self.clerk.exchange_models(self.outcomes.factors())
-            self.kubernetes.exchange_models(self.clerk.factors)
-        self.host = HostRoom.of(settings, lambda: self.shelf.answers.library)
+            self.cluster_store.exchange_models(self.outcomes.factors())
+            self.kubernetes.exchange_models(self.cluster_store.factors)
+        self.host = HostRoom.of(settings, lambda: self.model_store.answers.library)
         self.started = time.monotonic()
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="slomo-ask")
         self._writers = ThreadPoolExecutor(MOST_WRITERS, thread_name_prefix="slomo-write")
@@ -117,15 +117,15 @@ class Service:
             self._servers = (
                 await self.kubernetes.running.servers()
             )  # on the event loop, where events change what is seen
-        elif self.clerk.has_cluster:
+        elif self.cluster_store.has_cluster:
             self._servers = await self.aside(self._placed)
         else:
             self._servers = []
         return self._servers
 
     def _placed(self) -> list[RunningServer]:
-        placer = self.clerk.placer
-        key = (self.clerk.revision, self.shelf.answers.fingerprint, id(placer))
+        placer = self.cluster_store.placer
+        key = (self.cluster_store.revision, self.model_store.answers.fingerprint, id(placer))
         if self._placed_kept[0] != key:
             self._placed_kept = (key, placed(placer))
         return self._placed_kept[1]
@@ -136,15 +136,19 @@ class Service:
             nodes = self.kubernetes.view.nodes.items()
             return {name: node.host for name, node in nodes if node.host is not None}
         return (
-            {item.name: host_of(item) for item in self.clerk.placer.cluster.servers} if self.clerk.has_cluster else {}
+            {item.name: host_of(item) for item in self.cluster_store.placer.cluster.servers}
+            if self.cluster_store.has_cluster
+            else {}
         )
 
     def one_more(self, need: PodNeed, server: RunningServer, servers: list[RunningServer]) -> OneMore:
         """Judge a server with one network function more, by a judge of its own: the scheduler is not kept waiting."""
-        key = (self.shelf.answers, self.clerk.factors)
+        key = (self.model_store.answers, self.cluster_store.factors)
         with self._judging:
             if self._judge[0] != key:
-                judge = NodeJudge(self.shelf.answers.library, self.settings.confidence, self.clerk.factors)
+                judge = NodeJudge(
+                    self.model_store.answers.library, self.settings.confidence, self.cluster_store.factors
+                )
                 self._judge = (key, judge)
             return one_more(self._judge[1], need, server, servers, self.hosts())
 
@@ -170,42 +174,42 @@ class Service:
         """Solve the mixes that callers may ask about, where they are few, while there is nothing better to do."""
         learned = None
         while True:
-            answers = self.shelf.answers
+            answers = self.model_store.answers
             if answers is not learned:
                 for ahead in answers.ahead():
                     took_s = await self.aside(ahead)
                     await asyncio.sleep(3.0 * took_s)
-                    if self.shelf.answers is not answers:
+                    if self.model_store.answers is not answers:
                         break
                 learned = answers
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def look_at_models(self) -> bool:
         """Look once; return whether other models are in force now."""
-        fault = self.shelf.fault
-        if not await self.aside(self.shelf.refresh):
-            if self.shelf.fault and self.shelf.fault != fault:
+        fault = self.model_store.fault
+        if not await self.aside(self.model_store.refresh):
+            if self.model_store.fault and self.model_store.fault != fault:
                 self.metrics.reloads.add(("failed",))
             return False
         self.metrics.reloads.add(("done",))
         self.outcomes = await self.aside(self._replayed)
         factors = self.outcomes.factors() if self.settings.correct else {}
-        await self.writing(lambda: self.clerk.exchange_models(factors))
+        await self.writing(lambda: self.cluster_store.exchange_models(factors))
         self.kubernetes.exchange_models(factors)
         return True
 
     def _replayed(self) -> Outcomes:
         """Return the outcomes that the state holds of the models in force."""
-        outcomes = Outcomes(self.shelf.answers.library)
+        outcomes = Outcomes(self.model_store.answers.library)
         outcomes.replay(self.store.read(lambda connection: journal.observations(connection, 20_000)))
         return outcomes
 
     async def learn_from_outcomes(self) -> None:
         """Let placement and the scheduler count on what outcomes have taught, once a factor moved by a percent."""
         wanted = self.outcomes.factors() if self.settings.correct else {}
-        if not _moved(wanted, self.clerk.factors):
+        if not _moved(wanted, self.cluster_store.factors):
             return
-        await self.writing(lambda: self.clerk.exchange_models(wanted))
+        await self.writing(lambda: self.cluster_store.exchange_models(wanted))
         self.kubernetes.exchange_models(wanted)
 
     async def close(self) -> None:
@@ -223,14 +227,14 @@ class Service:
         self.store.backup(target)
 
     def _gauges(self) -> Iterable[Gauge]:
-        answers = self.shelf.answers
+        answers = self.model_store.answers
         yield "slomo_up", "1 while the service answers.", (), {(): 1.0}
         yield "slomo_ready", "1 while the service could answer everything.", (), {(): float(not self.faults())}
-        age = time.time() - self.shelf.loaded_at_s
+        age = time.time() - self.model_store.loaded_at_s
         yield "slomo_model_age_seconds", "Since the models in force were loaded.", (), {(): max(age, 0.0)}
         yield "slomo_models_loaded", "Models in force.", (), {(): float(len(answers.library))}
         yield "slomo_predictions_batched", "Questions answered together.", (), {(): float(answers.question_count)}
-        yield "slomo_cluster_revision", "Changes of the cluster so far.", (), {(): float(self.clerk.revision)}
+        yield "slomo_cluster_revision", "Changes of the cluster so far.", (), {(): float(self.cluster_store.revision)}
         opened = float(self.store.read(journal.open_receipts))
         yield "slomo_receipts_open", "Changes that could still be undone.", (), {(): opened}
         errors = self.outcomes.errors()
@@ -240,7 +244,7 @@ class Service:
         drift = {key: abs(math.log(ratio)) if ratio > 0 else 10.0 for key, ratio in ratios.items()}
         yield "slomo_drift", "Absolute logarithm of observed over predicted.", ("machine", "nf"), drift
         yield from self._validation(answers.library)
-        if self.clerk.has_cluster or self.kubernetes.is_on:
+        if self.cluster_store.has_cluster or self.kubernetes.is_on:
             yield from _running(self._servers)
         yield from self.kubernetes.gauges()
 
@@ -256,7 +260,7 @@ class Service:
 
     def faults(self) -> list[str]:
         """Return what keeps the service from answering everything; empty where nothing does."""
-        faults = [] if self.shelf.fault is None else [f"models: {self.shelf.fault}"]
+        faults = [] if self.model_store.fault is None else [f"models: {self.model_store.fault}"]
         return [*faults, *self.kubernetes.faults()]
 
 

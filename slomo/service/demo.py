@@ -94,14 +94,14 @@ def demo_requests(names: list[str], seed: int = 7) -> list[dict[str, Any]]:
 
 def fill(service: "Service") -> None:
     """Put servers, requests and some outcomes into a service that has no cluster yet."""
-    if service.clerk.has_cluster:
+    if service.cluster_store.has_cluster:
         return
-    library = service.shelf.answers.library
+    library = service.model_store.answers.library
     names = sorted({library[key].workload.nf for key in library})
     servers = demo_servers(library.machines)
     requests = [as_request(msgspec.convert(row, PlacementRequest)) for row in demo_requests(names)]
-    service.store.write(lambda connection: service.clerk.add_servers(connection, servers)).result()
-    service.store.write(lambda connection: service.clerk.place(connection, requests, "demo")).result()
+    service.store.write(lambda connection: service.cluster_store.add_servers(connection, servers)).result()
+    service.store.write(lambda connection: service.cluster_store.place(connection, requests, "demo")).result()
     for item in demo_outcomes(service, names, library.machines[0]):
         machine, target, predicted = service.outcomes.judge(item)
         service.outcomes.note(item, machine, target, predicted)

@@ -12,7 +12,6 @@ from typing import Any
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.workload import Setting, Traffic, Workload
 
-_OLDER_COUNT = re.compile(r"(\d+)x(.+)$")
 _SHAPE = re.compile(
     r"^(?P<nf>[A-Za-z0-9][\w.+-]*)(?:\((?P<knobs>[^()]*)\))?(?:@(?P<traffic>[^:@()]+))?(?::(?P<count>[^:]*))?$"
 )
@@ -56,7 +55,7 @@ def parse_workload(text: str) -> Workload:
 
 @lru_cache(maxsize=4096)  # thousands of requests name a few workloads
 def parse_instances(text: str) -> tuple[Workload, int]:
-    """Read a workload and how many instances of it, ``"stats:3"``; an older spelling is ``"3xstats"``.
+    """Read a workload and how many instances of it, ``"stats:3"``.
 
     Raises InvalidValueError where the text does not follow the grammar, or a value is outside its range.
 
@@ -70,8 +69,7 @@ def parse_instances(text: str) -> tuple[Workload, int]:
         raise InvalidValueError(
             f"{text!r} names no workload, needed text or a Workload", hint="write for instance 'stats' or 'stats:3'"
         )
-    older = _OLDER_COUNT.match(text.strip())
-    match = _SHAPE.match(text.strip() if older is None else f"{older[2]}:{older[1]}")
+    match = _SHAPE.match(text.strip())
     if match is None:
         raise InvalidValueError(
             f"'{text}' names no workload", hint="write NF, NF:count or NF(knob=value)@1500B,1000f:count"

@@ -184,18 +184,14 @@ def test_published_runs_of_an_accelerator_are_reproduced(density: float, outside
 def test_rows_are_predicted_from_the_command_line(
     trained: NFModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`slomo predict --rows` prints a prediction per row as JSON, and refuses to be asked about a mix as well."""
+    """`slomo rows` prints a prediction per row as JSON, and a summary."""
     from slomo.cli.main import main
 
     models, rows = str(ModelLibrary([trained]).save(tmp_path / "models")), tmp_path / "rows.parquet"
     table(tmp_path).to_parquet(rows)
-    line = ["predict", "--target", "monitor", "--models", models, "--rows", str(rows)]
+    line = ["rows", str(rows), "--target", "monitor", "--models", models]
     assert main([*line, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert len(document["rows"]["throughput_mpps"]) == 24
     assert main(line) == 0
     assert "inside the 90 % intervals" in capsys.readouterr().err
-    assert main(["rows", str(rows), "--target", "monitor", "--models", models, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == document
-    assert main([*line, "--with", "monitor"]) == 2
-    assert main([*line[:-2], "--accelerator", str(rows)]) == 2

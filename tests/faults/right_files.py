@@ -42,7 +42,7 @@ from slomo.records.run import RunRecord
 from slomo.records.storage import load_dataset
 from slomo.service.application import Service
 from slomo.service.door.access import read_tokens
-from slomo.service.knowledge.shelf import ModelShelf, fingerprint_of
+from slomo.service.knowledge.model_store import ModelStore, fingerprint_of
 from slomo.service.kubernetes.pods import host_on, need_of
 from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.watch import Gone, Watch, _Event
@@ -298,7 +298,7 @@ def served(folder: Path) -> Read:
 
     def read(path: Path) -> object:
         copy = beside(folder, "library.json", path)
-        return ModelShelf(copy).refresh(), fingerprint_of(copy)
+        return ModelStore(copy).refresh(), fingerprint_of(copy)
 
     return read
 

@@ -245,7 +245,7 @@ def test_outcomes_of_replaced_models_no_longer_count(start: Started, models_fold
             seen = [{"target": "lpm", "throughput_mpps": 0.95 * alone}] * 5
             assert client.post("/v1/observations", json={"observations": seen}).json()["kept"] == 5
         errors = client.get("/v1/drift").json()["errors"]
-        factors = client.service.clerk.factors  # type: ignore[attr-defined]
+        factors = client.service.cluster_store.factors  # type: ignore[attr-defined]
         assert "Over time" in client.get("/drift").text or not errors
         client.__exit__(None, None, None)
         return len(errors), factors

@@ -57,8 +57,8 @@ def test_models_of_other_machines_never_come_into_force(
         shutil.rmtree(folder)
         _measured_on(toy_library, other.fingerprint).save(folder)
         assert not asyncio.run(service.look_at_models())
-        assert other.fingerprint in service.shelf.fault
-        assert MACHINE.fingerprint in service.shelf.fault
+        assert other.fingerprint in service.model_store.fault
+        assert MACHINE.fingerprint in service.model_store.fault
     assert client.post("/v1/predict", json={"target": "lpm"}).json()["fingerprint"] == before
 
 

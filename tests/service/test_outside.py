@@ -185,7 +185,7 @@ def test_the_command_line_asks_a_service(served: Running, models_folder: Path, t
     assert code == 0, told
     assert json.loads(told)["decisions"][0]["accepted"]
     assert "by-command" not in httpx.get(f"{served.url}/v1/cluster/requests").text
-    code, told = said("whatif", "lpm", "2xnat", "--server", served.url, "--json")
+    code, told = said("whatif", "lpm", "nat:2", "--server", served.url, "--json")
     assert code == 0, told
     assert len(json.loads(told)["tenants"]) == 3
 

@@ -102,7 +102,7 @@ def test_one_wrong_question_does_not_spoil_those_beside_it(client: TestClient) -
     from slomo.errors import SlomoError
     from slomo.service.door.bodies import QuestionBody
 
-    answers = client.service.shelf.answers  # type: ignore[attr-defined]
+    answers = client.service.model_store.answers  # type: ignore[attr-defined]
 
     async def both() -> list[object]:
         good, crowded = QuestionBody("lpm", ["nat"]), QuestionBody("lpm", ["nat"] * 9)

@@ -1,6 +1,5 @@
 """`slomo predict`: what a network function loses beside others, from saved models, without a rack."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,8 +24,6 @@ from slomo.cli.options import (
 from slomo.cli.output import emit_json, format_table, note
 from slomo.cli.types import RATE, SECONDS
 from slomo.cli.verbs.learning import figure_path
-from slomo.cli.verbs.rows import RowsAsked, row_options, show_rows
-from slomo.vocabulary.defaults import Compat, Method
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,13 +92,6 @@ if TYPE_CHECKING:
     metavar="NAME=VALUE",
     help="Traffic attribute the target was imported with, beside --vector; repeatable.",
 )
-@click.option(
-    "--rows",
-    metavar="DATASET",
-    type=click.Path(),
-    help="Older spelling of `slomo rows`.",
-)
-@row_options
 @own_nf_option
 @seed_option
 @server_option
@@ -121,9 +111,6 @@ def command(
     explain: bool,
     as_json: bool,
     figure: str | None,
-    rows: str | None,
-    accelerator: str | None,
-    pattern: str,
     service: str | None,
     **given: Any,
 ) -> None:
@@ -136,7 +123,7 @@ def command(
     """
     bulk = {name: given.pop(name) for name in ("mixes", "to", "scheduler", "jobs")}
     if bulk["mixes"] is not None or bulk["to"] is not None:
-        given |= {"explain": explain, "figure": figure, "rows": rows, "accelerator": accelerator, "service": service}
+        given |= {"explain": explain, "figure": figure, "service": service}
         _bulk(**bulk, as_json=as_json, given=given)
         return
     if given["target"] is None:
@@ -145,16 +132,12 @@ def command(
         raise UsageError(
             "nobody is asked about", hint="add --target NF, or --from mixes.parquet --to predicted.parquet"
         )
-    if rows is not None or accelerator is not None:
-        _rows(rows, accelerator, pattern, as_json=as_json, **given)
-        return
     place = None if figure is None else figure_path(figure)
     if service is not None:
         prediction = predicted(service, explain=explain, given=given)
     else:
-        question = PredictionAsked(**given)
-        question.check()
-        prediction = _predicted(question)
+        _check(given)
+        prediction = _predicted(given)
     if place is not None:
         _draw(prediction, place)
     if as_json:
@@ -207,112 +190,53 @@ def _bulk(
         note(f"{done.mixes} mixes predicted into {to}{kept}")
 
 
-def _rows(rows: str | None, accelerator: str | None, pattern: str, *, as_json: bool, **given: Any) -> None:
-    """Do what `slomo rows` does, by its older spelling."""
+def _check(given: dict[str, Any]) -> None:
+    """Refuse options that contradict each other, or that another would pass over."""
     from slomo.errors import UsageError
 
-    if rows is None:
-        raise UsageError(
-            "--accelerator was given without --rows", hint="add the imported table that is to be predicted"
-        )
-    if given["beside"] or given["partners"] or given["vector"] or given["offered"] is not None:
-        raise UsageError(
-            "--rows was given with --with, --shares-core-with, --vector or --offered",
-            hint="rows say what is beside the target",
-        )
-    same = {name: given[name] for name in ("target", "models", "machine", "model", "coverage", "strict")}
-    show_rows(RowsAsked(rows, accelerator=accelerator, pattern=pattern, **same), as_json=as_json)
+    vector, joint = given["vector"], given["method"] == "equilibrium"
+    for wrong, what, hint in (
+        (joint and given["compat"] is not None,
+         "--compat and --method equilibrium were given: it composes no vectors", "leave one of them out"),
+        (vector and given["beside"],
+         "--vector and --with were given, needed one of them", "--vector stands for all competitors together"),
+        (given["traffic"] and not vector,
+         "--traffic was given without --vector", "with --with, write the traffic into the name: lpm@1500B,1000f"),
+        (vector and joint, "--vector and --method equilibrium were given",
+         "a whole server is solved from its NFs; name them --with"),
+        (vector and given["offered"] is not None, "--vector and --offered were given",
+         "latency is predicted beside NFs that are known by name; name them --with"),
+        (vector and given["port_gbps"] is not None, "--port-gbps and --vector were given",
+         "a port is shared with NFs that are known by name; name them --with"),
+        (vector and given["partners"], "--shares-core-with and --vector were given",
+         "a core is shared with NFs that are known; name them --with"),
+    ):  # fmt: skip
+        if wrong:
+            raise UsageError(what, hint=hint)
 
 
-@dataclass(frozen=True)
-class PredictionAsked:
-    """What the command line says about a prediction; fields as the options."""
-
-    target: str
-    beside: tuple[str, ...]
-    partners: tuple[str, ...]
-    vector: tuple[str, ...]
-    traffic: tuple[str, ...]
-    offered: float | None
-    port_gbps: float | None
-    window_s: float | None
-    method: Method
-    compat: Compat | None
-    nf_files: tuple[str, ...]
-    strict: bool
-    models: str | None
-    machine: str | None
-    model: str | None
-    coverage: float | None
-    seed: int | None
-
-    def check(self) -> None:
-        """Refuse options that contradict each other, or that another would pass over."""
-        from slomo.errors import UsageError
-
-        for wrong, what, hint in (
-            (
-                self.method == "equilibrium" and self.compat is not None,
-                "--compat and --method equilibrium were given: it composes no vectors",
-                "leave one of them out",
-            ),
-            (
-                self.vector and self.beside,
-                "--vector and --with were given, needed one of them",
-                "--vector stands for all competitors together",
-            ),
-            (
-                self.traffic and not self.vector,
-                "--traffic was given without --vector",
-                "with --with, write the traffic into the name: lpm@1500B,1000f",
-            ),
-            (
-                self.vector and self.method == "equilibrium",
-                f"--vector and --method {self.method} were given",
-                "a whole server is solved from its NFs; name them --with",
-            ),
-            (
-                self.vector and self.offered is not None,
-                "--vector and --offered were given",
-                "latency is predicted beside NFs that are known by name; name them --with",
-            ),
-            (
-                self.vector and self.port_gbps is not None,
-                "--port-gbps and --vector were given",
-                "a port is shared with NFs that are known by name; name them --with",
-            ),
-            (
-                self.vector and self.partners,
-                "--shares-core-with and --vector were given",
-                "a core is shared with NFs that are known; name them --with",
-            ),
-        ):
-            if wrong:
-                raise UsageError(what, hint=hint)
-
-
-def _predicted(question: PredictionAsked) -> "Prediction":
+def _predicted(given: dict[str, Any]) -> "Prediction":
     from slomo.models.library import load_library
     from slomo.workflow.predict import predict, predict_vector
 
-    chosen = settings(
-        models=question.models,
-        machine=question.machine,
-        model=question.model,
-        coverage=question.coverage,
-        seed=question.seed,
-    )
+    chosen = settings(**{name: given[name] for name in ("models", "machine", "model", "coverage", "seed")})
     library = load_library(chosen.models)
-    machine = _machine(question.machine, chosen.machine, library)
-    _check_own(question.nf_files, machine, library)
+    machine = _machine(given["machine"], chosen.machine, library)
+    _check_own(given["nf_files"], machine, library)
     common: dict[str, Any] = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage}
-    common["strict"] = question.strict
-    if question.vector:
-        vector, traffic = _pairs("--vector", question.vector), _pairs("--traffic", question.traffic)
-        return predict_vector(question.target, vector, library, traffic=traffic, **common)
-    common |= {"shares_core_with": question.partners, "offered_mpps": question.offered}
-    common |= {"port_gbps": question.port_gbps, "window_s": question.window_s}
-    return predict(question.target, question.beside, library, compat=question.compat, method=question.method, **common)
+    common["strict"] = given["strict"]
+    if given["vector"]:
+        vector, traffic = _pairs("--vector", given["vector"]), _pairs("--traffic", given["traffic"])
+        return predict_vector(given["target"], vector, library, traffic=traffic, **common)
+    common |= {name: given[name] for name in ("port_gbps", "window_s", "compat", "method")}
+    return predict(
+        given["target"],
+        given["beside"],
+        library,
+        shares_core_with=given["partners"],
+        offered_mpps=given["offered"],
+        **common,
+    )
 
 
 def _machine(requested: str | None, default: str, library: Any) -> str | None:

@@ -3,8 +3,6 @@
 Yala (ASPLOS'25) judges its models so: trained on tables per resource, asked about rows of another one.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,20 +24,6 @@ if TYPE_CHECKING:
 _HEADERS = ("row", "predicted [Mpps]", "from", "to", "memory", "accelerator", "measured", "error [%]", "verdict", "why")
 
 
-def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what says how rows are composed: ``--accelerator`` and ``--pattern``."""
-    text = "Imported runs of an accelerator alone over match density, to be composed with memory; for rows."
-    accelerator = click.option("--accelerator", metavar="DATASET", type=click.Path(), help=text)
-    pattern = click.option(
-        "--pattern",
-        type=click.Choice(["pipeline", "run-to-completion"]),
-        default="pipeline",
-        show_default=True,
-        help="How memory and --accelerator compose: the slower of both, or their sum.",
-    )
-    return accelerator(pattern(command))
-
-
 @click.command()
 @click.argument("rows", metavar="DATASET", type=click.Path())
 @click.option(
@@ -49,53 +33,47 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     shell_complete=complete_network_functions,
     help="The network function that the rows are of.",
 )
-@row_options
+@click.option(
+    "--accelerator",
+    metavar="DATASET",
+    type=click.Path(),
+    help="Imported runs of an accelerator alone over match density, to be composed with memory.",
+)
+@click.option(
+    "--pattern", type=click.Choice(["pipeline", "run-to-completion"]), default="pipeline", show_default=True,
+    help="How memory and --accelerator compose: the slower of both, or their sum.",
+)  # fmt: skip
 @models_option
 @machine_option
 @click.option("--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model; the best by default.")
 @coverage_option
 @click.option("--strict", is_flag=True, help="Refuse, with exit code 5, rows that the measurements do not support.")
 @json_option
-def command(rows: str, as_json: bool, **given: Any) -> None:
+def command(
+    rows: str,
+    target: str,
+    accelerator: str | None,
+    pattern: str,
+    model: str | None,
+    strict: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Predict every row of an imported table, and compare.
 
     Example: slomo rows mixed.parquet --target flow-monitor --accelerator regex.parquet
     """
-    show_rows(RowsAsked(rows, **given), as_json=as_json)
-
-
-@dataclass(frozen=True)
-class RowsAsked:
-    """What a command line says about rows; fields as the options."""
-
-    rows: str
-    target: str
-    accelerator: str | None
-    pattern: str
-    models: str | None
-    machine: str | None
-    model: str | None
-    coverage: float | None
-    strict: bool
-
-
-def show_rows(question: RowsAsked, *, as_json: bool) -> None:
-    """Print the prediction of every row, and how far off it is."""
     from slomo.evaluation.rows import predict_rows
     from slomo.models.library import load_library
     from slomo.records.catalog import find_dataset
     from slomo.training.service_time_fit import service_time_of
 
-    chosen = settings(models=question.models, machine=question.machine, coverage=question.coverage)
-    subject = load_library(chosen.models).find(question.target, question.machine)
-    line = None if question.accelerator is None else service_time_of(find_dataset(question.accelerator))
-    how = {
-        "pattern": question.pattern,
-        "family": question.model,
-        "coverage": chosen.coverage,
-        "strict": question.strict,
-    }
-    predictions = predict_rows(subject, find_dataset(question.rows), line, **how)
+    chosen = settings(**given)
+    subject = load_library(chosen.models).find(target, given["machine"])
+    line = None if accelerator is None else service_time_of(find_dataset(accelerator))
+    predictions = predict_rows(
+        subject, find_dataset(rows), line, pattern=pattern, family=model, coverage=chosen.coverage, strict=strict
+    )
     table = predictions.to_frame()
     if as_json:
         about = {"model": predictions.model, "pattern": predictions.pattern, "coverage": predictions.coverage}

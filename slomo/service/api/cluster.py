@@ -10,7 +10,7 @@ from slomo.service.door.operation import Answer, Call, LongWork, Operation
 from slomo.service.door.problems import Problem
 from slomo.service.jobs import JobProgress
 from slomo.service.state import journal
-from slomo.service.state.clerk import etag, server_documents
+from slomo.service.state.cluster_store import etag, server_documents
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -44,8 +44,8 @@ async def place(service: "Service", call: Call) -> Answer:
     caller = call.caller.name
 
     def run() -> Answer:
-        return service.clerk.perform(
-            call, lambda connection: service.clerk.place(connection, requests, caller), "POST /v1/place"
+        return service.cluster_store.perform(
+            call, lambda connection: service.cluster_store.place(connection, requests, caller), "POST /v1/place"
         )
 
     answer = await service.writing(run)
@@ -54,13 +54,13 @@ async def place(service: "Service", call: Call) -> Answer:
 
 
 def _what_if(service: "Service", requests: list[Request]) -> dict[str, Any]:
-    decisions = service.clerk.placer.what_if_all(requests)
-    fingerprint = service.shelf.answers.fingerprint
+    decisions = service.cluster_store.placer.what_if_all(requests)
+    fingerprint = service.model_store.answers.fingerprint
     return {"decisions": [item.to_dict() for item in decisions], "what_if": True, "fingerprint": fingerprint}
 
 
 async def _place_later(service: "Service", call: Call, placement: Placement) -> Answer:
-    service.clerk.placer  # noqa: B018 - refuses where there is no cluster
+    service.cluster_store.placer  # noqa: B018 - refuses where there is no cluster
     errand = {"requests": msgspec.to_builtins(placement.requests), "caller": call.caller.name}
     job = await service.jobs.accept("place", errand, call.headers.get("idempotency-key"))
     return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
@@ -74,7 +74,7 @@ async def place_in_batches(service: "Service", errand: dict[str, Any], progress:
         chunk = requests[so_far["decided"] : so_far["decided"] + CHUNK]
 
         def write(connection: "Connection", chunk: list[Request] = chunk, before: dict[str, int] = so_far) -> Any:
-            body, _ = service.clerk.place(connection, chunk, errand["caller"])
+            body, _ = service.cluster_store.place(connection, chunk, errand["caller"])
             after = {name: before[name] + body[name] for name in ("accepted", "refused")}
             after["decided"] = before["decided"] + len(chunk)
             told = after["decided"] / len(requests), f"{after['accepted']} placed, {after['refused']} refused", after
@@ -100,7 +100,7 @@ async def cluster(service: "Service", call: Call) -> Answer:
     """Show servers and what runs on them: the nodes of Kubernetes where those are watched."""
     if service.kubernetes.is_on:
         return Answer(_nodes(service.kubernetes.view.changes, await service.servers()))
-    tag = etag(service.clerk.revision)
+    tag = etag(service.cluster_store.revision)
     if call.headers.get("if-none-match") == tag:
         return Answer(None, 304, {"ETag": tag})
     return Answer(await service.aside(lambda: _cluster(service)), headers={"ETag": tag})
@@ -122,9 +122,9 @@ def _nodes(changes: int, servers: "list[RunningServer]") -> dict[str, Any]:
 
 
 def _cluster(service: "Service") -> dict[str, Any]:
-    if not service.clerk.has_cluster:
-        return {"revision": service.clerk.revision, "source": "own", "servers": [], "servers_used": 0}
-    placer = service.clerk.placer
+    if not service.cluster_store.has_cluster:
+        return {"revision": service.cluster_store.revision, "source": "own", "servers": [], "servers_used": 0}
+    placer = service.cluster_store.placer
     layout = placer.layout()
     closed = service.store.read(journal.closed)
     rows = [
@@ -136,26 +136,30 @@ def _cluster(service: "Service") -> dict[str, Any]:
         for server in placer.cluster.servers
     ]
     used = placer.servers_used
-    return {"revision": service.clerk.revision, "source": "own", "servers": rows, "servers_used": used}
+    return {"revision": service.cluster_store.revision, "source": "own", "servers": rows, "servers_used": used}
 
 
 async def add_servers(service: "Service", call: Call) -> Answer:
     """Add servers."""
     body: ServersBody = call.body
     documents = server_documents(body.servers)
-    return await _changed(service, call, "add-servers", lambda c: service.clerk.add_servers(c, documents))
+    return await _changed(service, call, "add-servers", lambda c: service.cluster_store.add_servers(c, documents))
 
 
 async def remove_server(service: "Service", call: Call) -> Answer:
     """Remove an empty server."""
     name = call.path["name"]
-    return await _changed(service, call, f"remove-server {name}", lambda c: service.clerk.remove_server(c, name))
+    return await _changed(
+        service, call, f"remove-server {name}", lambda c: service.cluster_store.remove_server(c, name)
+    )
 
 
 async def requests(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     """List what is placed."""
-    rows = [item.to_dict() for item in service.clerk.placer.requests] if service.clerk.has_cluster else []
-    return Answer({"requests": rows}, headers={"ETag": etag(service.clerk.revision)})
+    rows = (
+        [item.to_dict() for item in service.cluster_store.placer.requests] if service.cluster_store.has_cluster else []
+    )
+    return Answer({"requests": rows}, headers={"ETag": etag(service.cluster_store.revision)})
 
 
 async def decision(service: "Service", call: Call) -> Answer:
@@ -166,7 +170,7 @@ async def decision(service: "Service", call: Call) -> Answer:
         history = service.store.read(lambda connection: journal.decisions(connection, 50, name))
         if not history:
             raise Problem(404, "there is no such request", hint="list /v1/cluster/requests")
-        placer = service.clerk.placer
+        placer = service.cluster_store.placer
         placed = name in {item.id for item in placer.requests}
         return {"decision": placer.decision(name).to_dict() if placed else None, "history": history}
 
@@ -176,14 +180,16 @@ async def decision(service: "Service", call: Call) -> Answer:
 async def remove(service: "Service", call: Call) -> Answer:
     """Take a request off."""
     name, caller = call.path["id"], call.caller.name
-    return await _changed(service, call, f"remove {name}", lambda c: service.clerk.remove(c, name, caller))
+    return await _changed(service, call, f"remove {name}", lambda c: service.cluster_store.remove(c, name, caller))
 
 
 async def rebalance(service: "Service", call: Call) -> Answer:
     """Empty servers by moving what runs on them."""
     body: Rebalance = call.body
     caller = call.caller.name
-    return await _changed(service, call, "rebalance", lambda c: service.clerk.rebalance(c, body.max_moves, caller))
+    return await _changed(
+        service, call, "rebalance", lambda c: service.cluster_store.rebalance(c, body.max_moves, caller)
+    )
 
 
 async def receipts(service: "Service", call: Call) -> Answer:
@@ -198,7 +204,7 @@ async def undo(service: "Service", call: Call) -> Answer:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise Problem(404, "there is no such receipt", hint="list /v1/receipts")
     caller = call.caller.name
-    return await _changed(service, call, f"undo {text}", lambda c: service.clerk.undo(c, int(text), caller))
+    return await _changed(service, call, f"undo {text}", lambda c: service.cluster_store.undo(c, int(text), caller))
 
 
 async def decisions(service: "Service", call: Call) -> Answer:
@@ -208,7 +214,7 @@ async def decisions(service: "Service", call: Call) -> Answer:
 
 
 async def _changed(service: "Service", call: Call, verb: str, change: Any) -> Answer:
-    answer = await service.writing(lambda: service.clerk.perform(call, change, verb))
+    answer = await service.writing(lambda: service.cluster_store.perform(call, change, verb))
     service.metrics.actions.add((verb.split()[0],))
     return answer
 

@@ -19,7 +19,7 @@ async def ready(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     """Say whether what runs is judged: 503 until it is; 200, but degraded, where newer models cannot be read."""
     faults, unjudged = service.faults(), bool(service.kubernetes.faults())
     status = "not ready" if unjudged else "degraded" if faults else "ready"
-    told = {"status": status, "fingerprint": service.shelf.answers.fingerprint, "faults": faults}
+    told = {"status": status, "fingerprint": service.model_store.answers.fingerprint, "faults": faults}
     return Answer(told, 503 if unjudged else 200)
 
 

@@ -28,7 +28,7 @@ async def enforce(service: "Service", call: Call) -> Answer:
     plan = _plan(enforcement.plan)
 
     def run() -> Answer:
-        return service.clerk.perform(
+        return service.cluster_store.perform(
             call, lambda _: (service.host.enforce(plan, what_if=enforcement.what_if), 200), "POST /v1/enforce"
         )
 
@@ -52,7 +52,7 @@ async def undo(service: "Service", call: Call) -> Answer:
     service.host.enforcing  # noqa: B018
 
     def run() -> Answer:
-        return service.clerk.perform(call, lambda _: (service.host.undo(name), 200), f"undo host {name}")
+        return service.cluster_store.perform(call, lambda _: (service.host.undo(name), 200), f"undo host {name}")
 
     answer = await service.writing(run)
     service.metrics.actions.add(("undo-host",))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 async def models(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
     """List the models in force."""
-    answers = service.shelf.answers
+    answers = service.model_store.answers
     return Answer(await service.aside(lambda: _models(answers)), headers={"ETag": f'"{answers.fingerprint}"'})
 
 
@@ -39,7 +39,7 @@ def _models(answers: Any) -> dict[str, Any]:
 
 async def machines(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     """List machine types."""
-    modelled = set(service.shelf.answers.library.machines)
+    modelled = set(service.model_store.answers.library.machines)
     rows = [{"name": name, "has_models": name in modelled} for name in sorted({*machine_names(), *modelled})]
     return Answer({"machines": rows})
 
@@ -54,14 +54,14 @@ async def machine(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 async def network_functions(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     """List network functions."""
-    modelled = {service.shelf.answers.library[key].workload.nf for key in service.shelf.answers.library}
+    modelled = {service.model_store.answers.library[key].workload.nf for key in service.model_store.answers.library}
     names = sorted({*network_function_names(), *modelled})
     return Answer({"nfs": [{"name": name, "has_models": name in modelled} for name in names]})
 
 
 async def network_function(service: "Service", call: Call) -> Answer:
     """Show a network function, and where there are models of it."""
-    name, library = call.path["name"], service.shelf.answers.library
+    name, library = call.path["name"], service.model_store.answers.library
     rows = [{"machine": m, "workload": key} for m, key in library if library[m, key].workload.nf == name]
     if name not in network_function_names():
         if not rows:

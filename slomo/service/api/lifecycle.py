@@ -26,12 +26,12 @@ async def change(service: "Service", call: Call) -> Answer:
     body: ClusterChangeBody = call.body
     act, caller = _act(body), call.caller.name
     if body.what_if:
-        told = await service.aside(lambda: act(service.clerk.placer.lifecycle).to_dict())
+        told = await service.aside(lambda: act(service.cluster_store.placer.lifecycle).to_dict())
         return Answer({**told, "what_if": True})
 
     def run() -> Answer:
-        return service.clerk.perform(
-            call, lambda connection: service.clerk.live(connection, act, caller), f"{body.action}"
+        return service.cluster_store.perform(
+            call, lambda connection: service.cluster_store.live(connection, act, caller), f"{body.action}"
         )
 
     answer = await service.writing(run)
@@ -70,16 +70,16 @@ async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - e
     """Show the promises that do not hold by the models in force; of pods also those that cannot be judged."""
 
     def read() -> list[dict[str, Any]]:
-        if not service.clerk.has_cluster:
+        if not service.cluster_store.has_cluster:
             return []
-        return [asdict(item) | {"state": "broken"} for item in service.clerk.placer.lifecycle.at_risk()]
+        return [asdict(item) | {"state": "broken"} for item in service.cluster_store.placer.lifecycle.at_risk()]
 
     if service.kubernetes.is_on:
         rows = [_at_risk(server.name, item) for server in await service.servers() for item in server.tenants]
         told = [row for row in rows if row["state"] in ("broken", "unjudged")]
     else:
         told = await service.aside(read)
-    return Answer({"at_risk": told, "fingerprint": service.shelf.answers.fingerprint})
+    return Answer({"at_risk": told, "fingerprint": service.model_store.answers.fingerprint})
 
 
 def _at_risk(server: str, item: "RunningNF") -> dict[str, Any]:

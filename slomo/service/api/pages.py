@@ -36,7 +36,7 @@ async def _shown(service: "Service", call: Call, title: str, here: str, content:
     if call.caller.scope == "open":
         return Answer(b"", 303, {"Location": "/login"}, HTML)
     faults = service.faults()
-    status = "degraded: " + "; ".join(faults) if faults else f"models {service.shelf.answers.fingerprint}"
+    status = "degraded: " + "; ".join(faults) if faults else f"models {service.model_store.answers.fingerprint}"
     status_code = 200
     try:
         body = await service.aside(content)
@@ -48,7 +48,7 @@ async def _shown(service: "Service", call: Call, title: str, here: str, content:
 
 
 def _functions(service: "Service") -> list[str]:
-    library = service.shelf.answers.library
+    library = service.model_store.answers.library
     return sorted({library[key].workload.nf for key in library})
 
 
@@ -75,7 +75,7 @@ async def server_page(service: "Service", call: Call) -> Answer:
         if server is None:
             raise Problem(404, f"There is no server '{name[:200]}'.")
         if not is_kubernetes:
-            server = owned(service.clerk.placer, server)
+            server = owned(service.cluster_store.placer, server)
         told = None
         if 0 < len(server.tenants) <= MOST_TENANTS:
             told = _together(service, [item.workload for item in server.tenants], server.machine)
@@ -98,7 +98,7 @@ def _observed(service: "Service", machine: str) -> "Callable[[RunningNF], float 
 
 def _together(service: "Service", workloads: list[str], machine: str) -> dict[str, Any] | None:
     try:
-        return together(service.shelf.answers, WhatIf(workloads, machine))
+        return together(service.model_store.answers, WhatIf(workloads, machine))
     except SlomoError:
         return None
 
@@ -119,7 +119,7 @@ async def whatif_page(service: "Service", call: Call) -> Answer:
         if name not in hosts:
             raise Problem(422, f"Nothing can be judged on '{name[:200]}': its machine type is not known.")
         if not service.kubernetes.is_on:
-            server = owned(service.clerk.placer, server)
+            server = owned(service.cluster_store.placer, server)
         need = PodNeed(add, _percent(promise) or None)
         told = service.one_more(need, server, servers)
         return whatif_content(names, functions, (name, add, promise), told)

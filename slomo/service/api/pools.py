@@ -96,7 +96,7 @@ async def hospitality(service: "Service", call: Call) -> Answer:
 
 
 async def _changed(service: "Service", call: Call, verb: str, run: Callable[[], tuple[Any, int]]) -> Answer:
-    answer = await service.writing(lambda: service.clerk.perform(call, lambda _: _asked(run), f"pools {verb}"))
+    answer = await service.writing(lambda: service.cluster_store.perform(call, lambda _: _asked(run), f"pools {verb}"))
     service.metrics.actions.add((f"pools-{verb.split()[0]}",))
     return answer
 

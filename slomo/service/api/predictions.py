@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 async def predict(service: "Service", call: Call) -> Answer:
     """Answer one question; plain ones join the batch of the moment, others are asked aside."""
-    answers, question = service.shelf.answers, call.body
+    answers, question = service.model_store.answers, call.body
     kept = answers.kept(call.raw)  # where answers are corrected, what is kept is not what is answered
     if kept is None and answers.is_plain(question):
         kept = await answers.ask(question, call.raw)
@@ -34,7 +34,7 @@ async def predict(service: "Service", call: Call) -> Answer:
 
 
 def _repeated(service: "Service", raw: bytes) -> bytes | None:
-    return None if _corrects(service) else service.shelf.answers.kept(raw)
+    return None if _corrects(service) else service.model_store.answers.kept(raw)
 
 
 def _corrects(service: "Service") -> bool:
@@ -54,7 +54,7 @@ async def predict_many(service: "Service", call: Call) -> Answer:
         raise Problem(
             413, f"{len(questions.targets)} questions, at most {service.settings.batch_limit} are answered at once"
         )
-    answers = service.shelf.answers
+    answers = service.model_store.answers
 
     def run() -> bytes:
         columns = answers.columns(questions)
@@ -69,7 +69,7 @@ async def predict_many(service: "Service", call: Call) -> Answer:
 async def what_if(service: "Service", call: Call) -> Answer:
     """Say what everybody on a socket loses, and who costs whom how much."""
     question: WhatIf = call.body
-    answers = service.shelf.answers
+    answers = service.model_store.answers
     return Answer(await service.aside(lambda: together(answers, question)))
 
 

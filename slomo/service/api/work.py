@@ -67,7 +67,7 @@ async def observe(service: "Service", call: Call) -> Answer:
             kept = sum("error" not in row for row in rows)
             return {"kept": kept, "refused": len(rows) - kept, "observations": rows}, 200
 
-        return service.clerk.perform(call, write, "POST /v1/observations")
+        return service.cluster_store.perform(call, write, "POST /v1/observations")
 
     answer = await service.writing(run)
     await service.learn_from_outcomes()

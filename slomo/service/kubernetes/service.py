@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slomo.errors import PredictionError, SlomoError
-from slomo.service.knowledge.shelf import ModelShelf
+from slomo.service.knowledge.model_store import ModelStore
 from slomo.service.kubernetes.evicting import Eviction, Evictor
 from slomo.service.kubernetes.judging import Judged, NodeJudge
 from slomo.service.kubernetes.pods import PodNeed, need_of
@@ -38,7 +38,7 @@ class KubernetesRoom:
 
     Parameters
     ----------
-    shelf : ModelShelf
+    model_store : ModelStore
         The models.
     confidence : float
         Probability with which all SLOs of a socket must hold.
@@ -48,10 +48,12 @@ class KubernetesRoom:
         Whether pods are moved away from nodes on which a promise is broken.
     """
 
-    def __init__(self, shelf: ModelShelf, confidence: float, metrics: Metrics, evict: Eviction = "dry-run") -> None:
-        self._shelf, self._confidence, self._metrics, self._evict = shelf, confidence, metrics, evict
+    def __init__(
+        self, model_store: ModelStore, confidence: float, metrics: Metrics, evict: Eviction = "dry-run"
+    ) -> None:
+        self._model_store, self._confidence, self._metrics, self._evict = model_store, confidence, metrics, evict
         self.view = ClusterView()
-        self.judge = NodeJudge(shelf.answers.library, confidence)
+        self.judge = NodeJudge(model_store.answers.library, confidence)
         self.running = Running(self.view, self.judge)
         self.watch: Watch | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -61,7 +63,7 @@ class KubernetesRoom:
     def exchange_models(self, factors: Mapping[str, Mapping[str, float]] | None = None) -> None:
         """Judge by the newest models from now on, and by what outcomes taught of them."""
         self._latest = ("", -1, {})
-        self.judge = NodeJudge(self._shelf.answers.library, self._confidence, factors)
+        self.judge = NodeJudge(self._model_store.answers.library, self._confidence, factors)
         self.running = Running(self.view, self.judge)
 
     async def start(self, address: str | None) -> None:

@@ -291,7 +291,7 @@ def test_judgement_is_the_placers(extender: TestClient) -> None:
     from slomo.placement.problem.cluster import Cluster, Server
     from slomo.placement.problem.request import SLO, Request
 
-    library = extender.service.shelf.answers.library  # type: ignore[attr-defined]
+    library = extender.service.model_store.answers.library  # type: ignore[attr-defined]
     for share in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
         placer = Placer(library, Cluster((Server("busy", "e5-2620v4"),)))
         for number in range(4):

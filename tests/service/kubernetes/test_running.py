@@ -93,7 +93,7 @@ def test_what_changes_on_a_node_is_judged_anew(nodes: TestClient) -> None:
         view.pod_gone(f"m{number}")
     assert metric(nodes, "slomo_slo_violation_predicted") == 0.0
     service: Any = nodes.service  # type: ignore[attr-defined]
-    key = service.shelf.answers.library.find("lpm", "e5-2620v4").workload.key
+    key = service.model_store.answers.library.find("lpm", "e5-2620v4").workload.key
     service.kubernetes.exchange_models({"e5-2620v4": {key: 0.1}})
 
     assert metric(nodes, "slomo_slo_violation_predicted") == 2.0

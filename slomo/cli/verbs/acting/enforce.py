@@ -31,18 +31,13 @@ def _receipts_option(command: _Command) -> _Command:
 
 def _plan_options(command: _Command) -> _Command:
     @functools.wraps(command)
-    def with_plan(
-        plan_file: str, member: str | None, server: str | None, machine: str | None, **rest: Any
-    ) -> int | None:
+    def with_plan(plan_file: str, member: str | None, machine: str | None, **rest: Any) -> int | None:
         from slomo.workflow.acting.enforce import read_plan
 
-        if server is not None:
-            note("--server is the older name of --member, and goes with the next release")
-        code: int | None = command(read_plan(plan_file, server=member or server, machine=machine), **rest)
+        code: int | None = command(read_plan(plan_file, server=member, machine=machine), **rest)
         return code
 
     made = click.option("--machine", help="Its machine type, where PLAN holds decisions.")(with_plan)
-    made = click.option("--server", hidden=True)(made)
     made = click.option("--member", metavar="NAME", help="Whose part, where PLAN holds decisions.")(made)
     return click.argument("plan_file", metavar="PLAN")(made)
 

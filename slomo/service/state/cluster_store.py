@@ -22,7 +22,7 @@ from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.request import Request
 from slomo.service.door.operation import Answer, Call
 from slomo.service.door.problems import Problem
-from slomo.service.knowledge.shelf import ModelShelf
+from slomo.service.knowledge.model_store import ModelStore
 from slomo.service.state import journal
 from slomo.service.state.journal import Entry
 from slomo.service.state.store import Store
@@ -30,14 +30,14 @@ from slomo.service.state.store import Store
 _encode = msgspec.json.Encoder().encode
 
 
-class Clerk:
+class ClusterStore:
     """Decides and writes down.
 
     Parameters
     ----------
     store : Store
         The state.
-    shelf : ModelShelf
+    model_store : ModelStore
         The models.
     policy : str
         Placement policy.
@@ -45,8 +45,10 @@ class Clerk:
         Probability with which all SLOs of a socket must hold.
     """
 
-    def __init__(self, store: Store, shelf: ModelShelf, policy: str = "predicted", confidence: float = 0.95) -> None:
-        self.store, self.shelf, self.policy, self.confidence = store, shelf, policy, confidence
+    def __init__(
+        self, store: Store, model_store: ModelStore, policy: str = "predicted", confidence: float = 0.95
+    ) -> None:
+        self.store, self.model_store, self.policy, self.confidence = store, model_store, policy, confidence
         self._lock = threading.RLock()
         self.revision = 0
         #: What outcomes taught: machine type -> workload -> what predictions are multiplied by.
@@ -92,7 +94,7 @@ class Clerk:
         if not documents:
             return None
         cluster = Cluster(tuple(_server(item) for item in documents))
-        library = self.shelf.answers.library
+        library = self.model_store.answers.library
         made = Placer(library, cluster, self.policy, confidence=self.confidence, factors=self.factors)
         _refill(made, journal.entries(connection), journal.closed(connection))
         return made
@@ -146,7 +148,7 @@ class Clerk:
         placer = self.placer
         decisions = placer.place_all(requests)
         try:
-            fingerprint = self.shelf.answers.fingerprint
+            fingerprint = self.model_store.answers.fingerprint
             after = {item.request: placer.entry(item.request) for item in decisions if item.accepted}
             journal.put_entries(connection, after)
             for item in decisions:
@@ -170,7 +172,7 @@ class Clerk:
         before = placer.entry(request)
         document = placer.decision(request).to_dict()
         journal.put_entries(connection, {request: None})
-        journal.add_decision(connection, "remove", request, document, self.shelf.answers.fingerprint)
+        journal.add_decision(connection, "remove", request, document, self.model_store.answers.fingerprint)
         self._advance(connection)
         number = journal.add_receipt(connection, "remove", caller, {request: before}, {request: None})
         placer.remove(request)  # last: nothing after it can fail but the disk, and then all is read anew
@@ -256,7 +258,7 @@ class Clerk:
         journal.put_entries(connection, after)
         self._advance(connection)
         for name in after:
-            journal.add_decision(connection, verb, name, {"entry": after[name]}, self.shelf.answers.fingerprint)
+            journal.add_decision(connection, verb, name, {"entry": after[name]}, self.model_store.answers.fingerprint)
         return journal.add_receipt(connection, verb, caller, before, after)
 
     def _advance(self, connection: sqlite3.Connection) -> int:

@@ -36,7 +36,7 @@ def fingerprint_of(directory: Path) -> str:
     return digest.hexdigest()[:16] if files else ""
 
 
-class ModelShelf:
+class ModelStore:
     """Holds the answers of the newest library that could be read.
 
     Parameters
