@@ -6,7 +6,9 @@ that one that is sent again after a broken line happens once.
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
 
 from slomo.errors import (
     ConfigurationError,
@@ -53,95 +55,108 @@ class ServiceError(SlomoError):
         self.status = status
 
 
-class _Messages:
-    """What requests look like, and what answers mean; the same for both clients."""
+@dataclass(frozen=True)
+class _Call:
+    """What is sent: the same for both clients. A write that is sent again happens once."""
 
-    @staticmethod
-    def headers(token: str | None) -> dict[str, str]:
-        return {"Authorization": f"Bearer {token}"} if token else {}
+    path: str
+    body: Any = None
+    method: str = "POST"
+    is_write: bool = False
 
-    @staticmethod
-    def question(target: str, competitors: Iterable[str], options: Mapping[str, Any]) -> dict[str, Any]:
-        given = {name: value for name, value in options.items() if value is not None}
-        return {"target": target, "competitors": list(competitors), **given}
+    def of_httpx(self) -> dict[str, Any]:
+        """Return the arguments of a client's ``request``."""
+        headers = {"Idempotency-Key": secrets.token_hex(16)} if self.is_write else {}
+        return {"method": self.method, "url": self.path, "json": self.body, "headers": headers}
 
-    @staticmethod
-    def tenants(names: Sequence[str], machine: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the body of a question about a server."""
-        given = {name: value for name, value in {"machine": machine, **options}.items() if value is not None}
-        return {"tenants": list(names), **given}
 
-    @staticmethod
-    def prediction(document: Mapping[str, Any]) -> "Prediction":
-        from slomo.prediction.result import Prediction
+def _predict(target: str, competitors: Iterable[str], options: Mapping[str, Any]) -> _Call:
+    return _Call("/v1/predict", {"target": target, "competitors": list(competitors), **_stated(options)})
 
-        return Prediction.from_dict(document)
 
-    @staticmethod
-    def placement(requests: Sequence["Request"], *, what_if: bool) -> dict[str, Any]:
-        rows = []
-        for request in requests:
-            row = request.to_dict()
-            row["chain"] = [workload.key for workload in request.chain]
-            rows.append(row)
-        return {"requests": rows, "what_if": what_if}
+def _predict_batch(targets: Sequence[str], mixes: Sequence[Sequence[str]], options: Mapping[str, Any]) -> _Call:
+    return _Call("/v1/predict/batch", {"targets": list(targets), "mixes": [list(mix) for mix in mixes], **options})
 
-    @staticmethod
-    def decisions(document: Mapping[str, Any]) -> "tuple[Decision, ...]":
-        from slomo.placement.problem.decision import Decision
 
-        listed = document.get("decisions") if isinstance(document, dict) else None
-        if not isinstance(listed, list):
-            raise _strange("the answer holds no decisions")
-        return tuple(Decision.from_dict(item) for item in listed)
+def _whatif(tenants: Sequence[str], machine: str | None, options: Mapping[str, Any]) -> _Call:
+    return _Call("/v1/whatif", {"tenants": list(tenants), **_stated({"machine": machine, **options})})
 
-    @staticmethod
-    def checked(answer: "httpx.Response") -> Any:
-        if answer.status_code < 400:
-            try:
-                return answer.json() if answer.content else None
-            except (ValueError, RecursionError):
-                raise _strange("the answer is no JSON") from None
+
+def _place(requests: "Sequence[Request]", *, what_if: bool) -> _Call:
+    rows = [{**request.to_dict(), "chain": [workload.key for workload in request.chain]} for request in requests]
+    return _Call("/v1/place", {"requests": rows, "what_if": what_if}, is_write=not what_if)
+
+
+def _remove(request: str) -> _Call:
+    return _Call(f"/v1/cluster/requests/{quote(request, safe='')}", method="DELETE", is_write=True)
+
+
+def _stated(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _prediction(document: Mapping[str, Any]) -> "Prediction":
+    from slomo.prediction.result import Prediction
+
+    return Prediction.from_dict(document)
+
+
+def _decisions(document: Mapping[str, Any]) -> "tuple[Decision, ...]":
+    from slomo.placement.problem.decision import Decision
+
+    listed = document.get("decisions") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise _strange("the answer holds no decisions")
+    return tuple(Decision.from_dict(item) for item in listed)
+
+
+def _checked(answer: "httpx.Response") -> Any:
+    if answer.status_code < 400:
         try:
-            document = answer.json()
-            detail, hint = str(document["detail"]), document.get("hint")
-            kind = str(document.get("type", "")).rsplit(":", 1)[-1]
-        except (ValueError, KeyError, TypeError):
-            raise ServiceError(f"the service answered {answer.status_code}", status=answer.status_code) from None
-        if kind in ("unknown-name", "schema", "usage"):
-            raise UsageError(detail, hint=hint)
-        if kind in _ERRORS:
-            raise _ERRORS[kind](detail, hint=hint)
-        raise ServiceError(detail, hint=hint, status=answer.status_code)
-
-
-def _line(kind: Any, url: str, options: Mapping[str, Any]) -> Any:
-    """Return a client of httpx; UsageError for what is no address."""
+            return answer.json() if answer.content else None
+        except (ValueError, RecursionError):
+            raise _strange("the answer is no JSON") from None
     try:
-        return kind(base_url=url, **options)
-    except (_httpx().InvalidURL, ValueError) as problem:
-        raise UsageError(f"{url[:100]!r} is no address: {problem}", hint="such as http://127.0.0.1:8080") from None
+        document = answer.json()
+        detail, hint = str(document["detail"]), document.get("hint")
+        kind = str(document.get("type", "")).rsplit(":", 1)[-1]
+    except (ValueError, KeyError, TypeError):
+        raise ServiceError(f"the service answered {answer.status_code}", status=answer.status_code) from None
+    if kind in ("unknown-name", "schema", "usage"):
+        raise UsageError(detail, hint=hint)
+    if kind in _ERRORS:
+        raise _ERRORS[kind](detail, hint=hint)
+    raise ServiceError(detail, hint=hint, status=answer.status_code)
 
 
 def _strange(what: str) -> ServiceError:
     return ServiceError(f"what answers is no service of slomo: {what}", hint="check the address")
 
 
-def _unreached(url: str, problem: Exception) -> ServiceError:
-    return ServiceError(f"cannot reach the service at {url}: {problem}", hint="start one: slomo serve --demo")
+class _Connection:
+    """Where a service answers, through a client of httpx, which is loaded when somebody asks."""
+
+    _kind: ClassVar[str]
+
+    def __init__(self, url: str, token: str | None = None, *, timeout_s: float = 30.0, verify: Any = True) -> None:
+        import httpx
+
+        self.url, self._broken = url.rstrip("/"), httpx.TransportError
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            self._line: Any = getattr(httpx, self._kind)(
+                base_url=self.url, headers=headers, timeout=timeout_s, verify=verify
+            )
+        except (httpx.InvalidURL, ValueError) as problem:
+            raise UsageError(
+                f"{self.url[:100]!r} is no address: {problem}", hint="such as http://127.0.0.1:8080"
+            ) from None
+
+    def _unreached(self, problem: Exception) -> ServiceError:
+        return ServiceError(f"cannot reach the service at {self.url}: {problem}", hint="start one: slomo serve --demo")
 
 
-def _options(token: str | None, timeout_s: float, verify: Any) -> dict[str, Any]:
-    return {"headers": _Messages.headers(token), "timeout": timeout_s, "verify": verify}
-
-
-def _httpx() -> Any:
-    import httpx  # loaded when somebody asks a service
-
-    return httpx
-
-
-class Client:
+class Client(_Connection):
     """Asks a service.
 
     Parameters
@@ -162,10 +177,7 @@ class Client:
     slomo.client.ServiceError: cannot reach the service at http://127.0.0.1:1: ...
     """
 
-    def __init__(self, url: str, token: str | None = None, *, timeout_s: float = 30.0, verify: Any = True) -> None:
-        self._httpx = _httpx()
-        self.url = url.rstrip("/")
-        self._line = _line(self._httpx.Client, self.url, _options(token, timeout_s, verify))
+    _kind = "Client"
 
     def predict(self, target: str, competitors: Iterable[str] = (), **options: Any) -> "Prediction":
         """Predict one mix; options are those of ``POST /v1/predict``.
@@ -175,33 +187,31 @@ class Client:
         UsageError, PredictionError, ServiceError
             As the library would, or what the service said.
         """
-        return _Messages.prediction(self._post("/v1/predict", _Messages.question(target, competitors, options)))
+        return _prediction(self._send(_predict(target, competitors, options)))
 
     def predict_batch(
         self, targets: Sequence[str], mixes: Sequence[Sequence[str]], **options: Any
     ) -> dict[str, list[Any]]:
         """Predict many mixes; return columns."""
-        body = {"targets": list(targets), "mixes": [list(mix) for mix in mixes], **options}
-        columns: dict[str, list[Any]] = self._post("/v1/predict/batch", body)
+        columns: dict[str, list[Any]] = self._send(_predict_batch(targets, mixes, options))
         return columns
 
     def whatif(self, tenants: Sequence[str], machine: str | None = None, **options: Any) -> dict[str, Any]:
         """Ask about everybody on a server; options are those of ``POST /v1/whatif``."""
-        predictions: dict[str, Any] = self._post("/v1/whatif", _Messages.tenants(tenants, machine, options))
+        predictions: dict[str, Any] = self._send(_whatif(tenants, machine, options))
         return predictions
 
     def place(self, requests: "Sequence[Request]", *, what_if: bool = False) -> "tuple[Decision, ...]":
         """Place requests, or ask what would be decided."""
-        body = _Messages.placement(requests, what_if=what_if)
-        return _Messages.decisions(self._post("/v1/place", body, is_write=not what_if))
+        return _decisions(self._send(_place(requests, what_if=what_if)))
 
     def remove(self, request: str) -> None:
         """Take a request off."""
-        self._send("DELETE", f"/v1/cluster/requests/{_quoted(request)}", is_write=True)
+        self._send(_remove(request))
 
     def get(self, path: str) -> Any:
         """Read anything the API offers."""
-        return self._send("GET", path)
+        return self._send(_Call(path, method="GET"))
 
     def close(self) -> None:
         """Close the connection."""
@@ -213,19 +223,14 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _post(self, path: str, body: Any, *, is_write: bool = False) -> Any:
-        return self._send("POST", path, body, is_write=is_write)
-
-    def _send(self, method: str, path: str, body: Any = None, *, is_write: bool = False) -> Any:
-        headers = {"Idempotency-Key": secrets.token_hex(16)} if is_write else {}
+    def _send(self, call: _Call) -> Any:
         try:
-            answer = self._line.request(method, path, json=body, headers=headers)
-        except self._httpx.TransportError as problem:
-            raise _unreached(self.url, problem) from None
-        return _Messages.checked(answer)
+            return _checked(self._line.request(**call.of_httpx()))
+        except self._broken as problem:
+            raise self._unreached(problem) from None
 
 
-class AsyncClient:
+class AsyncClient(_Connection):
     """Asks a service without waiting in line; the parameters of :class:`Client`.
 
     Examples
@@ -234,40 +239,35 @@ class AsyncClient:
     'http://127.0.0.1:8080'
     """
 
-    def __init__(self, url: str, token: str | None = None, *, timeout_s: float = 30.0, verify: Any = True) -> None:
-        self._httpx = _httpx()
-        self.url = url.rstrip("/")
-        self._line = _line(self._httpx.AsyncClient, self.url, _options(token, timeout_s, verify))
+    _kind = "AsyncClient"
 
     async def predict(self, target: str, competitors: Iterable[str] = (), **options: Any) -> "Prediction":
         """Predict one mix, as :meth:`Client.predict`."""
-        return _Messages.prediction(await self._post("/v1/predict", _Messages.question(target, competitors, options)))
+        return _prediction(await self._send(_predict(target, competitors, options)))
 
     async def predict_batch(
         self, targets: Sequence[str], mixes: Sequence[Sequence[str]], **options: Any
     ) -> dict[str, list[Any]]:
         """Predict many mixes; return columns."""
-        body = {"targets": list(targets), "mixes": [list(mix) for mix in mixes], **options}
-        columns: dict[str, list[Any]] = await self._post("/v1/predict/batch", body)
+        columns: dict[str, list[Any]] = await self._send(_predict_batch(targets, mixes, options))
         return columns
 
     async def whatif(self, tenants: Sequence[str], machine: str | None = None, **options: Any) -> dict[str, Any]:
         """Ask about everybody on a server; options are those of ``POST /v1/whatif``."""
-        predictions: dict[str, Any] = await self._post("/v1/whatif", _Messages.tenants(tenants, machine, options))
+        predictions: dict[str, Any] = await self._send(_whatif(tenants, machine, options))
         return predictions
 
     async def place(self, requests: "Sequence[Request]", *, what_if: bool = False) -> "tuple[Decision, ...]":
         """Place requests, or ask what would be decided."""
-        body = _Messages.placement(requests, what_if=what_if)
-        return _Messages.decisions(await self._post("/v1/place", body, is_write=not what_if))
+        return _decisions(await self._send(_place(requests, what_if=what_if)))
 
     async def remove(self, request: str) -> None:
         """Take a request off."""
-        await self._send("DELETE", f"/v1/cluster/requests/{_quoted(request)}", is_write=True)
+        await self._send(_remove(request))
 
     async def get(self, path: str) -> Any:
         """Read anything the API offers."""
-        return await self._send("GET", path)
+        return await self._send(_Call(path, method="GET"))
 
     async def close(self) -> None:
         """Close the connection."""
@@ -279,19 +279,8 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _post(self, path: str, body: Any, *, is_write: bool = False) -> Any:
-        return await self._send("POST", path, body, is_write=is_write)
-
-    async def _send(self, method: str, path: str, body: Any = None, *, is_write: bool = False) -> Any:
-        headers = {"Idempotency-Key": secrets.token_hex(16)} if is_write else {}
+    async def _send(self, call: _Call) -> Any:
         try:
-            answer = await self._line.request(method, path, json=body, headers=headers)
-        except self._httpx.TransportError as problem:
-            raise _unreached(self.url, problem) from None
-        return _Messages.checked(answer)
-
-
-def _quoted(text: str) -> str:
-    from urllib.parse import quote
-
-    return quote(text, safe="")
+            return _checked(await self._line.request(**call.of_httpx()))
+        except self._broken as problem:
+            raise self._unreached(problem) from None

@@ -10,6 +10,7 @@ What slomo ships comes first: no plug-in can take the name of something built in
 """
 
 import functools
+import importlib
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,18 @@ def load_plugin(group: str, name: str) -> Callable[..., Any]:
         raise ConfigurationError(f"plug-in '{name}' of {package} is {type(made).__name__}, needed {GROUPS[group]}")
     plugin: Callable[..., Any] = made
     return plugin
+
+
+def imported(place: str) -> Any:
+    """Import what ``"module:name"`` names, for what slomo itself lists by name.
+
+    Examples
+    --------
+    >>> imported("slomo.plugins:imported") is imported
+    True
+    """
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def require_name(what: str, name: str, built_in: Collection[str], group: str) -> bool:

@@ -14,7 +14,7 @@ from slomo.placement.chains.moves import MoveCost
 from slomo.placement.chains.nodes import Need, Node, crossings, handover_keeps, migrations
 from slomo.placement.chains.planner import place_chains, plan_chains
 from slomo.placement.chains.predicted import best_nodes
-from slomo.placement.chains.registry import chain_policy_names, places_afresh
+from slomo.placement.chains.registry import chain_policy, chain_policy_names
 from slomo.placement.chains.resource_table import (
     ResourceRow,
     ResourceTable,
@@ -100,7 +100,7 @@ def test_only_dynamic_policies_migrate_when_rates_change() -> None:
     for policy in chain_policy_names():
         first = place_chains(policy, chains, 0, NODES, JUDGES)
         later = place_chains(policy, chains, 1, NODES, JUDGES, first)
-        assert migrations(first, later) == (6 if places_afresh(policy) else 0)
+        assert migrations(first, later) == (6 if chain_policy(policy).places_afresh else 0)
 
 
 def test_numasfp_minds_memory_bandwidth() -> None:

@@ -50,7 +50,7 @@ def are_for_chains(policies: Sequence[str]) -> bool:
 
 def place_on_nodes(policy: str, given: dict[str, Any]) -> "PlacedChains":
     """Place the chains of the requests file on NUMA nodes."""
-    from slomo.placement.chains.registry import goes_by_predictions
+    from slomo.placement.chains.registry import chain_policy
     from slomo.placement.chains.resource_table import load_resource_table
     from slomo.placement.problem.documents import read_chains, read_cluster
     from slomo.placement.problem.way_profiles import load_profiles
@@ -58,7 +58,7 @@ def place_on_nodes(policy: str, given: dict[str, Any]) -> "PlacedChains":
 
     cluster, chains = read_cluster(given["cluster"]), read_chains(given["requests"])
     chosen = settings(models=given["models"], model=given["model"])
-    needs_models = goes_by_predictions(policy) or (policy == "numasfp" and given["resource_table"] is None)
+    needs_models = chain_policy(policy).predicts or (policy == "numasfp" and given["resource_table"] is None)
     library = _library(chosen.models) if needs_models else None
     handover: Handover = given["handover"]
     curves = () if given["profiles"] is None else load_profiles(given["profiles"])

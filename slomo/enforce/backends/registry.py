@@ -1,18 +1,17 @@
 """Backends by name; several joined by a plus act as one."""
 
-import importlib
-
 from slomo.enforce.backends.together import Together
 from slomo.enforce.change import Backend
 from slomo.errors import TestbedError, UnknownNameError
+from slomo.plugins import imported
 
-_HOST = {
-    "resctrl": ("slomo.enforce.backends.resctrl", "ResctrlBackend"),
-    "rdt-class": ("slomo.enforce.backends.rdt_class", "RdtClassBackend"),
-    "cgroup": ("slomo.enforce.backends.cgroup", "CgroupBackend"),
-    "scheduler": ("slomo.enforce.backends.scheduler", "SchedulerBackend"),
-    "buffers": ("slomo.enforce.backends.buffers", "BuffersBackend"),
-    "pqos": ("slomo.enforce.backends.pqos", "PqosBackend"),
+_BACKENDS = {
+    "resctrl": "resctrl:ResctrlBackend",
+    "rdt-class": "rdt_class:RdtClassBackend",
+    "cgroup": "cgroup:CgroupBackend",
+    "scheduler": "scheduler:SchedulerBackend",
+    "buffers": "buffers:BuffersBackend",
+    "pqos": "pqos:PqosBackend",
 }
 
 
@@ -43,10 +42,9 @@ def load_backend(name: str = "auto") -> Backend:
 
 
 def _load(name: str) -> Backend:
-    if name not in _HOST:
-        raise UnknownNameError("backend", name, [*_HOST, "auto"])
-    module, kind = _HOST[name]
-    backend: Backend = getattr(importlib.import_module(module), kind)()
+    if name not in _BACKENDS:
+        raise UnknownNameError("backend", name, [*_BACKENDS, "auto"])
+    backend: Backend = imported(f"slomo.enforce.backends.{_BACKENDS[name]}")()
     return backend
 
 

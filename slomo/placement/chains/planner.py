@@ -11,7 +11,7 @@ from slomo.errors import InvalidValueError
 from slomo.placement.chains.allocation import Parts, allocated
 from slomo.placement.chains.judges import Judges
 from slomo.placement.chains.nodes import Node, Nodes, migrations
-from slomo.placement.chains.registry import allocates, chain_policy, places_afresh
+from slomo.placement.chains.registry import chain_policy
 from slomo.placement.problem.chain import RatedChain
 
 
@@ -54,9 +54,9 @@ def place_chains(
         raise InvalidValueError(
             f"{len(chains)} chains of {stages} stages, but the server has {cores} cores", hint="use more servers"
         )
-    if before is not None and not places_afresh(policy):
+    if before is not None and not chosen.places_afresh:
         return dict(before)
-    return chosen(chains, interval, nodes, judges, before)
+    return chosen.decide(chains, interval, nodes, judges, before)
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,12 @@ def plan_chains(
     UnknownNameError, InvalidValueError
         As for :func:`place_chains`.
     """
-    chain_policy(policy)
+    chosen = chain_policy(policy)
     shares, unplaced = _spread(servers, chains)
     count = min((len(item.gbps) for item in chains), default=0)
     seats: list[Nodes] = []
     parts: list[Parts] = []
-    divides = allocates(policy) if allocate is None else allocate
+    divides = chosen.allocates if allocate is None else allocate
     for interval in range(count):
         now: dict[str, tuple[int, ...]] = {}
         own = Parts()

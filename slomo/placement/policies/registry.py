@@ -1,26 +1,24 @@
 """The policies by name; each is imported when it is asked for."""
 
-import importlib
-
 from slomo.errors import InvalidValueError
 from slomo.placement.chains.registry import chain_policy_names
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Pieces
 from slomo.placement.policies.base import Policy
-from slomo.plugins import load_plugin, require_name
+from slomo.plugins import imported, load_plugin, require_name
 
 #: Entry points under which other packages give policies.
 GROUP = "slomo.policies"
 
-_HOME = {
-    "predicted": ("predicted", "PredictedBestFit"),
-    "slomo-search": ("search", "MixSearch"),
-    "resq-greedy": ("resq_greedy", "ResqGreedy"),
-    "resq-milp": ("resq_milp", "ResqMilp"),
-    "first-fit": ("baselines", "FirstFit"),
-    "equal-partition": ("baselines", "EqualPartition"),
-    "e2": ("baselines", "DynamicScaling"),
-    "dobrescu": ("baselines", "DobrescuFirstFit"),
+_POLICIES = {
+    "predicted": "predicted:PredictedBestFit",
+    "slomo-search": "search:MixSearch",
+    "resq-greedy": "resq_greedy:ResqGreedy",
+    "resq-milp": "resq_milp:ResqMilp",
+    "first-fit": "baselines:FirstFit",
+    "equal-partition": "baselines:EqualPartition",
+    "e2": "baselines:DynamicScaling",
+    "dobrescu": "baselines:DobrescuFirstFit",
 }
 
 
@@ -32,7 +30,7 @@ def policy_names() -> tuple[str, ...]:
     >>> "predicted" in policy_names()
     True
     """
-    return tuple(_HOME)
+    return tuple(_POLICIES)
 
 
 def policy_class(name: str) -> type[Policy]:
@@ -55,20 +53,15 @@ def policy_class(name: str) -> type[Policy]:
             f"policy '{name}' places chains with rates on NUMA nodes, not requests one by one",
             hint="`slomo place` does, and slomo.workflow.chains.on_nodes",
         )
-    if require_name("placement policy", name, (*_HOME, *chain_policy_names()), GROUP):
-        return _plugged_in(name)
-    module, attribute = _HOME[name]
-    policy: type[Policy] = getattr(importlib.import_module(f"slomo.placement.policies.{module}"), attribute)
-    return policy
-
-
-def _plugged_in(name: str) -> type[Policy]:
-    policy = load_plugin(GROUP, name)
-    if not (isinstance(policy, type) and issubclass(policy, Policy)):
-        raise InvalidValueError(
-            f"plug-in policy '{name}' is no class derived from slomo.placement.policies.base.Policy"
-        )
-    return policy
+    if require_name("placement policy", name, (*_POLICIES, *chain_policy_names()), GROUP):
+        policy = load_plugin(GROUP, name)
+        if not (isinstance(policy, type) and issubclass(policy, Policy)):
+            raise InvalidValueError(
+                f"plug-in policy '{name}' is no class derived from slomo.placement.policies.base.Policy"
+            )
+        return policy
+    built_in: type[Policy] = imported(f"slomo.placement.policies.{_POLICIES[name]}")
+    return built_in
 
 
 def make_policy(policy: str | type[Policy], estimates: ThroughputEstimates, pieces: Pieces) -> Policy:

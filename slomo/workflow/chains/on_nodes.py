@@ -16,7 +16,7 @@ from slomo.placement.chains.moves import MoveCost
 from slomo.placement.chains.nodes import Node, handover_keeps
 from slomo.placement.chains.planner import plan_chains
 from slomo.placement.chains.predicted import node_rates
-from slomo.placement.chains.registry import goes_by_predictions
+from slomo.placement.chains.registry import chain_policy
 from slomo.placement.chains.resource_table import ResourceTable
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
@@ -143,10 +143,10 @@ def place_chains(
         )
     profiles = () if isinstance(needs, ResourceTable) else needs
     estimates = ThroughputEstimates(library if library is not None else ModelLibrary([]), model, 0.5, profiles)
-    if goes_by_predictions(policy):
+    if chain_policy(policy).predicts:
         estimates.check_names([item.request for item in chains], cluster.machines)
     judges_by_machine = {
-        name: _judges(estimates, machine, table, predicts=goes_by_predictions(policy), handover=handover)
+        name: _judges(estimates, machine, table, predicts=chain_policy(policy).predicts, handover=handover)
         for name, machine in cluster.machine_types.items()
     }
     nodes = {server.name: _nodes(server) for server in cluster.servers}

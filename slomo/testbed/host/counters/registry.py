@@ -3,11 +3,10 @@
 One lazy registry per family of plug-ins, as everywhere in slomo.
 """
 
-import importlib
 from collections.abc import Mapping
 
 from slomo.errors import TestbedError
-from slomo.plugins import load_plugin, require_name
+from slomo.plugins import imported, load_plugin, require_name
 from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.counters.combined import CombinedReader
 
@@ -77,15 +76,7 @@ def _named(name: str, table: Mapping[str, str]) -> CounterReader:
     members = [
         load_plugin(GROUP, alias)()
         if require_name("counter reader", alias, (*table, PROBE), GROUP)
-        else _make(table[alias])
+        else imported(table[alias])()
         for alias in aliases
     ]
-    if len(members) == 1:
-        return members[0]
-    return CombinedReader(members)
-
-
-def _make(path: str) -> CounterReader:
-    module, _, name = path.partition(":")
-    made: CounterReader = getattr(importlib.import_module(module), name)()
-    return made
+    return members[0] if len(members) == 1 else CombinedReader(members)

@@ -3,10 +3,10 @@
 One lazy registry per family of plug-ins; a string alias or an instance.
 """
 
-import importlib
 from typing import Any
 
 from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.plugins import imported
 from slomo.testbed.host.traffic.base import TrafficGenerator
 
 _ROOM = "slomo.testbed.host.traffic"
@@ -45,9 +45,8 @@ def make_generator(generator: str | TrafficGenerator, **settings: Any) -> Traffi
         return generator
     if generator not in GENERATORS:
         raise UnknownNameError("traffic generator", generator, GENERATORS)
-    module, _, name = GENERATORS[generator].partition(":")
     try:
-        made: TrafficGenerator = getattr(importlib.import_module(module), name)(**settings)
+        made: TrafficGenerator = imported(GENERATORS[generator])(**settings)
     except TypeError as problem:
         raise InvalidValueError(
             f"traffic generator '{generator}' cannot be made with {sorted(settings)}: {problem}",
